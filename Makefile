@@ -1,0 +1,46 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`.
+# Only Python >= 3.11 with pip and venv, make and git are assumed.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: run test check bench docs clean
+
+run: $(VENV)/run.stamp
+	@exec $(BIN)/wakeful up
+
+test: $(VENV)/test.stamp
+	$(BIN)/python tests/parts.py
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: $(VENV)/test.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/unit/test_imports.py tests/unit/test_docs.py
+
+bench: $(VENV)/test.stamp
+	$(BIN)/python -m bench $(BENCH_ARGS)
+
+docs: $(VENV)/test.stamp
+	$(BIN)/python -m bench.reference
+
+clean:
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Wakeful needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run.stamp: $(VENV)/bin/python pyproject.toml requirements/run.txt
+	@echo "installing Wakeful into $(VENV)"
+	$(PIP) install -r requirements/run.txt
+	$(PIP) install --no-deps --editable .
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/run.stamp requirements/test.txt
+	@echo "installing what the tests need"
+	$(PIP) install -r requirements/test.txt
+	@touch $@

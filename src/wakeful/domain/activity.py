@@ -1,0 +1,319 @@
+"""What a session's log has told so far, folded: constant time per event, bounded memory.
+
+`fold` is the only writer of an Activity. Live reading and replay call the same function, and a log read
+from its last turn boundary on must lead to the same judgement as the whole of it (a property test).
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from zlib import crc32
+
+from msgspec import Struct, field
+
+from wakeful.domain import events as e
+from wakeful.domain.ids import ConversationId
+from wakeful.domain.moment import Instant
+from wakeful.domain.turn import OPEN, TRANSITIONS, Phase, Step
+
+# Bump when folding changes: bookmarks of another version are read again from the log.
+RULE_VERSION: Final = 1
+# An assistant message opened at most 20 calls at once in the recordings.
+OPEN_CALLS_MAX: Final = 128
+INPUT_BYTES_KEPT_MAX: Final = 2048
+RESULT_END_BYTES: Final = 2048
+# Ids and names are short; a log that says otherwise must not fill the memory.
+NAME_CHARS_MAX: Final = 200
+TEXT_CHARS_KEPT_MAX: Final = 2000
+# Calls that look at something until it changes; the next rules judge them by unchanged time, not by count.
+POLLING_TOOLS: Final = frozenset({"write_stdin", "wait", "BashOutput", "TaskOutput", "AgentOutputTool"})
+# The same, wrapped in a script or a shell command.
+_POLLING_INPUT: Final = re.compile(rb"\b(?:write_stdin|wait)\(|\bsleep [0-9]")
+
+# Read for every record; before Python 3.12 an enum's member is looked up anew each time it is named.
+_PERSON: Final = e.CallKind.PERSON
+_CALL_OPENED, _CALLS_REMAIN, _CALLS_DONE = Step.CALL_OPENED, Step.CALLS_REMAIN, Step.CALLS_DONE
+_PROGRESSED: Final = Step.PROGRESSED
+
+
+class OpenCall(Struct, frozen=True, gc=False):
+    """A call that has not come back."""
+
+    call: str
+    tool: str
+    kind: e.CallKind
+    since: Instant
+    input: bytes
+    input_crc: int
+    timeout_seconds: float | None
+
+
+class Activity(Struct):
+    """Everything folded from one conversation's log. Fields about the turn are cleared when a turn begins."""
+
+    phase: Phase = Phase.UNSEEN
+    phase_since: Instant | None = None
+    calls: dict[str, OpenCall] = field(default_factory=dict)
+    asked_about: str | None = None
+
+    first_at: Instant | None = None
+    last_at: Instant | None = None
+    progress_at: Instant | None = None
+    closed: bool = False
+
+    failure: e.Failure | None = None
+    failure_message: str = ""
+
+    errors_in_a_row: int = 0
+    errors_since: Instant | None = None
+    repeats: int = 0
+    repeats_since: Instant | None = None
+    repeated_tool: str = ""
+    last_signature: int = 0
+
+    calls_total: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    known: int = 0
+    skipped: int = 0
+    malformed: int = 0
+    drifted: str | None = None
+
+    conversation_id: ConversationId | None = None
+    cwd: str | None = None
+    version: str | None = None
+    pid: int | None = None
+    project: str | None = None
+
+    @property
+    def in_turn(self) -> bool:
+        return self.phase in OPEN
+
+
+def fold(activity: Activity, event: e.Event, at: Instant) -> None:
+    """Take one event into account. `at` is the event's time, translated by the clock's timeline."""
+    _FOLDS[type(event)](activity, event, at)
+    if not event.at:  # a mark about bytes that have no time
+        return
+    if activity.first_at is None:
+        activity.first_at = at
+    if activity.last_at is None or at > activity.last_at:
+        activity.last_at = at
+
+
+def is_boundary(event: e.Event) -> bool:
+    """Whether all that is judged of a turn follows this event, so that folding may begin with it."""
+    if isinstance(event, e.Prompted):
+        return event.by_person
+    if isinstance(event, e.TurnEnded):
+        return not event.by_mark
+    return isinstance(event, e.TurnInterrupted)
+
+
+def _step(activity: Activity, step: Step, at: Instant) -> None:
+    activity.known += 1
+    before = activity.phase
+    activity.phase = TRANSITIONS[before, step]
+    if activity.phase is not before:
+        activity.phase_since = at
+    if activity.progress_at is None or at > activity.progress_at:
+        activity.progress_at = at
+
+
+def _opened(activity: Activity, event: e.Opened, _at: Instant) -> None:
+    activity.conversation_id = event.conversation_id or activity.conversation_id
+    activity.cwd = _cut(event.cwd) or activity.cwd
+    activity.version = _cut(event.version) or activity.version
+    activity.pid = event.pid or activity.pid
+    activity.project = _cut(event.project) or activity.project
+    activity.closed = False
+
+
+def _cut(text: str | None) -> str | None:
+    return text[:TEXT_CHARS_KEPT_MAX] if text else None
+
+
+def _prompted(activity: Activity, event: e.Prompted, at: Instant) -> None:
+    # A resumed client leaves the calls of a killed turn dangling; a new prompt starts from none.
+    activity.calls.clear()
+    activity.asked_about = None
+    activity.failure, activity.failure_message = None, ""
+    activity.closed = False
+    if event.by_person:
+        _forget_streaks(activity)
+    _step(activity, Step.PROMPTED, at)
+
+
+def _forget_streaks(activity: Activity) -> None:
+    activity.errors_in_a_row = activity.repeats = activity.last_signature = 0
+    activity.errors_since = activity.repeats_since = None
+
+
+def _progressed(activity: Activity, _event: e.Event, at: Instant) -> None:
+    _step(activity, _PROGRESSED, at)
+
+
+def _spoke(activity: Activity, _event: e.Spoke, at: Instant) -> None:
+    _step(activity, Step.SPOKE, at)
+
+
+def _call_started(activity: Activity, event: e.CallStarted, at: Instant) -> None:
+    activity.calls_total += 1
+    call, tool = event.call[:NAME_CHARS_MAX], event.tool[:NAME_CHARS_MAX]
+    if len(activity.calls) >= OPEN_CALLS_MAX:
+        del activity.calls[next(iter(activity.calls))]
+    activity.calls[call] = OpenCall(
+        call,
+        tool,
+        event.kind,
+        at,
+        event.input[:INPUT_BYTES_KEPT_MAX],
+        crc32(event.input, crc32(tool.encode())),
+        event.timeout_seconds,
+    )
+    if event.kind is _PERSON:
+        activity.asked_about = tool
+        _step(activity, Step.CALL_ASKED, at)
+    else:
+        _step(activity, _CALL_OPENED, at)
+
+
+def _call_ended(activity: Activity, event: e.CallEnded, at: Instant) -> None:
+    call = _take(activity, event)
+    if call is not None or not event.call:
+        _count_errors(activity, event, at)
+    if call is not None:
+        _count_repeats(activity, call, event, at)
+    step = _step_of_end(activity, call)
+    if step is not _CALLS_REMAIN:
+        activity.asked_about = None
+    _step(activity, step, at)
+
+
+def _take(activity: Activity, event: e.CallEnded) -> OpenCall | None:
+    if event.call:
+        return activity.calls.pop(event.call[:NAME_CHARS_MAX], None)
+    tool = event.tool[:NAME_CHARS_MAX]
+    newest = next((call for call in reversed(activity.calls.values()) if call.tool == tool), None)
+    return activity.calls.pop(newest.call) if newest is not None else None
+
+
+def _step_of_end(activity: Activity, ended: OpenCall | None) -> Step:
+    if not activity.calls:
+        return _CALLS_DONE
+    asked = ended is not None and ended.kind is _PERSON
+    still_asking = any(call.kind is _PERSON for call in activity.calls.values())
+    return Step.ANSWERED if asked and not still_asking else _CALLS_REMAIN
+
+
+def _count_errors(activity: Activity, event: e.CallEnded, at: Instant) -> None:
+    if event.refused:
+        return
+    if not event.is_error:
+        activity.errors_in_a_row, activity.errors_since = 0, None
+        return
+    activity.errors_in_a_row += 1
+    activity.errors_since = activity.errors_since or at
+
+
+def _count_repeats(activity: Activity, call: OpenCall, event: e.CallEnded, at: Instant) -> None:
+    signature = _signature(event.result, call.input_crc)
+    if signature != activity.last_signature or event.refused or _polls(call):
+        activity.repeats, activity.repeats_since = 0, call.since
+    else:
+        activity.repeats += 1
+    activity.last_signature = signature
+    activity.repeated_tool = call.tool
+    activity.repeats_since = activity.repeats_since or at
+
+
+def _signature(result: bytes, seed: int) -> int:
+    """Of a long result its length and both ends: folding takes the same time for any."""
+    if len(result) <= 2 * RESULT_END_BYTES:
+        return crc32(result, seed)
+    ends = result[:RESULT_END_BYTES] + result[-RESULT_END_BYTES:]
+    return crc32(ends, seed ^ len(result))
+
+
+def _polls(call: OpenCall) -> bool:
+    return call.tool in POLLING_TOOLS or _POLLING_INPUT.search(call.input) is not None
+
+
+def _asked(activity: Activity, event: e.Asked, at: Instant) -> None:
+    activity.asked_about = event.about[:NAME_CHARS_MAX] or activity.asked_about
+    _step(activity, Step.ASKED, at)
+
+
+def _answered(activity: Activity, event: e.Answered, at: Instant) -> None:
+    if event.about is not None and activity.asked_about not in {None, event.about}:
+        _step(activity, _PROGRESSED, at)
+        return
+    activity.asked_about = None
+    _step(activity, Step.ANSWERED, at)
+
+
+def _end_turn(activity: Activity, step: Step, at: Instant) -> None:
+    activity.calls.clear()
+    activity.asked_about = None
+    _step(activity, step, at)
+
+
+def _turn_ended(activity: Activity, event: e.TurnEnded, at: Instant) -> None:
+    _forget_streaks(activity)
+    if not event.by_mark:
+        activity.closed = False
+    _end_turn(activity, Step.MARKED if event.by_mark else Step.ENDED, at)
+
+
+def _turn_failed(activity: Activity, event: e.TurnFailed, at: Instant) -> None:
+    activity.failure, activity.failure_message = event.failure, event.message[:TEXT_CHARS_KEPT_MAX]
+    _end_turn(activity, Step.FAILED, at)
+
+
+def _turn_interrupted(activity: Activity, _event: e.TurnInterrupted, at: Instant) -> None:
+    _forget_streaks(activity)
+    activity.closed = False
+    _end_turn(activity, Step.INTERRUPTED, at)
+
+
+def _closed(activity: Activity, _event: e.Closed, _at: Instant) -> None:
+    activity.closed = True
+
+
+def _spent(activity: Activity, event: e.Spent, _at: Instant) -> None:
+    activity.input_tokens += event.input_tokens
+    activity.output_tokens += event.output_tokens
+
+
+def _skipped(activity: Activity, _event: e.Skipped, _at: Instant) -> None:
+    activity.skipped += 1
+
+
+def _malformed(activity: Activity, _event: e.Malformed, _at: Instant) -> None:
+    activity.malformed += 1
+
+
+def _drifted(activity: Activity, event: e.Drifted, _at: Instant) -> None:
+    activity.drifted = activity.drifted or event.field
+
+
+_FOLDS: Final[Mapping[type[e.Event], Callable[[Activity, Any, Instant], None]]] = {
+    e.Opened: _opened,
+    e.Prompted: _prompted,
+    e.Progressed: _progressed,
+    e.Compacted: _progressed,
+    e.Spoke: _spoke,
+    e.CallStarted: _call_started,
+    e.CallEnded: _call_ended,
+    e.Asked: _asked,
+    e.Answered: _answered,
+    e.TurnEnded: _turn_ended,
+    e.TurnFailed: _turn_failed,
+    e.TurnInterrupted: _turn_interrupted,
+    e.Closed: _closed,
+    e.Spent: _spent,
+    e.Skipped: _skipped,
+    e.Malformed: _malformed,
+    e.Drifted: _drifted,
+}

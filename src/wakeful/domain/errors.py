@@ -1,0 +1,61 @@
+"""One base, three families that say whose fault it is. An error's docstring is its message.
+
+Arguments fill the message's braces, so that a class is one sentence and its facts.
+"""
+
+from typing import ClassVar
+
+
+class WakefulError(Exception):
+    """Something went wrong."""
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 4
+    http_status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, **facts: object) -> None:
+        self.facts = facts
+        super().__init__((type(self).__doc__ or "").strip().format(**facts))
+
+
+class OperatorError(WakefulError):
+    """The request cannot be done as asked."""
+
+    code = "bad-request"
+    exit_code = 2
+    http_status = 400
+
+
+class WorldError(WakefulError):
+    """Something outside Wakeful failed."""
+
+    code = "world"
+    exit_code = 3
+    http_status = 503
+
+
+class OwnError(WakefulError):
+    """An invariant of Wakeful broke. Please report this."""
+
+    code = "bug"
+
+
+class BadSessionId(OperatorError):
+    """{shown!r} is not a session id: letters, digits and . _ : @ + - only, 200 characters at most."""
+
+    code = "bad-session-id"
+
+
+class SessionNotFound(OperatorError):
+    """No session {shown!r}. `wakeful ls --all` lists every one."""
+
+    code = "session-not-found"
+    http_status = 404
+
+
+class AmbiguousSession(OperatorError):
+    """{shown!r} fits {count} sessions ({examples}). Give more of the id."""
+
+    code = "ambiguous-session"
+    http_status = 409

@@ -1,0 +1,145 @@
+"""What happened, as readers of any log tell it: bytes in, these out. Past tense, no judgement.
+
+`at` is the wall time the log states. A reader that cannot place a record in time leaves the event out.
+Text an agent wrote travels only as raw bytes, so that nobody shows it by accident.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from wakeful.domain.ids import ConversationId
+
+
+class CallKind(StrEnum):
+    """What an open call makes the session wait for."""
+
+    TOOL = "tool"
+    SUBAGENT = "subagent"
+    PERSON = "person"
+
+
+class Failure(StrEnum):
+    """Why a turn failed, as far as the client said."""
+
+    AUTH = "auth"
+    LIMIT = "limit"
+    PROVIDER = "provider"
+    REQUEST = "request"
+    UNKNOWN = "unknown"
+
+
+class Event(Struct, frozen=True, gc=False):
+    """Anything a log told us, at the wall time it states."""
+
+    at: float
+
+
+class Opened(Event, frozen=True, gc=False):
+    """The log says whose it is."""
+
+    conversation_id: ConversationId | None = None
+    cwd: str | None = None
+    version: str | None = None
+    pid: int | None = None
+    project: str | None = None
+
+
+class Prompted(Event, frozen=True, gc=False):
+    """Somebody asked for something: a turn begins, or goes on with new orders."""
+
+    by_person: bool = True
+
+
+class Progressed(Event, frozen=True, gc=False):
+    """The agent is at work: thinking, text before more to come, a subagent's line, a tool's progress mark."""
+
+
+class Spoke(Event, frozen=True, gc=False):
+    """The agent wrote text and the log does not say whether more follows (dialects without stop reason)."""
+
+
+class CallStarted(Event, frozen=True, gc=False):
+    """A tool call began."""
+
+    call: str
+    tool: str
+    kind: CallKind = CallKind.TOOL
+    input: bytes = b"{}"
+    timeout_seconds: float | None = None
+
+
+class CallEnded(Event, frozen=True, gc=False):
+    """A tool call came back. `refused`: it never ran, for a person said no or a sibling failed; no error.
+
+    Logs without call ids leave `call` empty: the newest open call of `tool` is meant.
+    """
+
+    call: str
+    is_error: bool = False
+    refused: bool = False
+    result: bytes = b""
+    tool: str = ""
+
+
+class Asked(Event, frozen=True, gc=False):
+    """The session waits for a person: a permission, a question. Empty `about`: nobody said for what."""
+
+    about: str
+
+
+class Answered(Event, frozen=True, gc=False):
+    """The person answered and the turn goes on; with `about`, only if that is what was asked about."""
+
+    about: str | None = None
+
+
+class TurnEnded(Event, frozen=True, gc=False):
+    """The turn is over. `by_mark`: its books were closed, whichever way it ended; a failure stays one."""
+
+    by_mark: bool = False
+
+
+class TurnFailed(Event, frozen=True, gc=False):
+    """The turn ended with an error of the provider or the login; the process usually lives on."""
+
+    failure: Failure
+    message: str = ""
+    status: int | None = None
+
+
+class TurnInterrupted(Event, frozen=True, gc=False):
+    """A person or a signal cut the turn short."""
+
+
+class Compacted(Event, frozen=True, gc=False):
+    """The conversation was summarised to make room."""
+
+
+class Closed(Event, frozen=True, gc=False):
+    """The program said goodbye: its exit was meant."""
+
+
+class Spent(Event, frozen=True, gc=False):
+    """Tokens of one model message, already counted once per message."""
+
+    input_tokens: int
+    output_tokens: int
+
+
+class Skipped(Event, frozen=True, gc=False):
+    """A record of a type this reader does not know: skipped and counted, as formats grow."""
+
+    kind: str
+
+
+class Malformed(Event, frozen=True, gc=False):
+    """Bytes that are no record."""
+
+    reason: str
+
+
+class Drifted(Event, frozen=True, gc=False):
+    """A known record without a field we need: the format changed under us."""
+
+    field: str

@@ -1,0 +1,113 @@
+"""What was seen of a session outside its log: processes, panes, registry status. Readings, not conclusions.
+
+The ladder of liveness stands here too. A probe that failed says `unknown`; only a process that is
+identified and gone says `dead`.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct, field
+
+from wakeful.domain.moment import Instant
+from wakeful.domain.process import Process, Sight
+
+
+class Rung(StrEnum):
+    """From the ground up. A verdict names the deepest one seen alive and the first one that is not."""
+
+    HOST = "host"
+    RUNTIME = "runtime"
+    CONTAINER = "container"
+    TMUX_SESSION = "tmux_session"
+    PANE_PROCESS = "pane_process"
+    AGENT_PROCESS = "agent_process"
+    TURN = "turn"
+    TOOL = "tool"
+    PROGRESS = "progress"
+
+
+class Status(StrEnum):
+    """What the client itself says it is doing, where it says so."""
+
+    BUSY = "busy"
+    IDLE = "idle"
+    WAITING = "waiting"
+
+
+# A conversation has one owner; a handful of remembered holders is enough to see twins and past deaths.
+HOLDERS_MAX: Final = 8
+
+
+class Holder(Struct):
+    """A process that holds the conversation, by the word of a registry file, a writer lock or the log itself."""
+
+    process: Process
+    sight: Sight
+    seen_at: Instant
+    source: str
+    ended_at: Instant | None = None
+    status: Status | None = None
+    status_at: Instant | None = None
+    waiting_for: str | None = None
+
+
+class Pane(Struct, frozen=True):
+    """The tmux pane that shows the session."""
+
+    socket: str
+    session: str
+    target: str
+    process: Process
+    sight: Sight
+    runtime: Sight
+    shell: bool
+
+
+class Orphan(Struct, frozen=True):
+    """A tool that outlived its agent."""
+
+    process: Process
+    command: str
+
+
+class Presence(Struct):
+    """Everything seen of one session outside its log; written by the eyes only."""
+
+    holders: dict[int, Holder] = field(default_factory=dict)
+    pane: Pane | None = None
+    orphans: tuple[Orphan, ...] = ()
+    tool_seen_at: Instant | None = None
+    grown_at: Instant | None = None
+    vouched: bool = False
+
+    @property
+    def agent(self) -> Sight:
+        """Alive if any holder is; dead only if one is known and gone; else unknown."""
+        sights = {holder.sight for holder in self.holders.values()}
+        for answer in (Sight.ALIVE, Sight.UNKNOWN, Sight.DEAD):
+            if answer in sights:
+                return answer
+        return Sight.UNKNOWN
+
+    @property
+    def living(self) -> list[Holder]:
+        return [holder for holder in self.holders.values() if holder.sight is Sight.ALIVE]
+
+    @property
+    def newest(self) -> Holder | None:
+        """The holder to speak of: the living one, else the one that was seen last."""
+        candidates = self.living or list(self.holders.values())
+        return max(candidates, key=lambda holder: holder.seen_at, default=None)
+
+
+def hold(presence: Presence, holder: Holder) -> None:
+    """Remember a holder; a pid that came back with another start time is another process."""
+    known = presence.holders.get(holder.process.pid)
+    if known is not None and known.process == holder.process:
+        holder.seen_at = known.seen_at
+    presence.holders[holder.process.pid] = holder
+    if len(presence.holders) > HOLDERS_MAX:
+        gone = [pid for pid, each in presence.holders.items() if each.sight is Sight.DEAD]
+        for pid in gone[: len(presence.holders) - HOLDERS_MAX]:
+            del presence.holders[pid]

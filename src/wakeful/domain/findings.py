@@ -1,0 +1,145 @@
+"""Every finding, and what it means in each state: one table, from which the reference page is made.
+
+Codes are closed. A detector adds its code here and its rule to `judge`; nothing else knows them by name.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+
+class State(StrEnum):
+    """What a session is doing, as an operator would say it."""
+
+    IDLE = "idle"
+    PROMPTING = "prompting"
+    WAITING = "waiting"
+    STARTING = "starting"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    DETACHED = "detached"
+
+
+class Health(StrEnum):
+    """Worst last, as `worst` orders them."""
+
+    HEALTHY = "healthy"
+    STALE = "stale"
+    UNKNOWN = "unknown"
+    DEGRADED = "degraded"
+    DEAD = "dead"
+
+
+class Severity(StrEnum):
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+class Notice(StrEnum):
+    """The kind of alert a finding leads to."""
+
+    NONE = "none"
+    NEEDS_YOU = "needs_you"
+    TROUBLE = "trouble"
+
+
+class Act(StrEnum):
+    """What healing may do about it, once a session is managed."""
+
+    NONE = "none"
+    NOTIFY = "notify"
+    STEER = "steer"
+    REVIVE = "revive"
+
+
+class Attention(StrEnum):
+    """Who or what has to move next."""
+
+    NONE = "none"
+    PERSON = "person"
+    TIME = "time"
+    LOGIN = "login"
+    OPERATOR = "operator"
+
+
+class Code(StrEnum):
+    """In order of precedence: the first finding names the session's trouble."""
+
+    SESSION_DEAD = "session_dead"
+    AGENT_EXITED = "agent_exited"
+    TWIN_PROCESSES = "twin_processes"
+    AUTH_REQUIRED = "auth_required"
+    USAGE_LIMITED = "usage_limited"
+    TURN_FAILED = "turn_failed"
+    ERROR_CASCADE = "error_cascade"
+    LOOP = "loop"
+    SILENT = "silent"
+    RUNTIME_LOST = "runtime_lost"
+    READER_DRIFT = "reader_drift"
+
+
+class Meaning(Struct, frozen=True):
+    """What a finding amounts to."""
+
+    health: Health
+    severity: Severity
+    notice: Notice
+    act: Act
+    attention: Attention
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.health]
+
+
+EXIT_CODES: Final[Mapping[Health, int]] = {
+    Health.HEALTHY: 0,
+    Health.STALE: 1,
+    Health.DEGRADED: 1,
+    Health.DEAD: 1,
+    Health.UNKNOWN: 5,
+}
+
+_DEAD: Final = Meaning(Health.DEAD, Severity.CRITICAL, Notice.TROUBLE, Act.REVIVE, Attention.OPERATOR)
+_STUCK: Final = Meaning(Health.DEGRADED, Severity.WARNING, Notice.TROUBLE, Act.REVIVE, Attention.OPERATOR)
+_BLIND: Final = Meaning(Health.UNKNOWN, Severity.WARNING, Notice.TROUBLE, Act.NONE, Attention.OPERATOR)
+
+_ALWAYS: Final[Mapping[Code, Meaning]] = {
+    Code.SESSION_DEAD: _DEAD,
+    Code.AGENT_EXITED: _DEAD,
+    Code.TWIN_PROCESSES: Meaning(
+        Health.DEGRADED, Severity.CRITICAL, Notice.NEEDS_YOU, Act.NOTIFY, Attention.OPERATOR
+    ),
+    Code.AUTH_REQUIRED: Meaning(
+        Health.DEGRADED, Severity.CRITICAL, Notice.NEEDS_YOU, Act.NOTIFY, Attention.LOGIN
+    ),
+    Code.USAGE_LIMITED: Meaning(Health.DEGRADED, Severity.WARNING, Notice.TROUBLE, Act.NONE, Attention.TIME),
+    Code.TURN_FAILED: _STUCK,
+    Code.ERROR_CASCADE: _STUCK,
+    Code.LOOP: _STUCK,
+    Code.SILENT: _STUCK,
+    Code.RUNTIME_LOST: _BLIND,
+    Code.READER_DRIFT: _BLIND,
+}
+# A turn that failed and whose program then ended by itself is over: a person reads why, nothing is revived.
+_OVER: Final = Meaning(Health.DEGRADED, Severity.WARNING, Notice.TROUBLE, Act.NOTIFY, Attention.OPERATOR)
+_EXCEPTIONS: Final[Mapping[tuple[Code, State], Meaning]] = {
+    (Code.TURN_FAILED, State.STOPPED): _OVER,
+    (Code.ERROR_CASCADE, State.STOPPED): _OVER,
+    (Code.LOOP, State.STOPPED): _OVER,
+}
+
+MEANINGS: Final[Mapping[tuple[Code, State], Meaning]] = {
+    (code, state): _EXCEPTIONS.get((code, state), _ALWAYS[code]) for code in Code for state in State
+}
+
+PRECEDENCE: Final[Mapping[Code, int]] = {code: rank for rank, code in enumerate(Code)}
+_RANK: Final[Mapping[Health, int]] = {health: rank for rank, health in enumerate(Health)}
+
+
+def worst(healths: list[Health]) -> Health:
+    """The worst of them; healthy if there are none."""
+    return max(healths, key=_RANK.__getitem__, default=Health.HEALTHY)

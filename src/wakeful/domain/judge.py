@@ -1,0 +1,335 @@
+"""From evidence to verdict: a pure function of what was folded, what was seen, the policy and the time.
+
+The order is the argument: first what the session waits for, then which waits have run out, then who is
+alive, then what all that amounts to. A detector is one function in DETECTORS.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.domain.activity import Activity, OpenCall
+from wakeful.domain.events import CallKind, Failure
+from wakeful.domain.evidence import Holder, Presence, Rung, Status
+from wakeful.domain.findings import MEANINGS, PRECEDENCE, Attention, Code, Health, State, worst
+from wakeful.domain.moment import Instant, latest
+from wakeful.domain.policy import Policy
+from wakeful.domain.process import Sight
+from wakeful.domain.turn import OPEN, Phase
+from wakeful.domain.verdict import ExpectedWait, Finding, Verdict, WaitKind
+
+
+class Case(Struct, frozen=True):
+    """All that a detector may look at."""
+
+    activity: Activity
+    presence: Presence
+    policy: Policy
+    now: Instant
+    phase: Phase
+    agent: Sight
+    waits: tuple[ExpectedWait, ...]
+
+
+def judge(activity: Activity, presence: Presence, policy: Policy, now: Instant) -> Verdict:
+    """Say what is true of a session at `now`. Never looks at anything but its arguments."""
+    agent = _agent(activity, presence, policy, now)
+    phase = _phase(activity, presence, policy, now)
+    waits = _waits(activity, presence, policy, phase) if agent is Sight.ALIVE else ()
+    case = Case(activity, presence, policy, now, phase, agent, waits)
+    findings = tuple(
+        sorted(
+            (finding for detect in _detectors(presence) if (finding := detect(case)) is not None),
+            key=lambda finding: PRECEDENCE[finding.code],
+        )
+    )
+    state = _state(phase, agent)
+    return Verdict(
+        state=state,
+        health=_health(case, state, findings),
+        agent=agent,
+        active_prompt=agent is Sight.ALIVE and phase in OPEN,
+        attention=_attention(state, findings),
+        findings=findings,
+        waits=tuple(wait for wait in waits if wait.until is None or wait.until > now),
+        alive_to=_alive_to(case),
+        broken_at=_broken_at(case, findings),
+        next_check_at=_next_check_at(case),
+    )
+
+
+def _agent(activity: Activity, presence: Presence, policy: Policy, now: Instant) -> Sight:
+    """Whether the agent lives. A log that grows under our eyes has a living writer, known by name or not."""
+    if presence.agent is not Sight.UNKNOWN:
+        return presence.agent
+    if presence.vouched:
+        return Sight.DEAD if activity.closed else Sight.ALIVE
+    if presence.grown_at is not None and now.seconds_since(presence.grown_at) <= policy.silence_seconds:
+        return Sight.ALIVE
+    return Sight.UNKNOWN
+
+
+def _phase(activity: Activity, presence: Presence, policy: Policy, now: Instant) -> Phase:
+    """The turn's phase, corrected by the client's own word where that is newer than the log."""
+    phase = activity.phase
+    if phase is Phase.SETTLING and _settled(activity, policy, now):
+        phase = Phase.ENDED
+    holder = presence.newest
+    if holder is None or holder.sight is not Sight.ALIVE or holder.status is None:
+        return phase
+    return _by_status(phase, holder, activity)
+
+
+def _settled(activity: Activity, policy: Policy, now: Instant) -> bool:
+    since = activity.progress_at
+    return since is None or now.seconds_since(since) >= policy.settle_seconds
+
+
+def _by_status(phase: Phase, holder: Holder, activity: Activity) -> Phase:
+    if holder.status is Status.WAITING:
+        return Phase.PERSON
+    last_at = activity.last_at
+    if last_at is not None and (holder.status_at is None or holder.status_at < last_at):
+        return phase
+    if holder.status is Status.IDLE:
+        return Phase.ENDED if phase in OPEN else phase
+    if phase in OPEN and phase is not Phase.PERSON:
+        return phase
+    return Phase.TOOL if activity.calls else Phase.MODEL
+
+
+def _waits(activity: Activity, presence: Presence, policy: Policy, phase: Phase) -> tuple[ExpectedWait, ...]:
+    """What the session may be silent for, each with its end."""
+    since = activity.progress_at or activity.last_at or _seen_at(presence)
+    if since is None or phase not in OPEN:
+        return ()
+    if phase is Phase.PERSON:
+        return (_person_wait(activity, presence, since),)
+    if phase is Phase.TOOL and activity.calls:
+        return tuple(_call_wait(call, presence, policy, since) for call in activity.calls.values())
+    started = latest((since, _status_at(presence))) or since
+    until = started.plus(policy.settle_seconds if phase is Phase.SETTLING else policy.silence_seconds)
+    return (ExpectedWait(WaitKind.MODEL, started, until, "the model's answer is pending"),)
+
+
+def _person_wait(activity: Activity, presence: Presence, since: Instant) -> ExpectedWait:
+    holder = presence.newest
+    about = activity.asked_about or (holder.waiting_for if holder is not None else None) or "an answer"
+    return ExpectedWait(WaitKind.PERSON, since, None, "a question is open", about)
+
+
+def _call_wait(call: OpenCall, presence: Presence, policy: Policy, progress_at: Instant) -> ExpectedWait:
+    """A call may take its own time, and nobody is silent before the silence is long."""
+    if call.kind is CallKind.PERSON:
+        return ExpectedWait(WaitKind.PERSON, call.since, None, "a question is open", call.tool)
+    until, evidence = call.since.plus(policy.tool_seconds), "call open"
+    if call.timeout_seconds is not None:
+        until = call.since.plus(call.timeout_seconds + policy.tool_grace_seconds)
+        evidence = f"call open, may run {call.timeout_seconds:.0f} s"
+    until = max(until, progress_at.plus(policy.silence_seconds))
+    if presence.tool_seen_at is not None:
+        seen_until = presence.tool_seen_at.plus(policy.silence_seconds)
+        if seen_until > until:
+            until, evidence = seen_until, "call open and its process was seen alive"
+    if call.kind is CallKind.SUBAGENT and presence.grown_at is not None:
+        until = latest((until, presence.grown_at.plus(policy.silence_seconds))) or until
+    kind = WaitKind.SUBAGENT if call.kind is CallKind.SUBAGENT else WaitKind.TOOL
+    return ExpectedWait(kind, call.since, until, evidence, _call_text(call))
+
+
+def _call_text(call: OpenCall) -> str:
+    return f"{call.tool} {call.input.decode('utf-8', 'replace')}"
+
+
+def _seen_at(presence: Presence) -> Instant | None:
+    holder = presence.newest
+    return holder.seen_at if holder is not None else None
+
+
+def _status_at(presence: Presence) -> Instant | None:
+    holder = presence.newest
+    return holder.status_at if holder is not None and holder.status is Status.BUSY else None
+
+
+def _died(case: Case) -> Finding | None:
+    """The process ended inside a turn. After a finished turn it simply stopped."""
+    if case.agent is not Sight.DEAD or case.activity.phase not in OPEN:
+        return None
+    if case.activity.phase is Phase.SETTLING:
+        return None
+    holder = case.presence.newest
+    ended_at = (holder.ended_at if holder is not None else None) or case.activity.last_at or case.now
+    pane = case.presence.pane
+    at_shell = pane is not None and pane.sight is Sight.ALIVE
+    return Finding(
+        Code.AGENT_EXITED if at_shell else Code.SESSION_DEAD,
+        ended_at,
+        "the agent left its terminal in the middle of a turn"
+        if at_shell
+        else "the agent's process ended in the middle of a turn",
+        evidence=tuple(_death_evidence(case, holder)),
+        untrusted=tuple(
+            [_call_text(call) for call in case.activity.calls.values()]
+            + [orphan.command for orphan in case.presence.orphans]
+        ),
+    )
+
+
+def _death_evidence(case: Case, holder: Holder | None) -> list[str]:
+    lines = []
+    if holder is not None:
+        lines.append(f"process {holder.process.pid} is gone ({holder.source})")
+    lines += [f"call {call.tool!r} was open" for call in case.activity.calls.values()]
+    lines += [f"its tool still runs as process {orphan.process.pid}" for orphan in case.presence.orphans]
+    return lines
+
+
+def _twins(case: Case) -> Finding | None:
+    living = case.presence.living
+    if len(living) < 2:
+        return None
+    pids = ", ".join(str(holder.process.pid) for holder in living)
+    since = max(holder.seen_at for holder in living)
+    return Finding(
+        Code.TWIN_PROCESSES, since, f"{len(living)} processes hold one conversation", (f"pids {pids}",)
+    )
+
+
+_FAILURE_CODES: Final = {Failure.AUTH: Code.AUTH_REQUIRED, Failure.LIMIT: Code.USAGE_LIMITED}
+_FAILURE_SUMMARIES: Final = {
+    Code.AUTH_REQUIRED: "the provider refused the login",
+    Code.USAGE_LIMITED: "the usage limit is reached",
+    Code.TURN_FAILED: "the last turn ended with an error",
+}
+
+
+def _failed(case: Case) -> Finding | None:
+    activity = case.activity
+    if case.phase is not Phase.FAILED or activity.failure is None or activity.phase_since is None:
+        return None
+    code = _FAILURE_CODES.get(activity.failure, Code.TURN_FAILED)
+    return Finding(
+        code, activity.phase_since, _FAILURE_SUMMARIES[code], untrusted=(activity.failure_message,)
+    )
+
+
+def _cascading(case: Case) -> Finding | None:
+    activity = case.activity
+    if activity.errors_in_a_row <= case.policy.errors_in_a_row_max or activity.errors_since is None:
+        return None
+    return Finding(
+        Code.ERROR_CASCADE, activity.errors_since, f"{activity.errors_in_a_row} failed calls in a row"
+    )
+
+
+def _looping(case: Case) -> Finding | None:
+    activity = case.activity
+    if activity.repeats < case.policy.repeats_max or activity.repeats_since is None:
+        return None
+    return Finding(
+        Code.LOOP,
+        activity.repeats_since,
+        f"the same call with the same result {activity.repeats + 1} times",
+        untrusted=(activity.repeated_tool,),
+    )
+
+
+def _silent(case: Case) -> Finding | None:
+    """Every wait has run out. A wait for a person never does."""
+    if case.agent is not Sight.ALIVE or not case.waits:
+        return None
+    ends = [wait.until for wait in case.waits]
+    if any(until is None or until > case.now for until in ends):
+        return None
+    since = case.activity.progress_at or case.waits[0].since
+    minutes = int(case.now.seconds_since(since) // 60)
+    waited = case.waits[0]
+    return Finding(
+        Code.SILENT,
+        since,
+        f"silent for {minutes} min",
+        (waited.evidence,),
+        (waited.untrusted,) if waited.untrusted else (),
+    )
+
+
+def _drifting(case: Case) -> Finding | None:
+    activity = case.activity
+    since = activity.first_at or case.now
+    if activity.drifted is not None:
+        return Finding(Code.READER_DRIFT, since, f"the log's format changed: no {activity.drifted}")
+    if activity.known == 0 and activity.skipped >= case.policy.drift_records_min:
+        return Finding(Code.READER_DRIFT, since, f"no known record among {activity.skipped}")
+    return None
+
+
+DETECTORS: Final[tuple[Callable[[Case], Finding | None], ...]] = (
+    _died,
+    _twins,
+    _failed,
+    _cascading,
+    _looping,
+    _silent,
+    _drifting,
+)
+
+
+def _detectors(presence: Presence) -> tuple[Callable[[Case], Finding | None], ...]:
+    """A transcript whose writer was never seen alive raises no alarm, but for being unreadable."""
+    seen = presence.holders or presence.vouched or presence.grown_at is not None
+    return DETECTORS if seen else (_drifting,)
+
+
+def _state(phase: Phase, agent: Sight) -> State:
+    if agent is not Sight.ALIVE:
+        return State.STOPPED
+    if phase is Phase.PERSON:
+        return State.WAITING
+    return State.PROMPTING if phase in OPEN else State.IDLE
+
+
+def _health(case: Case, state: State, findings: tuple[Finding, ...]) -> Health:
+    if findings:
+        return worst([MEANINGS[finding.code, state].health for finding in findings])
+    if case.agent is Sight.UNKNOWN:
+        return Health.UNKNOWN
+    return Health.HEALTHY
+
+
+def _attention(state: State, findings: tuple[Finding, ...]) -> Attention:
+    if findings:
+        return MEANINGS[findings[0].code, state].attention
+    return Attention.PERSON if state is State.WAITING else Attention.NONE
+
+
+def _alive_to(case: Case) -> Rung:
+    if case.agent is Sight.ALIVE:
+        if case.phase not in OPEN:
+            return Rung.AGENT_PROCESS
+        return Rung.TOOL if case.phase is Phase.TOOL else Rung.TURN
+    pane = case.presence.pane
+    if pane is not None and pane.sight is Sight.ALIVE:
+        return Rung.PANE_PROCESS
+    if pane is not None and pane.runtime is Sight.ALIVE:
+        return Rung.RUNTIME
+    return Rung.HOST
+
+
+def _broken_at(case: Case, findings: tuple[Finding, ...]) -> Rung | None:
+    if case.agent is Sight.DEAD:
+        return Rung.AGENT_PROCESS
+    codes = {finding.code for finding in findings}
+    if codes & {Code.AUTH_REQUIRED, Code.USAGE_LIMITED, Code.TURN_FAILED}:
+        return Rung.TURN
+    return Rung.PROGRESS if codes & {Code.SILENT, Code.LOOP, Code.ERROR_CASCADE} else None
+
+
+def _next_check_at(case: Case) -> Instant | None:
+    """The earliest moment at which this verdict can change although nothing happens."""
+    moments = [wait.until for wait in case.waits if wait.until is not None]
+    if case.phase is Phase.SETTLING and case.activity.progress_at is not None:
+        moments.append(case.activity.progress_at.plus(case.policy.settle_seconds))
+    if case.agent is Sight.ALIVE and not case.presence.living and case.presence.grown_at is not None:
+        moments.append(case.presence.grown_at.plus(case.policy.silence_seconds + 1))
+    return min((moment for moment in moments if moment > case.now), default=None)

@@ -1,0 +1,258 @@
+"""The session record: 003's fields in a fixed order, ours added and never renamed. One model, domain to wire.
+
+Whatever an agent, a client or a provider wrote stands only under keys named `untrusted`, redacted and plain.
+"""
+
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.domain.activity import Activity
+from wakeful.domain.evidence import Presence, Rung
+from wakeful.domain.findings import EXIT_CODES, MEANINGS, Attention, Code, Health, Severity, State
+from wakeful.domain.ids import ConversationId, SessionId
+from wakeful.domain.moment import Instant, iso, latest
+from wakeful.domain.plaintext import plain
+from wakeful.domain.process import Sight
+from wakeful.domain.redact import redact
+from wakeful.domain.verdict import ExpectedWait, Finding, Verdict, WaitKind
+
+SCHEMA: Final = 1
+UNTRUSTED_CHARS_MAX: Final = 300
+
+
+class FindingRecord(Struct, frozen=True):
+    code: Code
+    severity: Severity
+    since: str
+    summary: str
+    evidence: tuple[str, ...]
+    untrusted: tuple[str, ...]
+
+
+class WaitRecord(Struct, frozen=True):
+    kind: WaitKind
+    since: str
+    until: str | None
+    evidence: str
+    untrusted: str
+
+
+class ErrorRecord(Struct, frozen=True):
+    code: Code
+    at: str
+    untrusted: str
+
+
+class Action(Struct, frozen=True):
+    """Something a person or an agent can do about the session, whether it may, and the exact command."""
+
+    name: str
+    allowed: bool
+    reason: str
+    argv: tuple[str, ...]
+    reversible: bool
+
+
+class Subject(Struct, frozen=True):
+    """Who a session is, apart from how it is."""
+
+    id: SessionId
+    provider: str
+    host: str
+    source: str
+    conversation_id: ConversationId | None = None
+    project: str = ""
+    agent: str | None = None
+    attempt: int = 0
+    managed: bool = False
+    # Its log is its own word: alive until it says that it closed. Only where no process can be known.
+    vouched: bool = False
+
+
+class SessionRecord(Struct, frozen=True):
+    """What every door shows of a session."""
+
+    schema: int
+    id: SessionId
+    project: str
+    agent: str | None
+    provider: str
+    host: str
+    source: str
+    conversation_id: ConversationId | None
+    attempt: int
+    managed: bool
+    state: State
+    health: Health
+    active_prompt: bool
+    attachable: bool
+    eligible_for_wake: bool
+    ineligibility_reason: str | None
+    session_alive: bool
+    attention: Attention
+    findings: tuple[FindingRecord, ...]
+    expected_waits: tuple[WaitRecord, ...]
+    alive_to: Rung
+    broken_at: Rung | None
+    actions: tuple[Action, ...]
+    last_activity_at: str | None
+    last_presence_at: str | None
+    last_error: ErrorRecord | None
+    started_at: str | None
+    judged_at: str
+    valid_until: str | None
+    updated_at: str
+    cwd: str | None
+    pid: int | None
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.health]
+
+
+class HealthView(Struct, frozen=True):
+    """003's own fields and nothing else."""
+
+    schema: int
+    id: SessionId
+    state: State
+    health: Health
+    active_prompt: bool
+    attachable: bool
+    eligible_for_wake: bool
+    ineligibility_reason: str | None
+    last_activity_at: str | None
+    last_presence_at: str | None
+    last_error: ErrorRecord | None
+    updated_at: str
+
+
+def health_view(record: SessionRecord) -> HealthView:
+    return HealthView(*(getattr(record, name) for name in HealthView.__struct_fields__))
+
+
+def describe(
+    subject: Subject, activity: Activity, presence: Presence, verdict: Verdict, now: Instant
+) -> SessionRecord:
+    """The record of a verdict. Nothing in it is computed again when it is read."""
+    holder = presence.newest
+    stamp = iso(now.wall)
+    return SessionRecord(
+        schema=SCHEMA,
+        id=subject.id,
+        project=project_of(subject, activity),
+        agent=subject.agent,
+        provider=subject.provider,
+        host=subject.host,
+        source=subject.source,
+        conversation_id=activity.conversation_id or subject.conversation_id,
+        attempt=subject.attempt,
+        managed=subject.managed,
+        state=verdict.state,
+        health=verdict.health,
+        active_prompt=verdict.active_prompt,
+        # Nothing can be delivered to a session that was merely found.
+        attachable=False,
+        eligible_for_wake=False,
+        ineligibility_reason="session_not_attachable",
+        session_alive=verdict.agent is Sight.ALIVE,
+        attention=verdict.attention,
+        findings=tuple(_finding(finding, verdict.state) for finding in verdict.findings),
+        expected_waits=tuple(_wait(wait) for wait in verdict.waits),
+        alive_to=verdict.alive_to,
+        broken_at=verdict.broken_at,
+        actions=_actions(subject, activity, presence, verdict),
+        last_activity_at=_iso(latest((activity.last_at, presence.grown_at))),
+        last_presence_at=_iso(_last_presence(presence, verdict, now)),
+        last_error=_last_error(verdict),
+        started_at=_iso(activity.first_at or (holder.seen_at if holder is not None else None)),
+        judged_at=stamp,
+        valid_until=_iso(verdict.next_check_at),
+        updated_at=stamp,
+        cwd=plain(activity.cwd, UNTRUSTED_CHARS_MAX) if activity.cwd else None,
+        pid=holder.process.pid if holder is not None and holder.sight is Sight.ALIVE else None,
+    )
+
+
+def project_of(subject: Subject, activity: Activity) -> str:
+    """The last part of the working directory; what a person calls the project."""
+    name = (activity.cwd or "").rstrip("/").rpartition("/")[2] or subject.project
+    return plain(name, 100)
+
+
+def safe(text: str) -> str:
+    """Text from outside as it may be shown: redacted, plain, short."""
+    return plain(redact(text), UNTRUSTED_CHARS_MAX)
+
+
+def _iso(instant: Instant | None) -> str | None:
+    return iso(instant.wall) if instant is not None else None
+
+
+def _finding(finding: Finding, state: State) -> FindingRecord:
+    return FindingRecord(
+        finding.code,
+        MEANINGS[finding.code, state].severity,
+        iso(finding.since.wall),
+        finding.summary,
+        tuple(safe(line) for line in finding.evidence),
+        tuple(safe(line) for line in finding.untrusted),
+    )
+
+
+def _wait(wait: ExpectedWait) -> WaitRecord:
+    return WaitRecord(wait.kind, iso(wait.since.wall), _iso(wait.until), wait.evidence, safe(wait.untrusted))
+
+
+_ERRORS: Final = frozenset({Code.AUTH_REQUIRED, Code.USAGE_LIMITED, Code.TURN_FAILED})
+
+
+def _last_error(verdict: Verdict) -> ErrorRecord | None:
+    for finding in verdict.findings:
+        if finding.code in _ERRORS:
+            return ErrorRecord(finding.code, iso(finding.since.wall), safe(" ".join(finding.untrusted)))
+    return None
+
+
+def _last_presence(presence: Presence, verdict: Verdict, now: Instant) -> Instant | None:
+    """A process whose end we would be told of is present until that moment."""
+    if presence.agent is Sight.ALIVE:
+        return now
+    holder = presence.newest
+    ended_at = holder.ended_at if holder is not None else None
+    return latest((ended_at, presence.grown_at if verdict.agent is not Sight.DEAD else None))
+
+
+_RESUME: Final[dict[str, tuple[str, ...]]] = {
+    "claude": ("claude", "--resume"),
+    "codex": ("codex", "resume"),
+}
+
+
+def _actions(
+    subject: Subject, activity: Activity, presence: Presence, verdict: Verdict
+) -> tuple[Action, ...]:
+    actions = [Action("wait", True, "blocks until the session changes", _wait_argv(subject), True)]
+    pane = presence.pane
+    if pane is not None and pane.sight is Sight.ALIVE:
+        argv = ("tmux", "-S", pane.socket, "attach-session", "-t", pane.target)
+        actions.append(Action("attach", True, "its pane is open in tmux", argv, True))
+    conversation = activity.conversation_id or subject.conversation_id
+    if conversation is not None and subject.provider in _RESUME:
+        actions.append(_resume(subject.provider, conversation, verdict))
+    return tuple(actions)
+
+
+def _wait_argv(subject: Subject) -> tuple[str, ...]:
+    return ("wakeful", "session", "wait", subject.id, "--until", "idle")
+
+
+def _resume(provider: str, conversation: ConversationId, verdict: Verdict) -> Action:
+    reasons = {
+        Sight.DEAD: "its process is gone",
+        Sight.ALIVE: "a live process holds it",
+        Sight.UNKNOWN: "its process was not seen",
+    }
+    allowed = verdict.agent is Sight.DEAD
+    return Action("resume", allowed, reasons[verdict.agent], (*_RESUME[provider], conversation), False)

@@ -1,0 +1,49 @@
+"""Secrets are removed at every sink. What is removed is named, so that a reader knows something stood there.
+
+If redaction itself fails the text is withheld: a lost line is better than a leaked key.
+"""
+
+import re
+from typing import Final
+
+WITHHELD: Final = "[withheld: could not be redacted]"
+REDACTED_CHARS_MAX: Final = 20_000
+
+_PATTERNS: Final = tuple(
+    (re.compile(pattern, re.IGNORECASE | re.DOTALL), replacement)
+    for pattern, replacement in (
+        (
+            r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|\Z)",
+            "[private key]",
+        ),
+        (r"\b(?:sk|pk|rk)-(?:ant-|proj-|live-|test-)?[A-Za-z0-9_-]{8,}", "[key]"),
+        (r"\b(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9]{8,}", "[key]"),
+        (
+            r"\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|\bglpat-[A-Za-z0-9_-]{16,}",
+            "[token]",
+        ),
+        (r"\bxox[abeprs]-[A-Za-z0-9-]{10,}", "[token]"),
+        (r"\bnpm_[A-Za-z0-9]{20,}|\bpypi-[A-Za-z0-9_-]{20,}|\bhf_[A-Za-z0-9]{20,}", "[token]"),
+        (r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[A-Za-z0-9_-]{30,}", "[key]"),
+        (r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*", "[token]"),
+        (r"\b(?:bot)?[0-9]{6,12}:[A-Za-z0-9_-]{30,}", "[bot token]"),
+        (r"\b([a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,100}:)[^\s/@]{1,200}@", r"\1[password]@"),
+        (r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", r"\1 [token]"),
+        (
+            r"((?:[A-Za-z0-9]{1,40}[_-]){0,6}(?:api[_-]?key|secret|token|passw(?:or)?d|passphrase|credential|private[_-]?key|authorization)"
+            r"[A-Za-z0-9_-]{0,40}[\"']?\s{0,3}[:=]\s{0,3}[\"']?)([^\s\"',;&]{4,})",
+            r"\1[secret]",
+        ),
+    )
+)
+
+
+def redact(text: str) -> str:
+    """`text` without anything that looks like a credential; bounded, and withheld whole on failure."""
+    shown = text[:REDACTED_CHARS_MAX]
+    try:
+        for pattern, replacement in _PATTERNS:
+            shown = pattern.sub(replacement, shown)
+    except (re.error, RecursionError, MemoryError):
+        return WITHHELD
+    return shown

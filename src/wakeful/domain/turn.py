@@ -1,0 +1,93 @@
+"""Where a turn stands. All moves are in TRANSITIONS; no other file names two phases together.
+
+Events become steps first, because what a finished call means depends on whether others are still open.
+The table is total: every pair of phase and step has an answer, for logs begin anywhere, are cut, and come
+back out of order. `docs/reference/states.md` is made from it.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+
+class Phase(StrEnum):
+    """What the turn is doing."""
+
+    UNSEEN = "unseen"  # nothing of a turn was read yet
+    MODEL = "model"  # the model's answer is pending
+    TOOL = "tool"  # at least one call is open
+    PERSON = "person"  # a question or a permission is open
+    SETTLING = "settling"  # text came and the log does not say whether more follows
+    ENDED = "ended"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+class Step(StrEnum):
+    """What an event did to the turn."""
+
+    PROMPTED = "prompted"
+    PROGRESSED = "progressed"
+    SPOKE = "spoke"
+    CALL_OPENED = "call opened"
+    CALL_ASKED = "call asked a person"
+    CALLS_REMAIN = "call ended, others open"
+    CALLS_DONE = "last call ended"
+    ASKED = "asked"
+    ANSWERED = "answered"
+    ENDED = "turn ended"
+    MARKED = "turn marked over"
+    FAILED = "turn failed"
+    INTERRUPTED = "turn interrupted"
+
+
+OPEN: Final = frozenset({Phase.MODEL, Phase.TOOL, Phase.PERSON, Phase.SETTLING})
+"""Phases inside a turn."""
+
+_ALWAYS: Final[Mapping[Step, Phase]] = {
+    Step.PROMPTED: Phase.MODEL,
+    Step.SPOKE: Phase.SETTLING,
+    Step.CALL_OPENED: Phase.TOOL,
+    Step.CALL_ASKED: Phase.PERSON,
+    Step.CALLS_REMAIN: Phase.TOOL,
+    Step.CALLS_DONE: Phase.MODEL,
+    Step.ASKED: Phase.PERSON,
+    Step.PROGRESSED: Phase.MODEL,
+    Step.ANSWERED: Phase.MODEL,
+    Step.ENDED: Phase.ENDED,
+    Step.MARKED: Phase.ENDED,
+    Step.FAILED: Phase.FAILED,
+    Step.INTERRUPTED: Phase.INTERRUPTED,
+}
+_EXCEPTIONS: Final[Mapping[tuple[Phase, Step], Phase]] = {
+    # Progress marks of a running tool or of a subagent do not end it.
+    (Phase.TOOL, Step.PROGRESSED): Phase.TOOL,
+    (Phase.TOOL, Step.SPOKE): Phase.TOOL,
+    # Other calls may begin and end while a dialog is open; only its answer or its result closes it.
+    (Phase.PERSON, Step.PROGRESSED): Phase.PERSON,
+    (Phase.PERSON, Step.CALL_OPENED): Phase.PERSON,
+    (Phase.PERSON, Step.CALLS_REMAIN): Phase.PERSON,
+    # An answer lets the call that asked run; its result comes later.
+    (Phase.PERSON, Step.ANSWERED): Phase.TOOL,
+    (Phase.TOOL, Step.ANSWERED): Phase.TOOL,
+    # Marks written after the end (summaries, late results of background commands) open nothing.
+    (Phase.ENDED, Step.PROGRESSED): Phase.ENDED,
+    (Phase.ENDED, Step.CALLS_DONE): Phase.ENDED,
+    (Phase.ENDED, Step.ANSWERED): Phase.ENDED,
+    (Phase.FAILED, Step.PROGRESSED): Phase.FAILED,
+    (Phase.FAILED, Step.CALLS_DONE): Phase.FAILED,
+    (Phase.FAILED, Step.ANSWERED): Phase.FAILED,
+    (Phase.INTERRUPTED, Step.PROGRESSED): Phase.INTERRUPTED,
+    (Phase.INTERRUPTED, Step.CALLS_DONE): Phase.INTERRUPTED,
+    (Phase.INTERRUPTED, Step.ANSWERED): Phase.INTERRUPTED,
+    # A failed turn is closed by its client too; the failure is what a person needs to know.
+    (Phase.FAILED, Step.MARKED): Phase.FAILED,
+    (Phase.INTERRUPTED, Step.MARKED): Phase.INTERRUPTED,
+    # A tool's progress mark after text keeps the turn open without saying what it waits for.
+    (Phase.SETTLING, Step.PROGRESSED): Phase.SETTLING,
+    (Phase.SETTLING, Step.CALLS_DONE): Phase.SETTLING,
+}
+
+TRANSITIONS: Final[Mapping[tuple[Phase, Step], Phase]] = {
+    (phase, step): _EXCEPTIONS.get((phase, step), _ALWAYS[step]) for phase in Phase for step in Step
+}

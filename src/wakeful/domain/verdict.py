@@ -1,0 +1,54 @@
+"""The answer of `judge`: what a session is doing, how it is, why, and when that can change by time alone."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from wakeful.domain.evidence import Rung
+from wakeful.domain.findings import Attention, Code, Health, State
+from wakeful.domain.moment import Instant
+from wakeful.domain.process import Sight
+
+
+class WaitKind(StrEnum):
+    """What a silent session may be waiting for."""
+
+    MODEL = "model"
+    TOOL = "tool"
+    SUBAGENT = "subagent"
+    PERSON = "person"
+
+
+class Finding(Struct, frozen=True):
+    """One closed code with the evidence behind it. `untrusted` holds what an agent wrote."""
+
+    code: Code
+    since: Instant
+    summary: str
+    evidence: tuple[str, ...] = ()
+    untrusted: tuple[str, ...] = ()
+
+
+class ExpectedWait(Struct, frozen=True):
+    """A named, evidenced, expiring permission to be silent. Without `until` only a person ends it."""
+
+    kind: WaitKind
+    since: Instant
+    until: Instant | None
+    evidence: str
+    untrusted: str = ""
+
+
+class Verdict(Struct, frozen=True):
+    """What is true of a session now."""
+
+    state: State
+    health: Health
+    agent: Sight
+    active_prompt: bool
+    attention: Attention
+    findings: tuple[Finding, ...]
+    waits: tuple[ExpectedWait, ...]
+    alive_to: Rung
+    broken_at: Rung | None
+    next_check_at: Instant | None

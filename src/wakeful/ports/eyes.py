@@ -1,0 +1,131 @@
+"""How the world is seen: readers turn lines into events, eyes report to a witness. Nobody here concludes.
+
+All calls are synchronous and come from the daemon's one event loop, in the order things were seen.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from wakeful.domain.events import Event
+from wakeful.domain.evidence import Orphan, Pane, Status
+from wakeful.domain.ids import SessionId
+from wakeful.domain.process import Process, Sight
+from wakeful.domain.record import Subject
+
+
+class Reader(Protocol):
+    """Bytes in, events out; one reader per log. The same input whole or in parts gives the same events."""
+
+    def read(self, line: bytes) -> Sequence[Event]:
+        """The events of one complete line. Never raises: bad bytes are an event too."""
+
+    def is_boundary(self, line: bytes) -> bool:
+        """Whether folding may begin at this line: everything about a turn that matters follows it."""
+
+
+class Processes(Protocol):
+    """Who lives, and being told when that ends."""
+
+    def watch(self, process: Process) -> Sight:
+        """Whether it lives; if it does, its end will be reported to the witness."""
+
+
+class Witness(Protocol):
+    """Whoever listens to the eyes."""
+
+    def heard(self, subject: Subject, events: Sequence[Event], *, live: bool, anew: bool = False) -> None:
+        """A log said this. `live`: appended while we watched. `anew`: the log was replaced, forget what it said."""
+
+    def recalled(self, subject: Subject, kept: bytes) -> bool:
+        """What was folded of this log before a restart; False if it cannot be used and must be read again."""
+
+    def moved(self, session_id: SessionId) -> None:
+        """Something of the session's grew under our eyes: a subagent's log, a stream."""
+
+    def remembered(self, subject: Subject, last_wall: float) -> None:
+        """An old log exists. It is counted, not read."""
+
+    def held(
+        self,
+        subject: Subject,
+        process: Process,
+        sight: Sight,
+        *,
+        source: str,
+        status: Status | None = None,
+        status_wall: float | None = None,
+        waiting_for: str | None = None,
+        cwd: str | None = None,
+        version: str | None = None,
+    ) -> None:
+        """A process holds, or held, this conversation."""
+
+    def released(self, session_id: SessionId, process: Process) -> None:
+        """A process that lives on has let go of this conversation."""
+
+    def gone(self, process: Process) -> None:
+        """A process ended."""
+
+    def shown(self, session_id: SessionId, pane: Pane | None) -> None:
+        """The pane that shows the session, or that there is none any more."""
+
+    def left_behind(self, session_id: SessionId, orphans: tuple[Orphan, ...]) -> None:
+        """Tools that outlived their agent."""
+
+    def kept(self, session_id: SessionId) -> bytes:
+        """What `recalled` will want back: everything folded of this session so far."""
+
+    def forgotten(self, session_id: SessionId) -> None:
+        """The session's log was deleted."""
+
+
+class Changes(Struct, gc=False):
+    """What the file system reported since the last batch; what happened to one path last is what counts.
+
+    `changed`: files written, created or moved in. `folders`: new ones, not watched yet and perhaps
+    already full. `gone`: files and folders. `rescan`: something was missed, so look at everything.
+    """
+
+    changed: set[str]
+    folders: set[str]
+    gone: set[str]
+    rescan: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.changed or self.folders or self.gone or self.rescan)
+
+    def touch(self, root: str) -> bool:
+        """Whether folders appeared that must be looked into: below the root, or on the way to it."""
+        return self.rescan or any(
+            f"{folder}/".startswith(f"{root}/") or f"{root}/".startswith(f"{folder}/")
+            for folder in self.folders
+        )
+
+
+class Folders(Protocol):
+    """Being told of changes below folders."""
+
+    def add(self, folder: str) -> bool:
+        """Watch this folder's entries; False if that is not possible, so that it must be swept."""
+
+
+class Eye(Protocol):
+    """One way of seeing. It is told of changes; it never waits and never polls by itself."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def slow(self) -> str | None:
+        """Why this eye sees late, in words for `status` and `doctor`; None while it is told."""
+
+    def look(self) -> None:
+        """Report everything that can be seen now. The first look also asks to be told of changes."""
+
+    def told(self, changes: Changes) -> None:
+        """Report what follows from these changes."""
+
+    def catch_up(self, session_id: SessionId) -> None:
+        """Report whatever is new about this session now, before a verdict depends on it."""
