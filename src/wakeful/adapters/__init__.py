@@ -1,0 +1,1 @@
+"""One folder per outside system; the only code that reads or changes the world."""

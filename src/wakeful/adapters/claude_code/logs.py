@@ -1,0 +1,29 @@
+"""Where Claude Code keeps its transcripts: `projects/<folder>/<uuid>.jsonl`, subagents in a folder beside each."""
+
+from pathlib import Path
+
+from wakeful.adapters.claude_code.registry import subject_of
+from wakeful.adapters.claude_code.transcript import TranscriptReader
+from wakeful.adapters.logs.eye import LogSource, Owner
+from wakeful.domain.ids import is_uuid
+
+
+def claude_logs(config_folders: tuple[Path, ...], host: str) -> LogSource:
+    """The transcripts below these configuration folders (`~/.claude` by default)."""
+
+    def owner(parts: tuple[str, ...]) -> Owner | None:
+        match parts:
+            case (_, name) if is_uuid(name.removesuffix(".jsonl")):
+                return Owner(subject_of(name.removesuffix(".jsonl"), host))
+            case (_, conversation, "subagents", _) if is_uuid(conversation):
+                return Owner(subject_of(conversation, host), side=True)
+        return None
+
+    return LogSource(
+        name="claude-transcripts",
+        roots=tuple(folder / "projects" for folder in config_folders),
+        suffix=".jsonl",
+        depth_max=4,
+        owner=owner,
+        reader=TranscriptReader,
+    )

@@ -1,0 +1,136 @@
+"""The registry of running Claude Code processes: `sessions/<pid>.json`, rewritten by each on every change.
+
+A file left behind by a process that is gone is the positive evidence a death needs; a normal exit removes it.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.adapters.logs.small import read_small, watch_or_await
+from wakeful.adapters.system.proc import boot_id
+from wakeful.domain.errors import BadSessionId
+from wakeful.domain.evidence import Status
+from wakeful.domain.ids import ConversationId, SessionId, parse_session_id
+from wakeful.domain.process import Process
+from wakeful.domain.record import Subject
+from wakeful.ports.eyes import Changes, Folders, Processes, Witness
+
+ENTRY_BYTES_MAX: Final = 64 * 1024
+
+
+class Entry(Struct, rename="camel"):
+    """One registry file; only what is read."""
+
+    pid: int
+    session_id: str
+    proc_start: str | int
+    cwd: str | None = None
+    version: str | None = None
+    status: str | None = None
+    status_updated_at: float | None = None
+    waiting_for: str | None = None
+
+    @property
+    def process(self) -> Process:
+        return Process(self.pid, int(self.proc_start), boot_id())
+
+
+_decode: Final = msgspec.json.Decoder(Entry).decode
+
+
+class RegistryEye:
+    """Watches registry folders. Who holds which conversation is all it says."""
+
+    name = "claude-registry"
+
+    def __init__(
+        self,
+        config_folders: tuple[Path, ...],
+        host: str,
+        witness: Witness,
+        processes: Processes,
+        folders: Folders | None = None,
+    ) -> None:
+        self._registries = tuple(folder / "sessions" for folder in config_folders)
+        self._host = host
+        self._witness = witness
+        self._processes = processes
+        self._folders = folders
+        self._held: dict[Process, SessionId] = {}
+        self._unwatched: list[str] = []
+
+    @property
+    def slow(self) -> str | None:
+        if not self._unwatched:
+            return None
+        return f"cannot be watched (inotify limit), swept instead: {', '.join(self._unwatched)}"
+
+    def look(self) -> None:
+        self._unwatched = []
+        for registry in self._registries:
+            if self._folders is not None and not watch_or_await(self._folders, str(registry)):
+                self._unwatched.append(str(registry))
+            if registry.is_dir():
+                for path in sorted(registry.glob("*.json")):
+                    self._read(path)
+
+    def told(self, changes: Changes) -> None:
+        if any(changes.touch(str(folder)) for folder in self._registries):
+            self.look()
+            return
+        for changed in changes.changed:
+            path = Path(changed)
+            if path.suffix == ".json" and path.parent in self._registries:
+                self._read(path)
+
+    def catch_up(self, session_id: SessionId) -> None:
+        """Nothing: every change of a registry file is told."""
+
+    def _read(self, path: Path) -> None:
+        entry = read_entry(path)
+        if entry is None:
+            return
+        try:
+            subject = subject_of(entry.session_id, self._host)
+            process = entry.process
+        except (BadSessionId, ValueError):
+            # Not written by the client we know.
+            return
+        before = self._held.get(process)
+        if before is not None and before != subject.id:
+            self._witness.released(before, process)
+        self._held[process] = subject.id
+        self._witness.held(
+            subject,
+            process,
+            self._processes.watch(process),
+            source="registry",
+            status=Status(entry.status) if entry.status in set(Status) else None,
+            status_wall=entry.status_updated_at / 1000 if entry.status_updated_at else None,
+            waiting_for=entry.waiting_for,
+            cwd=entry.cwd,
+            version=entry.version,
+        )
+
+
+def read_entry(path: Path) -> Entry | None:
+    """The file's entry; None while it is being written or if it is something else."""
+    content = read_small(path, ENTRY_BYTES_MAX)
+    try:
+        return _decode(content) if content else None
+    except msgspec.DecodeError:
+        return None
+
+
+def subject_of(conversation: str, host: str) -> Subject:
+    """The session of a Claude Code conversation. Raises BadSessionId if that is no id."""
+    return Subject(
+        id=parse_session_id(f"claude-{conversation}"),
+        provider="claude",
+        host=host,
+        source="claude-code",
+        conversation_id=ConversationId(conversation),
+    )

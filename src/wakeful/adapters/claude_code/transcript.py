@@ -1,0 +1,317 @@
+"""One line of a Claude Code transcript to events. Pure; knows every dialect from 2.0.76 on by shape, not version.
+
+Only the fields named here are decoded. A known record that lacks one of them has drifted; a record of an
+unknown type is skipped and counted, for formats grow.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from wakeful.adapters.shapes import (
+    MALFORMED,
+    UNREADABLE,
+    conversation_of,
+    declared_timeout_seconds,
+    path_in,
+    plain_record,
+    read_torn,
+    text_of,
+)
+from wakeful.adapters.stamps import wall_of
+from wakeful.domain import events as e
+from wakeful.domain.activity import is_boundary
+
+
+class _Usage(Struct, gc=False):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+
+
+class _Block(Struct, gc=False):
+    type: str | UnsetType = UNSET
+    id: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    input: Raw | UnsetType = UNSET
+    text: Raw = Raw(b"")
+    tool_use_id: str | UnsetType = UNSET
+    is_error: bool | None = None
+    content: Raw = Raw(b"")
+
+
+class _Message(Struct, gc=False):
+    id: str = ""
+    content: str | list[_Block] | UnsetType = UNSET
+    stop_reason: str | UnsetType | None = UNSET
+    usage: _Usage | None = None
+
+
+class _Record(Struct, gc=False, rename="camel"):
+    type: str | UnsetType = UNSET
+    subtype: str = ""
+    timestamp: str | None = None
+    session_id: str | None = None
+    cwd: str | None = None
+    version: str | None = None
+    message: _Message | None = None
+    is_sidechain: bool = False
+    is_meta: bool = False
+    is_compact_summary: bool = False
+    is_api_error_message: bool = False
+    error: Raw = Raw(b"")
+    api_error_status: int | None = None
+
+
+_decode: Final = msgspec.json.Decoder(_Record).decode
+
+_TOOL: Final = e.CallKind.TOOL
+_KINDS: Final[Mapping[str, e.CallKind]] = {
+    "AskUserQuestion": e.CallKind.PERSON,
+    "ExitPlanMode": e.CallKind.PERSON,
+    "Task": e.CallKind.SUBAGENT,
+    "Agent": e.CallKind.SUBAGENT,
+}
+# Claude Code ends a Bash call that declared nothing after two minutes.
+_BASH_TIMEOUT_SECONDS: Final = 120.0
+_INTERRUPTED: Final = b"[Request interrupted by user"
+# Calls that never ran: a person said no, or another call of the same message failed.
+_REFUSED: Final = re.compile(
+    rb"The user doesn't want to proceed with this tool use|<tool_use_error>Sibling tool call errored"
+)
+_REFUSAL_BYTES_MAX: Final = 200
+# Typed by a person or written by the client, but addressed to the client: no turn follows.
+_LOCAL: Final = (
+    b"<command-",
+    b"<local-command-",
+    b"<bash-input>",
+    b"<bash-stdout>",
+    b"<bash-stderr>",
+    b"Caveat: ",
+)
+_NOTIFICATION: Final = b"<task-notification>"
+# Enough to know any of the above by.
+_OPENING_MAX: Final = 64
+_FINAL_STOPS: Final = frozenset({"end_turn", "stop_sequence", "refusal"})
+
+FAILURES: Final[Mapping[str, e.Failure]] = {
+    "authentication_failed": e.Failure.AUTH,
+    "oauth_org_not_allowed": e.Failure.AUTH,
+    "billing_error": e.Failure.LIMIT,
+    "rate_limit": e.Failure.LIMIT,
+    "overloaded": e.Failure.PROVIDER,
+    "server_error": e.Failure.PROVIDER,
+    "invalid_request": e.Failure.REQUEST,
+    "model_not_found": e.Failure.REQUEST,
+    "max_output_tokens": e.Failure.REQUEST,
+}
+_AUTH_WORDS: Final = ("invalid api key", "please run /login", "failed to authenticate", "not logged in")
+_LIMIT_WORDS: Final = ("usage limit", "limit reached", "hit your limit", "credit balance")
+
+# Records that are known and say nothing about a turn.
+_QUIET: Final = frozenset(
+    {
+        "agent-color", "agent-name", "agent-setting", "ai-title", "attachment", "attribution-snapshot",
+        "bridge-session", "content-replacement", "custom-title", "file-history-snapshot", "fork-context-ref",
+        "last-prompt", "mode", "permission-mode", "pr-link", "queue-operation", "summary", "tag",
+        "worktree-state",
+    }
+)  # fmt: skip
+
+
+class TranscriptReader:
+    """Reads one transcript. Remembers the last message id, for every block of a message repeats its usage."""
+
+    def __init__(self) -> None:
+        self._counted_message = ""
+        self._header: tuple[str | None, str | None, str | None] = (None, None, None)
+
+    def read(self, line: bytes) -> Sequence[e.Event]:
+        try:
+            record = _decode(line)
+        except msgspec.ValidationError as error:
+            return (_misshapen(line, error),)
+        except UNREADABLE:
+            return read_torn(line, self.read)
+        read = _READS.get(record.type)
+        if read is None:
+            return () if record.type in _QUIET else (_unknown(record.type),)
+        at = wall_of(record.timestamp)
+        if at is None:
+            return (e.Drifted(0.0, "timestamp"),)
+        events = list(self._opened(record, at))
+        if record.is_sidechain:
+            events.append(e.Progressed(at))
+            return events
+        events += read(record, at)
+        events += self._spent(record, at)
+        return events
+
+    def is_boundary(self, line: bytes) -> bool:
+        # A cheap look first: results of calls are most of a transcript and never begin a turn.
+        if b'"tool_result"' in line or b'"thinking"' in line or b'"tool_use"' in line:
+            return False
+        return any(is_boundary(event) for event in TranscriptReader().read(line))
+
+    def _opened(self, record: _Record, at: float) -> Sequence[e.Event]:
+        header = (record.session_id, record.cwd, record.version)
+        if header == self._header:
+            return ()
+        self._header = header
+        return (e.Opened(at, conversation_of(record.session_id), record.cwd, record.version),)
+
+    def _spent(self, record: _Record, at: float) -> Sequence[e.Event]:
+        message = record.message
+        if message is None or message.usage is None or message.id == self._counted_message:
+            return ()
+        self._counted_message = message.id
+        usage = message.usage
+        return (e.Spent(at, usage.input_tokens + usage.cache_creation_input_tokens, usage.output_tokens),)
+
+
+def _unknown(kind: object) -> e.Event:
+    return e.Skipped(0.0, kind[:40]) if isinstance(kind, str) else e.Drifted(0.0, "type")
+
+
+def _misshapen(line: bytes, error: msgspec.ValidationError) -> e.Event:
+    """Only a record we would have read can drift."""
+    record = plain_record(line)
+    if record is None:
+        return MALFORMED
+    kind = record.get("type")
+    known = isinstance(kind, str) and kind in _READS
+    return e.Drifted(0.0, path_in(error)) if known else _unknown(kind)
+
+
+def _user(record: _Record, at: float) -> Sequence[e.Event]:
+    if record.message is None or record.message.content is UNSET:
+        missing = "user.message" if record.message is None else "user.message.content"
+        return (e.Drifted(at, missing),)
+    if record.is_compact_summary:
+        return (e.Compacted(at),)
+    content = record.message.content
+    if isinstance(content, str):
+        return _said(content[:_OPENING_MAX].encode(), at, is_meta=record.is_meta)
+    return _user_blocks(content, at, is_meta=record.is_meta)
+
+
+def _said(opening: bytes, at: float, *, is_meta: bool) -> Sequence[e.Event]:
+    """What a person's message does, by its first words."""
+    if opening.startswith(_INTERRUPTED):
+        return (e.TurnInterrupted(at),)
+    if is_meta or opening.startswith(_LOCAL):
+        return ()
+    return (e.Prompted(at, by_person=not opening.startswith(_NOTIFICATION)),)
+
+
+def _user_blocks(blocks: list[_Block], at: float, *, is_meta: bool) -> Sequence[e.Event]:
+    results = [_call_ended(block, at) for block in blocks if block.type == "tool_result"]
+    said: list[e.Event] = []
+    for block in blocks:
+        if block.type == "text":
+            # Text beside results is the client's, not a prompt; it can still say that the turn was cut.
+            said += _text_said(block, at, is_meta=is_meta or bool(results))
+        elif block.type is UNSET:
+            said.append(e.Drifted(at, "user.message.content.type"))
+    return results + said
+
+
+def _text_said(block: _Block, at: float, *, is_meta: bool) -> Sequence[e.Event]:
+    text = bytes(block.text)
+    if not text:
+        return (e.Drifted(at, "user.message.content.text"),)
+    return _said(text[1:_OPENING_MAX], at, is_meta=is_meta)
+
+
+def _call_ended(block: _Block, at: float) -> e.Event:
+    if block.tool_use_id is UNSET:
+        return e.Drifted(at, "tool_result.tool_use_id")
+    content = bytes(block.content)
+    is_error = block.is_error is True
+    refused = is_error and _REFUSED.search(content, 0, _REFUSAL_BYTES_MAX) is not None
+    return e.CallEnded(at, block.tool_use_id, is_error, refused, content)
+
+
+def _assistant(record: _Record, at: float) -> Sequence[e.Event]:
+    message = record.message
+    if message is None or not isinstance(message.content, list):
+        missing = "assistant.message" if message is None else "assistant.message.content"
+        return (e.Drifted(at, missing),)
+    if record.is_api_error_message:
+        return (_turn_failed(record, message.content, at),)
+    if message.stop_reason is UNSET:
+        return (e.Drifted(at, "assistant.message.stop_reason"),)
+    return [_assistant_block(block, message.stop_reason, at) for block in message.content]
+
+
+def _assistant_block(block: _Block, stop_reason: str | None, at: float) -> e.Event:
+    if block.type == "tool_use":
+        return _call_started(block, at)
+    if block.type == "text":
+        return _text(stop_reason, at)
+    if block.type is UNSET:
+        return e.Drifted(at, "assistant.message.content.type")
+    return e.Progressed(at)
+
+
+def _text(stop_reason: str | None, at: float) -> e.Event:
+    if stop_reason in _FINAL_STOPS:
+        return e.TurnEnded(at)
+    return e.Progressed(at) if stop_reason == "tool_use" else e.Spoke(at)
+
+
+def _call_started(block: _Block, at: float) -> e.Event:
+    if block.id is UNSET or block.name is UNSET or block.input is UNSET:
+        missing = next(name for name in ("id", "name", "input") if getattr(block, name) is UNSET)
+        return e.Drifted(at, f"tool_use.{missing}")
+    given = bytes(block.input)
+    seconds = _timeout_seconds(block.name, given)
+    return e.CallStarted(at, block.id, block.name, _KINDS.get(block.name, _TOOL), given, seconds)
+
+
+def _timeout_seconds(tool: str, given: bytes) -> float | None:
+    declared = declared_timeout_seconds(given)
+    return _BASH_TIMEOUT_SECONDS if declared is None and tool == "Bash" else declared
+
+
+def _turn_failed(record: _Record, blocks: list[_Block], at: float) -> e.Event:
+    text = " ".join(text_of(bytes(block.text)) for block in blocks)
+    code = bytes(record.error).decode("utf-8", "replace").strip('"')
+    failure = FAILURES.get(code) or _failure_in(text, record.api_error_status)
+    return e.TurnFailed(at, failure, text, record.api_error_status)
+
+
+def _failure_in(text: str, status: int | None) -> e.Failure:
+    """Older dialects give no code, only the sentence shown to the person."""
+    lower = text.lower()
+    if status in {401, 403} or any(words in lower for words in _AUTH_WORDS):
+        return e.Failure.AUTH
+    if status == 429 or any(words in lower for words in _LIMIT_WORDS):
+        return e.Failure.LIMIT
+    return e.Failure.PROVIDER if lower.startswith("api error") else e.Failure.UNKNOWN
+
+
+def _system(record: _Record, at: float) -> Sequence[e.Event]:
+    if not record.subtype:
+        return (e.Drifted(at, "system.subtype"),)
+    if record.subtype in {"turn_duration", "stop_hook_summary"}:
+        return (e.TurnEnded(at, by_mark=True),)
+    if record.subtype.endswith("compact_boundary"):
+        return (e.Compacted(at),)
+    return (e.Progressed(at),) if record.subtype == "api_error" else ()
+
+
+def _progress(_record: _Record, at: float) -> Sequence[e.Event]:
+    return (e.Progressed(at),)
+
+
+_Read = Callable[[_Record, float], Sequence[e.Event]]
+_READS: Final[Mapping[object, _Read]] = {
+    "user": _user,
+    "assistant": _assistant,
+    "system": _system,
+    "progress": _progress,
+}

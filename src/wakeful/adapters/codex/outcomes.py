@@ -1,0 +1,88 @@
+"""How Codex says that a call or a turn went wrong: mostly in words. Pure.
+
+A call's output opens with header lines up to `Output:`; what the program wrote stands behind them and is
+never taken for an outcome.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from wakeful.domain import events as e
+
+# The longest header seen has 130 bytes; a list of parts begins with some more around its first text.
+_HEADER_BYTES_MAX: Final = 400
+_OUTPUT: Final = b"Output:"
+_EXIT: Final = re.compile(rb"(?:Process exited with code|Exit code:) (-?\d+)")
+# Sentences of Codex itself; what a tool of somebody else calls failed is for the model to judge.
+_BROKEN: Final = re.compile(
+    rb"(?:Script failed|[a-z]+_[a-z_]+ (?:verification )?failed|failed to parse|unsupported )"
+)
+_REFUSED: Final = re.compile(
+    rb"(?:(?:exec command|patch) rejected by user|(?:Wall time: [\d.]+ seconds\\n)?aborted by user)"
+)
+# Older dialects put JSON into the string; its quotes are escaped there.
+_JSON_FAILED: Final = re.compile(
+    rb'\\?"(?:exit_code\\?":\s*-?0*[1-9]|is_?[eE]rror\\?":\s*true|success\\?":\s*false)'
+)
+_JSON_STARTS: Final = (b'"{', b"{")
+
+
+def call_ended(call: str, output: bytes, at: float) -> e.Event:
+    """The end of a call by the JSON of its output. The result leaves out what differs every time."""
+    head, separator, _ = output[:_HEADER_BYTES_MAX].partition(_OUTPUT)
+    result = output[len(head) :] if separator else output
+    exited = _EXIT.search(head) if separator else None
+    if exited is not None:
+        return e.CallEnded(at, call, int(exited[1]) != 0, result=exited[1] + result)
+    opening = _opening(head)
+    refused = _REFUSED.match(opening) is not None
+    is_error = not refused and (_BROKEN.match(opening) is not None or _failed_in_json(output))
+    return e.CallEnded(at, call, is_error, refused, result)
+
+
+def _opening(head: bytes) -> bytes:
+    """The first words, whether the output is a text or a list of parts."""
+    return head.partition(b'"text":')[2].lstrip(b' "') if head.startswith(b"[") else head.lstrip(b'"')
+
+
+def _failed_in_json(output: bytes) -> bool:
+    if not output.startswith(_JSON_STARTS):
+        return False
+    edges = output[:_HEADER_BYTES_MAX] + output[-_HEADER_BYTES_MAX:]
+    return _JSON_FAILED.search(edges) is not None
+
+
+_STATUS: Final = re.compile(r"(?:http_status_code\W{1,3}|\bstatus:? )(\d{3})\b")
+# In order: what a login needs is said before what a limit or an outage looks like.
+_WORDS: Final[Mapping[e.Failure, tuple[str, ...]]] = {
+    e.Failure.AUTH: ("unauthorized", "not logged in", "missing environment variable"),
+    e.Failure.LIMIT: ("usage limit", "usage_limit", "quota", "rate limit"),
+    e.Failure.PROVIDER: ("high demand", "at capacity", "overloaded", "stream disconnected", "server_error"),
+    e.Failure.REQUEST: ("context window", "context_window", "bad_request", "invalid_request"),
+}
+
+
+def turn_failed(message: str, cause: bytes, at: float) -> e.Event:
+    """The failure of a turn by the sentence shown to the person and the client's own cause beside it."""
+    text = f"{message} {cause.decode('utf-8', 'replace')}".lower()
+    found = _STATUS.search(text)
+    status = int(found[1]) if found is not None else None
+    return e.TurnFailed(at, _failure_of(status) or _failure_in(text), message, status)
+
+
+def _failure_of(status: int | None) -> e.Failure | None:
+    if status is None:
+        return None
+    if status in {401, 403}:
+        return e.Failure.AUTH
+    if status == 429:
+        return e.Failure.LIMIT
+    return e.Failure.PROVIDER if status >= 500 else e.Failure.REQUEST
+
+
+def _failure_in(text: str) -> e.Failure:
+    for failure, words in _WORDS.items():
+        if any(word in text for word in words):
+            return failure
+    return e.Failure.UNKNOWN

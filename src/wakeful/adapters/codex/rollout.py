@@ -1,0 +1,310 @@
+"""One line of a Codex rollout to events. Pure; knows the dialects from 0.142 to 0.166 by shape, not version.
+
+Only the fields named here are decoded. A known record that lacks one of them has drifted; a record of an
+unknown type is skipped and counted, for formats grow.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from wakeful.adapters.codex.outcomes import call_ended, turn_failed
+from wakeful.adapters.shapes import (
+    MALFORMED,
+    UNREADABLE,
+    conversation_of,
+    declared_timeout_seconds,
+    path_in,
+    plain_record,
+    read_torn,
+    text_of,
+)
+from wakeful.adapters.stamps import wall_of
+from wakeful.domain import events as e
+from wakeful.domain.activity import is_boundary
+
+
+class _Usage(Struct, gc=False):
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class _Counted(Struct, gc=False):
+    total_token_usage: _Usage | None = None
+    last_token_usage: _Usage | None = None
+
+
+class _Item(Struct, gc=False):
+    """What `item_completed` completes; its texts and outputs stay undecoded."""
+
+    type: str | UnsetType = UNSET
+    id: str = ""
+    status: str | None = None
+    content: Raw = Raw(b"")
+    aggregated_output: Raw = Raw(b"")
+
+
+class _Error(Struct, gc=False):
+    message: str = ""
+    codex_error_info: Raw = Raw(b"")
+
+
+class _Payload(Struct, frozen=True, gc=False):
+    type: str = ""
+    id: str | None = None
+    cwd: str | None = None
+    cli_version: str | None = None
+    role: str = ""
+    message: Raw = Raw(b"")
+    call_id: str | None = None
+    name: str = ""
+    arguments: Raw | UnsetType = UNSET
+    input: Raw | UnsetType = UNSET
+    action: Raw | UnsetType = UNSET
+    output: Raw | UnsetType = UNSET
+    item: _Item | UnsetType = UNSET
+    error: _Error | None = None
+    info: _Counted | None = None
+    usage: _Usage | UnsetType = UNSET
+
+
+_NO_PAYLOAD: Final = _Payload()
+
+
+class _Record(Struct, gc=False):
+    type: str = ""
+    timestamp: str | None = None
+    payload: _Payload = _NO_PAYLOAD
+
+
+_decode: Final = msgspec.json.Decoder(_Record).decode
+
+_NESTED: Final = frozenset({"event_msg", "response_item"})
+_TOOL: Final = e.CallKind.TOOL
+_KINDS: Final[Mapping[str, e.CallKind]] = {
+    "request_user_input": e.CallKind.PERSON,
+    "request_permissions": e.CallKind.PERSON,
+    "wait_agent": e.CallKind.SUBAGENT,
+}
+# Where a call's arguments stand, and its tool's name where the record has none.
+_CALLS: Final[Mapping[str, tuple[str, str]]] = {
+    "function_call": ("arguments", ""),
+    "custom_tool_call": ("input", ""),
+    "local_shell_call": ("action", "local_shell"),
+    "tool_search_call": ("arguments", "tool_search"),
+}
+# Codex wakes itself up by such a message; the parts of a user message are JSON inside JSON here.
+_HEARTBEAT: Final = b"<heartbeat>"
+_HEARTBEAT_BYTES_MAX: Final = 200
+# What a line that begins afresh must hold. Inside of texts these quotes are escaped.
+_BOUNDARY_WORDS: Final = (b'"user_message"', b'"UserMessage"', b'"task_complete"', b'"turn_aborted"')
+
+
+class RolloutReader:
+    """Reads one rollout. Remembers whose it is: a fork begins with a copy of another thread's records."""
+
+    def __init__(self) -> None:
+        self._thread: str | None = None
+        self._total: _Usage | None = None
+        self._has_usage_records = False
+
+    def read(self, line: bytes) -> Sequence[e.Event]:
+        try:
+            record = _decode(line)
+        except msgspec.ValidationError as error:
+            return (_misshapen(line, error),)
+        except UNREADABLE:
+            return read_torn(line, self.read)
+        read = _READS.get(_key_of(record.type, record.payload.type))
+        if read is None:
+            return _unread(record)
+        at = wall_of(record.timestamp)
+        if at is None:
+            return (e.Drifted(0.0, "timestamp"),)
+        return read(self, record.payload, at)
+
+    def is_boundary(self, line: bytes) -> bool:
+        if not any(word in line for word in _BOUNDARY_WORDS):
+            return False
+        return any(is_boundary(event) for event in RolloutReader().read(line))
+
+    def opened(self, payload: _Payload, at: float) -> Sequence[e.Event]:
+        """Only the first record is this thread's own; the ones after it may be its ancestors'."""
+        if payload.id is None:
+            return (e.Drifted(at, "session_meta.id"),)
+        self._thread = self._thread or payload.id
+        if payload.id != self._thread:
+            return ()
+        return (e.Opened(at, conversation_of(payload.id), payload.cwd, payload.cli_version),)
+
+    def used(self, payload: _Payload, at: float) -> Sequence[e.Event]:
+        """Dialects with usage records repeat the same figures as counts: these are then left out."""
+        if payload.usage is UNSET:
+            return (e.Drifted(at, "token_usage_record.usage"),)
+        self._has_usage_records = True
+        return (_spent(payload.usage, at),)
+
+    def counted(self, payload: _Payload, at: float) -> Sequence[e.Event]:
+        """A count is repeated whenever a rate limit changes; only a new total is a new message."""
+        if self._has_usage_records or payload.info is None or payload.info.total_token_usage == self._total:
+            return ()
+        self._total = payload.info.total_token_usage
+        last = payload.info.last_token_usage
+        return (_spent(last, at),) if last is not None else ()
+
+
+def _key_of(kind: str, nested: str) -> str:
+    return f"{kind}.{nested}" if kind in _NESTED else kind
+
+
+def _unread(record: _Record) -> Sequence[e.Event]:
+    """Quiet, unknown, or without the fields that say what a record is."""
+    if not record.type or (record.type in _NESTED and not record.payload.type):
+        missing = "payload.type" if record.type else "type"
+        return (e.Drifted(0.0, "payload" if record.payload is _NO_PAYLOAD and record.type else missing),)
+    key = _key_of(record.type, record.payload.type)
+    return () if key in _QUIET else (e.Skipped(0.0, key[:40]),)
+
+
+def _misshapen(line: bytes, error: msgspec.ValidationError) -> e.Event:
+    """Only a record we would have read can drift."""
+    record = plain_record(line)
+    if record is None:
+        return MALFORMED
+    kind, payload = record.get("type"), record.get("payload")
+    if not isinstance(kind, str):
+        return e.Drifted(0.0, "type")
+    nested = payload.get("type") if isinstance(payload, dict) else None
+    key = _key_of(kind, str(nested))
+    known = key in _READS or (kind in _NESTED and not isinstance(nested, str))
+    return e.Drifted(0.0, path_in(error)) if known else e.Skipped(0.0, key[:40])
+
+
+def _spent(usage: _Usage, at: float) -> e.Event:
+    return e.Spent(at, max(0, usage.input_tokens - usage.cached_input_tokens), usage.output_tokens)
+
+
+def _context(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
+    """Stands in every turn, so that a log read from its last turn on knows its folder."""
+    return (e.Opened(at, cwd=payload.cwd),)
+
+
+def _turn_started(_reader: RolloutReader, _payload: _Payload, at: float) -> Sequence[e.Event]:
+    """Who asked is said by the message that follows."""
+    return (e.Prompted(at, by_person=False),)
+
+
+def _prompted(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
+    return (_prompt(payload.message, at),)
+
+
+def _prompt(text: Raw, at: float) -> e.Event:
+    return e.Prompted(at, by_person=_HEARTBEAT not in bytes(text)[:_HEARTBEAT_BYTES_MAX])
+
+
+def _progressed(_reader: RolloutReader, _payload: _Payload, at: float) -> Sequence[e.Event]:
+    return (e.Progressed(at),)
+
+
+def _message(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
+    """What users and developers say here is mostly context; their prompts have a record of their own."""
+    return (e.Progressed(at),) if payload.role == "assistant" else ()
+
+
+def _compacted(_reader: RolloutReader, _payload: _Payload, at: float) -> Sequence[e.Event]:
+    return (e.Compacted(at),)
+
+
+def _turn_ended(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
+    if payload.error is None:
+        return (e.TurnEnded(at),)
+    return (turn_failed(payload.error.message, bytes(payload.error.codex_error_info), at),)
+
+
+def _turn_aborted(_reader: RolloutReader, _payload: _Payload, at: float) -> Sequence[e.Event]:
+    return (e.TurnInterrupted(at),)
+
+
+def _item(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
+    item = payload.item
+    if item is UNSET or item.type is UNSET:
+        return (e.Drifted(at, "item_completed.item" if item is UNSET else "item_completed.item.type"),)
+    if item.type == "UserMessage":
+        return (_prompt(item.content, at),)
+    if item.type == "CommandExecution" and item.id and item.status in {"failed", "declined"}:
+        refused = item.status == "declined"
+        return (e.CallEnded(at, item.id, not refused, refused, bytes(item.aggregated_output)),)
+    return (e.Progressed(at),)
+
+
+def _called(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
+    field, tool = _CALLS[payload.type]
+    tool = tool or payload.name
+    given = getattr(payload, field)
+    if not tool or given is UNSET or not payload.call_id:
+        missing = "name" if not tool else field if given is UNSET else "call_id"
+        return (e.Drifted(at, f"{payload.type}.{missing}"),)
+    # Arguments are JSON in a JSON string, or plain JSON.
+    text = bytes(given)
+    if text.startswith(b'"'):
+        text = text_of(text).encode()
+    seconds = declared_timeout_seconds(text)
+    return (e.CallStarted(at, payload.call_id, tool, _KINDS.get(tool, _TOOL), text, seconds),)
+
+
+def _call_ended(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
+    if not payload.call_id or payload.output is UNSET:
+        return (e.Drifted(at, f"{payload.type}.{'output' if payload.call_id else 'call_id'}"),)
+    return (call_ended(payload.call_id, bytes(payload.output), at),)
+
+
+def _search_ended(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
+    """The tools it found are no result that could repeat itself."""
+    if not payload.call_id:
+        return (e.Drifted(at, "tool_search_output.call_id"),)
+    return (e.CallEnded(at, payload.call_id),)
+
+
+_Read = Callable[[RolloutReader, _Payload, float], Sequence[e.Event]]
+_READS: Final[Mapping[str, _Read]] = {
+    "session_meta": RolloutReader.opened,
+    "turn_context": _context,
+    "compacted": _compacted,
+    "token_usage_record": RolloutReader.used,
+    "event_msg.task_started": _turn_started,
+    "event_msg.task_complete": _turn_ended,
+    "event_msg.turn_aborted": _turn_aborted,
+    "event_msg.user_message": _prompted,
+    "event_msg.token_count": RolloutReader.counted,
+    "event_msg.context_compacted": _compacted,
+    "event_msg.item_completed": _item,
+    "event_msg.agent_message": _progressed,
+    "event_msg.agent_reasoning": _progressed,
+    "event_msg.mcp_tool_call_end": _progressed,
+    "event_msg.patch_apply_end": _progressed,
+    "event_msg.web_search_end": _progressed,
+    "event_msg.stream_error": _progressed,
+    "response_item.message": _message,
+    "response_item.reasoning": _progressed,
+    # Written when it is over; it has no id by which an end could be told.
+    "response_item.web_search_call": _progressed,
+    "response_item.function_call": _called,
+    "response_item.custom_tool_call": _called,
+    "response_item.local_shell_call": _called,
+    "response_item.tool_search_call": _called,
+    "response_item.function_call_output": _call_ended,
+    "response_item.custom_tool_call_output": _call_ended,
+    "response_item.tool_search_output": _search_ended,
+}
+# Known, and silent about the turn. A failure is told again by the end of its turn.
+_QUIET: Final = frozenset(
+    {
+        "world_state", "event_msg.error", "event_msg.warning", "event_msg.thread_settings_applied",
+        "event_msg.thread_rolled_back", "event_msg.plan_update", "event_msg.entered_review_mode",
+        "event_msg.exited_review_mode", "event_msg.hook_started", "event_msg.hook_completed",
+        "response_item.ghost_snapshot",
+    }
+)  # fmt: skip

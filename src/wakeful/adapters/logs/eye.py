@@ -1,0 +1,220 @@
+"""Follows every log of one format below its roots: newest first, backwards only as far as judging needs.
+
+Formats differ in where their logs lie and how a line reads; both come in as a LogSource. What old logs say is
+not read until somebody asks.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.adapters.logs.folders import Found, scan_tree
+from wakeful.adapters.logs.lines import rescue
+from wakeful.adapters.logs.small import watch_or_await
+from wakeful.adapters.logs.tail import Batch, LogFile
+from wakeful.domain.activity import RULE_VERSION
+from wakeful.domain.events import Event, Malformed
+from wakeful.domain.ids import SessionId
+from wakeful.domain.record import Subject
+from wakeful.ports.clock import Clock
+from wakeful.ports.eyes import Changes, Folders, Reader, Witness
+from wakeful.ports.store import Bookmark
+
+# One turn of the loop reads at most this much of one log before others get theirs.
+SLICES_AT_ONCE_MAX: Final = 64
+
+
+class Owner(Struct, frozen=True):
+    """Whose a log is. A side log (a subagent's) only shows that its session moves."""
+
+    subject: Subject
+    side: bool = False
+
+
+class LogSource(Struct, frozen=True):
+    """Where logs of one format lie, whose they are, and how to read them."""
+
+    name: str
+    roots: tuple[Path, ...]
+    suffix: str
+    depth_max: int
+    owner: Callable[[tuple[str, ...]], Owner | None]
+    reader: Callable[[], Reader]
+
+
+class _Followed(Struct):
+    """A log that is being read."""
+
+    file: LogFile
+    reader: Reader
+    subject: Subject
+    unsaved: bool = True
+
+
+class LogEye:
+    """Eyes for one LogSource."""
+
+    def __init__(
+        self,
+        source: LogSource,
+        clock: Clock,
+        witness: Witness,
+        *,
+        fold_after_seconds: float,
+        folders: Folders | None = None,
+        bookmarks: Mapping[str, Bookmark] | None = None,
+    ) -> None:
+        self._source = source
+        self._clock = clock
+        self._witness = witness
+        self._fold_after_seconds = fold_after_seconds
+        self._folders = folders
+        self._bookmarks = dict(bookmarks or {})
+        self._followed: dict[str, _Followed] = {}
+        self._paths: dict[SessionId, str] = {}
+        self._seen: dict[str, tuple[int, float]] = {}
+        self._unwatched = 0
+
+    @property
+    def name(self) -> str:
+        return self._source.name
+
+    @property
+    def slow(self) -> str | None:
+        if not self._unwatched:
+            return None
+        return f"{self._unwatched} folders cannot be watched (inotify limit): swept every few seconds instead"
+
+    def look(self) -> None:
+        """Scan every root; read what is recent or grew, remember the rest."""
+        self._unwatched = 0
+        for root in self._source.roots:
+            self._watch(str(root))
+            found = scan_tree(root, self._source.suffix, self._source.depth_max, on_folder=self._watch)
+            for each in sorted(found, key=lambda each: -each.mtime):
+                self._meet(root, each)
+
+    def told(self, changes: Changes) -> None:
+        if any(changes.touch(str(root)) for root in self._source.roots):
+            self.look()
+        for path in changes.changed:
+            if path.endswith(self._source.suffix) and (root := self._root_of(path)) is not None:
+                self._changed(root, path)
+        for path in changes.gone:
+            self._lost(path)
+
+    def catch_up(self, session_id: SessionId) -> None:
+        path = self._paths.get(session_id)
+        if path is None:
+            return
+        root = self._root_of(path)
+        assert root is not None, "only logs below a root are remembered"
+        if path in self._followed:
+            self._read_on(path)
+        elif (owner := self._owner(root, path)) is not None:
+            self._follow(root, path, owner)
+
+    def take_bookmarks(self) -> Iterator[Bookmark]:
+        """How far each log was read since the last time this was asked."""
+        for path, followed in self._followed.items():
+            if followed.unsaved:
+                followed.unsaved = False
+                yield from self._bookmark(path, followed)
+
+    def _bookmark(self, path: str, followed: _Followed) -> Iterator[Bookmark]:
+        position = followed.file.position()
+        if position is not None:
+            head = b"" if position.head_hash is None else position.head_hash.to_bytes(4)
+            kept = self._witness.kept(followed.subject.id)
+            yield Bookmark(path, position.inode, position.offset, head, RULE_VERSION, kept)
+
+    def _watch(self, folder: str) -> None:
+        if self._folders is not None and not watch_or_await(self._folders, folder):
+            self._unwatched += 1
+
+    def _root_of(self, path: str) -> Path | None:
+        return next((root for root in self._source.roots if path.startswith(f"{root}/")), None)
+
+    def _owner(self, root: Path, path: str) -> Owner | None:
+        return self._source.owner(tuple(path[len(str(root)) + 1 :].split("/")))
+
+    def _meet(self, root: Path, found: Found) -> None:
+        """A log as a scan shows it: unchanged, grown, recent or old."""
+        path = str(found.path)
+        stamp = (found.size, found.mtime)
+        before = self._seen.get(path)
+        if before == stamp:
+            return
+        self._seen[path] = stamp
+        if before is not None:
+            self._changed(root, path)
+        elif (owner := self._owner(root, path)) is not None and not owner.side:
+            self._paths[owner.subject.id] = path
+            if self._clock.now().wall - found.mtime > self._fold_after_seconds:
+                self._witness.remembered(owner.subject, found.mtime)
+            else:
+                self._follow(root, path, owner)
+
+    def _changed(self, root: Path, path: str) -> None:
+        """A log grew, or appeared, while we watched."""
+        owner = self._owner(root, path)
+        if owner is None:
+            return
+        if owner.side:
+            self._witness.moved(owner.subject.id)
+        elif path in self._followed:
+            self._read_on(path)
+        else:
+            self._paths[owner.subject.id] = path
+            self._follow(root, path, owner, live=True)
+
+    def _follow(self, root: Path, path: str, owner: Owner, *, live: bool = False) -> None:
+        followed = _Followed(LogFile(path, str(root)), self._source.reader(), owner.subject)
+        self._followed[path] = followed
+        bookmark = self._bookmarks.pop(path, None)
+        if bookmark is not None and self._recall(followed, bookmark):
+            self._read_on(path, live=live)
+            return
+        batch = followed.file.read_back(followed.reader.is_boundary)
+        self._report(followed, batch, live=live)
+
+    def _recall(self, followed: _Followed, bookmark: Bookmark) -> bool:
+        """Go on where an earlier daemon stopped; a file that fits no more says so when it is read."""
+        if bookmark.rule_version != RULE_VERSION:
+            return False
+        if not self._witness.recalled(followed.subject, bookmark.folded):
+            return False
+        head = int.from_bytes(bookmark.head_hash) if bookmark.head_hash else None
+        followed.file.resume(bookmark.inode, bookmark.offset, head)
+        return True
+
+    def _read_on(self, path: str, *, live: bool = True) -> None:
+        followed = self._followed[path]
+        for _ in range(SLICES_AT_ONCE_MAX):
+            batch = followed.file.read_new()
+            if batch.reset:
+                followed.reader = self._source.reader()
+            self._report(followed, batch, live=live)
+            if not batch.more:
+                return
+
+    def _report(self, followed: _Followed, batch: Batch, *, live: bool) -> None:
+        if not (batch.lines or batch.marks or batch.reset):
+            return
+        followed.unsaved = True
+        events: list[Event] = [Malformed(0.0, f"a line of {mark.length} bytes") for mark in batch.marks]
+        for mark in batch.marks:
+            if (rescued := rescue(mark.tail)) is not None:
+                events.extend(followed.reader.read(rescued))
+        for line in batch.lines:
+            events.extend(followed.reader.read(line))
+        self._witness.heard(followed.subject, events, live=live, anew=batch.reset)
+
+    def _lost(self, path: str) -> None:
+        followed = self._followed.pop(path, None)
+        self._seen.pop(path, None)
+        if followed is not None:
+            self._paths.pop(followed.subject.id, None)
+            self._witness.forgotten(followed.subject.id)

@@ -1,0 +1,31 @@
+"""Small files and folders that somebody else owns: read without being led astray, awaited where they are missing."""
+
+import os
+import stat
+from pathlib import Path
+
+from wakeful.ports.eyes import Folders
+
+
+def read_small(path: Path, bytes_max: int) -> bytes | None:
+    """The content of a regular file; None if it is gone, unreadable, larger, a link or no file at all."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        content = os.read(descriptor, bytes_max + 1)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return content if len(content) <= bytes_max else None
+
+
+def watch_or_await(folders: Folders, folder: str) -> bool:
+    """Watch a folder, or the nearest one above it that exists, to be told when it appears. False: it cannot be."""
+    while not os.path.isdir(folder) and folder != "/":  # noqa: PTH112 - strings are what the kernel reports
+        folder = os.path.dirname(folder)  # noqa: PTH120
+    return folders.add(folder)

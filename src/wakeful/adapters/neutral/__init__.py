@@ -1,0 +1,1 @@
+"""The event log any program can append to; `docs/reference/event-log.md` is its contract."""

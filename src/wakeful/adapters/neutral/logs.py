@@ -1,0 +1,22 @@
+"""Where neutral event logs lie: `<folder>/<session id>.jsonl`, one per session."""
+
+from pathlib import Path
+
+from wakeful.adapters.logs.eye import LogSource, Owner
+from wakeful.adapters.neutral.reader import NeutralReader
+from wakeful.domain.errors import BadSessionId
+from wakeful.domain.ids import parse_session_id
+from wakeful.domain.record import Subject
+
+
+def event_logs(folders: tuple[Path, ...], host: str) -> LogSource:
+    """Logs that any program appends to. They vouch for themselves until they name a process or say `closed`."""
+
+    def owner(parts: tuple[str, ...]) -> Owner | None:
+        try:
+            session_id = parse_session_id(parts[-1].removesuffix(".jsonl"))
+        except BadSessionId:
+            return None
+        return Owner(Subject(session_id, "events", host, "event-log", project=session_id, vouched=True))
+
+    return LogSource("event-logs", folders, ".jsonl", 1, owner, NeutralReader)

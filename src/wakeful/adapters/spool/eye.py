@@ -1,0 +1,82 @@
+"""The spool: hooks drop one report per file (`exec cat > spool/NAME`), this eye reads and removes them.
+
+A report only reports. Whatever it says, nothing is run, opened or decided because of it.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from wakeful.adapters.logs.small import read_small, watch_or_await
+from wakeful.adapters.spool.hooks import PAYLOAD_BYTES_MAX, Hook, read_hook
+from wakeful.domain.errors import BadSessionId
+from wakeful.domain.events import Opened
+from wakeful.domain.ids import ConversationId, SessionId, parse_session_id
+from wakeful.domain.record import Subject
+from wakeful.ports.clock import Clock
+from wakeful.ports.eyes import Changes, Folders, Witness
+
+# A hook writes within milliseconds; what is unreadable this long after is no report.
+UNREADABLE_SECONDS_MAX: Final = 60.0
+# More reports than this at once are read in the next look: a flood must not stop the loop.
+REPORTS_AT_ONCE_MAX: Final = 500
+
+
+class SpoolEye:
+    """Watches the spool folder. Without `folders` it is a single look and removes nothing."""
+
+    name = "hook-spool"
+    slow = None
+
+    def __init__(
+        self, folder: Path, host: str, clock: Clock, witness: Witness, folders: Folders | None = None
+    ) -> None:
+        self._folder = folder
+        self._host = host
+        self._clock = clock
+        self._witness = witness
+        self._folders = folders
+
+    def look(self) -> None:
+        if self._folders is not None:
+            watch_or_await(self._folders, str(self._folder))
+        if not self._folder.is_dir():
+            return
+        with os.scandir(self._folder) as entries:
+            waiting = [(entry.stat(follow_symlinks=False).st_mtime, entry.path) for entry in entries]
+        for mtime, path in sorted(waiting)[:REPORTS_AT_ONCE_MAX]:
+            self._take(Path(path), mtime)
+
+    def told(self, changes: Changes) -> None:
+        if changes.touch(str(self._folder)) or any(
+            path.startswith(f"{self._folder}/") for path in changes.changed
+        ):
+            self.look()
+
+    def catch_up(self, session_id: SessionId) -> None:
+        """Nothing: reports are read as they come."""
+
+    def _take(self, path: Path, mtime: float) -> None:
+        payload = read_small(path, PAYLOAD_BYTES_MAX)
+        hook = read_hook(payload, mtime) if payload else None
+        if hook is not None:
+            self._report(hook, mtime)
+        if self._folders is not None and (hook is not None or self._is_hopeless(mtime)):
+            path.unlink(missing_ok=True)
+
+    def _is_hopeless(self, mtime: float) -> bool:
+        return self._clock.now().wall - mtime > UNREADABLE_SECONDS_MAX
+
+    def _report(self, hook: Hook, at: float) -> None:
+        try:
+            session_id = parse_session_id(f"{hook.provider}-{hook.conversation_id}")
+        except BadSessionId:
+            return
+        subject = Subject(
+            session_id,
+            hook.provider,
+            self._host,
+            "hook",
+            conversation_id=ConversationId(hook.conversation_id),
+        )
+        self._witness.heard(subject, [Opened(at, subject.conversation_id, hook.cwd), *hook.events], live=True)

@@ -1,0 +1,207 @@
+"""From a path to two open connections: look first, create whole or not at all, migrate with a backup.
+
+A file that is damaged, not ours or newer than this program is refused before anything is written to it.
+After that every write goes through the writer connection; nothing here stores what a caller gave.
+"""
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from wakeful.adapters.sqlite.errors import (
+    BUSY_SECONDS_MAX,
+    StoreCorrupt,
+    StoreForeign,
+    StoreNewer,
+    StoreUnwritable,
+    translate,
+)
+from wakeful.adapters.sqlite.sql import MIGRATIONS, Migration
+from wakeful.faults import reach
+
+# "WAKE". SQLite keeps it in the file's header, where `file` and we look for it.
+APPLICATION_ID: Final = 0x57414B45
+# SQLite's smallest page. It takes a shorter file for a new database and would write to it.
+DATABASE_BYTES_MIN: Final = 512
+# Checking 1 MiB takes about 1 ms. Beyond this a start would be felt; damage is then refused where it is read.
+CHECKED_BYTES_MAX: Final = 64 << 20
+# A log that one large transaction swelled is cut back to this.
+JOURNAL_BYTES_MAX: Final = 16 << 20
+
+
+class Connections(NamedTuple):
+    """One connection that writes and one that cannot, to be used by one thread each."""
+
+    writer: sqlite3.Connection
+    reader: sqlite3.Connection
+
+
+def open_database(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> Connections:
+    """Open the store at `path`, created or migrated if need be; its folder must exist.
+
+    Raises StoreCorrupt, StoreForeign or StoreNewer and leaves such a file untouched; StoreBusy, StoreFull
+    or StoreUnwritable when the world is in the way.
+    """
+    try:
+        if not _exists(path):
+            _create(path, migrations)
+        version = _inspect(path, migrations[-1].version)
+        return _connect_both(path, migrations, outdated=version < migrations[-1].version)
+    except (sqlite3.Error, OSError) as error:
+        raise translate(error, path) from error
+
+
+def _exists(path: Path) -> bool:
+    # The log is asked for first: it appears after its database and goes before it.
+    orphaned = _beside(path, "-wal").exists()
+    if path.is_file():
+        return True
+    if path.exists():
+        raise StoreForeign(path=str(path))
+    if orphaned:
+        # A new database would take the old log for its own and be damaged by it.
+        raise StoreCorrupt(path=str(path), why=f"it is missing while {path.name}-wal is still there")
+    return False
+
+
+def _inspect(path: Path, version_known: int) -> int:
+    """The schema version of a sound store of ours; any other file is refused. Writes nothing."""
+    size_bytes = path.stat().st_size
+    if size_bytes < DATABASE_BYTES_MIN:
+        raise StoreCorrupt(path=str(path), why=f"it is only {size_bytes} bytes long")
+    # Without a log nobody has it open; looking at it as immutable then leaves no file behind.
+    how = "mode=ro" if _beside(path, "-wal").exists() else "mode=ro&immutable=1"
+    with closing(_connect(path, how)) as look:
+        version = _number(look, "PRAGMA user_version")
+        if _number(look, "PRAGMA application_id") != APPLICATION_ID:
+            raise StoreForeign(path=str(path))
+        if version > version_known:
+            raise StoreNewer(path=str(path), found=version, known=version_known)
+        if size_bytes <= CHECKED_BYTES_MAX:
+            _check(look, path)
+    return version
+
+
+def _check(look: sqlite3.Connection, path: Path) -> None:
+    complaint = str(look.execute("PRAGMA quick_check(1)").fetchone()[0])
+    if complaint != "ok":
+        raise StoreCorrupt(path=str(path), why=complaint.splitlines()[-1])
+
+
+def _connect_both(path: Path, migrations: Sequence[Migration], *, outdated: bool) -> Connections:
+    writer = _connect(path, "mode=rw")
+    try:
+        _set_up(writer, path)
+        if outdated:
+            _migrate(writer, path, migrations)
+        # The database and its log exist now; SQLite itself would not tell if their names were not durable.
+        _sync_folder(path)
+        return Connections(writer, _connect(path, "mode=ro"))
+    except BaseException:
+        writer.close()
+        raise
+
+
+def _set_up(writer: sqlite3.Connection, path: Path) -> None:
+    mode = writer.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    if mode != "wal":
+        raise StoreUnwritable(path=str(path), why=f"its file system allows journal mode {mode} only")
+    writer.execute("PRAGMA synchronous = NORMAL")
+    writer.execute(f"PRAGMA journal_size_limit = {JOURNAL_BYTES_MAX}")
+
+
+def _connect(path: Path, how: str) -> sqlite3.Connection:
+    address = f"{path.absolute().as_uri()}?{how}"
+    # Opened in one thread and used in another, never in two at once.
+    return sqlite3.connect(
+        address, uri=True, timeout=BUSY_SECONDS_MAX, isolation_level=None, check_same_thread=False
+    )
+
+
+def _create(path: Path, migrations: Sequence[Migration]) -> None:
+    """Make a new store appear at `path`, whole or not at all; one that another process made is left alone."""
+    draft = _beside(path, ".new")
+    file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with open(file, "r+b") as stream:  # noqa: PTH123  pathlib cannot ask for 0600 at creation
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        if path.exists():
+            # Whoever was first has renamed its draft; this one is our own, made after that.
+            draft.unlink(missing_ok=True)
+            return
+        reach("store.create.write")
+        stream.truncate(0)
+        stream.write(_image(migrations))
+        stream.flush()
+        os.fsync(stream.fileno())
+        reach("store.create.rename")
+        draft.rename(path)
+        reach("store.create.renamed")
+
+
+def _image(migrations: Sequence[Migration]) -> bytes:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
+        fresh.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        _apply(fresh, migrations)
+        image = bytearray(fresh.serialize())
+    # Born with a write-ahead log (file format, bytes 18 and 19): switching later would need a lock and a journal.
+    image[18:20] = b"\x02\x02"
+    return bytes(image)
+
+
+def _migrate(writer: sqlite3.Connection, path: Path, migrations: Sequence[Migration]) -> None:
+    writer.execute("BEGIN IMMEDIATE")
+    try:
+        # Asked again behind the lock: another process may have been first.
+        version = _number(writer, "PRAGMA user_version")
+        due = [each for each in migrations if each.version > version]
+        if due:
+            _back_up(path, _beside(path, f".before-v{due[-1].version}"))
+            _apply(writer, due)
+        reach("store.migrate.commit")
+        writer.execute("COMMIT")
+    except BaseException:
+        writer.rollback()
+        raise
+    reach("store.migrate.committed")
+
+
+def _apply(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
+    for migration in migrations:
+        for statement in migration.statements():
+            reach("store.migrate.statement")
+            connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {migrations[-1].version}")
+
+
+def _back_up(path: Path, backup: Path) -> None:
+    """Copy the last committed state to `backup`, whole or not at all. The caller holds the write lock."""
+    draft = _beside(backup, ".new")
+    reach("store.backup.begin")
+    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    reach("store.backup.copy")
+    with closing(_connect(path, "mode=ro")) as source, closing(_connect(draft, "mode=rw")) as copy:
+        source.backup(copy)
+    reach("store.backup.rename")
+    draft.rename(backup)
+    _sync_folder(path)
+
+
+def _number(connection: sqlite3.Connection, query: str) -> int:
+    return int(connection.execute(query).fetchone()[0])
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _sync_folder(path: Path) -> None:
+    """Make names durable, not only what is behind them."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,186 @@
+"""SqliteStore: the store port on one SQLite file. Words of the port in, SQL out; what becomes of a
+transaction is `group_commit`'s business, what a file may look like is `opening`'s.
+"""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Self
+
+from wakeful.adapters.sqlite.errors import translate
+from wakeful.adapters.sqlite.group_commit import Operation, T, Writer
+from wakeful.adapters.sqlite.opening import Connections, open_database
+from wakeful.adapters.sqlite.sql import QUERIES
+from wakeful.domain.ids import SessionId
+from wakeful.faults import reach
+from wakeful.ports.store import (
+    Bookmark,
+    Conclusion,
+    Intent,
+    OutboxRow,
+    SessionRow,
+    StoreClosed,
+    Transition,
+)
+
+Row = tuple[Any, ...]
+# One slice of retention takes some 50 ms of the writer; others are served between two slices.
+PRUNED_PER_COMMIT_MAX: Final = 5000
+
+
+class SqliteStore:
+    """The store in one file; several processes may have it open. Belongs to the event loop that opened it."""
+
+    def __init__(self, path: Path, connections: Connections) -> None:
+        self._path = path
+        self._writer = Writer(connections.writer, path)
+        self._reader = connections.reader
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
+        self._closing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, path: Path) -> Self:
+        """Open or create the store at `path`; raises as `opening.open_database` does."""
+        return cls(path, await asyncio.to_thread(open_database, path))
+
+    async def record(
+        self, transitions: Sequence[Transition], *, notices: Sequence[tuple[str, bytes]] = ()
+    ) -> int:
+        return await self._commit(partial(_record, transitions, notices))
+
+    async def sessions(self) -> list[SessionRow]:
+        return await self._read(_session, "sessions")
+
+    async def transitions(
+        self, session_id: SessionId | None = None, *, after: int = 0, limit: int = 1000
+    ) -> list[Transition]:
+        if session_id is None:
+            return await self._read(_transition, "transitions", after, limit)
+        return await self._read(_transition, "transitions_of_session", str(session_id), after, limit)
+
+    async def forget(self, session_ids: Sequence[SessionId]) -> None:
+        await self._commit(partial(_write, "forget", [(str(each),) for each in session_ids]))
+
+    async def prune(self, before: float) -> int:
+        pruned = 0
+        while True:
+            slice_ = await self._commit(partial(_write, "prune", [(before, PRUNED_PER_COMMIT_MAX)]))
+            pruned += slice_
+            if slice_ < PRUNED_PER_COMMIT_MAX:
+                return pruned
+
+    async def take_outbox(self, limit: int = 100) -> list[OutboxRow]:
+        return await self._read(OutboxRow, "take_outbox", limit)
+
+    async def settle_outbox(self, seqs: Sequence[int]) -> int:
+        return await self._commit(partial(_write, "settle", [(each,) for each in seqs]))
+
+    async def save_bookmarks(self, bookmarks: Sequence[Bookmark]) -> None:
+        rows = [
+            (
+                os.fsencode(each.path),
+                str(each.inode),
+                each.offset,
+                each.head_hash,
+                each.rule_version,
+                each.folded,
+            )
+            for each in bookmarks
+        ]
+        await self._commit(partial(_write, "save_bookmark", rows))
+
+    async def bookmarks(self) -> list[Bookmark]:
+        return await self._read(_bookmark, "bookmarks")
+
+    async def intend(self, intent: Intent) -> bool:
+        row = (intent.id, str(intent.session_id), intent.act, intent.evidence, intent.at)
+        return await self._commit(partial(_write, "intend", [row]), durable=True) == 1
+
+    async def conclude(self, conclusion: Conclusion) -> bool:
+        row = (str(conclusion.outcome), conclusion.reason, conclusion.at, conclusion.intent_id)
+        return await self._commit(partial(_write, "conclude", [row]), durable=True) == 1
+
+    async def open_intents(self) -> list[Intent]:
+        return await self._read(_intent, "open_intents")
+
+    async def close(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        # Shielded: a caller that gives up must not leave the file half closed.
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        # The writer last: whoever closes last folds the log into the file, and a reader cannot.
+        await asyncio.get_running_loop().run_in_executor(self._reading, self._reader.close)
+        self._reading.shutdown(wait=False)
+        await self._writer.close()
+
+    async def _commit(self, operation: Operation[T], *, durable: bool = False) -> T:
+        if self._closing is not None:
+            raise StoreClosed
+        return await self._writer.commit(operation, durable=durable)
+
+    async def _read(self, make: Callable[..., T], query: str, *values: object) -> list[T]:
+        if self._closing is not None:
+            raise StoreClosed
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._reading, self._fetch, make, QUERIES[query], values)
+
+    def _fetch(self, make: Callable[..., T], query: str, values: Sequence[Any]) -> list[T]:
+        try:
+            reach("store.read")
+            return [make(*row) for row in self._reader.execute(query, values)]
+        except (sqlite3.Error, OSError) as error:
+            raise translate(error, self._path) from error
+
+
+def _session(id_: str, version: int, record: bytes, at: float) -> SessionRow:
+    return SessionRow(SessionId(id_), version, record, at)
+
+
+def _transition(session_id: str, *rest: Any) -> Transition:
+    return Transition(SessionId(session_id), *rest)
+
+
+def _bookmark(path: bytes, inode: str, *rest: Any) -> Bookmark:
+    return Bookmark(os.fsdecode(path), int(inode), *rest)
+
+
+def _intent(id_: str, session_id: str, *rest: Any) -> Intent:
+    return Intent(id_, SessionId(session_id), *rest)
+
+
+def _record(
+    transitions: Sequence[Transition], notices: Sequence[tuple[str, bytes]], connection: sqlite3.Connection
+) -> int:
+    last: int = connection.execute(QUERIES["last_seq"]).fetchone()[0]
+    numbered = list(enumerate(transitions, last + 1))
+    _write("insert_transition", [_row(seq, each) for seq, each in numbered], connection)
+    _write("point_session", [(str(each.session_id), seq) for seq, each in numbered], connection)
+    _write("owe", notices, connection)
+    return numbered[-1][0] if numbered else 0
+
+
+def _row(seq: int, each: Transition) -> Row:
+    return (
+        seq,
+        # An exact str: for a subclass sqlite3 first searches its adapters, per value.
+        str(each.session_id),
+        each.at,
+        each.old_state,
+        each.new_state,
+        each.old_health,
+        each.new_health,
+        each.reason,
+        each.record,
+    )
+
+
+def _write(query: str, rows: Iterable[Row], connection: sqlite3.Connection) -> int:
+    """How many rows changed."""
+    reach("store.write")
+    return connection.executemany(QUERIES[query], rows).rowcount

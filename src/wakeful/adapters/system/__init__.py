@@ -1,0 +1,1 @@
+"""The host itself: its processes, their ends, its clocks."""

@@ -1,0 +1,1 @@
+"""tmux servers of this user, seen from outside by their sockets."""

@@ -1,0 +1,30 @@
+"""Where 000's tool hooks write: `<folder>/<session id>/tool_use.jsonl`."""
+
+from pathlib import Path
+
+from wakeful.adapters.logs.eye import LogSource, Owner
+from wakeful.adapters.tool_use.reader import ToolUseReader
+from wakeful.domain.errors import BadSessionId
+from wakeful.domain.ids import SessionId, parse_session_id
+from wakeful.domain.record import Subject
+
+
+def tool_use_logs(folders: tuple[Path, ...], host: str) -> LogSource:
+    """Folders of tool logs. Nobody vouches for them: without an active record they are never silent."""
+
+    def owner(parts: tuple[str, ...]) -> Owner | None:
+        if len(parts) != 2 or parts[1] != "tool_use.jsonl":
+            return None
+        try:
+            session_id = parse_session_id(parts[0])
+        except BadSessionId:
+            return None
+        return Owner(Subject(session_id, "tool-use", host, "tool_use.jsonl", project=_project_in(session_id)))
+
+    return LogSource("tool-use-logs", folders, "tool_use.jsonl", 2, owner, ToolUseReader)
+
+
+def _project_in(session_id: SessionId) -> str:
+    """`tg_popoto_-5294327191_4469` belongs to popoto; other names speak for themselves."""
+    parts = session_id.split("_")
+    return parts[1] if len(parts) == 4 else session_id

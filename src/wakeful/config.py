@@ -1,0 +1,297 @@
+"""The configuration: its keys, what each may be, and reading it from TOML and from the environment.
+
+Every problem is found in one pass and named with its file, line and key. Nothing here decides which files are
+read or whether they may be trusted, and nothing here writes one.
+"""
+
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from wakeful.domain.errors import OperatorError
+from wakeful.domain.plaintext import plain
+from wakeful.domain.policy import Policy
+
+# The default file with every key has 3 KB; whatever is larger is no configuration.
+FILE_BYTES_MAX: Final = 1_048_576
+# Ten years: enough to say "never", and still a date that can be written down.
+SECONDS_MAX: Final = 315_360_000
+_PREFIX: Final = "WAKEFUL_"
+_NOT_IN_NAMES: Final = re.compile(r"""["'\s]""")
+
+
+class ConfigError(OperatorError):
+    """{problems}"""
+
+    code = "bad-config"
+
+
+class HomeMissing(ConfigError):
+    """HOME is not set, so there is no place to look in. Set HOME, or WAKEFUL_HOME to a folder of your own."""
+
+    code = "home-missing"
+
+
+class PathNotAbsolute(ConfigError):
+    """{variable} is {shown!r}: it must be an absolute path."""
+
+    code = "path-not-absolute"
+
+
+class Mode(StrEnum):
+    """Which sessions may be acted upon."""
+
+    OBSERVE = "observe"
+    MINE = "mine"
+    ALL = "all"
+
+
+# Nothing listens beyond loopback without TLS, and there is none yet.
+_Loopback = Annotated[str, Meta(pattern=r"^(127\.\d{1,3}\.\d{1,3}\.\d{1,3}|::1|localhost)$")]
+_Port = Annotated[int, Meta(ge=0, le=65535)]
+_Folder = Annotated[str, Meta(pattern=r"^(/|~/)")]
+_Folders = tuple[_Folder, ...]
+_Seconds = Annotated[float, Meta(gt=0, le=SECONDS_MAX)]
+_Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+
+
+class Daemon(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where `wakeful up` listens and what it may touch."""
+
+    host: _Loopback = "127.0.0.1"
+    port: _Port = 4747
+    tcp: bool = True
+    mode: Mode = Mode.MINE
+
+
+class Eyes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Places to watch beside those the clients' own variables name."""
+
+    claude_dirs: _Folders = ()
+    codex_dirs: _Folders = ()
+    tool_use_dirs: _Folders = ()
+    event_dirs: _Folders = ()
+    tmux_sockets: _Folders = ()
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that can be configured."""
+
+    daemon: Daemon = Daemon()
+    detect: Policy = Policy()
+    eyes: Eyes = Eyes()
+
+
+_SECTIONS: Final[Mapping[str, type[Struct]]] = {"daemon": Daemon, "detect": Policy, "eyes": Eyes}
+# The domain gives numbers their names and defaults; that they are positive is the configuration's business.
+_POSITIVE: Final[Mapping[type, Any]] = {float: _Seconds, int: _Count}
+_ALLOWED: Final[Mapping[Any, str]] = {
+    _Loopback: "a loopback address: 127.0.0.1, ::1 or localhost",
+    _Port: "a whole number from 0 to 65535",
+    bool: "true or false",
+    Mode: "observe, mine or all",
+    _Folders: 'a list of paths that begin with / or ~/, like ["~/logs"]',
+    _Seconds: f"a number of seconds above 0, {SECONDS_MAX} at most",
+    _Count: "a whole number from 1 to 1000000",
+}
+
+
+class Key(Struct, frozen=True):
+    """One key: its full name, its type, its default, and in words what it may be."""
+
+    name: str
+    kind: Any
+    default: Any
+    allowed: str
+
+
+def _keys() -> Iterator[Key]:
+    for section, model in _SECTIONS.items():
+        for field in msgspec.structs.fields(model):
+            kind = _POSITIVE.get(field.type, field.type) if model is Policy else field.type
+            yield Key(f"{section}.{field.encode_name}", kind, field.default, _ALLOWED[kind])
+
+
+KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _keys()}
+
+
+class Document(Struct, frozen=True):
+    """A configuration file as it was read."""
+
+    path: str
+    content: bytes
+
+
+class Loaded(Struct, frozen=True):
+    """The configuration, and for every key where its value came from."""
+
+    config: Config
+    origins: dict[str, str]
+
+
+class _Setting(Struct, frozen=True):
+    """One value somebody set, not yet checked."""
+
+    key: str
+    value: Any
+    origin: str
+    from_text: bool = False
+
+
+def load(path: str | None, environ: Mapping[str, str]) -> Config:
+    """The configuration of one file, or of none, under the environment's. Raises ConfigError."""
+    documents = [] if path is None else [Document(path, read_file(path))]
+    return combine(documents, environ).config
+
+
+def read_file(path: str, *, follow_symlink: bool = True) -> bytes:
+    """The bytes of a regular file of sensible size. Raises ConfigError."""
+    follow = 0 if follow_symlink else os.O_NOFOLLOW
+    try:
+        # Opening a FIFO would wait for its writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | follow)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ConfigError(problems=f"{plain(path)}: not a regular file")
+            content = file.read(FILE_BYTES_MAX + 1)
+    except OSError as problem:
+        raise ConfigError(problems=f"{plain(path)}: {problem.strerror}") from problem
+    if len(content) > FILE_BYTES_MAX:
+        raise ConfigError(problems=f"{plain(path)}: larger than {FILE_BYTES_MAX} bytes")
+    return content
+
+
+def combine(documents: Sequence[Document], environ: Mapping[str, str]) -> Loaded:
+    """Lay the documents over the defaults, later ones over earlier ones, and the environment over all.
+
+    Raises ConfigError with every problem there is, one to a line.
+    """
+    problems: list[str] = []
+    settings = [each for document in documents for each in _of_document(document, problems)]
+    settings += _of_environ(environ)
+    values = {name: key.default for name, key in KEYS.items()}
+    origins = dict.fromkeys(KEYS, "default")
+    for setting in settings:
+        try:
+            values[setting.key] = _checked(setting, environ)
+            origins[setting.key] = setting.origin
+        except ConfigError as problem:
+            problems.append(str(problem))
+    if problems:
+        raise ConfigError(problems="\n".join(problems))
+    return Loaded(Config(**{name: _section(name, values) for name in _SECTIONS}), origins)
+
+
+def _section(name: str, values: Mapping[str, Any]) -> Any:
+    prefix = f"{name}."
+    own = {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
+    return _SECTIONS[name](**own)
+
+
+def _of_document(document: Document, problems: list[str]) -> Iterator[_Setting]:
+    shown = plain(document.path)
+    try:
+        text, tables = _parsed(document.content)
+    except ConfigError as problem:
+        problems.append(f"{shown}:{problem}")
+        return
+    lines = dict(_named_lines(text))
+    for section, table in tables.items():
+        origin = _origin(shown, lines, section)
+        if section not in _SECTIONS:
+            problems.append(f"{origin}: [{plain(section, 60)}]: unknown. {_meant(section, _SECTIONS)}")
+        elif not isinstance(table, dict):
+            problems.append(f"{origin}: {section}: must be a table, [{section}]")
+        else:
+            for name, value in table.items():
+                yield _Setting(f"{section}.{name}", value, _origin(shown, lines, section, name))
+
+
+def _parsed(content: bytes) -> tuple[str, dict[str, Any]]:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as problem:
+        line = content.count(b"\n", 0, problem.start) + 1
+        raise ConfigError(problems=f"{line}: not UTF-8") from problem
+    try:
+        return text, tomllib.loads(text)
+    except RecursionError as problem:
+        raise ConfigError(problems="1: nested too deeply") from problem
+    # Not only TOMLDecodeError: a number of 5,000 digits is a plain ValueError.
+    except ValueError as problem:
+        said, _, where = plain(str(problem), 300).partition(" (at ")
+        found = re.match(r"line (\d+)", where)
+        line = int(found[1]) if found else text.count("\n") + 1
+        raise ConfigError(problems=f"{line}: not TOML: {said}") from problem
+
+
+def _of_environ(environ: Mapping[str, str]) -> Iterator[_Setting]:
+    if port := environ.get("WAKEFUL_PORT"):
+        yield _Setting("daemon.port", port, "$WAKEFUL_PORT", from_text=True)
+    for variable, text in sorted(environ.items()):
+        section, separator, name = variable.removeprefix(_PREFIX).partition("__")
+        if variable.startswith(_PREFIX) and separator:
+            yield _Setting(f"{section}.{name}".lower(), text, f"${plain(variable, 60)}", from_text=True)
+
+
+def _checked(setting: _Setting, environ: Mapping[str, str]) -> Any:
+    key = KEYS.get(setting.key)
+    shown = plain(setting.key, 60)
+    if key is None:
+        raise ConfigError(problems=f"{setting.origin}: {shown}: unknown. {_meant(setting.key, KEYS)}")
+    value = setting.value
+    if setting.from_text and key.kind == _Folders:
+        # As in PATH.
+        value = [part for part in value.split(os.pathsep) if part]
+    try:
+        checked = msgspec.convert(value, key.kind, strict=not setting.from_text)
+    except msgspec.ValidationError as problem:
+        said = f"{shown}: {plain(repr(setting.value), 60)} is not {key.allowed}"
+        raise ConfigError(problems=f"{setting.origin}: {said}") from problem
+    return tuple(_expanded(path, environ) for path in checked) if key.kind == _Folders else checked
+
+
+def _expanded(path: str, environ: Mapping[str, str]) -> str:
+    if path.startswith("/"):
+        return path
+    if not environ.get("HOME"):
+        raise HomeMissing
+    return environ["HOME"] + path.removeprefix("~")
+
+
+def _meant(unknown: str, known: Mapping[str, object]) -> str:
+    close = get_close_matches(unknown, known, n=1)
+    if close:
+        return f"Did you mean {close[0]}?"
+    # A long list teaches nobody; those of the same section do.
+    section = unknown.partition(".")[0]
+    fits = [name for name in known if name.startswith(f"{section}.")] or list(known)
+    return f"Known: {', '.join(fits)}."
+
+
+def _named_lines(text: str) -> Iterator[tuple[str, int]]:
+    """Headers and assignments with their lines. A name inside a multi-line string can mislead it, no worse."""
+    prefix = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        head, assigned, _ = line.partition("=")
+        name = _NOT_IN_NAMES.sub("", head)
+        if name.startswith("["):
+            section = name.strip("[]")
+            prefix = f"{section}."
+            yield section, number
+        elif assigned and not name.startswith("#"):
+            yield f"{prefix}{name}", number
+
+
+def _origin(shown: str, lines: Mapping[str, int], section: str, name: str = "") -> str:
+    """The place of a key as `file:line`; the section's line where the key is written in some other fashion."""
+    line = lines.get(f"{section}.{name}") or lines.get(section)
+    return f"{shown}:{line}" if line is not None else shown

@@ -1,0 +1,294 @@
+"""The daemon: eyes that are told, doors that answer, a store that remembers. One process, one asyncio loop.
+
+The order of starting is here, and the order of the end. Nothing here judges, and nothing an agent needs lives
+in here: whatever happens to this process, sessions go on.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from wakeful import __version__
+from wakeful.adapters.logs.folders import FolderWatch
+from wakeful.adapters.sqlite.store import SqliteStore
+from wakeful.adapters.system import proc
+from wakeful.adapters.system.clock import SystemClock
+from wakeful.adapters.system.exits import ExitWatch
+from wakeful.config import Config
+from wakeful.domain.errors import OperatorError
+from wakeful.domain.ids import SessionId
+from wakeful.domain.moment import iso
+from wakeful.domain.process import Process
+from wakeful.domain.record import SessionRecord
+from wakeful.interfaces.http.access import Access
+from wakeful.interfaces.http.app import build_app
+from wakeful.interfaces.http.binding import PortBusy, bind_tcp, bind_unix
+from wakeful.interfaces.http.gate import Gate
+from wakeful.interfaces.http.server import serve as serve_door
+from wakeful.interfaces.http.token_file import load_or_create_token
+from wakeful.lookout import Lookout
+from wakeful.places import Places
+from wakeful.ports.store import Bookmark, Store, Transition
+from wakeful.services.desk import Desk, History, Standing
+from wakeful.services.feed import Feed
+from wakeful.services.scribe import Scribe
+from wakeful.services.supervision import Change
+from wakeful.services.watched import Standing as SessionStanding, standing_of
+
+# A backstop: whatever inotify did not tell is found this late. Costs 55 ms of CPU per 10,000 logs.
+SWEEP_SECONDS: Final = 300.0
+# While some folder cannot be watched at all, sweeping is how it is seen.
+SLOW_SWEEP_SECONDS: Final = 5.0
+# What a crash may cost is reading this much log again.
+BOOKMARK_SECONDS: Final = 30.0
+DRAIN_SECONDS: Final = 5.0
+
+log = logging.getLogger("wakeful")
+
+
+class Daemon(Lookout):
+    """A lookout that stays: told by inotify and pidfds, woken by deadlines, writing down what changes."""
+
+    def __init__(
+        self,
+        config: Config,
+        places: Places,
+        store: Store,
+        folders: FolderWatch,
+        bookmarks: Mapping[str, Bookmark],
+    ) -> None:
+        self.exits = ExitWatch(self._gone)
+        super().__init__(config, places, SystemClock(), self.exits, folders=folders, bookmarks=bookmarks)
+        self.feed = Feed()
+        self.scribe = Scribe(store)
+        self._store = store
+        self._folders = folders
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._searches: set[asyncio.Task[None]] = set()
+
+    def wake(self) -> None:
+        self._loop.call_soon(self._settle)
+
+    def alarm(self, awake: float) -> None:
+        # The loop's clock is CLOCK_MONOTONIC, the one awake seconds are counted on.
+        if self._timer is not None:
+            if self._timer.when() <= awake and not self._timer.cancelled():
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(awake, self._ring)
+
+    def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
+        self.scribe.take(transitions)
+        self.feed.publish((change.session_id, msgspec.json.encode(change)) for change in changes)
+
+    def died(self, session_id: SessionId) -> None:
+        task = self._loop.create_task(self._search(session_id))
+        self._searches.add(task)
+        task.add_done_callback(self._searches.discard)
+
+    async def listen(self) -> None:
+        """Pass on what the file system tells, until cancelled."""
+        async for told in self._folders:
+            for eye in self.eyes:
+                eye.told(told)
+
+    async def sweep(self) -> None:
+        """The backstop behind being told."""
+        while True:
+            slow = any(eye.slow for eye in self.eyes)
+            await asyncio.sleep(SLOW_SWEEP_SECONDS if slow else SWEEP_SECONDS)
+            for eye in self.eyes:
+                eye.look()
+
+    async def keep_place(self) -> None:
+        """Save how far logs were read, so that a restart goes on from there."""
+        while True:
+            await asyncio.sleep(BOOKMARK_SECONDS)
+            await self.save_place()
+
+    async def save_place(self) -> None:
+        bookmarks = [bookmark for eye in self.logs for bookmark in eye.take_bookmarks()]
+        if bookmarks:
+            await self._store.save_bookmarks(bookmarks)
+
+    def _gone(self, process: Process) -> None:
+        self.supervisor.gone(process)
+
+    def _settle(self) -> None:
+        if self.supervisor.settle():
+            self._loop.call_soon(self._settle)
+
+    def _ring(self) -> None:
+        self._timer = None
+        following = self.supervisor.ring()
+        if following is not None:
+            self.alarm(following)
+
+    async def _search(self, session_id: SessionId) -> None:
+        orphans = await asyncio.to_thread(self.orphans_of, session_id)
+        self.supervisor.left_behind(session_id, orphans)
+
+
+class HomeUnusable(OperatorError):
+    """The state folder {folder} cannot be made: {reason}. Set WAKEFUL_HOME to a folder of your own."""
+
+    code = "home-unusable"
+
+
+def make_home(places: Places) -> None:
+    """Make the state folder and those others write into, for this user alone. Raises HomeUnusable."""
+    for folder in (places.home, places.spool, places.events):
+        try:
+            Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise HomeUnusable(folder=folder, reason=error.strerror) from error
+
+
+class Doors:
+    """The sockets that were opened, and what to say about them."""
+
+    def __init__(self, config: Config, places: Places) -> None:
+        make_home(places)
+        # The Unix socket comes first: it is also what keeps a second daemon from starting.
+        self.listeners = [bind_unix(Path(places.socket))]
+        self.listening = [places.socket]
+        self.notes: list[str] = []
+        self.port: int | None = None
+        if config.daemon.tcp:
+            self._open_tcp(config)
+
+    def _open_tcp(self, config: Config) -> None:
+        listener = bind_tcp(config.daemon.host, config.daemon.port)
+        if isinstance(listener, PortBusy):
+            self.notes.append(f"{listener} Only the socket is open; `--port 0` picks a free port.")
+            return
+        self.listeners.append(listener)
+        self.port = listener.getsockname()[1]
+        self.listening.append(f"http://{config.daemon.host}:{self.port}")
+
+
+async def serve(config: Config, places: Places, announce: Callable[[str], None]) -> None:
+    """Run until SIGINT, SIGTERM, `wakeful down` or cancellation. `announce` gets a line for a person to read."""
+    doors = Doors(config, places)
+    async with AsyncExitStack() as stack:
+        store = await SqliteStore.open(Path(places.database))
+        stack.push_async_callback(store.close)
+        folders = await stack.enter_async_context(FolderWatch())
+        daemon = Daemon(config, places, store, folders, {each.path: each for each in await store.bookmarks()})
+        stack.callback(daemon.exits.close)
+        daemon.supervisor.recall_standings(await _standings(store))
+        await daemon.look()
+        ended = asyncio.Event()
+        app, access = _app(config, places, doors, daemon, history=store.transitions, end=ended.set)
+        _announce(announce, config, doors, daemon, access)
+        await _run(daemon, [serve_door(app, listener) for listener in doors.listeners], ended)
+
+
+async def _standings(store: Store) -> dict[SessionId, SessionStanding]:
+    """What each session was when it was last stored; records of another schema are judged as new."""
+    standings = {}
+    for row in await store.sessions():
+        try:
+            standings[row.id] = standing_of(msgspec.json.decode(row.record, type=SessionRecord))
+        except msgspec.DecodeError:
+            log.info("the stored record of %s is of another version", row.id)
+    return standings
+
+
+def _app(
+    config: Config,
+    places: Places,
+    doors: Doors,
+    daemon: Daemon,
+    *,
+    history: History,
+    end: Callable[[], None],
+) -> tuple[Gate, Access]:
+    access = Access(load_or_create_token(Path(places.token)), doors.port, daemon.clock.now)
+    started_at = iso(daemon.clock.now().wall)
+
+    def standing() -> Standing:
+        trouble = [f"the store refuses writes: {daemon.scribe.trouble}"] if daemon.scribe.trouble else []
+        return Standing(
+            mode=config.daemon.mode,
+            version=__version__,
+            host=daemon.host,
+            pid=os.getpid(),
+            started_at=started_at,
+            listening=tuple(doors.listening),
+            eyes=daemon.eye_records(),
+            notes=(*doors.notes, *trouble),
+        )
+
+    desk = Desk(daemon.clock, daemon.roster, daemon.feed, history, daemon.policy, standing)
+    app = build_app(desk, access, now=daemon.clock.now, ancestors=_ancestor_pids, shut_down=end)
+    return app, access
+
+
+def _ancestor_pids(pid: int) -> list[int]:
+    try:
+        return [process.pid for process in proc.ancestors(pid)]
+    except proc.ProcessHidden:
+        return []
+
+
+def _announce(
+    announce: Callable[[str], None], config: Config, doors: Doors, daemon: Daemon, access: Access
+) -> None:
+    """Where it listens, what it found, and which sessions it may touch."""
+    counts = daemon.roster.counts(daemon.clock.now())
+    total = counts["total"]
+    announce(f"mode: {config.daemon.mode} ({_MODES[config.daemon.mode]})")
+    announce(f"listening on {' and '.join(doors.listening)}")
+    if doors.port is not None:
+        code = access.logins.new_code()
+        announce(f"page: http://{config.daemon.host}:{doors.port}/#code={code} (good once, for 10 minutes)")
+    announce(
+        f"found {total['shown']} sessions, {total['managed']} managed; {total['older']} older ones folded"
+    )
+    for note in (*doors.notes, *(f"{eye.name}: {eye.slow}" for eye in daemon.eye_records() if eye.slow)):
+        announce(f"note: {note}")
+
+
+_MODES: Final = {
+    "observe": "acts on nothing",
+    "mine": "will act on managed sessions only; found ones are watched",
+    "all": "may act on every session",
+}
+
+
+async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], ended: asyncio.Event) -> None:
+    """Serve until told to end, then close in the reverse order: listeners first, memory last."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, ended.set)
+    work = (
+        *doors,
+        daemon.listen(),
+        daemon.sweep(),
+        daemon.keep_place(),
+        daemon.tmux.run(),
+        daemon.scribe.run(),
+    )
+    tasks = [asyncio.create_task(each) for each in work]
+    waiting = asyncio.create_task(ended.wait())
+    try:
+        done, _ = await asyncio.wait((*tasks, waiting), return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {waiting}:
+            # Only a failure ends one of these early.
+            task.result()
+    finally:
+        daemon.feed.close()
+        await daemon.scribe.drain(DRAIN_SECONDS)
+        await daemon.save_place()
+        for task in (*tasks, waiting):
+            task.cancel()
+        await asyncio.gather(*tasks, waiting, return_exceptions=True)

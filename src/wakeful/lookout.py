@@ -1,0 +1,189 @@
+"""Every eye there is, in one table, with the head they report to: enough for one look at the machine.
+
+Nothing here writes, listens or stays. The daemon builds on it; `wakeful ls` without a daemon is one look of it.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from wakeful import __version__
+from wakeful.adapters.claude_code.logs import claude_logs
+from wakeful.adapters.claude_code.registry import RegistryEye
+from wakeful.adapters.codex.logs import WriterLockEye, codex_logs
+from wakeful.adapters.logs.eye import LogEye
+from wakeful.adapters.neutral.logs import event_logs
+from wakeful.adapters.spool.eye import SpoolEye
+from wakeful.adapters.system import proc
+from wakeful.adapters.system.clock import SystemClock
+from wakeful.adapters.tmux.eye import Tenant, TmuxEye
+from wakeful.adapters.tool_use.logs import tool_use_logs
+from wakeful.config import Config
+from wakeful.domain.evidence import Orphan
+from wakeful.domain.ids import SessionId
+from wakeful.domain.moment import iso
+from wakeful.domain.process import Process, Sight
+from wakeful.places import Places
+from wakeful.ports.clock import Clock
+from wakeful.ports.eyes import Eye, Folders, Processes
+from wakeful.ports.store import Bookmark, Transition
+from wakeful.services.desk import Desk, EyeRecord, Standing
+from wakeful.services.feed import Feed
+from wakeful.services.roster import Roster
+from wakeful.services.supervision import Change, Supervisor
+
+# The variable that a client gives its tools: the only thread from an orphan back to its session.
+TOOL_VARIABLES: Final = {"claude": "CLAUDE_CODE_SESSION_ID", "codex": "CODEX_THREAD_ID"}
+# A process's start time is rounded to ticks, and a call's is stamped before its process exists.
+START_SLACK_SECONDS: Final = 2.0
+
+
+class PlainProcesses:
+    """Looks at a process once; nobody is told of its end."""
+
+    def watch(self, process: Process) -> Sight:
+        return proc.sight(process)
+
+
+class Lookout:
+    """Eyes and head without a loop: enough for one look, and what the daemon is built on."""
+
+    def __init__(
+        self,
+        config: Config,
+        places: Places,
+        clock: Clock,
+        processes: Processes,
+        *,
+        folders: Folders | None = None,
+        bookmarks: Mapping[str, Bookmark] | None = None,
+    ) -> None:
+        self.clock = clock
+        self.policy = config.detect
+        self.roster = Roster(self.policy.fold_after_seconds)
+        self.supervisor = Supervisor(clock, self.roster, self.policy, self, boot_id=proc.boot_id())
+        self.host = socket.gethostname()
+        self.logs = [
+            LogEye(
+                source,
+                clock,
+                self.supervisor,
+                fold_after_seconds=self.policy.fold_after_seconds,
+                folders=folders,
+                bookmarks=bookmarks,
+            )
+            for source in (
+                claude_logs(claude_folders(config), self.host),
+                codex_logs(codex_homes(config), self.host),
+                tool_use_logs(_resolved(config.eyes.tool_use_dirs), self.host),
+                event_logs(_resolved((places.events, *config.eyes.event_dirs)), self.host),
+            )
+        ]
+        # Logs first: who holds a conversation means more once it is known what it was doing.
+        self.holders: list[Eye] = [
+            RegistryEye(claude_folders(config), self.host, self.supervisor, processes, folders),
+            WriterLockEye(codex_homes(config), self.host, self.supervisor, processes, folders),
+        ]
+        self.tmux = TmuxEye(self.tenants, self.supervisor, processes, _resolved(config.eyes.tmux_sockets))
+        self.spool = SpoolEye(Path(places.spool), self.host, clock, self.supervisor, folders)
+
+    @property
+    def eyes(self) -> list[Eye]:
+        return [*self.logs, *self.holders, self.spool]
+
+    async def look(self) -> None:
+        """One pass of every eye, and a verdict for everything they saw."""
+        for eye in self.eyes:
+            eye.look()
+        await self.tmux.look()
+        while self.supervisor.settle():
+            pass
+
+    def eye_records(self) -> tuple[EyeRecord, ...]:
+        told = [EyeRecord(eye.name, eye.slow) for eye in self.eyes]
+        return (*told, EyeRecord(self.tmux.name, self.tmux.slow))
+
+    def tenants(self) -> Iterator[Tenant]:
+        for watched in self.roster.watched.values():
+            holder = watched.presence.newest
+            if holder is not None:
+                yield Tenant(watched.subject.id, holder.process, holder.sight, watched.presence.pane)
+
+    def wake(self) -> None:
+        """Nothing: a single look settles at its end."""
+
+    def alarm(self, awake: float) -> None:
+        """Nothing: a single look does not wait."""
+
+    def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
+        """Nothing: a single look leaves nothing behind."""
+
+    def catch_up(self, session_id: SessionId) -> None:
+        for eye in self.logs:
+            eye.catch_up(session_id)
+
+    def seek_holder(self, session_id: SessionId) -> None:
+        for eye in self.holders:
+            eye.catch_up(session_id)
+
+    def died(self, session_id: SessionId) -> None:
+        self.supervisor.left_behind(session_id, self.orphans_of(session_id))
+
+    def orphans_of(self, session_id: SessionId) -> tuple[Orphan, ...]:
+        """The tools that outlived this session's agent."""
+        provider, _, conversation = session_id.partition("-")
+        variable = TOOL_VARIABLES.get(provider)
+        if variable is None:
+            return ()
+        left = proc.carriers(variable, conversation, os.getuid())
+        return tuple(Orphan(process, " ".join(proc.command(process.pid))) for process in left)
+
+    def tool_alive(self, agent: Process, within_seconds: float) -> bool:
+        return any(
+            proc.age_seconds(each) <= within_seconds + START_SLACK_SECONDS for each in proc.descendants(agent)
+        )
+
+
+def claude_folders(config: Config) -> tuple[Path, ...]:
+    """Claude Code's own folder and those configured, each resolved once: below them no link is followed."""
+    own = os.environ.get("CLAUDE_CONFIG_DIR") or "~/.claude"
+    return _resolved((own, *config.eyes.claude_dirs))
+
+
+def codex_homes(config: Config) -> tuple[Path, ...]:
+    """Codex's own home and those configured."""
+    own = os.environ.get("CODEX_HOME") or "~/.codex"
+    return _resolved((own, *config.eyes.codex_dirs))
+
+
+def _resolved(folders: tuple[str, ...]) -> tuple[Path, ...]:
+    return tuple(dict.fromkeys(Path(folder).expanduser().resolve() for folder in folders))
+
+
+def look_once(config: Config) -> Desk:
+    """One read-only look at everything. Nothing is watched afterwards and no file is left behind."""
+    lookout = Lookout(config, Places.of(os.environ), SystemClock(), PlainProcesses())
+    asyncio.run(lookout.look())
+    standing = Standing(
+        mode=config.daemon.mode,
+        version=__version__,
+        host=lookout.host,
+        pid=os.getpid(),
+        started_at=iso(lookout.clock.now().wall),
+        listening=(),
+        eyes=lookout.eye_records(),
+        notes=("no daemon: this is one look, nothing is watched",),
+    )
+    return Desk(lookout.clock, lookout.roster, Feed(), _no_history, lookout.policy, lambda: standing)
+
+
+async def _no_history(
+    session_id: SessionId | None = None,  # noqa: ARG001 - one look has no past, whoever asks for whatever
+    *,
+    after: int = 0,  # noqa: ARG001
+    limit: int = 1000,  # noqa: ARG001
+) -> list[Transition]:
+    return []

@@ -1,0 +1,282 @@
+"""Everything a door may ask, answered in the bytes it sends. CLI, HTTP and socket give the same answer by construction."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.domain.errors import OperatorError, SessionNotFound
+from wakeful.domain.evidence import Pane
+from wakeful.domain.findings import EXIT_CODES, State
+from wakeful.domain.ids import SessionId
+from wakeful.domain.moment import iso
+from wakeful.domain.policy import Policy
+from wakeful.domain.record import SessionRecord, safe
+from wakeful.ports.clock import Clock
+from wakeful.ports.store import Transition
+from wakeful.services.feed import Feed
+from wakeful.services.roster import Ending, Query, Roster
+from wakeful.services.watched import Watched
+
+_encode: Final = msgspec.json.Encoder().encode
+# 0 reached; the others are told apart by scripts. 6 is ours: design's codes had none for "a person is needed".
+WAIT_EXIT_CODES: Final = {Ending.REACHED: 0, Ending.DIED: 1, Ending.TIMEOUT: 3, Ending.NEEDS_PERSON: 6}
+
+
+class History(Protocol):
+    """The stored transitions of a session; `Store.transitions` is one."""
+
+    async def __call__(
+        self, session_id: SessionId | None = None, *, after: int = 0, limit: int = 1000
+    ) -> list[Transition]: ...
+
+
+class NotASession(OperatorError):
+    """This process does not run inside a session Wakeful knows. `wakeful ls` lists those it does."""
+
+    code = "not-a-session"
+    http_status = 404
+
+
+class Answer(Struct, frozen=True):
+    """A body to send as it is, and the exit code a command shows for it."""
+
+    body: bytes
+    exit_code: int = 0
+
+
+class EyeRecord(Struct, frozen=True):
+    name: str
+    slow: str | None
+
+
+class Standing(Struct, frozen=True):
+    """What the daemon says of itself, ahead of any session."""
+
+    mode: str
+    version: str
+    host: str
+    pid: int
+    started_at: str
+    listening: tuple[str, ...]
+    eyes: tuple[EyeRecord, ...]
+    notes: tuple[str, ...]
+
+
+class Overview(Struct, frozen=True):
+    """Mode first, then the daemon, then how many sessions stand where."""
+
+    schema: int
+    mode: str
+    paused: bool
+    daemon: Standing
+    sessions: dict[str, dict[str, int]]
+
+
+class Supervision(Struct, frozen=True):
+    """Timers that stand beside health and never write it."""
+
+    last_progress_at: str | None
+    tool_seen_at: str | None
+    warnings: tuple[str, ...]
+
+
+class HolderRecord(Struct, frozen=True):
+    pid: int
+    started: int
+    boot_id: str
+    sight: str
+    source: str
+    status: str | None
+    since: str
+
+
+class Evidence(Struct, frozen=True):
+    """What a verdict was judged from. `untrusted` holds the open calls."""
+
+    phase: str
+    holders: tuple[HolderRecord, ...]
+    pane: Pane | None
+    orphans: tuple[int, ...]
+    calls_total: int
+    input_tokens: int
+    output_tokens: int
+    records_known: int
+    records_skipped: int
+    records_malformed: int
+    untrusted: tuple[str, ...]
+
+
+class EventRecord(Struct, frozen=True):
+    """One transition of a session."""
+
+    seq: int
+    at: str
+    old_state: str | None
+    state: str
+    old_health: str | None
+    health: str
+    reason: str
+
+
+class EventList(Struct, frozen=True):
+    """Transitions, oldest first. Pass `next_cursor` as `after` to go on."""
+
+    events: tuple[EventRecord, ...]
+    next_cursor: int | None
+
+
+class Desk:
+    """Reads the roster for every door. Holds no state of its own."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        roster: Roster,
+        feed: Feed,
+        history: History,
+        policy: Policy,
+        standing: Callable[[], Standing],
+    ) -> None:
+        self.feed = feed
+        self._clock = clock
+        self._roster = roster
+        self._history = history
+        self._policy = policy
+        self._standing = standing
+
+    def health(self, text: str) -> Answer:
+        """003's fields of one session."""
+        watched = self._roster.find(text)
+        return Answer(watched.health_body(), _exit_code(watched))
+
+    def record(self, text: str) -> Answer:
+        """The whole record of one session."""
+        watched = self._roster.find(text)
+        return Answer(watched.body(), _exit_code(watched))
+
+    def status(self, text: str) -> Answer:
+        """The record with supervision timers and warnings."""
+        watched = self._roster.find(text)
+        return Answer(_joined(watched.body(), supervision=_supervision(watched)), _exit_code(watched))
+
+    def inspect(self, text: str) -> Answer:
+        """The status with the evidence, the policy that was applied, and what wake and audit know."""
+        watched = self._roster.find(text)
+        body = _joined(
+            watched.body(),
+            supervision=_supervision(watched),
+            evidence=_evidence(watched),
+            policy=self._policy,
+            policy_snapshot=None,
+            wake_state=None,
+            last_audit=None,
+        )
+        return Answer(body, _exit_code(watched))
+
+    def sessions(self, query: Query) -> Answer:
+        """A page of records."""
+        page = self._roster.page(query, self._clock.now())
+        cursor = _encode(page.next_cursor)
+        head = b'{"sessions":[' + b",".join(page.bodies)
+        return Answer(head + b'],"older":%d,"next_cursor":%b}' % (page.older, cursor))
+
+    def overview(self) -> Answer:
+        """Mode first, then the daemon, then how many sessions stand where."""
+        standing = self._standing()
+        counts = self._roster.counts(self._clock.now())
+        return Answer(_encode(Overview(1, standing.mode, False, standing, counts)))
+
+    async def events(self, text: str, *, after: int, limit: int) -> Answer:
+        """Transitions of one session after a sequence number, oldest first; `limit` is at least 1."""
+        session_id = self._roster.resolve(text)
+        rows = await self._history(session_id, after=after, limit=limit)
+        more = rows[-1].seq if len(rows) == limit else None
+        return Answer(_encode(EventList(tuple(_event(row) for row in rows), more)))
+
+    async def wait(self, text: str, until: State, timeout_seconds: float) -> Answer:
+        """Block until the session is in a state, needs a person, died, or the time is over."""
+        watched = self._roster.find(text)
+        ending = await self._roster.wait(watched.subject.id, until, timeout_seconds)
+        body = b'{"ending":%b,"session":%b}' % (_encode(ending), watched.body())
+        return Answer(body, WAIT_EXIT_CODES[ending])
+
+    def of_caller(self, conversations: Sequence[str], pids: Sequence[int]) -> Answer:
+        """The session that asks: by its conversation id, else by the process it descends from."""
+        for conversation in conversations:
+            try:
+                return self.record(conversation)
+            except SessionNotFound:
+                continue
+        wanted = set(pids)
+        for watched in self._roster.watched.values():
+            if any(holder.process.pid in wanted for holder in watched.presence.living):
+                return Answer(watched.body(), _exit_code(watched))
+        raise NotASession
+
+
+def _exit_code(watched: Watched) -> int:
+    return EXIT_CODES[_record(watched).health]
+
+
+def _record(watched: Watched) -> SessionRecord:
+    assert watched.record is not None, "a session is judged before it is shown"
+    return watched.record
+
+
+def _joined(body: bytes, **parts: object) -> bytes:
+    """The record with further keys behind its own, without encoding the record again."""
+    return body[:-1] + b"," + _encode(parts)[1:]
+
+
+def _event(row: Transition) -> EventRecord:
+    return EventRecord(
+        row.seq,
+        iso(row.at),
+        row.old_state or None,
+        row.new_state,
+        row.old_health or None,
+        row.new_health,
+        row.reason,
+    )
+
+
+def _supervision(watched: Watched) -> Supervision:
+    activity, presence = watched.activity, watched.presence
+    return Supervision(
+        iso(activity.progress_at.wall) if activity.progress_at else None,
+        iso(presence.tool_seen_at.wall) if presence.tool_seen_at else None,
+        (),
+    )
+
+
+def _evidence(watched: Watched) -> Evidence:
+    activity, presence = watched.activity, watched.presence
+    holders = tuple(
+        HolderRecord(
+            holder.process.pid,
+            holder.process.started,
+            holder.process.boot_id,
+            holder.sight,
+            holder.source,
+            holder.status,
+            iso(holder.seen_at.wall),
+        )
+        for holder in presence.holders.values()
+    )
+    return Evidence(
+        activity.phase,
+        holders,
+        presence.pane,
+        tuple(orphan.process.pid for orphan in presence.orphans),
+        activity.calls_total,
+        activity.input_tokens,
+        activity.output_tokens,
+        activity.known,
+        activity.skipped,
+        activity.malformed,
+        tuple(
+            safe(f"{call.tool} {call.input.decode('utf-8', 'replace')}") for call in activity.calls.values()
+        ),
+    )

@@ -1,0 +1,201 @@
+"""Every session Wakeful knows, and the reading of them: by id, by list, by waiting.
+
+Old logs are remembered by name only: they cost one small entry until somebody asks for them.
+"""
+
+import asyncio
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.domain.errors import AmbiguousSession, OperatorError, SessionNotFound
+from wakeful.domain.findings import Attention, Health, State
+from wakeful.domain.ids import SessionId, parse_session_id
+from wakeful.domain.moment import Instant
+from wakeful.domain.process import Sight
+from wakeful.domain.record import SessionRecord, Subject
+from wakeful.services.watched import Watched
+
+LIMIT_MAX: Final = 10_000
+_PROVIDER_PREFIXES: Final = ("claude-", "codex-")
+
+
+class BadCursor(OperatorError):
+    """The cursor {shown!r} is not one this list gave out."""
+
+    code = "bad-cursor"
+
+
+class OldLog(Struct, frozen=True, gc=False):
+    """A log nobody has written to for long: known, counted, not read."""
+
+    subject: Subject
+    last_wall: float
+
+
+class Query(Struct, frozen=True):
+    """What a list is asked for. `all` includes sessions folded for their age."""
+
+    all: bool = False
+    health: Health | None = None
+    state: State | None = None
+    project: str | None = None
+    limit: int = LIMIT_MAX
+    cursor: str | None = None
+
+
+class Page(Struct, frozen=True):
+    """A part of the list: encoded records in a stable order, how many older ones were folded, where to go on."""
+
+    bodies: list[bytes]
+    older: int
+    next_cursor: str | None
+
+
+class Ending(StrEnum):
+    """How waiting for a session ended."""
+
+    REACHED = "reached"
+    NEEDS_PERSON = "needs_person"
+    DIED = "died"
+    TIMEOUT = "timeout"
+
+
+class Roster:
+    """The sessions, and everybody who waits for one of them to change."""
+
+    def __init__(self, fold_after_seconds: float) -> None:
+        self.watched: dict[SessionId, Watched] = {}
+        self.old: dict[SessionId, OldLog] = {}
+        self.unfold: Callable[[SessionId, bool], None] = lambda _session_id, _read: None
+        self._fold_after_seconds = fold_after_seconds
+        self._waiting: dict[SessionId, set[asyncio.Event]] = {}
+        self._sorted: list[SessionId] | None = None
+
+    def changed_membership(self) -> None:
+        """Sessions came or went: ids are sorted anew when next needed."""
+        self._sorted = None
+
+    def ids(self) -> list[SessionId]:
+        if self._sorted is None:
+            self._sorted = sorted(self.watched.keys() | self.old.keys())
+        return self._sorted
+
+    def find(self, text: str) -> Watched:
+        """The session with this id, bare conversation id, or unique prefix of either."""
+        session_id = self.resolve(text)
+        if session_id not in self.watched:
+            self.unfold(session_id, True)
+        return self.watched[session_id]
+
+    def resolve(self, text: str) -> SessionId:
+        """The full id `text` stands for. Raises BadSessionId, SessionNotFound or AmbiguousSession."""
+        wanted = parse_session_id(text)
+        for candidate in (wanted, *(SessionId(prefix + wanted) for prefix in _PROVIDER_PREFIXES)):
+            if candidate in self.watched or candidate in self.old:
+                return candidate
+        fits = [each for start in ("", *_PROVIDER_PREFIXES) for each in self._starting_with(start + wanted)]
+        if not fits:
+            raise SessionNotFound(shown=text)
+        if len(fits) > 1:
+            raise AmbiguousSession(shown=text, count=len(fits), examples=", ".join(fits[:3]))
+        return fits[0]
+
+    def _starting_with(self, prefix: str) -> Iterator[SessionId]:
+        ids = self.ids()
+        for index in range(bisect_left(ids, prefix), len(ids)):
+            if not ids[index].startswith(prefix):
+                return
+            yield ids[index]
+
+    def page(self, query: Query, now: Instant) -> Page:
+        """Records in order of id from `cursor` on; stable while sessions come and go."""
+        ids = self.ids()
+        begin = bisect_left(ids, parse_session_id(query.cursor) + "\0") if query.cursor else 0
+        bodies: list[bytes] = []
+        folded = 0
+        for index in range(begin, len(ids)):
+            watched = self.watched.get(ids[index])
+            if watched is None:
+                folded += 1
+                if not query.all:
+                    continue
+                self.unfold(ids[index], False)
+                watched = self.watched[ids[index]]
+            elif not query.all and self.is_folded(watched, now):
+                folded += 1
+                continue
+            if not _fits(watched, query):
+                continue
+            if len(bodies) == min(query.limit, LIMIT_MAX):
+                return Page(bodies, folded, ids[index - 1])
+            bodies.append(watched.body())
+        return Page(bodies, folded, None)
+
+    def is_folded(self, watched: Watched, now: Instant) -> bool:
+        """No live process and nothing written for a day."""
+        if watched.verdict is None or watched.verdict.agent is Sight.ALIVE:
+            return False
+        last_at = watched.activity.last_at
+        return last_at is None or now.wall - last_at.wall > self._fold_after_seconds
+
+    def counts(self, now: Instant) -> dict[str, dict[str, int]]:
+        """How many sessions stand where, folded ones apart."""
+        shown = [each for each in self.watched.values() if each.record and not self.is_folded(each, now)]
+        return {
+            "health": dict(Counter(each.record.health for each in shown if each.record)),
+            "state": dict(Counter(each.record.state for each in shown if each.record)),
+            "total": {
+                "shown": len(shown),
+                "older": len(self.watched) - len(shown) + len(self.old.keys() - self.watched.keys()),
+                "managed": sum(each.subject.managed for each in shown),
+            },
+        }
+
+    def announce(self, session_id: SessionId) -> None:
+        """Wake whoever waits for this session."""
+        for event in self._waiting.get(session_id, ()):
+            event.set()
+
+    async def wait(self, session_id: SessionId, until: State, timeout_seconds: float) -> Ending:
+        """Return once the session is in state `until`, needs a person, died, or the time is over."""
+        event = asyncio.Event()
+        self._waiting.setdefault(session_id, set()).add(event)
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while (ending := _ending(self.find(session_id).record, until)) is None:
+                    event.clear()
+                    await event.wait()
+                return ending
+        except TimeoutError:
+            return Ending.TIMEOUT
+        finally:
+            self._waiting[session_id].discard(event)
+            if not self._waiting[session_id]:
+                del self._waiting[session_id]
+
+
+def _fits(watched: Watched, query: Query) -> bool:
+    record = watched.record
+    return (
+        record is not None
+        and (query.health is None or record.health is query.health)
+        and (query.state is None or record.state is query.state)
+        and (query.project is None or record.project == query.project)
+    )
+
+
+def _ending(record: SessionRecord | None, until: State) -> Ending | None:
+    if record is None:
+        return None
+    if record.state is until:
+        return Ending.REACHED
+    if record.health is Health.DEAD:
+        return Ending.DIED
+    if record.attention in {Attention.PERSON, Attention.LOGIN}:
+        return Ending.NEEDS_PERSON
+    return Ending.DIED if record.state is State.STOPPED else None

@@ -1,0 +1,329 @@
+"""The head: takes evidence from the eyes, judges what it touched, and tells store, doors and waiters.
+
+Evidence is applied at once; judging is put off to the end of the loop's turn, so that a hundred lines of one
+session cost one verdict. One heap of deadlines wakes it: idle sessions cost nothing.
+"""
+
+import heapq
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.domain.activity import Activity, fold
+from wakeful.domain.events import Event, Opened
+from wakeful.domain.evidence import Holder, Orphan, Pane, Status, hold
+from wakeful.domain.ids import SessionId
+from wakeful.domain.judge import judge
+from wakeful.domain.policy import Policy
+from wakeful.domain.process import Process, Sight
+from wakeful.domain.record import Subject, describe
+from wakeful.domain.turn import Phase
+from wakeful.ports.clock import Clock
+from wakeful.ports.store import Transition
+from wakeful.services.roster import OldLog, Roster
+from wakeful.services.watched import Kept, Standing, Watched, standing_of
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode_kept: Final = msgspec.json.Decoder(Kept).decode
+# A few milliseconds of judging, then the loop may serve a request.
+JUDGED_AT_ONCE_MAX: Final = 100
+
+
+class Change(Struct, frozen=True):
+    """One message of the push feed: what a session was, what it is, why, and its record."""
+
+    session_id: SessionId
+    old_state: str | None
+    state: str
+    old_health: str | None
+    health: str
+    reason: str
+    at: str
+    record: msgspec.Raw
+
+
+class Surroundings(Protocol):
+    """What the supervisor asks of whoever runs it."""
+
+    def wake(self) -> None:
+        """Call `settle` soon."""
+
+    def alarm(self, awake: float) -> None:
+        """Call `ring` at this moment."""
+
+    def catch_up(self, session_id: SessionId) -> None:
+        """Let the eyes report whatever is new about a session, now."""
+
+    def seek_holder(self, session_id: SessionId) -> None:
+        """A log grows and nobody is known to write it: find out who does."""
+
+    def died(self, session_id: SessionId) -> None:
+        """Look for tools the agent left behind, in your own time."""
+
+    def tool_alive(self, agent: Process, within_seconds: float) -> bool:
+        """Whether the agent has a living descendant that was started within the last so many seconds."""
+
+    def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
+        """Store and announce what was judged."""
+
+
+class Supervisor:
+    """Implements the eyes' Witness. Everything runs in the daemon's one loop."""
+
+    def __init__(
+        self, clock: Clock, roster: Roster, policy: Policy, surroundings: Surroundings, *, boot_id: str
+    ) -> None:
+        self.roster = roster
+        self._clock = clock
+        self._policy = policy
+        self._around = surroundings
+        self._boot_id = boot_id
+        self._dirty: dict[SessionId, None] = {}
+        self._deadlines: list[tuple[float, SessionId]] = []
+        self._by_process: dict[Process, set[SessionId]] = {}
+        self._stored: dict[SessionId, Standing] = {}
+        roster.unfold = self.unfold
+
+    def recall_standings(self, standings: dict[SessionId, Standing]) -> None:
+        """What the store last knew, so that a restart is no transition."""
+        self._stored = standings
+
+    def heard(self, subject: Subject, events: Sequence[Event], *, live: bool, anew: bool = False) -> None:
+        watched = self._watch(subject)
+        if anew:
+            watched.activity = Activity()
+        now = self._clock.now()
+        for event in events:
+            at = self._clock.instant(event.at) if event.at else (watched.activity.last_at or now)
+            fold(watched.activity, event, at)
+        if live:
+            watched.presence.grown_at = now
+            if not watched.presence.living:
+                self._around.seek_holder(subject.id)
+        watched.presence.vouched = subject.vouched
+        self._mark(subject.id)
+
+    def recalled(self, subject: Subject, kept: bytes) -> bool:
+        try:
+            memory = _decode_kept(kept)
+        except msgspec.DecodeError:
+            return False
+        watched = self._watch(subject)
+        same_boot = memory.boot_id == self._boot_id
+        for holder in memory.holders.values():
+            if not same_boot:
+                # Whatever ran in another boot is gone; when exactly is not known.
+                holder.sight, holder.seen_at = Sight.DEAD, self._clock.now()
+            hold(watched.presence, holder)
+        if same_boot:
+            watched.activity = memory.activity
+        self._mark(subject.id)
+        return same_boot
+
+    def moved(self, session_id: SessionId) -> None:
+        watched = self.roster.watched.get(session_id)
+        if watched is not None:
+            watched.presence.grown_at = self._clock.now()
+            self._mark(session_id)
+
+    def remembered(self, subject: Subject, last_wall: float) -> None:
+        if subject.id not in self.roster.watched:
+            self.roster.old[subject.id] = OldLog(subject, last_wall)
+            self.roster.changed_membership()
+
+    def held(
+        self,
+        subject: Subject,
+        process: Process,
+        sight: Sight,
+        *,
+        source: str,
+        status: Status | None = None,
+        status_wall: float | None = None,
+        waiting_for: str | None = None,
+        cwd: str | None = None,
+        version: str | None = None,
+    ) -> None:
+        unread = subject.id in self.roster.old
+        watched = self._watch(subject)
+        if unread:
+            self._around.catch_up(subject.id)
+        now = self._clock.now()
+        status_at = self._clock.instant(status_wall) if status_wall is not None else None
+        hold(
+            watched.presence,
+            Holder(
+                process,
+                sight,
+                now,
+                source,
+                now if sight is Sight.DEAD else None,
+                status,
+                status_at,
+                waiting_for,
+            ),
+        )
+        if watched.activity.cwd is None and cwd is not None:
+            fold(watched.activity, Opened(now.wall, None, cwd, version), now)
+        self._by_process.setdefault(process, set()).add(subject.id)
+        self._mark(subject.id)
+
+    def released(self, session_id: SessionId, process: Process) -> None:
+        watched = self.roster.watched.get(session_id)
+        if watched is not None:
+            self._end_holder(watched, process)
+
+    def gone(self, process: Process) -> None:
+        for session_id in self._by_process.pop(process, set()):
+            watched = self.roster.watched.get(session_id)
+            if watched is None:
+                continue
+            # The last lines may lie in the file while their notification waits behind this one.
+            self._around.catch_up(session_id)
+            self._end_holder(watched, process)
+            pane = watched.presence.pane
+            if pane is not None and pane.process == process:
+                watched.presence.pane = msgspec.structs.replace(pane, sight=Sight.DEAD)
+
+    def shown(self, session_id: SessionId, pane: Pane | None) -> None:
+        watched = self.roster.watched.get(session_id)
+        if watched is None or watched.presence.pane == pane:
+            return
+        watched.presence.pane = pane
+        if pane is not None:
+            self._by_process.setdefault(pane.process, set()).add(session_id)
+        self._mark(session_id)
+
+    def left_behind(self, session_id: SessionId, orphans: tuple[Orphan, ...]) -> None:
+        watched = self.roster.watched.get(session_id)
+        if watched is not None and watched.presence.orphans != orphans:
+            watched.presence.orphans = orphans
+            self._mark(session_id)
+
+    def kept(self, session_id: SessionId) -> bytes:
+        watched = self.roster.watched[session_id]
+        return _encode(Kept(self._boot_id, watched.activity, watched.presence.holders))
+
+    def forgotten(self, session_id: SessionId) -> None:
+        self.roster.old.pop(session_id, None)
+        watched = self.roster.watched.get(session_id)
+        if watched is not None and not watched.presence.living:
+            del self.roster.watched[session_id]
+        self.roster.changed_membership()
+
+    def unfold(self, session_id: SessionId, read: bool) -> None:
+        """Make a record of an old log: from its name and age, or from its contents if somebody asked for it."""
+        old = self.roster.old[session_id]
+        watched = self._watch(old.subject)
+        watched.activity.last_at = self._clock.instant(old.last_wall)
+        if read:
+            self._around.catch_up(session_id)
+        self._judge(watched)
+
+    def settle(self) -> bool:
+        """Judge what evidence has touched, a slice at a time; True if more is left."""
+        transitions: list[Transition] = []
+        changes: list[Change] = []
+        for session_id in list(self._dirty)[:JUDGED_AT_ONCE_MAX]:
+            del self._dirty[session_id]
+            watched = self.roster.watched.get(session_id)
+            if watched is not None:
+                self._settle_one(watched, transitions, changes)
+        if changes:
+            self._around.changed(transitions, changes)
+        return bool(self._dirty)
+
+    def ring(self) -> float | None:
+        """Mark every session whose deadline has come; the next deadline, if any."""
+        now = self._clock.now().awake
+        while self._deadlines and self._deadlines[0][0] <= now:
+            due, session_id = heapq.heappop(self._deadlines)
+            watched = self.roster.watched.get(session_id)
+            if watched is not None and watched.check_at == due:
+                self._look_at_tool(watched)
+                self._mark(session_id)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def _watch(self, subject: Subject) -> Watched:
+        watched = self.roster.watched.get(subject.id)
+        if watched is None:
+            watched = self.roster.watched[subject.id] = Watched(
+                subject, standing=self._stored.pop(subject.id, None)
+            )
+            self.roster.old.pop(subject.id, None)
+            self.roster.changed_membership()
+        return watched
+
+    def _mark(self, session_id: SessionId) -> None:
+        if not self._dirty:
+            self._around.wake()
+        self._dirty[session_id] = None
+
+    def _end_holder(self, watched: Watched, process: Process) -> None:
+        holder = watched.presence.holders.get(process.pid)
+        if holder is None or holder.process != process or holder.sight is Sight.DEAD:
+            return
+        holder.sight, holder.ended_at, holder.status = Sight.DEAD, self._clock.now(), None
+        self._mark(watched.subject.id)
+        if watched.activity.in_turn:
+            self._around.died(watched.subject.id)
+
+    def _look_at_tool(self, watched: Watched) -> None:
+        """A wait for a tool has run out: is its process still there?"""
+        living, calls, now = watched.presence.living, watched.activity.calls, self._clock.now()
+        if watched.activity.phase is not Phase.TOOL or not living or not calls:
+            return
+        # Helpers that an agent keeps for life (MCP servers) are older than the call and say nothing about it.
+        oldest_seconds = now.wall - min(call.since.wall for call in calls.values())
+        if self._around.tool_alive(living[0].process, oldest_seconds):
+            watched.presence.tool_seen_at = now
+
+    def _judge(self, watched: Watched) -> None:
+        now = self._clock.now()
+        verdict = judge(watched.activity, watched.presence, self._policy, now)
+        watched.show(verdict, describe(watched.subject, watched.activity, watched.presence, verdict, now))
+        due = verdict.next_check_at.awake if verdict.next_check_at is not None else None
+        if due is not None and due != watched.check_at:
+            heapq.heappush(self._deadlines, (due, watched.subject.id))
+            if self._deadlines[0][0] == due:
+                self._around.alarm(due)
+        watched.check_at = due
+
+    def _settle_one(self, watched: Watched, transitions: list[Transition], changes: list[Change]) -> None:
+        self._judge(watched)
+        record = watched.record
+        assert record is not None, "judged just above"
+        before, watched.standing = watched.standing, standing_of(record)
+        reason = record.findings[0].code if record.findings else record.state
+        changes.append(
+            Change(
+                record.id,
+                before[0] if before else None,
+                record.state,
+                before[1] if before else None,
+                record.health,
+                reason,
+                record.updated_at,
+                msgspec.Raw(watched.body()),
+            )
+        )
+        if before != watched.standing:
+            self.roster.announce(record.id)
+            transitions.append(_transition(watched, before, reason, self._clock.now().wall))
+
+
+def _transition(watched: Watched, before: Standing | None, reason: str, at: float) -> Transition:
+    record = watched.record
+    assert record is not None, "a transition follows a judgement"
+    return Transition(
+        session_id=record.id,
+        at=at,
+        old_state=before[0] if before else "",
+        new_state=record.state,
+        old_health=before[1] if before else "",
+        new_health=record.health,
+        reason=reason,
+        record=watched.body(),
+    )

@@ -1,0 +1,69 @@
+"""One session in memory: what was folded, what was seen, what was judged, and its record encoded once."""
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct, field
+
+from wakeful.domain.activity import Activity
+from wakeful.domain.evidence import Holder, Presence
+from wakeful.domain.findings import Attention, Code, Health, State
+from wakeful.domain.record import SessionRecord, Subject, health_view
+from wakeful.domain.verdict import Verdict
+
+_encode: Final = msgspec.json.Encoder().encode
+
+Standing = tuple[State, Health, tuple[Code, ...], Attention, bool, bool]
+"""What must differ for a change to be a transition; times and texts move without one."""
+
+
+class Kept(Struct):
+    """What outlives the daemon beside a bookmark. Instants are only good within the boot they were taken in."""
+
+    boot_id: str
+    activity: Activity
+    holders: dict[int, Holder]
+
+
+class Watched(Struct):
+    """A session under watch. Only the supervisor writes it."""
+
+    subject: Subject
+    activity: Activity = field(default_factory=Activity)
+    presence: Presence = field(default_factory=Presence)
+    verdict: Verdict | None = None
+    record: SessionRecord | None = None
+    standing: Standing | None = None
+    check_at: float | None = None
+    _body: bytes | None = None
+    _health_body: bytes | None = None
+
+    def show(self, verdict: Verdict, record: SessionRecord) -> None:
+        """Take a new verdict; the record is encoded when somebody first reads it."""
+        self.verdict, self.record = verdict, record
+        self._body = self._health_body = None
+
+    def body(self) -> bytes:
+        """The record as every door sends it."""
+        if self._body is None:
+            assert self.record is not None, "a session is judged before it is shown"
+            self._body = _encode(self.record)
+        return self._body
+
+    def health_body(self) -> bytes:
+        """003's fields as every door sends them."""
+        if self._health_body is None:
+            assert self.record is not None, "a session is judged before it is shown"
+            self._health_body = _encode(health_view(self.record))
+        return self._health_body
+
+
+def standing_of(record: SessionRecord) -> Standing:
+    return (
+        record.state,
+        record.health,
+        tuple(finding.code for finding in record.findings),
+        record.attention,
+        record.session_alive,
+        record.active_prompt,
+    )
