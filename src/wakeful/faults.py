@@ -90,7 +90,7 @@ class _EnvironmentPlan(Plan):
         reach(point)
 
 
-_plan: Plan | None = _EnvironmentPlan() if VARIABLE in os.environ else None
+_plan: Plan | None = _EnvironmentPlan() if os.environ.get(VARIABLE) else None
 
 
 def install(plan: Plan | None) -> Plan | None:

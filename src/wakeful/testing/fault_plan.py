@@ -1,0 +1,49 @@
+"""FaultPlan: make the real program fail at a named point, and learn which points there are.
+
+It works on this process only; a child gets its faults through the environment variable WAKEFUL_FAULTS.
+"""
+
+import threading
+from types import TracebackType
+from typing import Final, Self
+
+from wakeful import faults
+
+# Longer than any test should take to get somewhere, shorter than anybody waits for one.
+REACH_SECONDS_MAX: Final = 10.0
+
+
+class FaultPlan(faults.Plan):
+    """Faults as (point, nth, action), in force inside `with`; `points` lists every reach in order.
+
+    An action is `kill`, `stall` (until `release()`), or `raise:ENOSPC`, `raise:EIO` and so on.
+    """
+
+    def __init__(self, *due: tuple[str, int, str]) -> None:
+        super().__init__(faults.Fault(*each) for each in due)
+        self.points: list[str] = []
+        self._seen = threading.Condition()
+        self._before: faults.Plan | None = None
+
+    def reached(self, point: str) -> None:
+        with self._seen:
+            self.points.append(point)
+            self._seen.notify_all()
+        super().reached(point)
+
+    def wait_for(self, point: str) -> None:
+        """Block until `point` was reached by some other thread; TimeoutError after ten seconds."""
+        with self._seen:
+            if not self._seen.wait_for(lambda: point in self.points, REACH_SECONDS_MAX):
+                raise TimeoutError(point)
+
+    def __enter__(self) -> Self:
+        self._before = faults.install(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # What still stalls would outlive the test and hold its thread for ever.
+        self.release()
+        faults.install(self._before)

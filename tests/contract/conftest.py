@@ -1,0 +1,5 @@
+"""The contract suites are imported, not collected: pytest must be told to explain their assertions too."""
+
+import pytest
+
+pytest.register_assert_rewrite("contract.store_contract", "contract.store_model")

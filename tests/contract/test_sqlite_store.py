@@ -1,0 +1,216 @@
+"""What only the SQLite store promises: its file, its migrations, its way of sharing and of committing together."""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from contract.store_contract import A, B, bookmark, change, intent
+from wakeful.adapters.sqlite import opening
+from wakeful.adapters.sqlite.errors import StoreBusy, StoreUnwritable
+from wakeful.adapters.sqlite.opening import open_database
+from wakeful.adapters.sqlite.sql import MIGRATIONS, QUERIES, Migration
+from wakeful.adapters.sqlite.store import SqliteStore
+from wakeful.testing.fault_plan import FaultPlan
+
+pytestmark = pytest.mark.anyio
+
+LATER = Migration(
+    MIGRATIONS[-1].version + 1, "-- Two statements; one with a semicolon inside.\nCREATE TABLE later (\n  id TEXT\n);\nINSERT INTO later VALUES ('a;b');\n"
+)  # fmt: skip
+
+ALL_OF_IT = {"sessions": {"SCAN sessions"}, "take_outbox": {"SCAN outbox"}}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "wakeful.db"
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another process's write lock, as far as SQLite can tell."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+async def test_what_was_stored_is_there_after_reopening(path: Path) -> None:
+    """A store is its file."""
+    store = await SqliteStore.open(path)
+    await store.record([change(A), change(B)], notices=[("alert", b"1")])
+    await store.save_bookmarks([bookmark()])
+    await store.intend(intent())
+    await store.close()
+    again = await SqliteStore.open(path)
+    assert [row.id for row in await again.sessions()] == [A, B]
+    assert [row.payload for row in await again.take_outbox()] == [b"1"]
+    assert await again.bookmarks() == [bookmark()]
+    assert await again.open_intents() == [intent()]
+    await again.close()
+    assert [each.name for each in path.parent.iterdir()] == ["wakeful.db"]
+
+
+async def test_nobody_else_may_read_the_file(path: Path) -> None:
+    """The database and its log are 0600 whatever the umask says."""
+    before = os.umask(0)
+    try:
+        store = await SqliteStore.open(path)
+        await store.record([change()])
+        assert {mode(each) for each in path.parent.iterdir()} == {0o600}
+        assert len(list(path.parent.iterdir())) == 3
+        await store.close()
+    finally:
+        os.umask(before)
+
+
+async def test_a_missing_folder_is_told(tmp_path: Path) -> None:
+    """The folder is not made here, with whatever permissions; its absence is the world's fault."""
+    with pytest.raises(StoreUnwritable, match="No such file or directory"):
+        await SqliteStore.open(tmp_path / "nowhere" / "wakeful.db")
+
+
+async def test_a_path_may_hold_any_character(tmp_path: Path) -> None:
+    """Characters that mean something in an address of SQLite are part of a name here."""
+    folder = tmp_path / "a?b#c%20d é\udcff"
+    folder.mkdir()
+    store = await SqliteStore.open(folder / "wakeful.db")
+    await store.record([change()])
+    assert (folder / "wakeful.db-wal").exists()
+    await store.close()
+
+
+async def test_operations_that_arrive_during_a_commit_share_the_next_one(path: Path) -> None:
+    """Fifty callers that come while a commit runs cost one commit more, not fifty."""
+    store = await SqliteStore.open(path)
+    with FaultPlan(("store.commit", 1, "stall")) as plan:
+        first = asyncio.ensure_future(store.record([change()]))
+        await asyncio.to_thread(plan.wait_for, "store.commit")
+        others = [asyncio.ensure_future(store.record([change()])) for _ in range(50)]
+        await asyncio.sleep(0)
+        plan.release()
+        assert await asyncio.gather(first, *others) == list(range(1, 52))
+        assert plan.points.count("store.commit") == 2
+    await store.close()
+
+
+async def test_closing_waits_for_those_who_still_wait(path: Path) -> None:
+    """Callers that have not even begun when the store is closed are stored all the same."""
+    store = await SqliteStore.open(path)
+    with FaultPlan(("store.commit", 1, "stall")) as plan:
+        asked = [asyncio.ensure_future(store.record([change()]))]
+        await asyncio.to_thread(plan.wait_for, "store.commit")
+        asked += [asyncio.ensure_future(store.record([change()])) for _ in range(5)]
+        await asyncio.sleep(0)
+        closing_ = asyncio.ensure_future(store.close())
+        await asyncio.sleep(0)
+        plan.release()
+        assert await asyncio.gather(*asked) == list(range(1, 7))
+        await closing_
+
+
+async def test_readers_never_wait_for_the_writer(path: Path) -> None:
+    """While a commit stands still, reading is answered from what was committed before."""
+    store = await SqliteStore.open(path)
+    await store.record([change(A)])
+    with FaultPlan(("store.commit", 1, "stall")) as plan:
+        stuck = asyncio.ensure_future(store.record([change(B)]))
+        await asyncio.to_thread(plan.wait_for, "store.commit")
+        assert [row.id for row in await store.sessions()] == [A]
+        assert not stuck.done()
+    assert await stuck == 2
+    await store.close()
+
+
+async def test_a_locked_store_is_busy_and_then_goes_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process's lock is waited for, then told as busy; reading goes on and so does writing afterwards."""
+    monkeypatch.setattr(opening, "BUSY_SECONDS_MAX", 0.05)
+    store = await SqliteStore.open(path)
+    with locked(path):
+        with pytest.raises(StoreBusy) as caught:
+            await store.record([change()])
+        assert caught.value.retryable
+        assert await store.sessions() == []
+    assert await store.record([change()]) == 1
+    await store.close()
+
+
+async def test_a_short_lock_is_waited_for(path: Path) -> None:
+    """A commit of another process in between is no error."""
+    store = await SqliteStore.open(path)
+    with FaultPlan() as plan, locked(path):
+        waiting = asyncio.ensure_future(store.record([change()]))
+        await asyncio.to_thread(plan.wait_for, "store.begin")
+        assert not waiting.done()
+    assert await waiting == 1
+    await store.close()
+
+
+async def test_stores_on_one_file_see_each_other(path: Path) -> None:
+    """Two that are open at once number their transitions together; of two equal intents one wins."""
+    one, two = await SqliteStore.open(path), await SqliteStore.open(path)
+    seqs = await asyncio.gather(*(store.record([change()]) for store in (one, two) * 10))
+    assert sorted(seqs) == list(range(1, 21))
+    assert sorted(await asyncio.gather(one.intend(intent()), two.intend(intent()))) == [False, True]
+    assert (await one.sessions())[0].version == (await two.sessions())[0].version == 20
+    await one.close()
+    assert await two.record([change()]) == 21
+    await two.close()
+
+
+async def test_a_migration_keeps_a_backup_of_what_was(path: Path) -> None:
+    """Before an older database is changed it is copied, as private as itself; a new one needs no copy."""
+    store = await SqliteStore.open(path)
+    await store.record([change(A)])
+    await store.close()
+    for connection in open_database(path, [*MIGRATIONS, LATER]):
+        connection.close()
+    backup = path.with_name(f"wakeful.db.before-v{LATER.version}")
+    assert sorted(each.name for each in path.parent.iterdir()) == ["wakeful.db", backup.name]
+    assert mode(backup) == 0o600
+    with closing(sqlite3.connect(path)) as migrated, closing(sqlite3.connect(backup)) as copy:
+        assert migrated.execute("PRAGMA user_version").fetchone() == (LATER.version,)
+        assert migrated.execute("SELECT id FROM later").fetchall() == [("a;b",)]
+        assert copy.execute("PRAGMA user_version").fetchone() == (LATER.version - 1,)
+        assert copy.execute("SELECT count(*) FROM transitions").fetchone() == (1,)
+
+
+async def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
+    """A statement that cannot run takes back those before it."""
+    await (await SqliteStore.open(path)).close()
+    broken = Migration(LATER.version, "CREATE TABLE half (id);\nCREATE TABLE transitions (id);\n")
+    with pytest.raises(sqlite3.OperationalError, match="already exists"):
+        open_database(path, [*MIGRATIONS, broken])
+    with closing(sqlite3.connect(path)) as after:
+        assert after.execute("PRAGMA user_version").fetchone() == (MIGRATIONS[-1].version,)
+        assert after.execute("SELECT name FROM sqlite_master WHERE name = 'half'").fetchall() == []
+    await (await SqliteStore.open(path)).close()
+
+
+def test_migrations_are_numbered_without_a_gap() -> None:
+    """A version says how many steps were taken."""
+    assert [each.version for each in MIGRATIONS] == list(range(1, len(MIGRATIONS) + 1))
+
+
+def test_every_query_fits_the_schema(path: Path) -> None:
+    """No query names what is not there, and none reads a whole table but those that are asked for all of it."""
+    writer, reader = open_database(path)
+    with closing(writer), closing(reader):
+        for name, query in QUERIES.items():
+            plan = reader.execute(f"EXPLAIN QUERY PLAN {query}", [None] * query.count("?")).fetchall()
+            scanned = {row[3] for row in plan if row[3].startswith("SCAN") and "USING" not in row[3]}
+            assert scanned <= ALL_OF_IT.get(name, set()), name

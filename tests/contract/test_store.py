@@ -1,0 +1,27 @@
+"""The store contract, once per engine."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from contract.store_contract import OpenStore, StoreContract
+from wakeful.adapters.sqlite.store import SqliteStore
+from wakeful.ports.store import Store
+from wakeful.testing.memory_store import MemoryStore
+
+
+class TestMemoryStore(StoreContract):
+    @pytest.fixture
+    def open_store(self) -> OpenStore:
+        async def opened() -> Store:
+            return MemoryStore()
+
+        return opened
+
+
+class TestSqliteStore(StoreContract):
+    @pytest.fixture
+    def open_store(self, tmp_path: Path) -> OpenStore:
+        numbers = itertools.count()
+        return lambda: SqliteStore.open(tmp_path / f"wakeful-{next(numbers)}.db")

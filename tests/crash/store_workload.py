@@ -1,0 +1,149 @@
+"""A fixed sequence of store operations, as a program of its own that can be killed at any point of it.
+
+    python store_workload.py steps|crowd|migrate DATABASE
+
+It says `done N` on standard output once operation N was acknowledged, and `failed N CODE` when it was refused.
+What a store must then hold is known from the same steps run on a MemoryStore.
+"""
+
+import asyncio
+import os
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+from wakeful.adapters.sqlite.opening import open_database
+from wakeful.adapters.sqlite.sql import MIGRATIONS, Migration
+from wakeful.adapters.sqlite.store import SqliteStore
+from wakeful.domain.errors import WorldError
+from wakeful.domain.ids import SessionId, parse_session_id
+from wakeful.ports.store import Bookmark, Conclusion, Intent, Outcome, Store, Transition
+from wakeful.testing.memory_store import MemoryStore
+
+Step = Callable[[Store], Awaitable[Any]]
+RunWorkload = Callable[..., "CompletedProcess[str]"]
+WORKLOAD = Path(__file__)
+
+A, B, C = (parse_session_id(each) for each in "abc")
+CROWD = 40
+# What a later version of Wakeful might bring: one new table, one changed one.
+NEXT_MIGRATION = Migration(
+    MIGRATIONS[-1].version + 1, "CREATE TABLE later (id TEXT);\nALTER TABLE outbox ADD COLUMN later TEXT;\n"
+)
+
+
+def change(session_id: SessionId, at: float, text: str) -> Transition:
+    return Transition(session_id, at, "idle", "prompting", "unknown", "healthy", text, text.encode() * 200)
+
+
+def bookmarks(offset: int) -> list[Bookmark]:
+    return [Bookmark(f"/logs/{each}.jsonl", 1, offset, b"h", 1, b"f" * 100) for each in range(3)]
+
+
+# Each step changes more than one row where its operation can, so that a half would show.
+STEPS: Sequence[Step] = (
+    lambda store: store.record([change(A, 1, "1a"), change(B, 1, "1b"), change(A, 2, "1c")]),
+    lambda store: store.record(
+        [change(A, 3, "2"), change(C, 3, "2")], notices=[("alert", b"1"), ("alert", b"2")]
+    ),
+    lambda store: store.intend(Intent("i1", A, "stop", b"{}", 4.0)),
+    lambda store: store.save_bookmarks(bookmarks(10)),
+    lambda store: store.conclude(Conclusion("i1", Outcome.RECOVERED, "alive", 5.0)),
+    lambda store: store.intend(Intent("i2", B, "stop", b"{}", 6.0)),
+    lambda store: store.settle_outbox([1, 2]),
+    lambda store: store.record([change(C, 7, f"3-{each}") for each in range(30)], notices=[("issue", b"3")]),
+    lambda store: store.forget([B, C]),
+    lambda store: store.prune(3.0),
+    lambda store: store.save_bookmarks(bookmarks(20)),
+    lambda store: store.record([change(B, 8, "4")], notices=[("alert", b"4")]),
+)
+
+
+def every(points: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Each reach of each point, numbered as a fault wants it."""
+    seen: Counter[str] = Counter()
+    for point in points:
+        seen[point] += 1
+        yield point, seen[point]
+
+
+async def contents(store: Store) -> list[list[Any]]:
+    """All a store holds, to be compared."""
+    return [
+        await store.sessions(),
+        await store.transitions(),
+        await store.take_outbox(),
+        sorted(await store.bookmarks(), key=lambda each: each.path),
+        await store.open_intents(),
+    ]
+
+
+def contents_after(numbers: Collection[int]) -> list[list[Any]]:
+    """What a store holds when the steps of these numbers were stored and no other."""
+
+    async def run() -> list[list[Any]]:
+        store = MemoryStore()
+        for number, step in enumerate(STEPS, 1):
+            if number in numbers:
+                await step(store)
+        return await contents(store)
+
+    return asyncio.run(run())
+
+
+def contents_of(path: Path) -> list[list[Any]]:
+    """What the database at `path` holds, opened as the program would and closed again."""
+
+    async def run() -> list[list[Any]]:
+        store = await SqliteStore.open(path)
+        try:
+            return await contents(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(run())
+
+
+def crowd_member(number: int) -> list[Transition]:
+    """What one of many concurrent callers records: a session of its own."""
+    return [change(parse_session_id(f"crowd-{number}"), float(each), f"{number}-{each}") for each in range(3)]
+
+
+async def _attempt(number: int, operation: Awaitable[Any]) -> None:
+    try:
+        await operation
+        _say(f"done {number}")
+    except WorldError as error:
+        _say(f"failed {number} {error.code}")
+
+
+async def run_steps(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    for number, step in enumerate(STEPS, 1):
+        await _attempt(number, step(store))
+    await store.close()
+
+
+async def _crowd(path: Path) -> None:
+    store = await SqliteStore.open(path)
+    await asyncio.gather(*(_attempt(each, store.record(crowd_member(each))) for each in range(CROWD)))
+    await store.close()
+
+
+async def _migrate(path: Path) -> None:
+    for connection in open_database(path, [*MIGRATIONS, NEXT_MIGRATION]):
+        with closing(connection):
+            _say("done 0")
+
+
+def _say(line: str) -> None:
+    # Not through a buffer: what was said must stand when the process is killed next.
+    os.write(sys.stdout.fileno(), f"{line}\n".encode())
+
+
+if __name__ == "__main__":
+    asyncio.run({"steps": run_steps, "crowd": _crowd, "migrate": _migrate}[sys.argv[1]](Path(sys.argv[2])))
