@@ -44,7 +44,7 @@ def read_torn(line: bytes, read: Callable[[bytes], Sequence[e.Event]]) -> Sequen
     if mended != line:
         return read(mended)
     rescued = _rescued(line)
-    if rescued is None:
+    if rescued is None or len(rescued) == len(line):
         return (MALFORMED,)
     events = read(rescued)
     # The end of a torn record can look like a record of its own; what such a piece lacks is no drift.
@@ -65,7 +65,10 @@ def _mend(line: bytes) -> bytes:
 
 
 def plain_record(line: bytes) -> dict[str, Any] | None:
-    """The record without any expectation of its shape; None if the line holds something else."""
+    """The record without any expectation of its shape; None if the line holds none.
+
+    Decoders complain about the first wrong type they meet, also in a line that is torn behind it.
+    """
     try:
         record = msgspec.json.decode(line)
     except UNREADABLE:

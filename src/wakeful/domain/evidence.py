@@ -80,6 +80,7 @@ class Presence(Struct):
     tool_seen_at: Instant | None = None
     grown_at: Instant | None = None
     vouched: bool = False
+    cwd: str | None = None
 
     @property
     def agent(self) -> Sight:
@@ -101,13 +102,15 @@ class Presence(Struct):
         return max(candidates, key=lambda holder: holder.seen_at, default=None)
 
 
-def hold(presence: Presence, holder: Holder) -> None:
-    """Remember a holder; a pid that came back with another start time is another process."""
+def hold(presence: Presence, holder: Holder) -> bool:
+    """Remember a holder; True if it is new. A pid that came back with another start time is another process."""
     known = presence.holders.get(holder.process.pid)
-    if known is not None and known.process == holder.process:
-        holder.seen_at = known.seen_at
+    is_new = known is None or known.process != holder.process
+    if known is not None and not is_new:
+        holder.seen_at, holder.ended_at = known.seen_at, known.ended_at
     presence.holders[holder.process.pid] = holder
     if len(presence.holders) > HOLDERS_MAX:
         gone = [pid for pid, each in presence.holders.items() if each.sight is Sight.DEAD]
         for pid in gone[: len(presence.holders) - HOLDERS_MAX]:
             del presence.holders[pid]
+    return is_new

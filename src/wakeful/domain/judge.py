@@ -243,12 +243,13 @@ def _silent(case: Case) -> Finding | None:
     if any(until is None or until > case.now for until in ends):
         return None
     since = case.activity.progress_at or case.waits[0].since
-    minutes = int(case.now.seconds_since(since) // 60)
+    quiet_seconds = int(case.now.seconds_since(since))
+    length = f"{quiet_seconds // 60} min" if quiet_seconds >= 120 else f"{quiet_seconds} s"
     waited = case.waits[0]
     return Finding(
         Code.SILENT,
         since,
-        f"silent for {minutes} min",
+        f"silent for more than {length}",
         (waited.evidence,),
         (waited.untrusted,) if waited.untrusted else (),
     )

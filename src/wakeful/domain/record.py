@@ -137,11 +137,12 @@ def describe(
 ) -> SessionRecord:
     """The record of a verdict. Nothing in it is computed again when it is read."""
     holder = presence.newest
+    cwd = activity.cwd or presence.cwd
     stamp = iso(now.wall)
     return SessionRecord(
         schema=SCHEMA,
         id=subject.id,
-        project=project_of(subject, activity),
+        project=project_of(subject, cwd),
         agent=subject.agent,
         provider=subject.provider,
         host=subject.host,
@@ -170,14 +171,14 @@ def describe(
         judged_at=stamp,
         valid_until=_iso(verdict.next_check_at),
         updated_at=stamp,
-        cwd=plain(activity.cwd, UNTRUSTED_CHARS_MAX) if activity.cwd else None,
+        cwd=plain(cwd, UNTRUSTED_CHARS_MAX) if cwd else None,
         pid=holder.process.pid if holder is not None and holder.sight is Sight.ALIVE else None,
     )
 
 
-def project_of(subject: Subject, activity: Activity) -> str:
+def project_of(subject: Subject, cwd: str | None) -> str:
     """The last part of the working directory; what a person calls the project."""
-    name = (activity.cwd or "").rstrip("/").rpartition("/")[2] or subject.project
+    name = (cwd or "").rstrip("/").rpartition("/")[2] or subject.project
     return plain(name, 100)
 
 

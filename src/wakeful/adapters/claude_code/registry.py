@@ -28,7 +28,6 @@ class Entry(Struct, rename="camel"):
     session_id: str
     proc_start: str | int
     cwd: str | None = None
-    version: str | None = None
     status: str | None = None
     status_updated_at: float | None = None
     waiting_for: str | None = None
@@ -112,7 +111,6 @@ class RegistryEye:
             status_wall=entry.status_updated_at / 1000 if entry.status_updated_at else None,
             waiting_for=entry.waiting_for,
             cwd=entry.cwd,
-            version=entry.version,
         )
 
 

@@ -6,13 +6,12 @@ unknown type is skipped and counted, for formats grow.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from wakeful.adapters.shapes import (
-    MALFORMED,
     UNREADABLE,
     conversation_of,
     declared_timeout_seconds,
@@ -133,7 +132,8 @@ class TranscriptReader:
         try:
             record = _decode(line)
         except msgspec.ValidationError as error:
-            return (_misshapen(line, error),)
+            strange = plain_record(line)
+            return read_torn(line, self.read) if strange is None else (_misshapen(strange, error),)
         except UNREADABLE:
             return read_torn(line, self.read)
         read = _READS.get(record.type)
@@ -176,11 +176,8 @@ def _unknown(kind: object) -> e.Event:
     return e.Skipped(0.0, kind[:40]) if isinstance(kind, str) else e.Drifted(0.0, "type")
 
 
-def _misshapen(line: bytes, error: msgspec.ValidationError) -> e.Event:
+def _misshapen(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
     """Only a record we would have read can drift."""
-    record = plain_record(line)
-    if record is None:
-        return MALFORMED
     kind = record.get("type")
     known = isinstance(kind, str) and kind in _READS
     return e.Drifted(0.0, path_in(error)) if known else _unknown(kind)

@@ -7,7 +7,6 @@ from wakeful.adapters.logs.eye import LogSource, Owner
 from wakeful.adapters.logs.small import watch_or_await
 from wakeful.adapters.system import proc
 from wakeful.domain.ids import ConversationId, SessionId, is_uuid, parse_session_id
-from wakeful.domain.process import Process
 from wakeful.domain.record import Subject
 from wakeful.ports.eyes import Changes, Folders, Processes, Witness
 
@@ -89,7 +88,7 @@ class WriterLockEye:
         if not keys:
             return
         for key, pid in proc.flock_holders(keys).items():
-            process = _identify(pid)
+            process = proc.identify_if_seen(pid)
             if process is not None:
                 subject = subject_of(keys[key].stem, self._host)
                 cwd = proc.cwd(pid)
@@ -102,10 +101,3 @@ def _key_of(lock: Path) -> proc.FileKey | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _identify(pid: int) -> Process | None:
-    try:
-        return proc.identify(pid)
-    except proc.ProcessHidden:
-        return None

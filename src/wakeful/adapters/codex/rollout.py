@@ -5,14 +5,13 @@ unknown type is skipped and counted, for formats grow.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from wakeful.adapters.codex.outcomes import call_ended, turn_failed
 from wakeful.adapters.shapes import (
-    MALFORMED,
     UNREADABLE,
     conversation_of,
     declared_timeout_seconds,
@@ -115,7 +114,8 @@ class RolloutReader:
         try:
             record = _decode(line)
         except msgspec.ValidationError as error:
-            return (_misshapen(line, error),)
+            strange = plain_record(line)
+            return read_torn(line, self.read) if strange is None else (_misshapen(strange, error),)
         except UNREADABLE:
             return read_torn(line, self.read)
         read = _READS.get(_key_of(record.type, record.payload.type))
@@ -169,11 +169,8 @@ def _unread(record: _Record) -> Sequence[e.Event]:
     return () if key in _QUIET else (e.Skipped(0.0, key[:40]),)
 
 
-def _misshapen(line: bytes, error: msgspec.ValidationError) -> e.Event:
+def _misshapen(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
     """Only a record we would have read can drift."""
-    record = plain_record(line)
-    if record is None:
-        return MALFORMED
     kind, payload = record.get("type"), record.get("payload")
     if not isinstance(kind, str):
         return e.Drifted(0.0, "type")

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from wakeful.adapters.shapes import MALFORMED, UNREADABLE, conversation_of, path_in, plain_record, read_torn
+from wakeful.adapters.shapes import UNREADABLE, conversation_of, path_in, plain_record, read_torn
 from wakeful.adapters.stamps import wall_of
 from wakeful.domain import events as e
 from wakeful.domain.activity import is_boundary
@@ -48,7 +48,8 @@ class NeutralReader:
         try:
             record = _decode(line)
         except msgspec.ValidationError as error:
-            return (_misshapen(line, error),)
+            strange = plain_record(line)
+            return read_torn(line, self.read) if strange is None else (_misshapen(strange, error),)
         except UNREADABLE:
             return read_torn(line, self.read)
         if record.event is UNSET:
@@ -67,11 +68,8 @@ class NeutralReader:
         return any(is_boundary(event) for event in self.read(line))
 
 
-def _misshapen(line: bytes, error: msgspec.ValidationError) -> e.Event:
+def _misshapen(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
     """Only a record we would have read can drift."""
-    record = plain_record(line)
-    if record is None:
-        return MALFORMED
     event = record.get("event")
     if isinstance(event, str) and event not in _EVENTS:
         return e.Skipped(0.0, event[:40])

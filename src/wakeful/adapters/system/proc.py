@@ -191,7 +191,7 @@ def carriers(name: str, value: str, uid: int) -> list[Process]:
     found = []
     for pid in _pids(uid):
         # Identity first: should the pid change hands now, the answer names somebody who is gone, not a stranger.
-        process = _identify_if_seen(pid)
+        process = identify_if_seen(pid)
         if process is not None and wanted in b"\0" + _look(f"/proc/{pid}/environ"):
             found.append(process)
     return found
@@ -268,7 +268,8 @@ def _answers(pid: int) -> bool:
     return True
 
 
-def _identify_if_seen(pid: int) -> Process | None:
+def identify_if_seen(pid: int) -> Process | None:
+    """The process that has this pid now; None if there is none, or none that we may look at."""
     try:
         return identify(pid)
     except ProcessHidden:

@@ -48,6 +48,7 @@ class TmuxEye:
         self._processes = processes
         self._extra_sockets = extra_sockets
         self._chains: dict[Process, tuple[int, ...]] = {}
+        self._named: dict[Process, Path | None] = {}
         self._soon = asyncio.Event()
         self._slow: str | None = None
 
@@ -63,7 +64,9 @@ class TmuxEye:
         """List every server once, and only if there is a session to place."""
         tenants = list(self._tenants())
         self._chains = {each.holder: self._chain(each) for each in tenants}
-        paths = sockets(os.getuid(), self._extra_sockets) if tenants else []
+        self._named = {each.holder: self._named[each.holder] for each in tenants if each.holder in self._named}
+        named = (*self._extra_sockets, *(path for each in tenants if (path := self._named_socket(each))))
+        paths = sockets(os.getuid(), named) if tenants else []
         listings = [await list_panes(path) for path in paths]
         self._slow = "; ".join(each.reason for each in listings if each.sight is Sight.UNKNOWN) or None
         by_pid = {row.pid: (each, row) for each in listings for row in each.panes if not row.dead}
@@ -93,6 +96,13 @@ class TmuxEye:
             return ()
         return (tenant.holder.pid, *(process.pid for process in above))
 
+    def _named_socket(self, tenant: Tenant) -> Path | None:
+        """The socket a holder was started under, wherever it lies: tmux tells its panes by a variable."""
+        if tenant.holder not in self._named:
+            told = proc.environ_value(tenant.holder.pid, "TMUX") if tenant.sight is Sight.ALIVE else None
+            self._named[tenant.holder] = Path(told.partition(",")[0]) if told else None
+        return self._named[tenant.holder]
+
     def _place(
         self, tenant: Tenant, by_pid: dict[int, tuple[Listing, PaneRow]], listings: dict[str, Listing]
     ) -> None:
@@ -103,7 +113,7 @@ class TmuxEye:
             self._lose(tenant.session_id, tenant.pane, listings.get(tenant.pane.socket))
 
     def _show(self, tenant: Tenant, listing: Listing, row: PaneRow) -> None:
-        process = _identify(row.pid)
+        process = proc.identify_if_seen(row.pid)
         if process is None or self._processes.watch(process) is not Sight.ALIVE:
             return
         pane = Pane(
@@ -122,10 +132,3 @@ class TmuxEye:
         sight = Sight.UNKNOWN if runtime is Sight.UNKNOWN else Sight.DEAD
         lost = Pane(pane.socket, pane.session, pane.target, pane.process, sight, runtime, shell=pane.shell)
         self._witness.shown(session_id, lost)
-
-
-def _identify(pid: int) -> Process | None:
-    try:
-        return proc.identify(pid)
-    except proc.ProcessHidden:
-        return None

@@ -7,13 +7,12 @@ line is a boundary and the log is read from its start.
 import re
 from collections.abc import Sequence
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from wakeful.adapters.shapes import (
-    MALFORMED,
     UNREADABLE,
     declared_timeout_seconds,
     path_in,
@@ -60,7 +59,8 @@ class ToolUseReader:
         try:
             record = _decode(line)
         except msgspec.ValidationError as error:
-            return (_misshapen(line, error),)
+            strange = plain_record(line)
+            return read_torn(line, self.read) if strange is None else (_misshapen(strange, error),)
         except UNREADABLE:
             return read_torn(line, self.read)
         if record.event is UNSET:
@@ -86,11 +86,8 @@ class ToolUseReader:
         return e.CallStarted(at, call, tool, input=given, timeout_seconds=seconds)
 
 
-def _misshapen(line: bytes, error: msgspec.ValidationError) -> e.Event:
+def _misshapen(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
     """Only a record we would have read can drift."""
-    record = plain_record(line)
-    if record is None:
-        return MALFORMED
     event = record.get("event")
     if isinstance(event, str) and event not in _EVENTS:
         return e.Skipped(0.0, event[:40])

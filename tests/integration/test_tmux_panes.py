@@ -1,0 +1,295 @@
+"""Claims about looking into tmux: a real server on a private socket, and programs that only pretend to be tmux."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from wakeful.adapters.system import proc
+from wakeful.adapters.tmux.panes import Listing, PaneRow, is_shell, list_panes, sockets
+from wakeful.domain.process import Sight
+
+PATIENCE_SECONDS: Final = 10.0
+SHORT_SECONDS: Final = 0.3
+
+
+class Server:
+    """A tmux server of our own, that reads nobody's configuration."""
+
+    def __init__(self, socket: Path) -> None:
+        self.socket = socket
+
+    def tmux(self, *argv: str) -> str:
+        command = ("tmux", "-u", "-S", str(self.socket), "-f", "/dev/null", *argv)
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def start(self, name: str, *command: str) -> int:
+        """Begin a session; the pid of the command in it."""
+        return int(self.tmux("new-session", "-d", "-P", "-F", "#{pane_pid}", "-s", name, *command))
+
+    @property
+    def pid(self) -> int:
+        return int(self.tmux("display-message", "-p", "#{pid}"))
+
+    def look(self, deadline_seconds: float = PATIENCE_SECONDS) -> Listing:
+        return asyncio.run(list_panes(self.socket, deadline_seconds))
+
+    def pane(self) -> PaneRow:
+        (only,) = self.look().panes
+        return only
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path / "socket")
+    yield server
+    subprocess.run(("tmux", "-S", str(server.socket), "kill-server"), check=False, capture_output=True)
+
+
+@pytest.fixture
+def pretend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Put a shell script in tmux's place; the file that will hold its pid."""
+
+    def install(script: str) -> Path:
+        folder, pid_file = tmp_path / "bin", tmp_path / "pid"
+        folder.mkdir()
+        program = folder / "tmux"
+        program.write_text(f"#!/bin/sh\necho $$ > {pid_file}\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+        return pid_file
+
+    return install
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.01)
+
+
+def timed(socket: Path, deadline_seconds: float = SHORT_SECONDS) -> tuple[Listing, float]:
+    began = time.monotonic()
+    listing = asyncio.run(list_panes(socket, deadline_seconds))
+    return listing, time.monotonic() - began
+
+
+def ended(pid_file: Path) -> bool:
+    return proc.identify(int(pid_file.read_text())) is None
+
+
+def test_one_listing_shows_every_pane(server: Server) -> None:
+    """Sessions, windows and panes with the processes in them."""
+    one = server.start("one", "sleep", "600")
+    two = server.start("two", "sleep", "601")
+    split = int(server.tmux("split-window", "-d", "-P", "-F", "#{pane_pid}", "-t", "two", "sleep", "602"))
+    listing = server.look()
+    assert listing.sight is Sight.ALIVE
+    assert listing.socket == server.socket
+    assert {(pane.session, pane.pid, pane.dead) for pane in listing.panes} == {
+        ("one", one, False),
+        ("two", two, False),
+        ("two", split, False),
+    }
+    assert len({pane.pane_id for pane in listing.panes}) == 3
+    assert all(pane.attached == 0 and pane.created > 1_600_000_000 for pane in listing.panes)
+    eventually(lambda: proc.command(split) == ("sleep", "602"))
+
+
+def test_an_agent_that_left_its_shell_behind_shows_the_shell(server: Server) -> None:
+    """tmux alive is not agent alive: the pane stays, its command becomes the shell."""
+    shell = server.start("agent", "bash", "--norc", "-i")
+    server.tmux("send-keys", "-t", "agent", "-l", "exec 2>/dev/null; sleep 600")
+    server.tmux("send-keys", "-t", "agent", "Enter")
+    eventually(lambda: server.pane().command == "sleep")
+    assert not is_shell(server.pane().command)
+    (agent,) = proc.children(proc.identify(shell) or pytest.fail("the shell is not there"))
+    os.kill(agent.pid, signal.SIGKILL)
+    eventually(lambda: is_shell(server.pane().command))
+    assert server.pane().pid == shell
+
+
+def test_a_pane_that_stays_after_its_program_is_dead(server: Server) -> None:
+    """With remain-on-exit the pane is listed, and says itself that nobody is in it."""
+    pid = server.start("agent", "sleep", "600")
+    server.tmux("set-option", "-t", "agent", "remain-on-exit", "on")
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: server.pane().dead)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a b", "a b"),
+        ("ünï ✳ 漢", "ünï ✳ 漢"),
+        ("tab\there", "tab\\there"),
+        ("new\nline", "new\\nline"),
+        ("#[fg=red]x", "#[fg=red]x"),
+        ("'; $(id) `id`", "'; $(id) `id`"),
+        ("-S", "-S"),
+    ],
+)
+def test_a_session_with_an_odd_name_is_listed(server: Server, name: str, shown: str) -> None:
+    """Nothing in a name is obeyed, splits a row or is lost without need."""
+    pid = server.start(name, "sleep", "600")
+    # Until exec has happened the pane's process is a copy of tmux itself.
+    eventually(lambda: server.pane().command == "sleep")
+    pane = server.pane()
+    assert (pane.session, pane.pid) == (shown, pid)
+
+
+def test_a_program_cannot_forge_a_row(server: Server) -> None:
+    """It may call itself anything, newlines and all; it stays one pane."""
+    pid = server.start("agent", "bash", "-c", "exec -a $'x\\ny\\t%9\\x1b[2J' sleep 600")
+    eventually(lambda: server.pane().command.startswith("x"))
+    pane = server.pane()
+    assert pane.pid == pid
+    assert pane.command.isprintable()
+
+
+def test_a_title_is_text_from_outside(server: Server) -> None:
+    """It comes through with its signs, without what a terminal would obey."""
+    server.start(
+        "agent", "sh", "-c", "printf '\\033]2;⠐ Claude \\342\\200\\256Code\\033\\\\'; exec sleep 600"
+    )
+    eventually(lambda: "Claude" in server.pane().title)
+    assert server.pane().title == "⠐ Claude Code"
+
+
+def test_a_server_without_sessions_is_alive(server: Server) -> None:
+    """No pane is an answer, not a failure."""
+    server.start("agent", "sleep", "600")
+    server.tmux("set-option", "-g", "exit-empty", "off")
+    server.tmux("kill-session", "-t", "agent")
+    assert server.look() == Listing(server.socket, Sight.ALIVE)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_server_that_was_ended_is_dead(server: Server, how: signal.Signals) -> None:
+    """Asked to end or killed with its socket left behind: nobody serves it."""
+    server.start("agent", "sleep", "600")
+    pid = server.pid
+    os.kill(pid, how)
+    eventually(lambda: proc.identify(pid) is None)
+    assert server.look().sight is Sight.DEAD
+
+
+def test_a_socket_that_is_gone_is_dead(tmp_path: Path) -> None:
+    """There is nothing anybody could serve."""
+    assert timed(tmp_path / "never", PATIENCE_SECONDS)[0].sight is Sight.DEAD
+
+
+def test_a_server_that_hangs_is_unknown(server: Server) -> None:
+    """Stopped, it neither answers nor is it gone; the look ends at its deadline, and later it is alive."""
+    server.start("agent", "sleep", "600")
+    pid = server.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        listing, took_seconds = timed(server.socket)
+        assert listing.sight is Sight.UNKNOWN
+        assert listing.reason == "tmux gave no complete answer within 0.3 s"
+        assert SHORT_SECONDS <= took_seconds < SHORT_SECONDS + 1.0
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert server.look().sight is Sight.ALIVE
+
+
+@pytest.mark.parametrize(
+    "script", ["exec sleep 600", "trap '' TERM INT HUP; while :; do read x < /dev/zero; done"]
+)
+def test_a_tmux_that_hangs_is_ended_at_the_deadline(
+    pretend: Callable[[str], Path], tmp_path: Path, script: str
+) -> None:
+    """Whatever it ignores, it is gone when the answer is given, and the answer is unknown."""
+    pid_file = pretend(script)
+    listing, took_seconds = timed(tmp_path / "socket")
+    assert listing.sight is Sight.UNKNOWN
+    assert took_seconds < SHORT_SECONDS + 1.0
+    assert ended(pid_file)
+
+
+def test_a_tmux_that_leaves_its_output_open_does_not_hold_us(
+    pretend: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """It exited, but a child of it keeps the pipe: half an answer is none, and the deadline holds."""
+    child_file = tmp_path / "child"
+    pretend(f"sleep 600 & echo $! > {child_file}; exit 0")
+    try:
+        listing, took_seconds = timed(tmp_path / "socket")
+        assert listing.sight is Sight.UNKNOWN
+        assert took_seconds < SHORT_SECONDS + 1.0
+    finally:
+        os.kill(int(child_file.read_text()), signal.SIGKILL)
+
+
+def test_a_tmux_that_prints_without_end_is_cut_off(pretend: Callable[[str], Path], tmp_path: Path) -> None:
+    """It is ended when it has said too much, long before the deadline."""
+    pid_file = pretend("exec yes")
+    listing, took_seconds = timed(tmp_path / "socket", PATIENCE_SECONDS)
+    assert listing.sight is Sight.UNKNOWN
+    assert took_seconds < PATIENCE_SECONDS
+    assert ended(pid_file)
+
+
+def test_a_tmux_that_answers_otherwise_is_unknown(pretend: Callable[[str], Path], tmp_path: Path) -> None:
+    """A form we did not ask for is not read as an empty server."""
+    pretend("echo hello")
+    listing, _ = timed(tmp_path / "socket", PATIENCE_SECONDS)
+    assert listing == Listing(
+        tmp_path / "socket", Sight.UNKNOWN, reason="tmux answered in a form we do not know"
+    )
+
+
+def test_a_refusal_is_unknown_and_says_why(server: Server, pretend: Callable[[str], Path]) -> None:
+    """The server lives and this tmux may not talk to it: its words are passed on, cleaned."""
+    server.start("agent", "sleep", "600")
+    pretend("printf '\\033[31maccess not allowed\\n' >&2; exit 1")
+    listing, _ = timed(server.socket, PATIENCE_SECONDS)
+    assert (listing.sight, listing.reason) == (Sight.UNKNOWN, "[31maccess not allowed")
+
+
+def test_a_missing_tmux_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not being able to ask says nothing about the sessions."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    listing, _ = timed(tmp_path / "socket")
+    assert listing.sight is Sight.UNKNOWN
+    assert listing.reason == "tmux cannot be run: No such file or directory"
+
+
+def test_a_cancelled_look_leaves_no_process(pretend: Callable[[str], Path], tmp_path: Path) -> None:
+    """Whoever stops waiting does not leave a tmux behind."""
+    pid_file = pretend("exec sleep 600")
+
+    async def story() -> None:
+        looking = asyncio.create_task(list_panes(tmp_path / "socket", PATIENCE_SECONDS))
+        while not pid_file.exists() or not pid_file.read_text():  # noqa: ASYNC110 - a script writes it
+            await asyncio.sleep(0.01)
+        looking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await looking
+
+    asyncio.run(story())
+    assert ended(pid_file)
+
+
+def test_a_running_server_is_found_where_tmux_puts_it(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default folder and a socket elsewhere are both looked at."""
+    monkeypatch.setenv("TMUX_TMPDIR", str(tmp_path))
+    server.start("agent", "sleep", "600")
+    default = tmp_path / f"tmux-{os.getuid()}" / "default"
+    own = Server(default)
+    default.parent.mkdir(mode=0o700)
+    try:
+        own.start("agent", "sleep", "600")
+        assert sockets(os.getuid(), extra=[server.socket]) == sorted([default, server.socket])
+    finally:
+        own.tmux("kill-server")
