@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import Annotated, Any, Final
@@ -267,14 +267,15 @@ def _expanded(path: str, environ: Mapping[str, str]) -> str:
     return environ["HOME"] + path.removeprefix("~")
 
 
-def _meant(unknown: str, known: Mapping[str, object]) -> str:
-    close = get_close_matches(unknown, known, n=1)
+def _meant(unknown: str, known: Iterable[str]) -> str:
+    """The nearest known name, or all of them. A key is compared with the keys of its own section."""
+    section, dot, name = unknown.partition(".")
+    prefix = section + dot if dot and section in _SECTIONS else ""
+    names = [each.removeprefix(prefix) for each in known if each.startswith(prefix)]
+    close = get_close_matches(name if prefix else unknown, names, n=1)
     if close:
-        return f"Did you mean {close[0]}?"
-    # A long list teaches nobody; those of the same section do.
-    section = unknown.partition(".")[0]
-    fits = [name for name in known if name.startswith(f"{section}.")] or list(known)
-    return f"Known: {', '.join(fits)}."
+        return f"Did you mean {prefix}{close[0]}?"
+    return f"Known: {', '.join(prefix + each for each in names)}."
 
 
 def _named_lines(text: str) -> Iterator[tuple[str, int]]:

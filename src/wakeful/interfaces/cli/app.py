@@ -1,0 +1,122 @@
+"""The command `wakeful`: its table of commands, and the one place where endings become exit codes.
+
+Commands return their exit code or raise; nobody else calls `exit`.
+"""
+
+import os
+import sys
+from typing import Final
+
+import click
+
+from wakeful import __version__
+from wakeful.domain.errors import WakefulError, WorldError
+from wakeful.domain.plaintext import plain
+from wakeful.interfaces.cli.lazy import Entry, LazyGroup
+
+_HERE: Final = "wakeful.interfaces.cli"
+INTERRUPTED: Final = 130
+# What a shell reports for a program that SIGPIPE ended.
+PIPE_BROKEN: Final = 141
+BUG: Final = 4
+
+COMMANDS: Final = {
+    "ls": Entry("See", f"{_HERE}.ls:ls", "Every session: what it does, who needs you first"),
+    "status": Entry("See", f"{_HERE}.status:status", "The daemon: mode, doors, eyes, who needs you"),
+    "session": Entry("See", f"{_HERE}.session:session", "One session: health, status, inspect, self, wait"),
+    "open": Entry("See", f"{_HERE}.running:open_page", "A one-time link to the web page"),
+    "doctor": Entry("See", f"{_HERE}.doctor:doctor", "Check this machine and say what to do"),
+    "demo": Entry("See", f"{_HERE}.running:demo", "Scripted agents in a throw-away home, for a minute"),
+    "up": Entry("Run", f"{_HERE}.running:up", "Start watching; --detach puts it behind"),
+    "down": Entry("Run", f"{_HERE}.running:down", "End the daemon; agents go on"),
+    "config": Entry("Set up", f"{_HERE}.config_commands:config", "init, show, check, trust"),
+}
+
+
+class NotLinux(WorldError):
+    """Wakeful needs Linux; this is {platform}."""
+
+    code = "not-linux"
+
+
+@click.command(
+    cls=LazyGroup,
+    entries=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example: wakeful up --detach && wakeful ls",
+)
+@click.version_option(__version__, message="wakeful %(version)s")
+def root() -> None:
+    """The truth about every agent session on this machine."""
+    if sys.platform != "linux":
+        raise NotLinux(platform=sys.platform)
+
+
+def run() -> int:
+    """Run the command of this process's arguments. Whatever happens becomes one line and an exit code."""
+    try:
+        # A terminal that cannot show a character shows a question mark instead.
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+        code = _invoke(sys.argv[1:])
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes once more at its end and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_BROKEN
+    except Exception as problem:  # noqa: BLE001 - the last place where a bug can become one line
+        return _explained(problem)
+    return code
+
+
+def _invoke(words: list[str]) -> int:
+    """What click's own `main` does, but for its way with closed pipes: there it exits 1, which is an answer here."""
+    if "_WAKEFUL_COMPLETE" in os.environ:
+        # The shell asks how a word could go on; click answers and exits.
+        root.main(prog_name="wakeful")
+    try:
+        with root.make_context("wakeful", words) as context:
+            code = root.invoke(context)
+    except click.exceptions.Exit as ending:
+        return ending.exit_code
+    return int(code or 0)
+
+
+def _explained(problem: Exception) -> int:
+    """Say in one line what happened; the exit code for it."""
+    if isinstance(problem, ExceptionGroup):
+        # The first of several that failed together is the cause more often than not.
+        return _explained(problem.exceptions[0])
+    if isinstance(problem, WakefulError) and problem.exit_code != BUG:
+        _complain(str(problem))
+        return problem.exit_code
+    if isinstance(problem, click.ClickException):
+        return _usage(problem)
+    if isinstance(problem, OSError) and problem.strerror:
+        place = f"{os.fsdecode(problem.filename)}: " if problem.filename is not None else ""
+        _complain(f"{place}{problem.strerror}")
+        return WorldError.exit_code
+    if os.environ.get("WAKEFUL_DEBUG") == "1":
+        import traceback  # noqa: PLC0415 - a tenth of the start time, for nobody but us
+
+        traceback.print_exception(problem)
+    _complain(f"this is a bug of ours: {type(problem).__name__}: {problem} (WAKEFUL_DEBUG=1 shows where)")
+    return BUG
+
+
+def _usage(problem: click.ClickException) -> int:
+    context = getattr(problem, "ctx", None)
+    if isinstance(problem, click.exceptions.NoArgsIsHelpError):
+        problem.show()
+    else:
+        hint = f" Try '{context.command_path} --help'." if context is not None else ""
+        _complain(plain(f"{problem.format_message()}{hint}"))
+    return problem.exit_code if problem.exit_code != 1 else 2
+
+
+def _complain(message: str) -> None:
+    """Each line of a message on a line of its own: several problems may be reported together."""
+    for line in message.splitlines() or [""]:
+        sys.stderr.write(f"wakeful: {plain(line)}\n")

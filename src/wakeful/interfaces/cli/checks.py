@@ -1,0 +1,222 @@
+"""What `wakeful doctor` looks at: each check reads one thing and says ok, warn or fail, and what to do.
+
+Nothing is changed and no agent client is run: those are slow to start, and some update themselves.
+"""
+
+import os
+import platform
+import re
+import resource
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.config import Config, ConfigError, Loaded
+from wakeful.interfaces.cli.client import SOCKET_PATH_BYTES_MAX, Client, DaemonNotRunning, DaemonSilent
+from wakeful.places import Places
+
+TMUX_SECONDS_MAX: Final = 3.0
+# Beyond this many folders the exact number changes nothing.
+FOLDERS_COUNTED_MAX: Final = 500_000
+# Other programs of this user watch folders too.
+WATCHES_SHARE_MAX: Final = 0.8
+# One descriptor for each process that matters, some hundred for everything else.
+DESCRIPTORS_MIN: Final = 4096
+_SQLITE_MAGIC: Final = b"SQLite format 3\0"
+_VERSION: Final = re.compile(r"\d+\.\d+\.\d+[\w.-]*")
+_WATCHES: Final = Path("/proc/sys/fs/inotify/max_user_watches")
+
+
+class Grade(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Finding(Struct, frozen=True):
+    """What a check saw, and what to do about it."""
+
+    grade: Grade
+    said: str
+    todo: str = ""
+
+
+class Scene(Struct, frozen=True):
+    """What checks look at: this user's places, surroundings, and configuration or what is wrong with it."""
+
+    places: Places
+    environ: Mapping[str, str]
+    loaded: Loaded | ConfigError
+
+
+def _ok(said: str) -> Finding:
+    return Finding(Grade.OK, said)
+
+
+def _warn(said: str, todo: str = "") -> Finding:
+    return Finding(Grade.WARN, said, todo)
+
+
+def _fail(said: str, todo: str) -> Finding:
+    return Finding(Grade.FAIL, said, todo)
+
+
+def system(_scene: Scene) -> Finding:
+    return _ok(f"{platform.system()} {platform.release()}, Python {platform.python_version()}")
+
+
+def configuration(scene: Scene) -> Finding:
+    if isinstance(scene.loaded, ConfigError):
+        first = str(scene.loaded).splitlines()[0]
+        return _fail(first, "`wakeful config check` shows every problem")
+    files = {origin.rpartition(":")[0] for origin in scene.loaded.origins.values() if origin.startswith("/")}
+    return _ok(", ".join(sorted(files)) or "defaults")
+
+
+def state_folder(scene: Scene) -> Finding:
+    home = Path(scene.places.home)
+    if not home.exists():
+        above = next(parent for parent in home.parents if parent.exists())
+        if os.access(above, os.W_OK):
+            return _ok(f"{home} will be made by `wakeful up`")
+        return _fail(f"{above} cannot be written to", "set WAKEFUL_HOME to a folder of your own")
+    found = home.stat()
+    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        return _fail(f"{home} is open to others", f"chmod 700 {home}")
+    if not os.access(home, os.W_OK):
+        return _fail(f"{home} cannot be written to", f"chmod 700 {home}")
+    return _ok(str(home))
+
+
+def daemon(scene: Scene) -> Finding:
+    path = scene.places.socket
+    if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
+        return _fail(f"{path} is too long for a socket", "set WAKEFUL_HOME to a shorter folder")
+    try:
+        pid = Client(scene.places).get("/healthz").server_pid
+    except DaemonNotRunning:
+        stale = " and left its socket behind" if Path(path).exists() else ""
+        return _warn(f"does not run{stale}", "wakeful up --detach")
+    except DaemonSilent as problem:
+        return _fail(str(problem), "wakeful down, then wakeful up")
+    return _ok(f"answers at {path} (pid {pid})")
+
+
+def token(scene: Scene) -> Finding:
+    path = Path(scene.places.token)
+    if not path.exists():
+        return _ok("will be made by `wakeful up`")
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        return _fail(f"{path} can be read by others", f"rm {path}, then start anew: it is no secret any more")
+    return _ok("readable by you alone")
+
+
+def database(scene: Scene) -> Finding:
+    path = Path(scene.places.database)
+    if not path.exists():
+        return _ok("will be made by `wakeful up`")
+    with path.open("rb") as file:
+        head = file.read(100)
+    if len(head) < 100 or not head.startswith(_SQLITE_MAGIC):
+        return _fail(f"{path} is not a database", f"move {path} away; `wakeful up` makes a new one")
+    # Offset 60 of the file's header: the version of the tables.
+    return _ok(f"readable, tables of version {int.from_bytes(head[60:64], 'big')}")
+
+
+def tmux(_scene: Scene) -> Finding:
+    program = shutil.which("tmux")
+    if program is None:
+        return _warn("not installed", "install tmux if your agents are to run in it")
+    try:
+        answer = subprocess.run(
+            [program, "-V"], capture_output=True, text=True, timeout=TMUX_SECONDS_MAX, check=True
+        )
+    except (subprocess.SubprocessError, OSError) as problem:
+        return _fail(f"{program} -V failed: {problem}", "reinstall tmux")
+    return _ok(answer.stdout.strip())
+
+
+def inotify(scene: Scene) -> Finding:
+    watches_max = int(_WATCHES.read_text())
+    folders = sum(
+        1 for root in _roots(scene) for _ in zip(range(FOLDERS_COUNTED_MAX), os.walk(root), strict=False)
+    )
+    said = f"{folders:,} folders to watch, {watches_max:,} watches allowed"
+    if folders <= watches_max * WATCHES_SHARE_MAX:
+        return _ok(said)
+    return _warn(
+        f"{said}: some are seen late", f"sudo sysctl fs.inotify.max_user_watches={max(folders * 2, 524_288)}"
+    )
+
+
+def _roots(scene: Scene) -> Iterator[str]:
+    home = scene.environ.get("HOME", "")
+    yield f"{scene.environ.get('CLAUDE_CONFIG_DIR') or home + '/.claude'}/projects"
+    yield f"{scene.environ.get('CODEX_HOME') or home + '/.codex'}/sessions"
+    eyes = Config().eyes if isinstance(scene.loaded, ConfigError) else scene.loaded.config.eyes
+    for field in msgspec.structs.fields(eyes):
+        yield from getattr(eyes, field.name)
+
+
+def descriptors(_scene: Scene) -> Finding:
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < DESCRIPTORS_MIN:
+        return _warn(f"{hard:,} at most", f"raise the limit: ulimit -Hn {DESCRIPTORS_MIN}")
+    return _ok("no limit" if hard == resource.RLIM_INFINITY else f"{hard:,} at most")
+
+
+def _client(name: str) -> Callable[[Scene], Finding]:
+    def check(_scene: Scene) -> Finding:
+        program = shutil.which(name)
+        if program is None:
+            return _ok("not installed")
+        real = Path(program).resolve()
+        return _ok(f"{version_on_disk(real) or 'of unknown version'} at {program}")
+
+    return check
+
+
+def version_on_disk(program: Path) -> str | None:
+    """The version of a client, from the package that holds it or from the folder that is named after it."""
+    for folder in list(program.parents)[:4]:
+        try:
+            manifest = msgspec.json.decode((folder / "package.json").read_bytes(), type=dict[str, object])
+        except (OSError, msgspec.DecodeError):
+            continue
+        if isinstance(manifest.get("version"), str):
+            return str(manifest["version"])
+    named = [part for part in reversed(program.parts) if _VERSION.fullmatch(part)]
+    return named[0] if named else None
+
+
+CHECKS: Final[Mapping[str, Callable[[Scene], Finding]]] = {
+    "system": system,
+    "configuration": configuration,
+    "state folder": state_folder,
+    "daemon": daemon,
+    "token": token,
+    "database": database,
+    "tmux": tmux,
+    "inotify": inotify,
+    "descriptors": descriptors,
+    "claude": _client("claude"),
+    "codex": _client("codex"),
+}
+
+
+def examine(scene: Scene) -> dict[str, Finding]:
+    """Every check's finding. One that cannot look says so; the others go on."""
+    found = {}
+    for name, check in CHECKS.items():
+        try:
+            found[name] = check(scene)
+        except OSError as problem:
+            found[name] = _fail(f"{problem.filename or ''}: {problem.strerror}", "let this user read it")
+    return found

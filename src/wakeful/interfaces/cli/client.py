@@ -1,0 +1,108 @@
+"""Questions to the running daemon over its Unix socket, and its refusals as errors of ours.
+
+Nothing here prints, and nothing here knows what an answer means.
+"""
+
+import os
+from typing import Final, NamedTuple
+
+from wakeful.domain.errors import OperatorError, OwnError, WakefulError, WorldError
+from wakeful.interfaces.cli import wire
+from wakeful.places import Places
+
+ANSWER_SECONDS_MAX: Final = 10.0
+# sun_path of unix(7) has 108 bytes, the last of them a NUL: nobody can listen at a longer path.
+SOCKET_PATH_BYTES_MAX: Final = 107
+
+
+class DaemonNotRunning(WorldError):
+    """Wakeful is not running. Start it with `wakeful up`, or `wakeful up --detach` to keep it behind."""
+
+    code = "daemon-not-running"
+
+
+class DaemonSilent(WorldError):
+    """The daemon did not answer within {seconds:.0f} s. `wakeful doctor` looks why."""
+
+    code = "daemon-silent"
+    retryable = True
+
+
+class DaemonUnreachable(WorldError):
+    """The daemon could not be asked: {reason}."""
+
+    code = "daemon-unreachable"
+    retryable = True
+
+
+class Refused(OperatorError):
+    """{detail}"""
+
+    code = "refused"
+
+
+class Unable(WorldError):
+    """{detail}"""
+
+    code = "unable"
+
+
+class Failed(OwnError):
+    """The daemon failed: {detail}"""
+
+    code = "daemon-failed"
+
+
+class Answer(NamedTuple):
+    """A body as the daemon sent it, the exit code it stands for, and who sent it."""
+
+    body: bytes
+    exit_code: int
+    server_pid: int
+
+
+class Client:
+    """Asks one question at a time; every call ends by its deadline."""
+
+    def __init__(self, places: Places) -> None:
+        self._socket = places.socket
+
+    def get(self, target: str, *, timeout_seconds: float = ANSWER_SECONDS_MAX) -> Answer:
+        """Raises DaemonNotRunning, DaemonSilent, or what the daemon answered instead."""
+        return self._ask("GET", target, b"", timeout_seconds)
+
+    def post(self, target: str, body: bytes = b"{}") -> Answer:
+        """Raises as `get` does."""
+        return self._ask("POST", target, body, ANSWER_SECONDS_MAX)
+
+    def _ask(self, method: str, target: str, body: bytes, timeout_seconds: float) -> Answer:
+        if len(os.fsencode(self._socket)) > SOCKET_PATH_BYTES_MAX:
+            raise DaemonNotRunning
+        try:
+            reply = wire.ask(self._socket, target, method=method, body=body, timeout_seconds=timeout_seconds)
+        except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as problem:
+            raise DaemonNotRunning from problem
+        except TimeoutError as problem:
+            raise DaemonSilent(seconds=timeout_seconds) from problem
+        except OSError as problem:
+            raise DaemonUnreachable(reason=problem.strerror or str(problem)) from problem
+        if reply.status >= 400:
+            raise _refusal(reply)
+        return Answer(reply.body, int(reply.headers.get("x-wakeful-exit", "0")), reply.server_pid)
+
+
+def _refusal(reply: wire.Reply) -> WakefulError:
+    """The error in the daemon's words, in the family its exit code names."""
+    detail = _detail(reply)
+    families: dict[str, type[WakefulError]] = {"2": Refused, "3": Unable}
+    return families.get(reply.headers.get("x-wakeful-exit", ""), Failed)(detail=detail)
+
+
+def _detail(reply: wire.Reply) -> str:
+    import msgspec  # noqa: PLC0415 - only refusals are decoded here
+
+    try:
+        problem = msgspec.json.decode(reply.body, type=dict[str, object])
+    except msgspec.DecodeError:
+        return f"status {reply.status}"
+    return str(problem.get("detail") or problem.get("title") or f"status {reply.status}")

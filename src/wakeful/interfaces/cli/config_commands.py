@@ -1,0 +1,151 @@
+"""`wakeful config init|show|check|trust`: the configuration, written once, shown, checked and trusted."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from wakeful.config import KEYS, ConfigError, Loaded, combine
+from wakeful.domain.errors import OperatorError
+from wakeful.interfaces.cli import trust as trusting
+from wakeful.interfaces.cli.lazy import Entry, LazyGroup
+from wakeful.interfaces.cli.options import answers_json
+from wakeful.interfaces.cli.output import note, say, show_json
+from wakeful.interfaces.cli.settings import load_settings
+from wakeful.places import Places, config_path
+
+_HERE: Final = "wakeful.interfaces.cli.config_commands"
+COMMANDS: Final = {
+    "init": Entry("Set up", f"{_HERE}:init", "Write a commented file with every default"),
+    "show": Entry("Set up", f"{_HERE}:show", "Every value, and where it came from"),
+    "check": Entry("Set up", f"{_HERE}:check", "Say whether the configuration is valid"),
+    "trust": Entry("Set up", f"{_HERE}:trust", "Let ./wakeful.toml count, as it is now"),
+}
+MEANINGS: Final = {
+    "daemon.host": "Where the TCP door listens: loopback only.",
+    "daemon.port": "0 picks a free port. A busy one leaves the Unix socket alone open.",
+    "daemon.tcp": "false: the Unix socket only.",
+    "daemon.mode": "observe acts on nothing, mine heals managed sessions, all heals every one.",
+    "detect.silence_seconds": "A turn without any sign of progress for this long is silent.",
+    "detect.stale_seconds": "An idle session not seen present for this long is stale.",
+    "detect.settle_seconds": "Text whose log does not say whether more follows ends a turn after this.",
+    "detect.tool_seconds": "A tool that declares no time limit of its own may run this long.",
+    "detect.tool_grace_seconds": "And this much longer, before it counts as stuck.",
+    "detect.errors_in_a_row_max": "More failed calls in a row are an error cascade.",
+    "detect.repeats_max": "More repetitions of one call with one result are a loop.",
+    "detect.drift_records_min": "So many unknown records and no known one: the log's format changed.",
+    "detect.fold_after_seconds": "Lists fold sessions without a process and without a record for this long.",
+    "eyes.claude_dirs": "Beside $CLAUDE_CONFIG_DIR, or ~/.claude: folders that hold `projects`.",
+    "eyes.codex_dirs": "Beside $CODEX_HOME, or ~/.codex: folders that hold `sessions`.",
+    "eyes.tool_use_dirs": "Folders whose folders hold a tool_use.jsonl each.",
+    "eyes.event_dirs": "Folders of neutral event logs, beside events/ of the state folder.",
+    "eyes.tmux_sockets": "Beside every tmux socket of this user that is found by itself.",
+}
+
+
+class ConfigExists(OperatorError):
+    """{path} exists already. Edit it, or move it away first."""
+
+    code = "config-exists"
+
+
+class NothingToTrust(OperatorError):
+    """There is no wakeful.toml in this folder."""
+
+    code = "nothing-to-trust"
+
+
+@click.command(cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful config show")
+def config() -> None:
+    """The configuration: a TOML file, with every key also as WAKEFUL_SECTION__KEY."""
+
+
+@click.command(epilog="Example: wakeful config init")
+@click.option("--config", "config_file", metavar="FILE", help="Write it here.")
+def init(*, config_file: str | None) -> int:
+    """Write a file with every key at its default, commented out. Never overwrites one."""
+    path = config_path(os.environ, config_file)
+    if path is None:
+        # Without a HOME there is no place of one's own to write to; `of` says what to set.
+        path = f"{Places.of(os.environ).home}/wakeful.toml"
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with Path(path).open("x", encoding="utf-8") as file:
+            file.write("\n".join(default_lines()) + "\n")
+    except FileExistsError as problem:
+        raise ConfigExists(path=path) from problem
+    say(f"wrote {path}")
+    return 0
+
+
+def default_lines() -> Iterator[str]:
+    """The default file. Taking the `# ` away from a key puts it in force."""
+    yield "# Wakeful. Every key is shown with its default; remove the leading # to change it."
+    section = ""
+    for name, key in KEYS.items():
+        own_section, _, short = name.partition(".")
+        if own_section != section:
+            section = own_section
+            yield f"\n[{section}]"
+        yield f"\n# {MEANINGS[name]}\n# Allowed: {key.allowed}.\n# {short} = {_toml(key.default)}"
+
+
+def _toml(value: Any) -> str:
+    """A default as TOML writes it: JSON's spelling of strings, numbers, booleans and lists is TOML's too."""
+    return msgspec.json.encode(value).decode()
+
+
+@click.command(epilog="Example: wakeful config show --json")
+@click.option("--config", "config_file", metavar="FILE", help="Show what this file leads to.")
+@answers_json
+def show(*, config_file: str | None, as_json: bool) -> int:
+    """Show every value in force, and whether it comes from a file, the environment or the defaults."""
+    loaded = load_settings(config_file)
+    if as_json:
+        show_json(msgspec.json.encode({"config": loaded.config, "origins": loaded.origins}))
+        return 0
+    for line in _shown(loaded):
+        say(line)
+    return 0
+
+
+def _shown(loaded: Loaded) -> list[str]:
+    values = msgspec.to_builtins(loaded.config)
+    pairs = [(name, *name.split(".")) for name in KEYS]
+    cells = [
+        (f"{name} = {_toml(values[section][key])}", loaded.origins[name]) for name, section, key in pairs
+    ]
+    width = max(len(setting) for setting, _ in cells)
+    return [f"{setting.ljust(width)}  # {origin}" for setting, origin in cells]
+
+
+@click.command(epilog="Example: wakeful config check --config ./new.toml")
+@click.option("--config", "config_file", metavar="FILE", help="Check this file.")
+def check(*, config_file: str | None) -> int:
+    """Say whether the configuration is valid. Exit 1 with every problem if it is not."""
+    try:
+        load_settings(config_file)
+    except ConfigError as problem:
+        for line in str(problem).splitlines():
+            say(line)
+        return 1
+    say("valid")
+    return 0
+
+
+@click.command(epilog="Example: cd project && wakeful config trust")
+def trust() -> int:
+    """Let this folder's wakeful.toml count, as it is now. When it changes it is a stranger again."""
+    document = trusting.found_here()
+    if document is None:
+        raise NothingToTrust
+    # Not trusted unless it is valid: its author is told now, not at the next start.
+    loaded = combine([document], {})
+    changed = [f"{name}" for name, origin in loaded.origins.items() if origin != "default"]
+    trusting.trust(document, Places.of(os.environ))
+    say(f"trusted {document.path}: it sets {', '.join(changed) or 'nothing'}")
+    note("it counts while you work in this folder, over your own configuration")
+    return 0

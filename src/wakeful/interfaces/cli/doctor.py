@@ -1,0 +1,50 @@
+"""`wakeful doctor`: the checks, shown."""
+
+import os
+import sys
+from typing import Final
+
+import click
+import msgspec
+
+from wakeful.config import ConfigError, Loaded
+from wakeful.interfaces.cli.checks import CHECKS, Finding, Grade, Scene, examine
+from wakeful.interfaces.cli.options import answers_json
+from wakeful.interfaces.cli.output import say, show_json
+from wakeful.interfaces.cli.settings import load_settings
+from wakeful.places import Places
+
+_COLOURS: Final = {Grade.OK: "green", Grade.WARN: "yellow", Grade.FAIL: "red"}
+
+
+@click.command(epilog="Example: wakeful doctor --json")
+@answers_json
+def doctor(*, as_json: bool) -> int:
+    """Check this machine. Exit 1 if something is wrong; each line says what to do."""
+    found = examine(Scene(Places.of(os.environ), os.environ, _loaded()))
+    well = all(finding.grade is not Grade.FAIL for finding in found.values())
+    if as_json:
+        checks = [{"name": name, **msgspec.to_builtins(finding)} for name, finding in found.items()]
+        show_json(msgspec.json.encode({"ok": well, "checks": checks}))
+    else:
+        for name, finding in found.items():
+            _show(name, finding)
+    return 0 if well else 1
+
+
+def _loaded() -> Loaded | ConfigError:
+    try:
+        return load_settings(None)
+    except ConfigError as problem:
+        return problem
+
+
+def _show(name: str, finding: Finding) -> None:
+    grade = finding.grade.ljust(4)
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        click.secho(grade, fg=_COLOURS[finding.grade], nl=False)
+    else:
+        click.echo(grade, nl=False)
+    say(f"  {name.ljust(max(map(len, CHECKS)))}  {finding.said}")
+    if finding.todo:
+        say(f"{' ' * (8 + max(map(len, CHECKS)))}→ {finding.todo}")

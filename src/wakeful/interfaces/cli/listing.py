@@ -1,0 +1,222 @@
+"""The list of sessions as a person wants it: who needs attention first, and in a few words what each one does.
+
+Pure: from records to rows. How rows look is for `table`; what the records say was decided long before.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.domain.errors import WorldError
+from wakeful.domain.findings import Attention, Health, State
+from wakeful.domain.plaintext import plain
+from wakeful.domain.record import SessionRecord, WaitRecord
+from wakeful.domain.verdict import WaitKind
+from wakeful.interfaces.cli.durations import age
+
+# Eight characters of a random id are unique among 2,000 sessions but once in 2,000 times.
+_ID_CHARS_MIN: Final = 8
+# A time-ordered id (UUID 7, as Codex makes them) begins with its time: eight characters are a minute, thirteen
+# a millisecond.
+_TIMED_ID_CHARS_MIN: Final = 13
+_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-([0-9a-f])[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
+# What a call is about, in the order in which it says most. The rest of its input stays in `inspect`.
+_TELLING: Final = ("command", "cmd", "file_path", "path", "pattern", "query", "url", "description", "prompt")
+_TELLING_CUT: Final = re.compile(rf'"(?:{"|".join(_TELLING)})"\s*:\s*\[?"((?:[^"\\]|\\.)*)')
+
+S = TypeVar("S", bound=Struct)
+
+
+class DaemonOfAnotherVersion(WorldError):
+    """The daemon's answer is not understood: it runs another version. `wakeful down`, then `wakeful up`."""
+
+    code = "other-version"
+
+
+class Sessions(Struct, frozen=True):
+    """A page of /api/sessions."""
+
+    sessions: list[SessionRecord]
+    older: int
+    next_cursor: str | None
+
+
+class Tone(StrEnum):
+    """How a row should strike the eye."""
+
+    NEEDS_YOU = "needs you"
+    TROUBLE = "trouble"
+    BUSY = "busy"
+    LATER = "later"
+    CALM = "calm"
+    PAST = "past"
+
+
+class Row(Struct, frozen=True):
+    """One session, in the words of the list."""
+
+    tone: Tone
+    record: SessionRecord
+    word: str
+    age: str
+    project: str
+    doing: str
+
+
+_FIRST: Final = (Attention.PERSON, Attention.LOGIN, Attention.OPERATOR)
+_STATES: Final = (
+    State.WAITING,
+    State.PROMPTING,
+    State.STARTING,
+    State.STOPPING,
+    State.IDLE,
+    State.DETACHED,
+    State.STOPPED,
+)
+
+
+def decode_sessions(body: bytes) -> Sessions:
+    """The page in an answer. Raises DaemonOfAnotherVersion."""
+    return _decoded(body, Sessions)
+
+
+def _decoded(body: bytes, kind: type[S]) -> S:
+    try:
+        return msgspec.json.decode(body, type=kind, dec_hook=lambda wanted, text: wanted(text))
+    except msgspec.DecodeError as problem:
+        raise DaemonOfAnotherVersion from problem
+
+
+def rows(records: Iterable[SessionRecord], now_wall: float) -> list[Row]:
+    """Rows in the order in which a person should read them."""
+    return [_row(record, now_wall) for record in sorted(records, key=_order)]
+
+
+def needs_you(record: SessionRecord) -> bool:
+    return record.attention in _FIRST
+
+
+def counts_text(records: Sequence[SessionRecord]) -> str:
+    """`2 need you, 3 prompting, 1 idle`, nobody counted twice."""
+    needing = sum(map(needs_you, records))
+    parts = [f"{needing} need{'s' if needing == 1 else ''} you"] if needing else []
+    for state in _STATES:
+        count = sum(record.state is state for record in records if not needs_you(record))
+        parts += [f"{count} {state}"] if count else []
+    return ", ".join(parts)
+
+
+def short_ids(records: Sequence[SessionRecord]) -> dict[str, str]:
+    """For every id a prefix that commands accept for it."""
+    ids = sorted(str(record.id) for record in records)
+    shortened = {}
+    for index, session_id in enumerate(ids):
+        neighbours = (*ids[max(0, index - 1) : index], *ids[index + 1 : index + 2])
+        shared = max((_shared(session_id, other) for other in neighbours), default=0)
+        shortened[session_id] = session_id[: max(_chars_min(session_id), shared + 1)]
+    return shortened
+
+
+def _chars_min(session_id: str) -> int:
+    prefix, dash, rest = session_id.partition("-")
+    found = _UUID.fullmatch(rest)
+    if found is None:
+        # Not made of random characters: a name, which is only readable whole.
+        return len(session_id)
+    return len(prefix + dash) + (_TIMED_ID_CHARS_MIN if found[1] == "7" else _ID_CHARS_MIN)
+
+
+def _shared(one: str, other: str) -> int:
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _order(record: SessionRecord) -> tuple[int, int, float, str]:
+    rank = _FIRST.index(record.attention) if needs_you(record) else len(_FIRST)
+    return rank, _STATES.index(record.state), -(_wall(record.last_activity_at) or 0.0), record.id
+
+
+def _row(record: SessionRecord, now_wall: float) -> Row:
+    since = _wall(_since(record))
+    return Row(
+        tone=_tone(record),
+        record=record,
+        word=_word(record),
+        age=age(now_wall - since) if since is not None else "-",
+        project=plain(record.project) or "-",
+        doing=plain(doing(record)),
+    )
+
+
+def _tone(record: SessionRecord) -> Tone:
+    if record.attention in {Attention.PERSON, Attention.LOGIN}:
+        return Tone.NEEDS_YOU
+    if record.attention is Attention.OPERATOR:
+        return Tone.TROUBLE
+    if record.attention is Attention.TIME:
+        return Tone.LATER
+    if record.state is State.STOPPED:
+        return Tone.PAST
+    return Tone.CALM if record.state in {State.IDLE, State.DETACHED} else Tone.BUSY
+
+
+def _word(record: SessionRecord) -> str:
+    """The one word for where it stands: its state, unless its health says more."""
+    return record.health if record.health in {Health.DEAD, Health.STALE} else record.state
+
+
+def _since(record: SessionRecord) -> str | None:
+    if record.findings:
+        return record.findings[0].since
+    return record.expected_waits[0].since if record.expected_waits else record.last_activity_at
+
+
+def doing(record: SessionRecord) -> str:
+    """What it does, waits for or suffers from. May hold an agent's words: show it plain."""
+    if record.findings:
+        first = record.findings[0]
+        return " · ".join([first.summary, *map(call_text, first.untrusted[:1])])
+    if record.expected_waits:
+        first_wait, *others = record.expected_waits
+        return _wait_text(first_wait) + (f" (+{len(others)} more)" if others else "")
+    if record.state is State.IDLE:
+        return "ready for a prompt"
+    if record.health is Health.UNKNOWN:
+        return "no process seen"
+    return "ended after its turn" if record.state is State.STOPPED else ""
+
+
+def _wait_text(wait: WaitRecord) -> str:
+    about = call_text(wait.untrusted)
+    if wait.kind is WaitKind.MODEL:
+        return "thinking"
+    if wait.kind is WaitKind.PERSON:
+        return f"asks you · {about}" if about else "asks you"
+    return about or wait.evidence
+
+
+def call_text(text: str) -> str:
+    """A call in a person's words: `Bash {"command": "make test"}` is `Bash: make test`."""
+    tool, _, arguments = text.partition(" ")
+    telling = _telling(arguments) if arguments.startswith("{") else ""
+    return f"{tool}: {telling}" if telling else text
+
+
+def _telling(arguments: str) -> str:
+    try:
+        decoded = msgspec.json.decode(arguments, type=dict[str, Any])
+    except msgspec.DecodeError:
+        # Records keep the beginning of a long input only.
+        found = _TELLING_CUT.search(arguments)
+        return plain(found[1]) if found else ""
+    value = next((decoded[key] for key in _TELLING if key in decoded), "")
+    return plain(" ".join(map(str, value)) if isinstance(value, list) else str(value))
+
+
+def _wall(stamp: str | None) -> float | None:
+    return datetime.fromisoformat(stamp).timestamp() if stamp is not None else None

@@ -1,0 +1,63 @@
+"""`wakeful ls`: the list of sessions."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import click
+
+from wakeful.domain.findings import Health
+from wakeful.domain.record import SessionRecord
+from wakeful.interfaces.cli.asking import Reading, ask
+from wakeful.interfaces.cli.listing import counts_text, decode_sessions, rows
+from wakeful.interfaces.cli.options import answers_json
+from wakeful.interfaces.cli.output import show_json, wall_now
+from wakeful.interfaces.cli.table import print_rows
+
+# The daemon gives 10,000 records at once.
+PAGES_MAX: Final = 100
+NOBODY: Final = "No agent session in the last 24 hours. Start claude or codex, or try `wakeful demo`."
+
+
+@click.command(epilog="Example: wakeful ls --health dead")
+@click.option("--all", "everything", is_flag=True, help="Older sessions too.")
+@click.option("--project", metavar="P", help="Only sessions of this project.")
+@click.option(
+    "--health", type=click.Choice([each.value for each in Health]), help="Only sessions in this health."
+)
+@answers_json
+def ls(*, everything: bool, project: str | None, health: str | None, as_json: bool) -> int:
+    """List the sessions of this machine, those who need you first."""
+    asked = {"all": "true" if everything else None, "project": project, "health": health}
+    filters = {key: value for key, value in asked.items() if value is not None}
+    if as_json:
+        show_json(ask(lambda desk: desk.sessions(filters)).body)
+        return 0
+    records, older = ask(lambda desk: whole_list(desk, filters))
+    print_rows(rows(records, wall_now()), footer(records, older, filtered=bool(filters)))
+    return 0
+
+
+def whole_list(desk: Reading, filters: dict[str, str]) -> tuple[list[SessionRecord], int]:
+    """Every page of the list, and how many older sessions it leaves out."""
+    records: list[SessionRecord] = []
+    older = 0
+    for page in _pages(desk, filters):
+        records += page[0]
+        older += page[1]
+    return records, older
+
+
+def _pages(desk: Reading, filters: dict[str, str]) -> Iterator[tuple[list[SessionRecord], int]]:
+    for _ in range(PAGES_MAX):
+        page = decode_sessions(desk.sessions(filters).body)
+        yield page.sessions, 0 if "all" in filters else page.older
+        if page.next_cursor is None:
+            return
+        filters = {**filters, "cursor": page.next_cursor}
+
+
+def footer(records: list[SessionRecord], older: int, *, filtered: bool) -> list[str]:
+    """The last lines: how many stand where, and how many are folded."""
+    none = "No session fits." if filtered else NOBODY
+    folded = [f"{older:,} older: wakeful ls --all"] if older else []
+    return [counts_text(records) or none, *folded]

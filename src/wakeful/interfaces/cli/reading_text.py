@@ -1,0 +1,48 @@
+"""Records as text for people: every field of the JSON, in its order, nothing renamed."""
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from wakeful.domain.plaintext import plain
+
+
+def record_lines(body: bytes) -> list[str]:
+    """The fields of a JSON object, one to a line, nested ones indented."""
+    return list(_lines(msgspec.json.decode(body, type=dict[str, Any]), indent=""))
+
+
+def ending_lines(body: bytes) -> list[str]:
+    """How waiting ended, in one line."""
+    answer = msgspec.json.decode(body, type=dict[str, Any])
+    ending, session = answer["ending"].replace("_", " "), answer["session"]
+    return [plain(f"{ending}: {session['id']} is {session['state']}, {session['health']}")]
+
+
+def _lines(fields: dict[str, Any], indent: str) -> Iterator[str]:
+    width = max(map(len, fields), default=0)
+    for key, value in fields.items():
+        if isinstance(value, dict):
+            yield f"{indent}{plain(key)}"
+            yield from _lines(value, f"{indent}  ")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            yield f"{indent}{plain(key)}"
+            for each in value:
+                first, *others = _lines(each, f"{indent}    ")
+                yield f"{indent}  - {first.strip()}"
+                yield from others
+        else:
+            yield f"{indent}{plain(key).ljust(width)}  {_scalar(key, value)}"
+
+
+def _scalar(key: str, value: Any) -> str:
+    if value is None or value == []:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        texts = [plain(str(each)) for each in value]
+        return shlex.join(texts) if key == "argv" else " | ".join(texts)
+    return plain(str(value))

@@ -1,0 +1,101 @@
+"""`wakeful up`, `down`, `open` and `demo`: what starts or ends something, or needs a daemon that runs."""
+
+import asyncio
+import os
+import select
+import sys
+import webbrowser
+from typing import Final
+
+import click
+import msgspec
+
+from wakeful.config import Config
+from wakeful.domain.errors import WorldError
+from wakeful.interfaces.cli.client import Client
+from wakeful.interfaces.cli.detaching import start_behind
+from wakeful.interfaces.cli.output import say
+from wakeful.interfaces.cli.settings import load_settings
+from wakeful.places import Places
+
+DOWN_SECONDS_MAX: Final = 15.0
+
+
+class StillRunning(WorldError):
+    """The daemon (pid {pid}) said it would end, but did not within {seconds:.0f} s."""
+
+    code = "still-running"
+
+
+@click.command(epilog="Example: wakeful up --detach")
+@click.option("--detach", is_flag=True, help="Put it behind and give the terminal back.")
+@click.option("--port", type=click.IntRange(0, 65535), help="TCP port on loopback; 0 picks a free one.")
+@click.option("--no-tcp", is_flag=True, help="Listen on the Unix socket only.")
+@click.option("--config", "config_file", metavar="FILE", help="Read this configuration and no other.")
+def up(*, detach: bool, port: int | None, no_tcp: bool, config_file: str | None) -> int:
+    """Watch every session of this machine until Ctrl-C."""
+    places = Places.of(os.environ)
+    if detach:
+        return start_behind(places, _arguments(port, config_file, no_tcp=no_tcp))
+    config = _with_doors(load_settings(config_file).config, port, no_tcp=no_tcp)
+    from wakeful.daemon import serve  # noqa: PLC0415 - a mistake in the options should not wait for it
+
+    # A login code is for the eyes in front of a terminal, not for a log.
+    asyncio.run(serve(config, places, _announce, with_login=sys.stdout.isatty()))
+    return 0
+
+
+def _with_doors(config: Config, port: int | None, *, no_tcp: bool) -> Config:
+    daemon = config.daemon
+    changed = msgspec.structs.replace(
+        daemon, port=daemon.port if port is None else port, tcp=daemon.tcp and not no_tcp
+    )
+    return msgspec.structs.replace(config, daemon=changed)
+
+
+def _arguments(port: int | None, config_file: str | None, *, no_tcp: bool) -> list[str]:
+    arguments = ["--no-tcp"] if no_tcp else []
+    arguments += [] if port is None else ["--port", str(port)]
+    return arguments if config_file is None else [*arguments, "--config", config_file]
+
+
+def _announce(line: str) -> None:
+    say(line)
+    # A supervisor's log is read while it runs.
+    sys.stdout.flush()
+
+
+@click.command(epilog="Example: wakeful down")
+def down() -> int:
+    """End the daemon. Agents go on: nothing they need lives in it."""
+    client = Client(Places.of(os.environ))
+    pid = client.get("/healthz").server_pid
+    # Opened before the end is asked for, so that it cannot mean anybody who gets the pid later.
+    process = os.pidfd_open(pid)
+    client.post("/api/shutdown")
+    ended, _, _ = select.select([process], [], [], DOWN_SECONDS_MAX)
+    if not ended:
+        raise StillRunning(pid=pid, seconds=DOWN_SECONDS_MAX)
+    say(f"ended (pid {pid})")
+    return 0
+
+
+@click.command("open", epilog="Example: wakeful open --browser")
+@click.option("--browser", is_flag=True, help="Open it instead of printing it only.")
+def open_page(*, browser: bool) -> int:
+    """Print a link that logs the web page in, once, within ten minutes."""
+    answer = Client(Places.of(os.environ)).post("/api/login-codes")
+    link = msgspec.json.decode(answer.body, type=dict[str, object])["url"]
+    say(str(link))
+    if browser:
+        webbrowser.open(str(link))
+    return 0
+
+
+@click.command(epilog="Example: wakeful demo --seconds 30")
+@click.option("--seconds", type=click.FloatRange(10, 600), help="How long it takes; a minute by default.")
+def demo(*, seconds: float | None) -> int:
+    """Start scripted agents in a throw-away home and watch their verdicts change."""
+    from wakeful.interfaces.cli.demo import run_demo  # noqa: PLC0415 - brings the scripted agents along
+
+    return run_demo(seconds)

@@ -1,0 +1,136 @@
+"""`wakeful session …`: everything about one session, and the list for scripts."""
+
+import os
+from collections.abc import Callable, Iterator
+from math import inf
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+import click
+
+from wakeful.domain.errors import BadSessionId
+from wakeful.domain.ids import SessionId, parse_session_id
+from wakeful.interfaces.cli.asking import ask
+from wakeful.interfaces.cli.client import ANSWER_SECONDS_MAX, Answer, Client
+from wakeful.interfaces.cli.durations import seconds_of
+from wakeful.interfaces.cli.lazy import Entry, LazyGroup
+from wakeful.interfaces.cli.options import answers_json, session_argument
+from wakeful.interfaces.cli.output import say, show_json
+from wakeful.interfaces.cli.reading_text import ending_lines, record_lines
+from wakeful.places import Places
+
+_HERE: Final = "wakeful.interfaces.cli.session"
+COMMANDS: Final = {
+    "list": Entry("See", "wakeful.interfaces.cli.ls:ls", "Every session; the same as `wakeful ls`"),
+    "health": Entry("See", f"{_HERE}:health", "Whether it is well: exit 0, 1 no, 5 unknown"),
+    "status": Entry("See", f"{_HERE}:status", "Its whole record"),
+    "inspect": Entry("See", f"{_HERE}:inspect", "The record with evidence and policy"),
+    "self": Entry("See", f"{_HERE}:own", "The session this command runs in"),
+    "wait": Entry("See", f"{_HERE}:wait", "Block until it is idle, waiting or stopped"),
+}
+# Where a client tells its tools which conversation they work for; ours comes first.
+CONVERSATION_VARIABLES: Final = ("WAKEFUL_SESSION", "CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
+# A shell in a shell in an agent in a shell in tmux is ten; nobody's tree is this deep.
+ANCESTORS_MAX: Final = 64
+# One question lasts this long at most and is then asked again.
+WAIT_SECONDS_MAX: Final = 3600.0
+TIMED_OUT: Final = 3
+
+
+@click.command(cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful session health 3f2a91bc --json")
+def session() -> None:
+    """Look at one session. ID is its id, its conversation id, or a unique beginning of either."""
+
+
+@click.command(epilog="Example: wakeful session health claude-3f2a91bc && echo well")
+@session_argument
+@answers_json
+def health(*, session_id: SessionId, as_json: bool) -> int:
+    """Say whether a session is well. Exit 0: healthy, 1: not, 5: unknown."""
+    return _show(ask(lambda desk: desk.view("health", session_id)), as_json=as_json)
+
+
+@click.command(epilog="Example: wakeful session status 3f2a91bc")
+@session_argument
+@answers_json
+def status(*, session_id: SessionId, as_json: bool) -> int:
+    """Show a session's whole record. Exits as `health` does."""
+    return _show(ask(lambda desk: desk.view("status", session_id)), as_json=as_json)
+
+
+@click.command(epilog="Example: wakeful session inspect 3f2a91bc --json")
+@session_argument
+@answers_json
+def inspect(*, session_id: SessionId, as_json: bool) -> int:
+    """Show a session's record with the evidence behind it and the policy it was judged by."""
+    return _show(ask(lambda desk: desk.view("inspect", session_id)), as_json=as_json)
+
+
+@click.command("self", epilog="Example: wakeful session self --json")
+@answers_json
+def own(*, as_json: bool) -> int:
+    """Show the session this command runs in. For agents: who am I, how am I?"""
+    conversations = [value for name in CONVERSATION_VARIABLES if (value := os.environ.get(name))]
+    known = [value for value in conversations if _is_id(value)]
+    return _show(ask(lambda desk: desk.of_caller(known, list(ancestor_pids()))), as_json=as_json)
+
+
+@click.command(epilog="Example: wakeful session wait 3f2a91bc --until idle --timeout 10m")
+@session_argument
+@click.option("--until", type=click.Choice(["idle", "waiting", "stopped"]), required=True)
+@click.option("--timeout", metavar="TIME", help="Like 30s, 10m or 2h. Without it: as long as it takes.")
+@answers_json
+def wait(*, session_id: SessionId, until: str, timeout: str | None, as_json: bool) -> int:
+    """Block until a session is in a state. Exit 0: reached, 6: it needs a person, 1: it died, 3: timeout."""
+    seconds = seconds_of(timeout) if timeout is not None else None
+    answer = _waited(session_id, until, seconds)
+    return _show(answer, as_json=as_json, text=ending_lines)
+
+
+def _show(answer: Answer, *, as_json: bool, text: Callable[[bytes], list[str]] = record_lines) -> int:
+    if as_json:
+        show_json(answer.body)
+    else:
+        for line in text(answer.body):
+            say(line)
+    return answer.exit_code
+
+
+def _waited(session_id: SessionId, until: str, seconds: float | None) -> Answer:
+    client = Client(Places.of(os.environ))
+    deadline = monotonic() + (seconds if seconds is not None else inf)
+    while True:
+        once_seconds = min(WAIT_SECONDS_MAX, max(0.0, deadline - monotonic()))
+        answer = client.get(
+            f"/api/sessions/{session_id}/wait?until={until}&timeout={once_seconds:.3f}",
+            timeout_seconds=once_seconds + ANSWER_SECONDS_MAX,
+        )
+        # Only a question that was shorter than the whole wait is asked again.
+        if answer.exit_code != TIMED_OUT or once_seconds < WAIT_SECONDS_MAX:
+            return answer
+
+
+def _is_id(text: str) -> bool:
+    """Variables are inherited from anywhere; what is no id names no session."""
+    try:
+        parse_session_id(text)
+    except BadSessionId:
+        return False
+    return True
+
+
+def ancestor_pids() -> Iterator[int]:
+    """This process's parent, its parent, and so on, without the first process."""
+    pid = os.getppid()
+    for _ in range(ANCESTORS_MAX):
+        if pid <= 1:
+            return
+        yield pid
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_bytes()
+        except OSError:
+            # It ended while we looked, or is hidden from us: whoever is above it stays unknown.
+            return
+        # The name before it is the process's own choice and may hold parentheses; the parent follows the last one.
+        pid = int(stat.rpartition(b")")[2].split()[1])

@@ -1,0 +1,90 @@
+"""`wakeful status`: the daemon, mode first, and who needs a person."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import click
+import msgspec
+from msgspec import Struct
+
+from wakeful.domain.record import SessionRecord
+from wakeful.interfaces.cli.asking import Reading, ask
+from wakeful.interfaces.cli.client import Answer
+from wakeful.interfaces.cli.listing import DaemonOfAnotherVersion, counts_text, needs_you, rows
+from wakeful.interfaces.cli.ls import whole_list
+from wakeful.interfaces.cli.options import answers_json
+from wakeful.interfaces.cli.output import say, show_json, wall_now
+from wakeful.interfaces.cli.table import print_rows
+
+MODES: Final = {
+    "observe": "acts on nothing",
+    "mine": "heals what it was given, only reports what it found",
+    "all": "heals every session it finds",
+}
+
+
+class _Eye(Struct, frozen=True):
+    name: str
+    slow: str | None
+
+
+class _Daemon(Struct, frozen=True):
+    version: str
+    pid: int
+    listening: tuple[str, ...]
+    eyes: tuple[_Eye, ...]
+    notes: tuple[str, ...]
+
+
+class Overview(Struct, frozen=True):
+    """What is shown of /api/status."""
+
+    mode: str
+    paused: bool
+    daemon: _Daemon
+
+
+@click.command(epilog="Example: wakeful status --json")
+@answers_json
+def status(*, as_json: bool) -> int:
+    """Say in which mode Wakeful runs, where it listens, what it sees late, and who needs you."""
+    if as_json:
+        show_json(ask(lambda desk: desk.overview()).body)
+        return 0
+    answer, (records, older) = ask(_both)
+    for line in overview_lines(_decoded(answer), records, older):
+        say(line)
+    needing = [record for record in records if needs_you(record)]
+    if needing:
+        say("needs you:")
+        print_rows(rows(needing, wall_now()))
+    return 0
+
+
+def _both(desk: Reading) -> tuple[Answer, tuple[list[SessionRecord], int]]:
+    return desk.overview(), whole_list(desk, {})
+
+
+def _decoded(answer: Answer) -> Overview:
+    try:
+        return msgspec.json.decode(answer.body, type=Overview)
+    except msgspec.DecodeError as problem:
+        raise DaemonOfAnotherVersion from problem
+
+
+def overview_lines(overview: Overview, records: list[SessionRecord], older: int) -> Iterator[str]:
+    """Mode first: it says what Wakeful may touch."""
+    paused = ", PAUSED: nothing is done until `wakeful resume`" if overview.paused else ""
+    yield f"mode       {overview.mode}: {MODES.get(overview.mode, '')}{paused}"
+    daemon = overview.daemon
+    if daemon.listening:
+        yield f"listening  {', '.join(daemon.listening)}"
+    for eye in daemon.eyes:
+        if eye.slow is not None:
+            yield f"slow       {eye.name}: {eye.slow}"
+    folded = f", {older:,} older" if older else ""
+    yield f"sessions   {counts_text(records) or 'none'}{folded}"
+    for each in daemon.notes:
+        yield f"note       {each}"
+    if daemon.listening:
+        yield f"daemon     {daemon.version}, pid {daemon.pid}"

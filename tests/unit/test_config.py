@@ -1,0 +1,288 @@
+"""The configuration: defaults, files, environment, every kind of mistake, and who may be trusted."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from wakeful.config import (
+    FILE_BYTES_MAX,
+    KEYS,
+    Config,
+    ConfigError,
+    Document,
+    HomeMissing,
+    Mode,
+    PathNotAbsolute,
+    combine,
+    load,
+)
+from wakeful.interfaces.cli import trust
+from wakeful.interfaces.cli.config_commands import MEANINGS, default_lines
+from wakeful.interfaces.cli.settings import load_settings
+from wakeful.places import Places, config_path
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "own.toml"
+
+
+def problems_of(content: str | bytes, environ: dict[str, str] | None = None) -> list[str]:
+    raw = content if isinstance(content, bytes) else content.encode()
+    with pytest.raises(ConfigError) as caught:
+        combine([Document("f.toml", raw)], environ or {})
+    return str(caught.value).splitlines()
+
+
+def test_nothing_configured_is_the_defaults() -> None:
+    """Without a file and without variables everything has its default."""
+    config = load(None, {})
+    assert config == Config()
+    assert (config.daemon.host, config.daemon.port, config.daemon.mode) == ("127.0.0.1", 4747, Mode.MINE)
+    assert config.detect.silence_seconds == 600.0
+
+
+def test_a_file_sets_what_it_names(file: Path) -> None:
+    """Keys of every section are read; whole numbers serve as seconds; ~ is the user's home."""
+    file.write_text(
+        '[daemon]\nport = 5000\nmode = "observe"\ntcp = false\n'
+        '[detect]\nsilence_seconds = 30\n[eyes]\nclaude_dirs = ["/a", "~/b"]\n'
+    )
+    config = load(str(file), {"HOME": "/home/me"})
+    assert (config.daemon.port, config.daemon.mode, config.daemon.tcp) == (5000, Mode.OBSERVE, False)
+    assert config.detect.silence_seconds == 30.0
+    assert config.eyes.claude_dirs == ("/a", "/home/me/b")
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_every_key_can_come_from_the_environment(name: str) -> None:
+    """WAKEFUL_SECTION__KEY is typed as the file's key is, and wins over the file."""
+    variable = "WAKEFUL_" + name.replace(".", "__").upper()
+    special = {"daemon.host": ("::1", "::1"), "daemon.tcp": ("0", False), "daemon.mode": ("all", Mode.ALL)}
+    usual = ("/a:/b", ("/a", "/b")) if KEYS[name].default == () else ("17", 17)
+    text, expected = special.get(name, usual)
+    loaded = combine([Document("f", b"[daemon]\nmode = 'observe'")], {variable: text})
+    section, _, key = name.partition(".")
+    assert getattr(getattr(loaded.config, section), key) == expected
+    assert loaded.origins[name] == f"${variable}"
+
+
+def test_the_environment_wins_over_later_files_over_earlier_ones() -> None:
+    """Layers: defaults, the user's file, a trusted file of the folder, WAKEFUL_PORT, the key's own variable."""
+    documents = [Document("a", b"[daemon]\nport = 1\nmode = 'all'"), Document("b", b"[daemon]\nport = 2")]
+    assert combine(documents, {}).config.daemon.port == 2
+    assert combine(documents, {}).config.daemon.mode is Mode.ALL
+    assert combine(documents, {"WAKEFUL_PORT": "3"}).config.daemon.port == 3
+    both = {"WAKEFUL_PORT": "3", "WAKEFUL_DAEMON__PORT": "4"}
+    assert combine(documents, both).config.daemon.port == 4
+
+
+def test_all_problems_are_reported_together_with_file_line_and_key() -> None:
+    """One pass names every mistake, where it is, and what is allowed."""
+    found = problems_of(
+        '[daemon]\nprot = 5\n\nport = -1\n[detect]\nsilence_seconds = "long"\n[eyess]\n[eyes]\ncodex_dirs = 3\n',
+        {"WAKEFUL_DAEMON__PORT": "http"},
+    )
+    assert found == [
+        "f.toml:7: [eyess]: unknown. Did you mean eyes?",
+        "f.toml:2: daemon.prot: unknown. Did you mean daemon.port?",
+        "f.toml:4: daemon.port: -1 is not a whole number from 0 to 65535",
+        "f.toml:6: detect.silence_seconds: 'long' is not a number of seconds above 0, 315360000 at most",
+        'f.toml:9: eyes.codex_dirs: 3 is not a list of paths that begin with / or ~/, like ["~/logs"]',
+        "$WAKEFUL_DAEMON__PORT: daemon.port: 'http' is not a whole number from 0 to 65535",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("detect.silence_seconds = -3", "-3 is not"),
+        ("detect.silence_seconds = 0", "0 is not"),
+        ("detect.silence_seconds = nan", "nan is not"),
+        ("detect.silence_seconds = inf", "inf is not"),
+        ("detect.silence_seconds = true", "True is not"),
+        ("detect.repeats_max = 1.5", "1.5 is not a whole number"),
+        ("detect.repeats_max = 0", "0 is not a whole number"),
+        ("daemon.port = 65536", "65536 is not"),
+        ("daemon.port = '4747'", "'4747' is not"),
+        ("daemon.host = '0.0.0.0'", "is not a loopback address"),
+        ("daemon.host = '192.168.1.4'", "is not a loopback address"),
+        ("daemon.mode = 'everything'", "is not observe, mine or all"),
+        ("daemon.tcp = 'yes'", "is not true or false"),
+        ("eyes.event_dirs = ['relative']", "is not a list of paths"),
+        ("eyes.event_dirs = '/a'", "is not a list of paths"),
+        ("daemon = 3", "must be a table"),
+        ("daemon = {port = 'x'}", "'x' is not"),
+        ("nonsense = 1", "Known: daemon, detect, eyes."),
+        ("detect.silence = 1", "Did you mean detect.silence_seconds?"),
+        ("daemon.zzz = 1", "Known: daemon.host, daemon.port, daemon.tcp, daemon.mode."),
+    ],
+)
+def test_a_wrong_value_is_refused_with_what_is_allowed(line: str, said: str) -> None:
+    """Wrong types, negative numbers, unknown words: one line that says what would be right."""
+    (problem,) = problems_of(f"# first line\n{line}\n")
+    assert problem.startswith("f.toml:2: ")
+    assert said in problem
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"[daemon]\nport = \n", "f.toml:2: not TOML: Invalid value"),
+        (b"a = 1\nb = 'open", "f.toml:2: not TOML: "),
+        (b"\n\n\xff\xfe", "f.toml:3: not UTF-8"),
+        (b"a = " + b"[" * 100_000, "f.toml:1: nested too deeply"),
+        (b"a = " + b"9" * 5_000, "f.toml:1: not TOML: "),
+    ],
+)
+def test_what_is_not_toml_is_refused_with_its_line(content: bytes, said: str) -> None:
+    """Broken syntax, foreign bytes, bombs of brackets and digits: one line each, never a traceback."""
+    (problem,) = problems_of(content)
+    assert problem.startswith(said)
+
+
+def test_a_key_with_control_characters_is_shown_plain() -> None:
+    """What a file holds cannot reach the terminal as an order."""
+    (problem,) = problems_of('daemon."\\u001b[31m\\nwakeful: all is well" = 1')
+    assert problem.isprintable()
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_configuration_or_a_clear_problem(content: bytes) -> None:
+    """No content makes reading fail in any other way than by ConfigError."""
+    said = "f.toml"
+    try:
+        combine([Document("f.toml", content)], {"HOME": "/h"})
+    except ConfigError as problem:
+        said = str(problem)
+    assert said.startswith("f.toml")
+
+
+def test_only_regular_files_of_sensible_size_are_read(tmp_path: Path) -> None:
+    """A missing file, a folder, a FIFO, a device and a giant are refused at once."""
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "giant").write_bytes(b"#" * (FILE_BYTES_MAX + 1))
+    for path in (tmp_path / "none", tmp_path, tmp_path / "fifo", Path("/dev/zero"), tmp_path / "giant"):
+        with pytest.raises(ConfigError, match=str(path)):
+            load(str(path), {})
+
+
+def test_the_default_file_is_valid_and_changes_nothing() -> None:
+    """What `config init` writes means the defaults, as it is and with every key put in force."""
+    text = "\n".join(default_lines())
+    assert combine([Document("f", text.encode())], {}).config == Config()
+    lines = [line.removeprefix("# ") if " = " in line else line for line in text.splitlines()]
+    loaded = combine([Document("f", "\n".join(lines).encode())], {})
+    assert loaded.config == Config()
+    assert "default" not in loaded.origins.values()
+    assert set(MEANINGS) == set(KEYS)
+
+
+def test_the_state_folder_is_found_as_documented() -> None:
+    """$WAKEFUL_HOME, else the XDG state folder, else below HOME; without any of them a clear refusal."""
+    assert Places.of({"WAKEFUL_HOME": "/w/", "HOME": "/h"}).socket == "/w/wakeful.sock"
+    assert Places.of({"XDG_STATE_HOME": "/s", "HOME": "/h"}).home == "/s/wakeful"
+    assert Places.of({"XDG_STATE_HOME": "relative", "HOME": "/h"}).home == "/h/.local/state/wakeful"
+    assert Places.of({"WAKEFUL_HOME": "", "HOME": "/h"}).home == "/h/.local/state/wakeful"
+    with pytest.raises(HomeMissing, match="HOME is not set"):
+        Places.of({})
+    with pytest.raises(PathNotAbsolute, match="WAKEFUL_HOME"):
+        Places.of({"WAKEFUL_HOME": "here"})
+
+
+def test_the_configuration_file_is_found_as_documented() -> None:
+    """--config, else $WAKEFUL_CONFIG, else the XDG config folder."""
+    environ = {"HOME": "/h", "WAKEFUL_CONFIG": "/c.toml"}
+    assert config_path(environ, "./x.toml") == "./x.toml"
+    assert config_path(environ) == "/c.toml"
+    assert config_path({"HOME": "/h"}) == "/h/.config/wakeful/wakeful.toml"
+    assert config_path({"XDG_CONFIG_HOME": "/x"}) == "/x/wakeful/wakeful.toml"
+    assert config_path({}) is None
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory that brought its own wakeful.toml along."""
+    folder = tmp_path / "clone"
+    folder.mkdir()
+    (folder / "wakeful.toml").write_text("[daemon]\nmode = 'all'\n")
+    monkeypatch.chdir(folder)
+    for variable in ("WAKEFUL_CONFIG", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("WAKEFUL_HOME", str(tmp_path / "state"))
+    return folder
+
+
+def trust_it(clone: Path) -> Path:
+    document = trust.found_here()
+    assert document is not None
+    places = Places(str(clone.parent / "state"))
+    trust.trust(document, places)
+    return Path(places.trusted)
+
+
+def test_a_working_directory_sets_nothing_until_it_is_trusted(
+    clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A cloned wakeful.toml is ignored, loudly; trusted by a person it counts, silently."""
+    assert load_settings(None).config.daemon.mode is Mode.MINE
+    assert capsys.readouterr().err.count("wakeful config trust") == 1
+    trust_it(clone)
+    assert load_settings(None).config.daemon.mode is Mode.ALL
+    assert capsys.readouterr().err == ""
+
+
+def test_a_changed_file_is_a_stranger_again(clone: Path) -> None:
+    """Trust holds for one content at one path."""
+    trust_it(clone)
+    (clone / "wakeful.toml").write_text("[daemon]\nmode = 'all'\nport = 1\n")
+    assert load_settings(None).config == Config()
+
+
+def test_a_trusted_content_elsewhere_is_a_stranger(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bytes in another folder were not what a person trusted."""
+    trust_it(clone)
+    other = clone.parent / "other"
+    other.mkdir()
+    (other / "wakeful.toml").write_bytes((clone / "wakeful.toml").read_bytes())
+    monkeypatch.chdir(other)
+    assert load_settings(None).config == Config()
+
+
+def test_a_link_is_never_followed_even_to_trusted_content(clone: Path) -> None:
+    """Where a link points can change without the file changing."""
+    trust_it(clone)
+    (clone / "wakeful.toml").rename(clone / "real.toml")
+    (clone / "wakeful.toml").symlink_to("real.toml")
+    assert load_settings(None).config == Config()
+
+
+def test_what_is_trusted_is_written_for_the_owner_alone(clone: Path) -> None:
+    """The list of trusted files lies in a 0700 folder with mode 0600, and nothing else is left there."""
+    trusted = trust_it(clone)
+    assert stat.S_IMODE(trusted.stat().st_mode) == 0o600
+    assert stat.S_IMODE(trusted.parent.stat().st_mode) == 0o700
+    assert list(trusted.parent.iterdir()) == [trusted]
+
+
+def test_a_folder_cannot_write_itself_into_the_list(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Newlines and quotes in a folder's name stay one entry of the list."""
+    odd = clone.parent / 'a","b":"c\nd'
+    odd.mkdir()
+    (odd / "wakeful.toml").write_text("[daemon]\nport = 7\n")
+    monkeypatch.chdir(odd)
+    trusted = trust_it(clone)
+    assert load_settings(None).config.daemon.port == 7
+    assert trusted.read_bytes().count(b'":"') == 1
+
+
+def test_a_named_file_is_the_only_one(clone: Path, file: Path) -> None:
+    """--config leaves the working directory's file out, trusted or not."""
+    trust_it(clone)
+    file.write_text("[daemon]\nport = 9\n")
+    config = load_settings(str(file)).config
+    assert (config.daemon.port, config.daemon.mode) == (9, Mode.MINE)
