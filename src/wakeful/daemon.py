@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
@@ -47,7 +47,7 @@ SWEEP_SECONDS: Final = 300.0
 # While some folder cannot be watched at all, sweeping is how it is seen.
 SLOW_SWEEP_SECONDS: Final = 5.0
 # What a crash may cost is reading this much log again.
-BOOKMARK_SECONDS: Final = 30.0
+BOOKMARK_SECONDS: Final = 5.0
 DRAIN_SECONDS: Final = 5.0
 
 log = logging.getLogger("wakeful")
@@ -88,6 +88,9 @@ class Daemon(Lookout):
     def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
         self.scribe.take(transitions)
         self.feed.publish((change.session_id, msgspec.json.encode(change)) for change in changes)
+
+    def seek_pane(self, session_id: SessionId) -> None:
+        self.tmux.hurry()
 
     def died(self, session_id: SessionId) -> None:
         task = self._loop.create_task(self._search(session_id))
@@ -175,8 +178,13 @@ class Doors:
         self.listening.append(f"http://{config.daemon.host}:{self.port}")
 
 
-async def serve(config: Config, places: Places, announce: Callable[[str], None]) -> None:
-    """Run until SIGINT, SIGTERM, `wakeful down` or cancellation. `announce` gets a line for a person to read."""
+async def serve(
+    config: Config, places: Places, announce: Callable[[str], None], *, with_login: bool = False
+) -> None:
+    """Run until SIGINT, SIGTERM, `wakeful down` or cancellation. `announce` gets lines for a person to read.
+
+    `with_login` puts a one-time login into the page's link: only for a terminal somebody sits at.
+    """
     doors = Doors(config, places)
     async with AsyncExitStack() as stack:
         store = await SqliteStore.open(Path(places.database))
@@ -188,7 +196,9 @@ async def serve(config: Config, places: Places, announce: Callable[[str], None])
         await daemon.look()
         ended = asyncio.Event()
         app, access = _app(config, places, doors, daemon, history=store.transitions, end=ended.set)
-        _announce(announce, config, doors, daemon, access)
+        link = _link(config, doors, access if with_login else None)
+        for line in _greeting(config, doors, daemon, link):
+            announce(line)
         await _run(daemon, [serve_door(app, listener) for listener in doors.listeners], ended)
 
 
@@ -240,22 +250,25 @@ def _ancestor_pids(pid: int) -> list[int]:
         return []
 
 
-def _announce(
-    announce: Callable[[str], None], config: Config, doors: Doors, daemon: Daemon, access: Access
-) -> None:
-    """Where it listens, what it found, and which sessions it may touch."""
-    counts = daemon.roster.counts(daemon.clock.now())
-    total = counts["total"]
-    announce(f"mode: {config.daemon.mode} ({_MODES[config.daemon.mode]})")
-    announce(f"listening on {' and '.join(doors.listening)}")
-    if doors.port is not None:
-        code = access.logins.new_code()
-        announce(f"page: http://{config.daemon.host}:{doors.port}/#code={code} (good once, for 10 minutes)")
-    announce(
-        f"found {total['shown']} sessions, {total['managed']} managed; {total['older']} older ones folded"
-    )
-    for note in (*doors.notes, *(f"{eye.name}: {eye.slow}" for eye in daemon.eye_records() if eye.slow)):
-        announce(f"note: {note}")
+def _link(config: Config, doors: Doors, access: Access | None) -> str | None:
+    if doors.port is None:
+        return None
+    page = f"http://{config.daemon.host}:{doors.port}/"
+    if access is None:
+        return f"{page} (`wakeful open` gives a link that logs in)"
+    return f"{page}#code={access.logins.new_code()} (good once, for 10 minutes)"
+
+
+def _greeting(config: Config, doors: Doors, daemon: Daemon, link: str | None) -> Iterator[str]:
+    """Which sessions it may touch, where it listens, and what it found."""
+    total = daemon.roster.counts(daemon.clock.now())["total"]
+    yield f"mode: {config.daemon.mode} ({_MODES[config.daemon.mode]})"
+    yield f"listening on {' and '.join(doors.listening)}"
+    if link is not None:
+        yield f"page: {link}"
+    yield f"found {total['shown']} sessions, {total['managed']} managed; {total['older']} older ones folded"
+    yield from (f"note: {note}" for note in doors.notes)
+    yield from (f"note: {eye.name}: {eye.slow}" for eye in daemon.eye_records() if eye.slow)
 
 
 _MODES: Final = {

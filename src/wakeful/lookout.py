@@ -26,6 +26,7 @@ from wakeful.domain.evidence import Orphan
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
+from wakeful.domain.record import Subject
 from wakeful.places import Places
 from wakeful.ports.clock import Clock
 from wakeful.ports.eyes import Eye, Folders, Processes
@@ -62,6 +63,7 @@ class Lookout:
         bookmarks: Mapping[str, Bookmark] | None = None,
     ) -> None:
         self.clock = clock
+        self.watch = processes.watch
         self.policy = config.detect
         self.roster = Roster(self.policy.fold_after_seconds)
         self.supervisor = Supervisor(clock, self.roster, self.policy, self, boot_id=proc.boot_id())
@@ -128,6 +130,19 @@ class Lookout:
     def seek_holder(self, session_id: SessionId) -> None:
         for eye in self.holders:
             eye.catch_up(session_id)
+
+    def seek_named(self, subject: Subject, pid: int, wall: float) -> None:
+        process = proc.identify_if_seen(pid)
+        seconds = self.clock.now().wall - wall
+        if process is None or proc.age_seconds(process) + START_SLACK_SECONDS < seconds:
+            # Gone, or a stranger that got the pid since: nobody knows any more when the writer was started.
+            gone = Process(pid, 0, proc.boot_id())
+            self.supervisor.held(subject, gone, Sight.DEAD, source="event log")
+        else:
+            self.supervisor.held(subject, process, self.watch(process), source="event log")
+
+    def seek_pane(self, session_id: SessionId) -> None:
+        """Nothing: a single look asks tmux at its end."""
 
     def died(self, session_id: SessionId) -> None:
         self.supervisor.left_behind(session_id, self.orphans_of(session_id))

@@ -165,9 +165,7 @@ def _died(case: Case) -> Finding | None:
     return Finding(
         Code.AGENT_EXITED if at_shell else Code.SESSION_DEAD,
         ended_at,
-        "the agent left its terminal in the middle of a turn"
-        if at_shell
-        else "the agent's process ended in the middle of a turn",
+        "exited to a shell in the middle of a turn" if at_shell else "died in the middle of a turn",
         evidence=tuple(_death_evidence(case, holder)),
         untrusted=tuple(
             [_call_text(call) for call in case.activity.calls.values()]
@@ -236,8 +234,9 @@ def _looping(case: Case) -> Finding | None:
 
 
 def _silent(case: Case) -> Finding | None:
-    """Every wait has run out. A wait for a person never does."""
-    if case.agent is not Sight.ALIVE or not case.waits:
+    """Every wait has run out. A wait for a person never does, and a log without a known writer just ends."""
+    known = bool(case.presence.living) or case.presence.vouched
+    if case.agent is not Sight.ALIVE or not known or not case.waits:
         return None
     ends = [wait.until for wait in case.waits]
     if any(until is None or until > case.now for until in ends):
@@ -295,7 +294,16 @@ def _health(case: Case, state: State, findings: tuple[Finding, ...]) -> Health:
         return worst([MEANINGS[finding.code, state].health for finding in findings])
     if case.agent is Sight.UNKNOWN:
         return Health.UNKNOWN
-    return Health.HEALTHY
+    stale_at = _stale_at(case) if state is State.IDLE else None
+    return Health.STALE if stale_at is not None and stale_at <= case.now else Health.HEALTHY
+
+
+def _stale_at(case: Case) -> Instant | None:
+    """When an idle session that only its log vouches for counts as stale; one whose process is seen never does."""
+    if case.presence.living:
+        return None
+    seen = latest((case.presence.grown_at, case.activity.last_at))
+    return seen.plus(case.policy.stale_seconds) if seen is not None else None
 
 
 def _attention(state: State, findings: tuple[Finding, ...]) -> Attention:
@@ -333,4 +341,6 @@ def _next_check_at(case: Case) -> Instant | None:
         moments.append(case.activity.progress_at.plus(case.policy.settle_seconds))
     if case.agent is Sight.ALIVE and not case.presence.living and case.presence.grown_at is not None:
         moments.append(case.presence.grown_at.plus(case.policy.silence_seconds + 1))
+    if case.agent is Sight.ALIVE and case.phase not in OPEN and (stale_at := _stale_at(case)) is not None:
+        moments.append(stale_at)
     return min((moment for moment in moments if moment > case.now), default=None)

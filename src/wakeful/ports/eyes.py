@@ -58,7 +58,6 @@ class Witness(Protocol):
         status_wall: float | None = None,
         waiting_for: str | None = None,
         cwd: str | None = None,
-        version: str | None = None,
     ) -> None:
         """A process holds, or held, this conversation."""
 

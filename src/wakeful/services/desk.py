@@ -179,8 +179,8 @@ class Desk:
         """A page of records."""
         page = self._roster.page(query, self._clock.now())
         cursor = _encode(page.next_cursor)
-        head = b'{"sessions":[' + b",".join(page.bodies)
-        return Answer(head + b'],"older":%d,"next_cursor":%b}' % (page.older, cursor))
+        tail = b'],"older":%d,"next_cursor":%b}' % (page.older, cursor)
+        return Answer(b"".join((b'{"sessions":[', b",".join(page.bodies), tail)))
 
     def overview(self) -> Answer:
         """Mode first, then the daemon, then how many sessions stand where."""

@@ -88,7 +88,8 @@ class Roster:
     def find(self, text: str) -> Watched:
         """The session with this id, bare conversation id, or unique prefix of either."""
         session_id = self.resolve(text)
-        if session_id not in self.watched:
+        watched = self.watched.get(session_id)
+        if watched is None or not watched.read:
             self.unfold(session_id, True)
         return self.watched[session_id]
 

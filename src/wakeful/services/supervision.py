@@ -56,8 +56,17 @@ class Surroundings(Protocol):
     def catch_up(self, session_id: SessionId) -> None:
         """Let the eyes report whatever is new about a session, now."""
 
+    def watch(self, process: Process) -> Sight:
+        """Whether it lives; if it does, its end will be told."""
+
     def seek_holder(self, session_id: SessionId) -> None:
         """A log grows and nobody is known to write it: find out who does."""
+
+    def seek_named(self, subject: Subject, pid: int, wall: float) -> None:
+        """A log says that the process with this pid wrote it, at this time: report who that is."""
+
+    def seek_pane(self, session_id: SessionId) -> None:
+        """A session has a new holder: find out where it is shown."""
 
     def died(self, session_id: SessionId) -> None:
         """Look for tools the agent left behind, in your own time."""
@@ -98,6 +107,8 @@ class Supervisor:
         for event in events:
             at = self._clock.instant(event.at) if event.at else (watched.activity.last_at or now)
             fold(watched.activity, event, at)
+            if type(event) is Opened and event.pid is not None:
+                self._around.seek_named(subject, event.pid, event.at)
         if live:
             watched.presence.grown_at = now
             if not watched.presence.living:
@@ -113,10 +124,7 @@ class Supervisor:
         watched = self._watch(subject)
         same_boot = memory.boot_id == self._boot_id
         for holder in memory.holders.values():
-            if not same_boot:
-                # Whatever ran in another boot is gone; when exactly is not known.
-                holder.sight, holder.seen_at = Sight.DEAD, self._clock.now()
-            hold(watched.presence, holder)
+            self._recall_holder(watched, holder, same_boot=same_boot)
         if same_boot:
             watched.activity = memory.activity
         self._mark(subject.id)
@@ -144,7 +152,6 @@ class Supervisor:
         status_wall: float | None = None,
         waiting_for: str | None = None,
         cwd: str | None = None,
-        version: str | None = None,
     ) -> None:
         unread = subject.id in self.roster.old
         watched = self._watch(subject)
@@ -152,23 +159,18 @@ class Supervisor:
             self._around.catch_up(subject.id)
         now = self._clock.now()
         status_at = self._clock.instant(status_wall) if status_wall is not None else None
-        hold(
+        is_new = hold(
             watched.presence,
-            Holder(
-                process,
-                sight,
-                now,
-                source,
-                now if sight is Sight.DEAD else None,
-                status,
-                status_at,
-                waiting_for,
-            ),
+            # One found dead ended before anybody looked; when is not known.
+            Holder(process, sight, now, source, None, status, status_at, waiting_for),
         )
-        if watched.activity.cwd is None and cwd is not None:
-            fold(watched.activity, Opened(now.wall, None, cwd, version), now)
+        watched.presence.cwd = cwd or watched.presence.cwd
         self._by_process.setdefault(process, set()).add(subject.id)
         self._mark(subject.id)
+        if is_new and sight is Sight.ALIVE:
+            self._around.seek_pane(subject.id)
+        elif is_new and watched.activity.in_turn:
+            self._around.died(subject.id)
 
     def released(self, session_id: SessionId, process: Process) -> None:
         watched = self.roster.watched.get(session_id)
@@ -215,11 +217,15 @@ class Supervisor:
 
     def unfold(self, session_id: SessionId, read: bool) -> None:
         """Make a record of an old log: from its name and age, or from its contents if somebody asked for it."""
-        old = self.roster.old[session_id]
-        watched = self._watch(old.subject)
-        watched.activity.last_at = self._clock.instant(old.last_wall)
-        if read:
+        old = self.roster.old.get(session_id)
+        if old is not None:
+            watched = self._watch(old.subject)
+            watched.activity.last_at = self._clock.instant(old.last_wall)
+            watched.read = False
+        watched = self.roster.watched[session_id]
+        if read and not watched.read:
             self._around.catch_up(session_id)
+            watched.read = True
         self._judge(watched)
 
     def settle(self) -> bool:
@@ -255,6 +261,18 @@ class Supervisor:
             self.roster.old.pop(subject.id, None)
             self.roster.changed_membership()
         return watched
+
+    def _recall_holder(self, watched: Watched, holder: Holder, *, same_boot: bool) -> None:
+        """Seen alive before the restart: whether it still is decides between working and dead."""
+        if not same_boot:
+            # Whatever ran in another boot is gone; when exactly is not known.
+            holder.sight, holder.seen_at, holder.ended_at = Sight.DEAD, self._clock.now(), None
+        elif holder.sight is not Sight.DEAD:
+            holder.sight = self._around.watch(holder.process)
+            self._by_process.setdefault(holder.process, set()).add(watched.subject.id)
+        if holder.sight is not Sight.ALIVE:
+            holder.status = None
+        hold(watched.presence, holder)
 
     def _mark(self, session_id: SessionId) -> None:
         if not self._dirty:

@@ -35,6 +35,8 @@ class Watched(Struct):
     record: SessionRecord | None = None
     standing: Standing | None = None
     check_at: float | None = None
+    # False while an old log is known by its name and age only.
+    read: bool = True
     _body: bytes | None = None
     _health_body: bytes | None = None
 

@@ -92,7 +92,7 @@ def _loops(pace: float) -> list[Mapping[str, Any]]:
 
 
 def _dies(pace: float) -> list[Mapping[str, Any]]:
-    test = {"tool": "Bash", "input": {"command": "npm run e2e"}, "seconds": 600}
+    test = {"tool": "Bash", "input": {"command": "npm run e2e"}, "seconds": 120}
     return [{"prompt": "Run the browser tests"}, {"killed": 18 * pace}, test]
 
 

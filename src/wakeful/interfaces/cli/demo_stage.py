@@ -31,7 +31,7 @@ TMUX_SECONDS_MAX: Final = 10.0
 _POLL_SECONDS: Final = 0.05
 _WORDS_SHOWN_MAX: Final = 3
 # By these variables the clients, Wakeful, tmux and XDG find places that are not ours.
-_FOREIGN: Final = ("CODEX_", "WAKEFUL_", "TMUX", "XDG_")
+_FOREIGN: Final = ("CLAUDE", "CODEX_", "WAKEFUL_", "TMUX", "XDG_")
 
 
 class DaemonDidNotStart(WorldError):
@@ -108,7 +108,7 @@ class Stage:
             "HOME": str(self.folder),
             # With another HOME Python would not find what was installed with `pip install --user`.
             "PYTHONUSERBASE": site.getuserbase(),
-            
+            "CLAUDE_CONFIG_DIR": str(self._claude),
             "CODEX_HOME": str(self.folder / ".codex"),
             "TMUX_TMPDIR": str(self.folder),
             "WAKEFUL_HOME": self.places.home,

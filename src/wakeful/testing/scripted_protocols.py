@@ -1,0 +1,245 @@
+"""How the two model protocols ask and answer: Anthropic Messages and OpenAI Responses, the smallest true subset.
+
+Pure: request bodies in, events out. An answer is a sequence of events with the points between them at which a
+script may hang or cut the line; nothing here touches a socket.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+from uuid import uuid4
+
+from wakeful.testing.scripted_steps import DONE, Call, Point, ShellCall, Step, find_script
+
+# What a stream says before it breaks in the middle.
+_PARTIAL_TEXT: Final = "Let me "
+_CALL_ITEMS: Final = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One server-sent event."""
+
+    kind: str
+    facts: Mapping[str, Any]
+
+    def encode(self) -> bytes:
+        return f"event: {self.kind}\ndata: {json.dumps({'type': self.kind, **self.facts})}\n\n".encode()
+
+
+Kind = Literal["messages", "responses", "side", "other"]
+Answer = Iterator[Event | Point]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request wants: the script of its last scripted prompt, and how many answers that has had."""
+
+    steps: Sequence[Step]
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProtocol:
+    """One way of asking a model, as a table of its differences."""
+
+    kind: Kind
+    path_end: str
+    conversation_key: str
+    answers_in: Callable[[Sequence[Mapping[str, Any]]], int]
+    is_side_call: Callable[[Mapping[str, Any]], bool]
+    answer: Callable[[Step, str], Answer]
+    document: Callable[[Step, str], Mapping[str, Any]]
+
+    def read(self, body: Mapping[str, Any]) -> Asked:
+        """The script the request carries; without one the model is done. Raises BadScript."""
+        messages = body.get(self.conversation_key, [])
+        for position in reversed(range(len(messages))):
+            message = messages[position]
+            steps = find_script(_text(message.get("content"))) if message.get("role") == "user" else None
+            if steps is not None:
+                return Asked(steps, self.answers_in(messages[position + 1 :]))
+        return Asked((DONE,), 0)
+
+
+def error_document(status: int, message: str | None = None) -> dict[str, Any]:
+    """The body of a failed request, close enough to both vendors' that both clients quote the message."""
+    error_type, usual_message = _ERRORS.get(status, ("api_error", f"scripted {status}"))
+    return {"type": "error", "error": {"type": error_type, "message": message or usual_message}}
+
+
+_ERRORS: Final = {
+    400: ("invalid_request_error", "scripted 400"),
+    # Claude Code blames the key only when these very words blame it.
+    401: ("authentication_error", "invalid x-api-key"),
+    403: ("permission_error", "scripted 403"),
+    429: ("rate_limit_error", "scripted 429"),
+    529: ("overloaded_error", "scripted 529"),
+}
+
+
+def _text(content: Any) -> str:
+    """The words of a message, without tool results: a script that a tool printed is no script."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.get("text", "") for part in content or [])
+
+
+def _fresh(prefix: str) -> str:
+    # Clients refuse a conversation in which a tool id occurs twice, also after a resume from a new server.
+    return f"{prefix}_{uuid4().hex[:20]}"
+
+
+def _spoken(step: Step) -> str | None:
+    return _PARTIAL_TEXT if step.text is None and step.breaks_at(Point.MID) else step.text
+
+
+def _messages_call(call: Call) -> tuple[str, Mapping[str, Any]]:
+    if isinstance(call, ShellCall):
+        return "Bash", {"command": call.command, "description": "scripted"}
+    return call.name, call.input
+
+
+def _message_answers(messages: Sequence[Mapping[str, Any]]) -> int:
+    return sum(message.get("role") == "assistant" for message in messages)
+
+
+def _message_blocks(step: Step) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
+    """Each content block as it begins, as its one delta, and as it is whole."""
+    text = _spoken(step)
+    if text is not None:
+        yield (
+            {"type": "text", "text": ""},
+            {"type": "text_delta", "text": text},
+            {"type": "text", "text": text},
+        )
+    for call in step.calls:
+        name, arguments = _messages_call(call)
+        opening = {"type": "tool_use", "id": _fresh("toolu"), "name": name, "input": {}}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
+        yield opening, delta, opening | {"input": arguments}
+
+
+def _message(step: Step, model: str) -> dict[str, Any]:
+    """A whole message, as Claude asks for it after a broken stream."""
+    return {
+        "id": _fresh("msg"),
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [whole for _, _, whole in _message_blocks(step)],
+        "stop_reason": "tool_use" if step.calls else "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 5, "output_tokens": 7},
+    }
+
+
+def _message_events(step: Step, model: str) -> Answer:
+    opening = _message(Step(), model) | {
+        "stop_reason": None,
+        "usage": {"input_tokens": 5, "output_tokens": 1},
+    }
+    yield Event("message_start", {"message": opening})
+    yield Point.START
+    if step.sse_error is not None:
+        yield Event("error", {"error": step.sse_error})
+        return
+    for index, (begun, delta, _) in enumerate(_message_blocks(step)):
+        yield Event("content_block_start", {"index": index, "content_block": begun})
+        yield Event("content_block_delta", {"index": index, "delta": delta})
+        yield Point.MID
+        yield Event("content_block_stop", {"index": index})
+    reason = "tool_use" if step.calls else "end_turn"
+    ended = {"delta": {"stop_reason": reason, "stop_sequence": None}, "usage": {"output_tokens": 7}}
+    yield Event("message_delta", ended)
+    yield Event("message_stop", {})
+
+
+def _responses_call(call: Call) -> tuple[str, Mapping[str, Any]]:
+    if isinstance(call, ShellCall):
+        return "exec_command", {"cmd": call.command}
+    return call.name, call.input
+
+
+def _response_answers(items: Sequence[Mapping[str, Any]]) -> int:
+    """One answer is a run of the model's items: what it said and the calls it made at once."""
+    answers, inside = 0, False
+    for item in items:
+        of_model = item.get("type") in _CALL_ITEMS or item.get("role") == "assistant"
+        answers += of_model and not inside
+        inside = of_model
+    return answers
+
+
+def _response_items(step: Step) -> Iterator[dict[str, Any]]:
+    text = _spoken(step)
+    if text is not None:
+        content = [{"type": "output_text", "text": text, "annotations": []}]
+        yield {"type": "message", "id": _fresh("msg"), "role": "assistant", "content": content}
+    for call in step.calls:
+        name, arguments = _responses_call(call)
+        call_ids = {"id": _fresh("fc"), "call_id": _fresh("call")}
+        yield {"type": "function_call", **call_ids, "name": name, "arguments": json.dumps(arguments)}
+
+
+def _response_item_events(index: int, item: Mapping[str, Any]) -> Answer:
+    if item["type"] == "message":
+        yield Event("response.output_item.added", {"output_index": index, "item": {**item, "content": []}})
+        delta = {"item_id": item["id"], "output_index": index, "content_index": 0}
+        yield Event("response.output_text.delta", {**delta, "delta": item["content"][0]["text"]})
+        yield Point.MID
+    yield Event("response.output_item.done", {"output_index": index, "item": item})
+
+
+def _response(step: Step, _model: str) -> dict[str, Any]:
+    return {
+        "id": _fresh("resp"),
+        "object": "response",
+        "status": "completed",
+        "output": list(_response_items(step)),
+        "usage": {
+            "input_tokens": 10,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": 5,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": 15,
+        },
+    }
+
+
+def _response_events(step: Step, model: str) -> Answer:
+    whole = _response(step, model)
+    opening = {"id": whole["id"], "object": "response", "status": "in_progress", "output": []}
+    yield Event("response.created", {"response": opening})
+    yield Point.START
+    if step.sse_error is not None:
+        failed = {"id": whole["id"], "status": "failed", "error": step.sse_error}
+        yield Event("response.failed", {"response": failed})
+        return
+    for index, item in enumerate(whole["output"]):
+        yield from _response_item_events(index, item)
+    yield Event("response.completed", {"response": whole})
+
+
+PROTOCOLS: Final = (
+    ModelProtocol(
+        kind="messages",
+        path_end="/messages",
+        conversation_key="messages",
+        answers_in=_message_answers,
+        # Claude Code asks for titles and summaries on the side, and offers no tools then.
+        is_side_call=lambda body: not body.get("tools"),
+        answer=_message_events,
+        document=_message,
+    ),
+    ModelProtocol(
+        kind="responses",
+        path_end="/responses",
+        conversation_key="input",
+        answers_in=_response_answers,
+        is_side_call=lambda _: False,
+        answer=_response_events,
+        document=_response,
+    ),
+)

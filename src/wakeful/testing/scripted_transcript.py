@@ -1,0 +1,270 @@
+"""What the scripted agent leaves on disk: Claude Code's transcript and registry file, record by record.
+
+The shapes are those an interactive Claude Code 2.1.197 wrote, field by field. Nothing here knows a script or a
+process. Imports stay few: a scripted agent starts as often as a test does.
+"""
+
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+VERSION: Final = "2.1.197"
+# Failures as the client names them: the HTTP status behind each, and what it shows to a person.
+FAILURES: Final[Mapping[str, tuple[int, str]]] = {
+    "authentication_failed": (401, "Invalid API key · Fix external API key"),
+    "oauth_org_not_allowed": (403, "Please run /login · API Error: 403 no"),
+    "billing_error": (400, "Credit balance is too low"),
+    "rate_limit": (429, "API Error: Request rejected (429) · slow down"),
+    "overloaded": (529, "API Error: 529 Overloaded"),
+    "invalid_request": (400, "API Error: 400 no"),
+    "model_not_found": (404, "There's an issue with the selected model"),
+    "server_error": (500, "API Error: 500 · try again in a moment"),
+}
+_USAGE: Final[Mapping[str, Any]] = {
+    "input_tokens": 5,
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0,
+    "output_tokens": 7,
+    "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
+    "service_tier": "standard",
+    "cache_creation": {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0},
+    "inference_geo": "",
+    "iterations": [],
+    "speed": "standard",
+}
+_UNUSED: Final = {
+    "input_tokens": 0,
+    "output_tokens": 0,
+    "service_tier": None,
+    "iterations": None,
+    "speed": None,
+}
+_REJECTED: Final = (
+    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, "
+    "the new_string was NOT written to the file). STOP what you are doing and wait for the user to tell you "
+    "how to proceed."
+)
+
+
+def transcript_path(home: Path, cwd: Path, conversation: str) -> Path:
+    """Where Claude Code keeps a conversation: its folder is the working directory with all but letters dashed."""
+    folder = re.sub("[^a-zA-Z0-9]", "-", str(cwd))
+    return home / "projects" / folder / f"{conversation}.jsonl"
+
+
+def registry_path(home: Path, pid: int) -> Path:
+    return home / "sessions" / f"{pid}.json"
+
+
+class Transcript:
+    """Appends records to one conversation. The file appears with the first prompt; an older one is continued."""
+
+    def __init__(self, home: Path, cwd: Path, conversation: str) -> None:
+        self.path = transcript_path(home, cwd, conversation)
+        self._conversation = conversation
+        self._common = {
+            "userType": "external",
+            "entrypoint": "cli",
+            "cwd": str(cwd),
+            "sessionId": conversation,
+            "version": VERSION,
+            "gitBranch": "HEAD",
+        }
+        self._parent = _last_answered(self.path)
+        self._prompt_id = self._last_prompt = ""
+        self._message_id = ""
+        self._turn_records = 0
+        self._turn_began = 0.0
+
+    def prompt(self, text: str) -> None:
+        """A person typed this: a turn begins."""
+        if not self.path.exists():
+            self._open()
+        self._prompt_id, self._last_prompt = str(uuid4()), text
+        self._turn_records, self._turn_began = 0, time.monotonic()
+        typed = {"permissionMode": "default", "origin": {"kind": "human"}, "promptSource": "typed"}
+        self._user(text, after=typed)
+
+    def text(self, text: str) -> None:
+        """Words ahead of a call."""
+        self._assistant({"type": "text", "text": text}, "tool_use")
+
+    def call(self, tool: str, given: Mapping[str, Any]) -> str:
+        """A call begins; its id."""
+        call = f"toolu_{uuid4().hex[:20]}"
+        self._assistant({"type": "tool_use", "id": call, "name": tool, "input": given}, "tool_use")
+        return call
+
+    def result(self, call: str, tool: str, output: str, *, is_error: bool) -> None:
+        """The call came back."""
+        after: dict[str, Any] = {}
+        if is_error:
+            after["toolUseResult"] = f"Error: {output}"
+        elif tool == "Bash":
+            streams = {"stdout": output, "stderr": ""}
+            after["toolUseResult"] = streams | {
+                "interrupted": False,
+                "isImage": False,
+                "noOutputExpected": False,
+            }
+        self._came_back(call, output or f"({tool} completed with no output)", is_error, after)
+
+    def interrupted(self, call: str | None) -> None:
+        """The person cut the turn short; no mark of its end follows."""
+        text = "[Request interrupted by user]"
+        if call is not None:
+            text = "[Request interrupted by user for tool use]"
+            self._came_back(call, _REJECTED, True, {"toolUseResult": "User rejected tool use"})
+        self._user([{"type": "text", "text": text}])
+
+    def end(self, text: str) -> None:
+        """The model's last words of the turn, and the client's mark after them."""
+        self._assistant({"type": "text", "text": text}, "end_turn")
+        self._mark()
+
+    def failed(self, failure: str) -> None:
+        """The turn died of the provider or the login. The client closes it like any other."""
+        status, text = FAILURES[failure]
+        message = _message(str(uuid4()), {"type": "text", "text": text}, "stop_sequence")
+        message |= {
+            "model": "<synthetic>",
+            "stop_sequence": "",
+            "container": None,
+            "context_management": None,
+        }
+        fields = {"error": failure, "isApiErrorMessage": True, "apiErrorStatus": status}
+        self._record("assistant", {"message": message}, after=fields)
+        self._mark()
+
+    def close(self) -> None:
+        """The program says goodbye; whoever never prompted it leaves nothing to say."""
+        if self._last_prompt:
+            last = self._last_prompt[:200]
+            self._append({"type": "last-prompt", "lastPrompt": last, "leafUuid": self._parent})
+
+    def _open(self) -> None:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._append({"type": "mode", "mode": "normal"})
+        self._append({"type": "permission-mode", "permissionMode": "default"})
+        message = str(uuid4())
+        snapshot = {"messageId": message, "trackedFileBackups": {}, "timestamp": stamp()}
+        kept = {"type": "file-history-snapshot", "messageId": message, "snapshot": snapshot}
+        self._write(kept | {"isSnapshotUpdate": False})
+
+    def _user(self, content: object, after: Mapping[str, Any] | None = None) -> None:
+        self._message_id = ""
+        fields = {"promptId": self._prompt_id, "message": {"role": "user", "content": content}}
+        self._record("user", fields, after=after)
+
+    def _came_back(self, call: str, content: str, is_error: bool, after: dict[str, Any]) -> None:
+        block = {"tool_use_id": call, "type": "tool_result", "content": content, "is_error": is_error}
+        self._user([block], after | {"sourceToolAssistantUUID": self._parent})
+
+    def _assistant(self, block: Mapping[str, Any], stop_reason: str) -> None:
+        # Every block of a message is a record of its own that repeats the message's id and usage.
+        self._message_id = self._message_id or f"msg_{uuid4().hex[:20]}"
+        self._record("assistant", {"message": _message(self._message_id, block, stop_reason)})
+
+    def _mark(self) -> None:
+        self._message_id = ""
+        took_ms = int((time.monotonic() - self._turn_began) * 1000)
+        fields = {"subtype": "turn_duration", "durationMs": took_ms, "messageCount": self._turn_records}
+        self._record("system", fields, after={"isMeta": False})
+
+    def _record(self, kind: str, fields: Mapping[str, Any], after: Mapping[str, Any] | None = None) -> None:
+        uuid = str(uuid4())
+        head = {"parentUuid": self._parent, "isSidechain": False, "type": kind}
+        self._write({**head, **fields, "uuid": uuid, "timestamp": stamp(), **(after or {}), **self._common})
+        self._parent = uuid
+        self._turn_records += 1
+
+    def _append(self, fields: Mapping[str, Any]) -> None:
+        self._write({**fields, "sessionId": self._conversation})
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        line = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, line)
+        finally:
+            os.close(descriptor)
+
+
+class Registry:
+    """The file in which a running process says who it is and what it is doing."""
+
+    def __init__(self, home: Path, cwd: Path, conversation: str) -> None:
+        pid = os.getpid()
+        self.path = registry_path(home, pid)
+        self._entry: dict[str, Any] = {
+            "pid": pid,
+            "sessionId": conversation,
+            "cwd": str(cwd),
+            "startedAt": _now_ms(),
+            "procStart": _started(),
+            "version": VERSION,
+            "peerProtocol": 1,
+            "kind": "interactive",
+            "entrypoint": "cli",
+            "name": f"{cwd.name}-{os.urandom(1).hex()}",
+            "nameSource": "derived",
+        }
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def say(self, status: str, waiting_for: str | None = None) -> None:
+        """Rewrite the file: busy, idle, or waiting and for what."""
+        now_ms = _now_ms()
+        said: dict[str, Any] = {"status": status, "updatedAt": now_ms, "statusUpdatedAt": now_ms}
+        if waiting_for is not None:
+            said["waitingFor"] = waiting_for
+        # In place, as the client does: whoever reads in between sees an empty file.
+        self.path.write_text(json.dumps(self._entry | said, separators=(",", ":")))
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+def stamp() -> str:
+    """The time as records carry it: ISO 8601 in UTC with milliseconds."""
+    now_ms = _now_ms()
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_ms // 1000)) + f".{now_ms % 1000:03d}Z"
+
+
+def _message(message_id: str, block: Mapping[str, Any], stop_reason: str) -> dict[str, Any]:
+    return {
+        "id": message_id,
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-opus-4-8",
+        "content": [block],
+        "stop_reason": stop_reason,
+        "stop_sequence": None,
+        "usage": _USAGE,
+        "stop_details": None,
+    }
+
+
+def _last_answered(path: Path) -> str | None:
+    """What a resumed client goes on from: the last record that is no call left dangling by a kill."""
+    last = None
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        record = json.loads(line)
+        content = record.get("message", {}).get("content")
+        called = isinstance(content, list) and content[0]["type"] == "tool_use"
+        last = last if called else record.get("uuid", last)
+    return last
+
+
+def _started() -> str:
+    """Field 22 of proc(5). The name in the line is the process's own choice and may hold anything."""
+    line = Path("/proc/self/stat").read_bytes()
+    return line[line.rindex(b")") + 2 :].split()[19].decode()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,268 @@
+"""A small house for the doors: sessions made by hand through the real supervisor, served by the real servers.
+
+Nothing in here moves by itself. Whatever touches the sessions runs in the servers' loop (`Doors.call`).
+"""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import httpx
+import msgspec
+
+from wakeful.domain.events import Asked, CallStarted, Event, Failure, Opened, Prompted, TurnEnded, TurnFailed
+from wakeful.domain.ids import ConversationId, SessionId
+from wakeful.domain.policy import Policy
+from wakeful.domain.process import Process, Sight
+from wakeful.domain.record import Subject
+from wakeful.interfaces.http.access import Access
+from wakeful.interfaces.http.app import build_app
+from wakeful.interfaces.http.binding import PortBusy, bind_tcp, bind_unix
+from wakeful.interfaces.http.gate import Gate
+from wakeful.interfaces.http.server import serve
+from wakeful.interfaces.http.token_file import load_or_create_token
+from wakeful.ports.store import Transition
+from wakeful.services.desk import Desk, EyeRecord, Standing
+from wakeful.services.feed import Feed
+from wakeful.services.roster import Roster
+from wakeful.services.supervision import Change, Supervisor
+from wakeful.testing.memory_store import MemoryStore
+from wakeful.testing.virtual_clock import VirtualClock
+
+BOOT: Final = "a-boot-of-a-test"
+STARTED_AT: Final = "2027-01-15T08:00:00.000Z"
+T = TypeVar("T")
+
+
+class House:
+    """Clock, supervisor, desk and store, without eyes: a test says what was seen. Is its own Surroundings."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.policy = Policy()
+        self.roster = Roster(self.policy.fold_after_seconds)
+        self.feed = Feed()
+        self.store = MemoryStore()
+        self.supervisor = Supervisor(self.clock, self.roster, self.policy, self, boot_id=BOOT)
+        self.desk = Desk(
+            self.clock, self.roster, self.feed, self.store.transitions, self.policy, self.standing
+        )
+        self._ended: set[Process] = set()
+        self._pids = iter(range(700_000, 4_000_000))
+
+    def standing(self) -> Standing:
+        eyes = (EyeRecord("by hand", None),)
+        return Standing("mine", "0.0.0", "testhost", 1, STARTED_AT, ("a socket",), eyes, ())
+
+    def start(self, name: str, *, project: str = "shop") -> Process:
+        """An agent of this conversation comes up and is idle."""
+        process = Process(next(self._pids), 1, BOOT)
+        self.supervisor.held(subject(name), process, Sight.ALIVE, source="a test")
+        self.hear(name, Opened(self._wall(), ConversationId(name), f"/home/me/{project}"))
+        return process
+
+    def hear(self, name: str, *events: Event) -> None:
+        """Its log says this."""
+        self.supervisor.heard(subject(name), events, live=True)
+        self.settle()
+
+    def work(self, name: str, command: str = "make test") -> None:
+        at = self._wall()
+        call = CallStarted(at, f"call-{at}", "Bash", input=msgspec.json.encode({"command": command}))
+        self.hear(name, Prompted(at), call)
+
+    def ask(self, name: str, about: str = "Bash: rm -r build") -> None:
+        self.hear(name, Prompted(self._wall()), Asked(self._wall(), about))
+
+    def finish(self, name: str) -> None:
+        self.hear(name, Prompted(self._wall()), TurnEnded(self._wall()))
+
+    def fail(self, name: str, message: str = "overloaded", failure: Failure = Failure.PROVIDER) -> None:
+        self.hear(name, Prompted(self._wall()), TurnFailed(self._wall(), failure, message))
+
+    def end(self, process: Process) -> None:
+        """The agent's process is gone."""
+        self._ended.add(process)
+        self.supervisor.gone(process)
+        self.settle()
+
+    def forget(self, name: str, process: Process) -> None:
+        self.end(process)
+        self.supervisor.forgotten(subject(name).id)
+
+    def settle(self) -> None:
+        while self.supervisor.settle():
+            pass
+
+    def _wall(self) -> float:
+        return self.clock.now().wall
+
+    # What the supervisor asks of its surroundings.
+    def wake(self) -> None: ...
+
+    def alarm(self, awake: float) -> None: ...
+
+    def catch_up(self, session_id: SessionId) -> None: ...
+
+    def watch(self, process: Process) -> Sight:
+        del process
+        return Sight.ALIVE
+
+    def seek_holder(self, session_id: SessionId) -> None: ...
+
+    def seek_named(self, subject: Subject, pid: int, wall: float) -> None: ...
+
+    def seek_pane(self, session_id: SessionId) -> None: ...
+
+    def died(self, session_id: SessionId) -> None: ...
+
+    def tool_alive(self, agent: Process, within_seconds: float) -> bool:
+        del agent, within_seconds
+        return False
+
+    def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
+        _at_once(self.store.record(transitions))
+        self.feed.publish((change.session_id, msgspec.json.encode(change)) for change in changes)
+
+
+def _at_once(work: Coroutine[Any, Any, object]) -> None:
+    """Run something that is async by its type only."""
+    try:
+        work.send(None)
+    except StopIteration:
+        return
+    raise AssertionError("the memory store waited for something")
+
+
+def subject(name: str) -> Subject:
+    return Subject(SessionId(f"claude-{name}"), "claude", "testhost", "by hand", ConversationId(name))
+
+
+def furnish(house: House) -> None:
+    """One session of each kind."""
+    house.work(_started(house, "working"))
+    house.ask(_started(house, "asking", project="bank"))
+    house.finish(_started(house, "done"))
+    house.fail(_started(house, "failed", project="bank"))
+    process = house.start("killed")
+    house.work("killed")
+    house.end(process)
+
+
+def _started(house: House, name: str, *, project: str = "shop") -> str:
+    house.start(name, project=project)
+    return name
+
+
+class Doors:
+    """Both doors of a house, open in a thread of their own."""
+
+    def __init__(self, house: House, folder: Path, ancestors: Callable[[int], Sequence[int]]) -> None:
+        self.house = house
+        self.path = folder / "wakeful.sock"
+        self.token = load_or_create_token(folder / "token")
+        self.orders: list[str] = []
+        self._listeners = (bind_unix(self.path), bind_tcp("127.0.0.1", 0))
+        tcp = self._listeners[1]
+        assert not isinstance(tcp, PortBusy)
+        self.port: int = tcp.getsockname()[1]
+        self.access = Access(self.token, self.port, house.clock.now)
+        self.app: Gate = build_app(
+            house.desk,
+            self.access,
+            now=house.clock.now,
+            ancestors=ancestors,
+            shut_down=lambda: self.orders.append("shut down"),
+        )
+        self._loop = asyncio.new_event_loop()
+        self._open = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="doors")
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self._thread.start()
+        assert self._open.wait(10), "the doors did not open"
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._stopped.set)
+        self._thread.join(10)
+        assert not self._thread.is_alive(), "the doors did not close"
+
+    def call(self, act: Callable[[], T]) -> T:
+        """Do something to the house, in its own loop."""
+
+        async def do() -> T:
+            return act()
+
+        return asyncio.run_coroutine_threadsafe(do(), self._loop).result(10)
+
+    def socket(self, **options: Any) -> httpx.Client:
+        """A client of the Unix socket."""
+        transport = httpx.HTTPTransport(uds=str(self.path))
+        return httpx.Client(transport=transport, base_url="http://wakeful", timeout=20, **options)
+
+    def tcp(self, *, token: str | None = None, **options: Any) -> httpx.Client:
+        """A client of the loopback port: with our token unless another (or "") is given."""
+        shown = self.token if token is None else token
+        headers = {"authorization": f"Bearer {shown}"} if shown else {}
+        return httpx.Client(base_url=self.url, timeout=20, headers=headers, trust_env=False, **options)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._serve())
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        self._stopped = asyncio.Event()
+        tasks = [
+            asyncio.ensure_future(serve(self.app, each))
+            for each in self._listeners
+            if not isinstance(each, PortBusy)
+        ]
+        self._loop.call_soon(self._open.set)
+        await self._stopped.wait()
+        self.house.feed.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextmanager
+def open_doors(
+    folder: Path, house: House | None = None, *, ancestors: Callable[[int], Sequence[int]] = lambda _pid: ()
+) -> Iterator[Doors]:
+    """A furnished house (or the given one) with both doors open."""
+    if house is None:
+        house = House()
+        furnish(house)
+    doors = Doors(house, folder, ancestors)
+    doors.start()
+    try:
+        yield doors
+    finally:
+        doors.stop()
+
+
+def raw(doors: Doors, request: bytes, *, seconds_max: float = 20) -> bytes:
+    """Send bytes to the loopback port as they are; everything that comes back until the connection ends."""
+    with socket.create_connection(("127.0.0.1", doors.port), timeout=seconds_max) as connection:
+        connection.sendall(request)
+        return received(connection)
+
+
+def received(connection: socket.socket) -> bytes:
+    """What comes until the other end closes; a reset is an end too."""
+    pieces = []
+    try:
+        while piece := connection.recv(65536):
+            pieces.append(piece)
+    except ConnectionResetError:
+        pass
+    return b"".join(pieces)

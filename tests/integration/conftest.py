@@ -1,0 +1,39 @@
+"""Real parts for the integration tests: each fixture gives one, and leaves nothing running behind it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import parts
+from clients import ClaudeHome, CodexHome, end_tmux, require, require_tmux
+from wakeful.testing.scripted_model import ScriptedModel
+
+
+@pytest.fixture
+def scripted_model() -> Iterator[ScriptedModel]:
+    with ScriptedModel() as model:
+        yield model
+
+
+@pytest.fixture
+def claude_home(tmp_path: Path, scripted_model: ScriptedModel) -> Iterator[ClaudeHome]:
+    require(parts.CLAUDE)
+    with ClaudeHome(tmp_path, scripted_model) as home:
+        yield home
+
+
+@pytest.fixture
+def codex_home(tmp_path: Path, scripted_model: ScriptedModel) -> Iterator[CodexHome]:
+    require(parts.CODEX)
+    with CodexHome(tmp_path, scripted_model) as home:
+        yield home
+
+
+@pytest.fixture
+def tmux_socket(tmp_path: Path) -> Iterator[Path]:
+    """Where a private tmux server will listen; it starts with the first session."""
+    require_tmux()
+    socket = tmp_path / "tmux.sock"
+    yield socket
+    end_tmux(socket)

@@ -1,0 +1,250 @@
+"""The daemon against the file system and the process table, without any client."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import transcripts
+from clients import wait_for
+from daemons import RunningDaemon
+
+CONVERSATION = "5a74ada3-0000-4000-8000-000000000001"
+SESSION = f"claude-{CONVERSATION}"
+
+
+@pytest.fixture
+def config(daemon: RunningDaemon) -> Path:
+    folder = daemon.home / "claude"
+    daemon.watch(CLAUDE_CONFIG_DIR=folder)
+    return folder
+
+
+@pytest.fixture
+def agent() -> Iterator[subprocess.Popen[bytes]]:
+    """A living process that stands for a client."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def append(path: Path, *records: dict[str, object]) -> None:
+    with path.open("a") as log:
+        log.write("".join(f"{json.dumps(each)}\n" for each in records))
+
+
+def test_folders_that_appear_later_are_seen(
+    daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes]
+) -> None:
+    """A client's first start makes its folders; nobody has to restart Wakeful for it."""
+    daemon.up()
+    transcripts.register(config, CONVERSATION, agent.pid, "busy")
+    transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
+    session = daemon.wait_for_session(lambda each: each["project"] == "proj", "session")
+    assert (session["id"], session["state"], session["pid"]) == (SESSION, "prompting", agent.pid)
+
+
+def test_one_conversation_in_two_processes_is_said(
+    daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes]
+) -> None:
+    """Twins are found and named by pid."""
+    transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
+    transcripts.register(config, CONVERSATION, agent.pid, "busy")
+    transcripts.register(config, CONVERSATION, os.getpid(), "busy")
+    daemon.up()
+    session = daemon.sessions()[0]
+    assert [finding["code"] for finding in session["findings"]] == ["twin_processes"]
+    assert str(agent.pid) in session["findings"][0]["evidence"][0]
+    assert str(os.getpid()) in session["findings"][0]["evidence"][0]
+
+
+def test_a_registry_file_of_a_vanished_process_is_evidence_of_death(
+    daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes]
+) -> None:
+    """Never seen alive by us, but registered, and gone inside a turn: dead."""
+    now = time.time()
+    transcripts.write(config, CONVERSATION, transcripts.prompt(now, CONVERSATION), transcripts.call(now, CONVERSATION, "make"))
+    transcripts.register(config, CONVERSATION, agent.pid, "busy")
+    agent.kill()
+    agent.communicate()
+    daemon.up()
+    session = daemon.sessions()[0]
+    assert (session["health"], [each["code"] for each in session["findings"]]) == ("dead", ["session_dead"])
+
+
+def test_a_transcript_nobody_was_seen_to_write_is_unknown(daemon: RunningDaemon, config: Path) -> None:
+    """No process, never seen alive: stopped, unknown, no finding, exit code 5."""
+    transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
+    daemon.up()
+    health = daemon.run("session", "health", CONVERSATION, "--json")
+    assert (health.json["state"], health.json["health"], health.exit_code) == ("stopped", "unknown", 5)
+
+
+@pytest.mark.parametrize("kind", ["symlink", "fifo", "folder", "unreadable"])
+def test_what_is_no_log_harms_nobody(
+    daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes], kind: str
+) -> None:
+    """A link outside, a pipe, a folder, a file of NULs in a log's place: not read, no crash, the next log is."""
+    odd = config / "projects" / "-odd" / f"{uuid.uuid4()}.jsonl"
+    odd.parent.mkdir(parents=True)
+    outside = daemon.home / "secret.jsonl"
+    outside.write_text(json.dumps(transcripts.prompt(time.time(), CONVERSATION, "secret")) + "\n")
+    if kind == "symlink":
+        odd.symlink_to(outside)
+    elif kind == "fifo":
+        os.mkfifo(odd)
+    elif kind == "folder":
+        odd.mkdir()
+    else:
+        odd.write_bytes(b"\0" * 5000)
+    daemon.up()
+    transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
+    transcripts.register(config, CONVERSATION, agent.pid, "busy")
+    session = daemon.wait_for_session(lambda each: each["id"] == SESSION, "session")
+    assert session["state"] == "prompting"
+    others = [each for each in daemon.sessions() if each["id"] != SESSION]
+    assert all(each["state"] == "stopped" and each["project"] == "" for each in others)
+
+
+def test_a_renamed_field_is_said_once(
+    daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes]
+) -> None:
+    """A format that changed under us is `reader_drift`, health unknown, and never silently wrong."""
+    now = time.time()
+    bad = transcripts.call(now, CONVERSATION, "make")
+    bad["message"]["blocks"] = bad["message"].pop("content")
+    transcripts.write(config, CONVERSATION, transcripts.prompt(now, CONVERSATION), bad, bad)
+    transcripts.register(config, CONVERSATION, agent.pid, "busy")
+    daemon.up()
+    session = daemon.sessions()[0]
+    assert [finding["code"] for finding in session["findings"]] == ["reader_drift"]
+    assert session["health"] == "unknown"
+
+
+def test_a_neutral_log_with_a_process(daemon: RunningDaemon, agent: subprocess.Popen[bytes]) -> None:
+    """Any program can be watched: it appends to a log, names its pid, and its death inside a turn is seen."""
+    daemon.up()
+    log = Path(daemon.environ["WAKEFUL_HOME"]) / "events" / "nightly.jsonl"
+    append(log, {"at": time.time(), "event": "opened", "pid": agent.pid, "cwd": "/srv/nightly"})
+    append(log, {"at": time.time(), "event": "prompt"})
+    working = daemon.wait_for_session(lambda each: each["state"] == "prompting", "working session")
+    assert (working["id"], working["project"], working["pid"]) == ("nightly", "nightly", agent.pid)
+    agent.kill()
+    dead = daemon.wait_for_session(lambda each: each["health"] == "dead", "death")
+    assert dead["findings"][0]["code"] == "session_dead"
+
+
+def test_a_hook_report_says_that_a_person_is_needed(
+    daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes]
+) -> None:
+    """A report dropped into the spool changes the verdict and is removed."""
+    transcripts.register(config, CONVERSATION, agent.pid)
+    now = time.time()
+    transcripts.write(config, CONVERSATION, transcripts.prompt(now, CONVERSATION), transcripts.call(now, CONVERSATION, "rm x"))
+    daemon.up()
+    assert daemon.sessions()[0]["state"] == "prompting"
+    report = Path(daemon.environ["WAKEFUL_HOME"]) / "spool" / "1"
+    payload = {"session_id": CONVERSATION, "hook_event_name": "PermissionRequest", "tool_name": "Bash", "cwd": "/x"}
+    report.write_text(json.dumps(payload))
+    waiting = daemon.wait_for_session(lambda each: each["state"] == "waiting", "question")
+    assert waiting["attention"] == "person"
+    wait_for(lambda: None if report.exists() else True, "empty spool")
+
+
+def test_truncation_rotation_and_replacement(
+    daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes]
+) -> None:
+    """Whatever happens to the file, the verdict is about what it says now."""
+    path = transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
+    transcripts.register(config, CONVERSATION, agent.pid)
+    daemon.up()
+    assert daemon.sessions()[0]["state"] == "prompting"
+    path.write_text("")
+    append(path, transcripts.prompt(time.time(), CONVERSATION), transcripts.answer(time.time(), CONVERSATION))
+    daemon.wait_for_session(lambda each: each["state"] == "idle", "truncated log")
+    path.rename(path.with_suffix(".old"))
+    transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
+    daemon.wait_for_session(lambda each: each["state"] == "prompting", "replaced log")
+
+
+def test_a_second_daemon_is_refused(daemon: RunningDaemon) -> None:
+    """One line, exit 2, and the first one answers on."""
+    daemon.up()
+    second = daemon.run("up", "--port", "0")
+    assert second.exit_code == 2
+    assert str(daemon.pid) in second.err
+    assert daemon.run("status", "--json").json["daemon"]["pid"] == daemon.pid
+
+
+def test_a_busy_port_leaves_the_socket(daemon: RunningDaemon) -> None:
+    """The page is not there, everything else is, and it is said."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        daemon.up("--port", str(taken.getsockname()[1]))
+        status = daemon.run("status", "--json").json
+    assert status["daemon"]["listening"] == [str(daemon.socket)]
+    assert "taken" in daemon.said()
+
+
+def test_a_stale_socket_is_replaced(daemon: RunningDaemon) -> None:
+    """Killed -9, it leaves its socket behind; the next start takes the place."""
+    daemon.up()
+    daemon.kill()
+    assert daemon.socket.exists()
+    daemon.up()
+    assert daemon.end() == 0
+    assert not daemon.socket.exists()
+
+
+def test_self_is_the_session_one_runs_in(
+    daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes]
+) -> None:
+    """By the client's variable, or by descent from the process that holds the conversation."""
+    transcripts.register(config, CONVERSATION, os.getpid(), "busy")
+    transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
+    daemon.up()
+    by_descent = daemon.run("session", "self", "--json")
+    assert by_descent.json["id"] == SESSION
+    by_name = daemon.run("session", "self", "--json", environ={"CLAUDE_CODE_SESSION_ID": CONVERSATION})
+    assert by_name.json["id"] == SESSION
+
+
+@pytest.mark.parametrize(
+    ("status", "until", "exit_code"),
+    [("idle", "idle", 0), ("waiting", "idle", 6), ("busy", "idle", 3), ("waiting", "waiting", 0)],
+)
+def test_wait_tells_how_it_ended(
+    daemon: RunningDaemon,
+    config: Path,
+    agent: subprocess.Popen[bytes],
+    status: str,
+    until: str,
+    exit_code: int,
+) -> None:
+    """Reached, needs a person and timeout have exits of their own."""
+    transcripts.register(config, CONVERSATION, agent.pid, status)
+    daemon.up()
+    assert daemon.run("session", "wait", SESSION, "--until", until, "--timeout", "1s").exit_code == exit_code
+
+
+def test_wait_is_told_of_a_death(daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes]) -> None:
+    """The agent is killed while somebody waits: exit 1 at once, not at the timeout."""
+    transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
+    transcripts.register(config, CONVERSATION, agent.pid, "busy")
+    daemon.up()
+    waiting = subprocess.Popen(
+        daemon.argv("session", "wait", SESSION, "--until", "idle", "--timeout", "60s"),
+        env=daemon.environ,
+        stdout=subprocess.DEVNULL,
+    )
+    wait_for(lambda: None if waiting.poll() is not None else True, "waiter")
+    agent.kill()
+    assert waiting.wait(10) == 1

@@ -1,0 +1,187 @@
+"""The head: what evidence leads to, and when; with a clock that only the test moves."""
+
+import msgspec
+import pytest
+from desks import House, subject
+
+from wakeful.domain.events import CallEnded, CallStarted, Progressed, Prompted
+from wakeful.domain.evidence import Status
+from wakeful.domain.findings import Code, Health, State
+from wakeful.domain.process import Process, Sight
+from wakeful.domain.record import SessionRecord
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def record(house: House, name: str) -> SessionRecord:
+    found = house.roster.watched[subject(name).id].record
+    assert found is not None
+    return found
+
+
+def codes(house: House, name: str) -> list[Code]:
+    return [finding.code for finding in record(house, name).findings]
+
+
+def pass_time(house: House, seconds: float) -> None:
+    house.clock.advance(seconds)
+    house.supervisor.ring()
+    house.settle()
+
+
+def test_a_pending_answer_is_silent_after_its_limit_and_not_before(house: House) -> None:
+    """The deadline alone changes the verdict: nobody has to look."""
+    house.start("a")
+    house.hear("a", Prompted(house.clock.now().wall))
+    pass_time(house, house.policy.silence_seconds - 1)
+    assert codes(house, "a") == []
+    pass_time(house, 2)
+    assert codes(house, "a") == [Code.SILENT]
+    assert record(house, "a").health is Health.DEGRADED
+
+
+def test_a_silence_that_ended_is_over(house: House) -> None:
+    """One sign of progress and the session is healthy again."""
+    house.start("a")
+    house.hear("a", Prompted(house.clock.now().wall))
+    pass_time(house, HOUR)
+    assert codes(house, "a") == [Code.SILENT]
+    house.hear("a", Progressed(house.clock.now().wall))
+    assert codes(house, "a") == []
+
+
+def test_a_host_that_slept_accuses_nobody(house: House) -> None:
+    """Eight hours of suspend inside a turn are not silence."""
+    house.start("a")
+    house.hear("a", Prompted(house.clock.now().wall))
+    house.clock.suspend(8 * HOUR)
+    pass_time(house, 1)
+    assert codes(house, "a") == []
+
+
+def test_a_clock_set_forth_and_back_accuses_nobody(house: House) -> None:
+    """A wall clock that jumps is not time that passed."""
+    house.start("a")
+    house.hear("a", Prompted(house.clock.now().wall))
+    house.clock.set_wall(house.clock.now().wall + 24 * HOUR)
+    pass_time(house, 1)
+    assert codes(house, "a") == []
+    house.clock.set_wall(house.clock.now().wall - 48 * HOUR)
+    pass_time(house, 1)
+    assert codes(house, "a") == []
+
+
+def test_a_tool_with_its_own_timeout_is_waited_for(house: House) -> None:
+    """Half an hour was declared: silent for twenty minutes is expected, silent for forty is not."""
+    house.start("a")
+    now = house.clock.now().wall
+    house.hear("a", Prompted(now), CallStarted(now, "1", "Bash", timeout_seconds=1800))
+    pass_time(house, 20 * 60)
+    assert codes(house, "a") == []
+    assert [wait.kind for wait in record(house, "a").expected_waits] == ["tool"]
+    pass_time(house, 20 * 60)
+    assert codes(house, "a") == [Code.SILENT]
+
+
+def test_a_question_is_waited_for_without_end(house: House) -> None:
+    """A person may take all night."""
+    house.start("a")
+    house.ask("a")
+    pass_time(house, 12 * HOUR)
+    assert (record(house, "a").state, codes(house, "a")) == (State.WAITING, [])
+
+
+def test_the_same_call_with_the_same_result_is_a_loop(house: House) -> None:
+    """Four in a row; a different result would have ended the streak."""
+    house.start("a")
+    for number in range(4):
+        assert codes(house, "a") == []
+        at = house.clock.now().wall
+        call = str(number)
+        house.hear("a", CallStarted(at, call, "Bash", input=b'{"command":"ls"}'), CallEnded(at, call, result=b'"x"'))
+    assert codes(house, "a") == [Code.LOOP]
+
+
+def test_six_errors_in_a_row_are_a_cascade(house: House) -> None:
+    """Five occurred in a healthy recording, six in none."""
+    house.start("a")
+    for number in range(6):
+        assert codes(house, "a") == []
+        at, call = house.clock.now().wall, str(number)
+        given = f'{{"command":"{number}"}}'.encode()
+        house.hear("a", CallStarted(at, call, "Bash", input=given), CallEnded(at, call, is_error=True, result=given))
+    assert codes(house, "a") == [Code.ERROR_CASCADE]
+
+
+def test_gone_after_a_finished_turn_is_stopped(house: House) -> None:
+    """A normal exit is healthy."""
+    process = house.start("a")
+    house.finish("a")
+    house.end(process)
+    assert (record(house, "a").state, record(house, "a").health) == (State.STOPPED, Health.HEALTHY)
+
+
+def test_gone_inside_a_turn_is_dead(house: House) -> None:
+    """With the call that was open named as untrusted text."""
+    process = house.start("a")
+    house.work("a", "make deploy")
+    house.end(process)
+    assert (record(house, "a").health, codes(house, "a")) == (Health.DEAD, [Code.SESSION_DEAD])
+    assert "make deploy" in record(house, "a").findings[0].untrusted[0]
+
+
+def test_another_process_with_the_same_pid_changes_nothing(house: House) -> None:
+    """A pid is not an identity."""
+    process = house.start("a")
+    house.work("a")
+    house.end(msgspec.structs.replace(process, started=process.started + 1))
+    assert record(house, "a").session_alive is True
+
+
+def test_a_resumed_conversation_forgets_its_death(house: House) -> None:
+    """Every field is valid for the current attempt only."""
+    process = house.start("a")
+    house.work("a")
+    house.end(process)
+    house.supervisor.held(subject("a"), Process(9, 9, process.boot_id), Sight.ALIVE, source="a test")
+    house.hear("a", Prompted(house.clock.now().wall))
+    assert (record(house, "a").health, codes(house, "a")) == (Health.HEALTHY, [])
+
+
+def test_the_clients_own_word_counts_where_it_is_newer(house: House) -> None:
+    """The registry says idle after the last record: the turn is over, whatever the log left open."""
+    process = house.start("a")
+    house.work("a")
+    house.clock.advance(5)
+    wall = house.clock.now().wall
+    house.supervisor.held(
+        subject("a"), process, Sight.ALIVE, source="registry", status=Status.IDLE, status_wall=wall
+    )
+    house.settle()
+    assert record(house, "a").state is State.IDLE
+
+
+@pytest.mark.anyio
+async def test_only_transitions_are_stored(house: House) -> None:
+    """A hundred lines of work are one row."""
+    house.start("a")
+    house.hear("a", Prompted(house.clock.now().wall))
+    before = len(await house.store.transitions(subject("a").id))
+    for _ in range(100):
+        house.clock.advance(1)
+        house.hear("a", Progressed(house.clock.now().wall))
+    assert len(await house.store.transitions(subject("a").id)) == before
+
+
+def test_a_secret_in_an_error_does_not_reach_the_record(house: House) -> None:
+    """`last_error` is redacted."""
+    house.start("a")
+    house.fail("a", "401 for key sk-ant-REDACTED at https://me:hunter2@example.org")
+    body = house.roster.watched[subject("a").id].body()
+    assert b"abcdefghijklmnop" not in body
+    assert b"hunter2" not in body
