@@ -49,6 +49,9 @@ SLOW_SWEEP_SECONDS: Final = 5.0
 # What a crash may cost is reading this much log again.
 BOOKMARK_SECONDS: Final = 5.0
 DRAIN_SECONDS: Final = 5.0
+# 000 keeps what it wrote down for 30 days.
+RETENTION_SECONDS: Final = 30 * 86_400.0
+PRUNE_SECONDS: Final = 6 * 3600.0
 
 log = logging.getLogger("wakeful")
 
@@ -89,7 +92,7 @@ class Daemon(Lookout):
         self.scribe.take(transitions)
         self.feed.publish((change.session_id, msgspec.json.encode(change)) for change in changes)
 
-    def seek_pane(self, session_id: SessionId) -> None:
+    def seek_pane(self, session_id: SessionId) -> None:  # noqa: ARG002 - one listing shows all panes
         self.tmux.hurry()
 
     def died(self, session_id: SessionId) -> None:
@@ -108,8 +111,16 @@ class Daemon(Lookout):
         while True:
             slow = any(eye.slow for eye in self.eyes)
             await asyncio.sleep(SLOW_SWEEP_SECONDS if slow else SWEEP_SECONDS)
-            for eye in self.eyes:
+            for log_eye in self.logs:
+                await log_eye.sweep()
+            for eye in (*self.holders, self.spool):
                 eye.look()
+
+    async def forget_old(self) -> None:
+        """Transitions are kept for a month; a session's newest one stays."""
+        while True:
+            await self._store.prune(self.clock.now().wall - RETENTION_SECONDS)
+            await asyncio.sleep(PRUNE_SECONDS)
 
     async def keep_place(self) -> None:
         """Save how far logs were read, so that a restart goes on from there."""

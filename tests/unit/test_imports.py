@@ -12,7 +12,17 @@ ALLOWED = {
     "ports": {"domain", "ports"},
     "adapters": {"domain", "ports", "adapters", "faults"},
     "services": {"domain", "ports", "services"},
-    "interfaces": {"domain", "ports", "services", "interfaces", "config", "places", "daemon", "lookout", "testing"},
+    "interfaces": {
+        "domain",
+        "ports",
+        "services",
+        "interfaces",
+        "config",
+        "places",
+        "daemon",
+        "lookout",
+        "testing",
+    },
 }
 # Rules are functions of their arguments: nothing here may reach the world or wait for it.
 IMPURE = {"asyncio", "logging", "os", "pathlib", "random", "socket", "subprocess", "threading", "time"}

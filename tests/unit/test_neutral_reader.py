@@ -107,10 +107,9 @@ def test_the_page_names_every_event_and_no_other() -> None:
 
 @pytest.mark.parametrize(
     ("event", "expected"),
-    [("prompt", True), ("done", True), ("interrupted", True), ("call", False), ("failed", False)],
+    [("opened", True), ("prompt", False), ("done", False), ("call", False), ("failed", False)],
 )
 def test_boundaries(event: str, expected: bool) -> None:
-    """A prompt, an end and an interruption begin afresh."""
+    """Only where the log names its process may reading begin: a turn without it has nobody behind it."""
     line = json.dumps({"at": 1, "event": event, "call": "1", "tool": "x", "reason": "auth"}).encode()
     assert NeutralReader().is_boundary(line) is expected
-    assert not NeutralReader().is_boundary(b'{"at":1,"event":"prompt","by_person":false}')

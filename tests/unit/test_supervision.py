@@ -103,7 +103,9 @@ def test_the_same_call_with_the_same_result_is_a_loop(house: House) -> None:
         assert codes(house, "a") == []
         at = house.clock.now().wall
         call = str(number)
-        house.hear("a", CallStarted(at, call, "Bash", input=b'{"command":"ls"}'), CallEnded(at, call, result=b'"x"'))
+        house.hear(
+            "a", CallStarted(at, call, "Bash", input=b'{"command":"ls"}'), CallEnded(at, call, result=b'"x"')
+        )
     assert codes(house, "a") == [Code.LOOP]
 
 
@@ -114,7 +116,9 @@ def test_six_errors_in_a_row_are_a_cascade(house: House) -> None:
         assert codes(house, "a") == []
         at, call = house.clock.now().wall, str(number)
         given = f'{{"command":"{number}"}}'.encode()
-        house.hear("a", CallStarted(at, call, "Bash", input=given), CallEnded(at, call, is_error=True, result=given))
+        house.hear(
+            "a", CallStarted(at, call, "Bash", input=given), CallEnded(at, call, is_error=True, result=given)
+        )
     assert codes(house, "a") == [Code.ERROR_CASCADE]
 
 

@@ -43,19 +43,12 @@ def read_torn(line: bytes, read: Callable[[bytes], Sequence[e.Event]]) -> Sequen
     mended = _mend(line)
     if mended != line:
         return read(mended)
-    rescued = _rescued(line)
+    rescued = rescue(line)
     if rescued is None or len(rescued) == len(line):
         return (MALFORMED,)
     events = read(rescued)
     # The end of a torn record can look like a record of its own; what such a piece lacks is no drift.
     return (MALFORMED,) if any(isinstance(event, e.Drifted) for event in events) else (MALFORMED, *events)
-
-
-def _rescued(line: bytes) -> bytes | None:
-    try:
-        return rescue(line)
-    except RecursionError:  # nested deeper than anything a client writes
-        return None
 
 
 def _mend(line: bytes) -> bytes:

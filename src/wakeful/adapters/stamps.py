@@ -3,11 +3,13 @@
 from datetime import datetime
 
 
-def wall_of(stamp: str | float | None) -> float | None:
-    """Epoch seconds of an ISO 8601 string or a number; None if it is neither."""
-    if isinstance(stamp, str):
-        try:
+def wall_of(stamp: datetime | str | float | None) -> float | None:
+    """Epoch seconds of an ISO 8601 string, a decoded one or a number; None if it is none of them."""
+    try:
+        if isinstance(stamp, datetime):
+            return stamp.timestamp()
+        if isinstance(stamp, str):
             return datetime.fromisoformat(stamp).timestamp()
-        except (ValueError, OverflowError):
-            return None
+    except (ValueError, OverflowError):
+        return None
     return float(stamp) if stamp is not None else None

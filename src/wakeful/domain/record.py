@@ -19,6 +19,7 @@ from wakeful.domain.verdict import ExpectedWait, Finding, Verdict, WaitKind
 
 SCHEMA: Final = 1
 UNTRUSTED_CHARS_MAX: Final = 300
+PROJECT_CHARS_MAX: Final = 100
 
 
 class FindingRecord(Struct, frozen=True):
@@ -142,7 +143,7 @@ def describe(
     return SessionRecord(
         schema=SCHEMA,
         id=subject.id,
-        project=project_of(subject, cwd),
+        project=plain(activity.project or project_of(subject, cwd), PROJECT_CHARS_MAX),
         agent=subject.agent,
         provider=subject.provider,
         host=subject.host,
@@ -178,8 +179,7 @@ def describe(
 
 def project_of(subject: Subject, cwd: str | None) -> str:
     """The last part of the working directory; what a person calls the project."""
-    name = (cwd or "").rstrip("/").rpartition("/")[2] or subject.project
-    return plain(name, 100)
+    return (cwd or "").rstrip("/").rpartition("/")[2] or subject.project
 
 
 def safe(text: str) -> str:

@@ -6,6 +6,7 @@ unknown type is skipped and counted, for formats grow.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -52,7 +53,7 @@ class _Message(Struct, gc=False):
 class _Record(Struct, gc=False, rename="camel"):
     type: str | UnsetType = UNSET
     subtype: str = ""
-    timestamp: str | None = None
+    timestamp: datetime | None = None
     session_id: str | None = None
     cwd: str | None = None
     version: str | None = None

@@ -13,7 +13,8 @@ from wakeful.domain import events as e
 # The longest header seen has 130 bytes; a list of parts begins with some more around its first text.
 _HEADER_BYTES_MAX: Final = 400
 _OUTPUT: Final = b"Output:"
-_EXIT: Final = re.compile(rb"(?:Process exited with code|Exit code:) (-?\d+)")
+# `Process exited with code 3` or `Exit code: 3`; one literal to look for, as every output is searched.
+_EXIT: Final = re.compile(rb"code:? (-?\d+)")
 # Sentences of Codex itself; what a tool of somebody else calls failed is for the model to judge.
 _BROKEN: Final = re.compile(
     rb"(?:Script failed|[a-z]+_[a-z_]+ (?:verification )?failed|failed to parse|unsupported )"

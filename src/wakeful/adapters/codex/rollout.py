@@ -5,6 +5,7 @@ unknown type is skipped and counted, for formats grow.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -75,7 +76,7 @@ _NO_PAYLOAD: Final = _Payload()
 
 class _Record(Struct, gc=False):
     type: str = ""
-    timestamp: str | None = None
+    timestamp: datetime | None = None
     payload: _Payload = _NO_PAYLOAD
 
 

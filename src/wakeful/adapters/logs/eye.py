@@ -4,6 +4,7 @@ Formats differ in where their logs lie and how a line reads; both come in as a L
 not read until somebody asks.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -11,11 +12,11 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.adapters.logs.folders import Found, scan_tree
-from wakeful.adapters.logs.lines import rescue
 from wakeful.adapters.logs.small import watch_or_await
 from wakeful.adapters.logs.tail import Batch, LogFile
+from wakeful.adapters.shapes import read_torn
 from wakeful.domain.activity import RULE_VERSION
-from wakeful.domain.events import Event, Malformed
+from wakeful.domain.events import Event
 from wakeful.domain.ids import SessionId
 from wakeful.domain.record import Subject
 from wakeful.ports.clock import Clock
@@ -92,9 +93,20 @@ class LogEye:
         self._unwatched = 0
         for root in self._source.roots:
             self._watch(str(root))
-            found = scan_tree(root, self._source.suffix, self._source.depth_max, on_folder=self._watch)
-            for each in sorted(found, key=lambda each: -each.mtime):
-                self._meet(root, each)
+            self.meet(
+                root, scan_tree(root, self._source.suffix, self._source.depth_max, on_folder=self._watch)
+            )
+
+    async def sweep(self) -> None:
+        """The same without holding up the loop: folders are watched already, and files are listed in a thread."""
+        for root in self._source.roots:
+            found = await asyncio.to_thread(scan_tree, root, self._source.suffix, self._source.depth_max)
+            self.meet(root, found)
+
+    def meet(self, root: Path, found: list[Found]) -> None:
+        """Logs as a scan shows them, newest first."""
+        for each in sorted(found, key=lambda each: -each.mtime):
+            self._meet(root, each)
 
     def told(self, changes: Changes) -> None:
         if any(changes.touch(str(root)) for root in self._source.roots):
@@ -102,8 +114,9 @@ class LogEye:
         for path in changes.changed:
             if path.endswith(self._source.suffix) and (root := self._root_of(path)) is not None:
                 self._changed(root, path)
-        for path in changes.gone:
-            self._lost(path)
+        for gone in changes.gone:
+            if self._root_of(gone) is not None:
+                self._lost(gone)
 
     def catch_up(self, session_id: SessionId) -> None:
         path = self._paths.get(session_id)
@@ -204,17 +217,17 @@ class LogEye:
         if not (batch.lines or batch.marks or batch.reset):
             return
         followed.unsaved = True
-        events: list[Event] = [Malformed(0.0, f"a line of {mark.length} bytes") for mark in batch.marks]
+        events: list[Event] = []
         for mark in batch.marks:
-            if (rescued := rescue(mark.tail)) is not None:
-                events.extend(followed.reader.read(rescued))
+            events.extend(read_torn(mark.tail, followed.reader.read))
         for line in batch.lines:
             events.extend(followed.reader.read(line))
         self._witness.heard(followed.subject, events, live=live, anew=batch.reset)
 
-    def _lost(self, path: str) -> None:
-        followed = self._followed.pop(path, None)
-        self._seen.pop(path, None)
-        if followed is not None:
+    def _lost(self, gone: str) -> None:
+        """A log is gone, or a folder with all in it."""
+        for path in [each for each in self._followed if each == gone or each.startswith(f"{gone}/")]:
+            followed = self._followed.pop(path)
+            self._seen.pop(path, None)
             self._paths.pop(followed.subject.id, None)
             self._witness.forgotten(followed.subject.id)

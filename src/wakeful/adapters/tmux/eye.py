@@ -64,7 +64,9 @@ class TmuxEye:
         """List every server once, and only if there is a session to place."""
         tenants = list(self._tenants())
         self._chains = {each.holder: self._chain(each) for each in tenants}
-        self._named = {each.holder: self._named[each.holder] for each in tenants if each.holder in self._named}
+        self._named = {
+            each.holder: self._named[each.holder] for each in tenants if each.holder in self._named
+        }
         named = (*self._extra_sockets, *(path for each in tenants if (path := self._named_socket(each))))
         paths = sockets(os.getuid(), named) if tenants else []
         listings = [await list_panes(path) for path in paths]
