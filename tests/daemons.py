@@ -69,7 +69,8 @@ class RunningDaemon:
         wait_for(lambda: self._answers() or None, "daemon")
 
     def _answers(self) -> bool:
-        assert self._process is not None and self._process.poll() is None, self.said()
+        assert self._process is not None, "the daemon was started"
+        assert self._process.poll() is None, self.said()
         if not self.socket.exists():
             return False
         status = self.run("status", "--json")
@@ -104,7 +105,9 @@ class RunningDaemon:
         self, fits: Callable[[dict[str, Any]], bool], what: str, timeout_seconds: float = 20
     ) -> dict[str, Any]:
         """The first session that fits, as soon as there is one."""
-        return wait_for(lambda: next((each for each in self.sessions() if fits(each)), None), what, timeout_seconds)
+        return wait_for(
+            lambda: next((each for each in self.sessions() if fits(each)), None), what, timeout_seconds
+        )
 
     def kill(self) -> None:
         """As a crash would."""

@@ -58,9 +58,9 @@ class House:
         eyes = (EyeRecord("by hand", None),)
         return Standing("mine", "0.0.0", "testhost", 1, STARTED_AT, ("a socket",), eyes, ())
 
-    def start(self, name: str, *, project: str = "shop") -> Process:
+    def start(self, name: str, *, project: str = "shop", pid: int | None = None) -> Process:
         """An agent of this conversation comes up and is idle."""
-        process = Process(next(self._pids), 1, BOOT)
+        process = Process(pid or next(self._pids), 1, BOOT)
         self.supervisor.held(subject(name), process, Sight.ALIVE, source="a test")
         self.hear(name, Opened(self._wall(), ConversationId(name), f"/home/me/{project}"))
         return process
@@ -191,6 +191,9 @@ class Doors:
         assert self._open.wait(10), "the doors did not open"
 
     def stop(self) -> None:
+        """Close both doors; twice is once."""
+        if not self._thread.is_alive():
+            return
         self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join(10)
         assert not self._thread.is_alive(), "the doors did not close"

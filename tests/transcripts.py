@@ -14,7 +14,9 @@ def iso(wall: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(wall)) + f".{int(wall * 1000) % 1000:03d}Z"
 
 
-def record(kind: str, wall: float, conversation: str, cwd: str = "/home/u/proj", **fields: Any) -> dict[str, Any]:
+def record(
+    kind: str, wall: float, conversation: str, cwd: str = "/home/u/proj", **fields: Any
+) -> dict[str, Any]:
     return {
         "type": kind,
         "timestamp": iso(wall),
@@ -64,7 +66,9 @@ def age(path: Path, wall: float) -> None:
     os.utime(path, (wall, wall))
 
 
-def register(config: Path, conversation: str, pid: int, status: str | None = None, cwd: str = "/home/u/proj") -> Path:
+def register(
+    config: Path, conversation: str, pid: int, status: str | None = None, cwd: str = "/home/u/proj"
+) -> Path:
     """A registry file as a running Claude Code with this pid would keep it."""
     folder = config / "sessions"
     folder.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 import transcripts
 from clients import wait_for
 from daemons import RunningDaemon
@@ -70,7 +71,12 @@ def test_a_registry_file_of_a_vanished_process_is_evidence_of_death(
 ) -> None:
     """Never seen alive by us, but registered, and gone inside a turn: dead."""
     now = time.time()
-    transcripts.write(config, CONVERSATION, transcripts.prompt(now, CONVERSATION), transcripts.call(now, CONVERSATION, "make"))
+    transcripts.write(
+        config,
+        CONVERSATION,
+        transcripts.prompt(now, CONVERSATION),
+        transcripts.call(now, CONVERSATION, "make"),
+    )
     transcripts.register(config, CONVERSATION, agent.pid, "busy")
     agent.kill()
     agent.communicate()
@@ -147,11 +153,21 @@ def test_a_hook_report_says_that_a_person_is_needed(
     """A report dropped into the spool changes the verdict and is removed."""
     transcripts.register(config, CONVERSATION, agent.pid)
     now = time.time()
-    transcripts.write(config, CONVERSATION, transcripts.prompt(now, CONVERSATION), transcripts.call(now, CONVERSATION, "rm x"))
+    transcripts.write(
+        config,
+        CONVERSATION,
+        transcripts.prompt(now, CONVERSATION),
+        transcripts.call(now, CONVERSATION, "rm x"),
+    )
     daemon.up()
     assert daemon.sessions()[0]["state"] == "prompting"
     report = Path(daemon.environ["WAKEFUL_HOME"]) / "spool" / "1"
-    payload = {"session_id": CONVERSATION, "hook_event_name": "PermissionRequest", "tool_name": "Bash", "cwd": "/x"}
+    payload = {
+        "session_id": CONVERSATION,
+        "hook_event_name": "PermissionRequest",
+        "tool_name": "Bash",
+        "cwd": "/x",
+    }
     report.write_text(json.dumps(payload))
     waiting = daemon.wait_for_session(lambda each: each["state"] == "waiting", "question")
     assert waiting["attention"] == "person"
@@ -204,9 +220,7 @@ def test_a_stale_socket_is_replaced(daemon: RunningDaemon) -> None:
     assert not daemon.socket.exists()
 
 
-def test_self_is_the_session_one_runs_in(
-    daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes]
-) -> None:
+def test_self_is_the_session_one_runs_in(daemon: RunningDaemon, config: Path) -> None:
     """By the client's variable, or by descent from the process that holds the conversation."""
     transcripts.register(config, CONVERSATION, os.getpid(), "busy")
     transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))

@@ -2,13 +2,14 @@
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
 from clients import ClaudeHome, CodexHome, wait_for
 from daemons import RunningDaemon
-
 from wakeful.testing.scripted_model import script
 
 WORKING = {"tool": "Bash", "input": {"command": "sleep 60"}}
@@ -24,16 +25,18 @@ def watching(daemon: RunningDaemon, claude_home: ClaudeHome) -> RunningDaemon:
     return daemon
 
 
-def is_in(state: str) -> Any:
-    return lambda session: session["state"] == state
+def is_in(state: str) -> Callable[[Session], bool]:
+    return lambda session: bool(session["state"] == state)
 
 
 def is_in_a_tool(session: Session) -> bool:
-    return session["state"] == "prompting" and any(wait["kind"] == "tool" for wait in session["expected_waits"])
+    return session["state"] == "prompting" and any(
+        wait["kind"] == "tool" for wait in session["expected_waits"]
+    )
 
 
 def is_dead(session: Session) -> bool:
-    return session["health"] == "dead"
+    return bool(session["health"] == "dead")
 
 
 def codes(session: Session) -> list[str]:
@@ -44,7 +47,9 @@ def test_claude_in_tmux_from_question_to_rest(
     watching: RunningDaemon, claude_home: ClaudeHome, tmux_socket: Path
 ) -> None:
     """Waiting for a person, then working, then idle; found, never managed, its pane named."""
-    terminal = claude_home.in_tmux(tmux_socket, script({**ASKING, "input": {"command": "touch x; sleep 2"}}, DONE), "a")
+    terminal = claude_home.in_tmux(
+        tmux_socket, script({**ASKING, "input": {"command": "touch x; sleep 2"}}, DONE), "a"
+    )
     waiting = watching.wait_for_session(is_in("waiting"), "session that waits")
     assert waiting["attention"] == "person"
     assert waiting["health"] == "healthy"
@@ -56,7 +61,8 @@ def test_claude_in_tmux_from_question_to_rest(
     idle = watching.wait_for_session(is_in("idle"), "session at rest")
     assert (idle["health"], idle["findings"], idle["active_prompt"]) == ("healthy", [], False)
     attach = watching.wait_for_session(
-        lambda session: any(action["name"] == "attach" for action in session["actions"]), "session with its pane"
+        lambda session: any(action["name"] == "attach" for action in session["actions"]),
+        "session with its pane",
     )
     assert str(tmux_socket) in next(each["argv"] for each in attach["actions"] if each["name"] == "attach")
 
@@ -70,12 +76,15 @@ def test_claude_killed_inside_a_tool_in_a_shell(
     terminal.press("Enter")
     claude_home.wait_for_tool("sleep")
     session = watching.wait_for_session(
-        lambda session: is_in_a_tool(session) and any(each["name"] == "attach" for each in session["actions"]),
+        lambda session: (
+            is_in_a_tool(session) and any(each["name"] == "attach" for each in session["actions"])
+        ),
         "session in a tool, its pane known",
     )
     os.kill(session["pid"], signal.SIGKILL)
     dead = watching.wait_for_session(
-        lambda session: is_dead(session) and len(session["findings"][0]["evidence"]) > 2, "death with its orphan"
+        lambda session: is_dead(session) and len(session["findings"][0]["evidence"]) > 2,
+        "death with its orphan",
     )
     assert codes(dead) == ["agent_exited"]
     assert (dead["state"], dead["session_alive"]) == ("stopped", False)
@@ -110,7 +119,9 @@ def test_codex_from_work_to_its_end(daemon: RunningDaemon, codex_home: CodexHome
     daemon.watch(CODEX_HOME=codex_home.home / ".codex")
     daemon.up()
     process = codex_home.exec(script({"run": "sleep 3; echo bye"}, DONE))
-    working = daemon.wait_for_session(lambda each: is_in_a_tool(each) and each["pid"] is not None, "working session")
+    working = daemon.wait_for_session(
+        lambda each: is_in_a_tool(each) and each["pid"] is not None, "working session"
+    )
     assert working["provider"] == "codex"
     assert working["pid"] != process.pid, "the node wrapper is not the agent"
     process.wait(20)
@@ -123,7 +134,9 @@ def test_codex_killed_inside_a_tool(daemon: RunningDaemon, codex_home: CodexHome
     daemon.watch(CODEX_HOME=codex_home.home / ".codex")
     daemon.up()
     codex_home.exec(script({"run": "sleep 60"}, DONE))
-    working = daemon.wait_for_session(lambda each: is_in_a_tool(each) and each["pid"] is not None, "working session")
+    working = daemon.wait_for_session(
+        lambda each: is_in_a_tool(each) and each["pid"] is not None, "working session"
+    )
     os.kill(working["pid"], signal.SIGKILL)
     dead = daemon.wait_for_session(is_dead, "death")
     assert codes(dead) == ["session_dead"]
@@ -147,7 +160,9 @@ def test_a_restarted_daemon_knows_what_died_while_it_was_down(
 
 def test_restarting_the_daemon_ends_no_agent(watching: RunningDaemon, claude_home: ClaudeHome) -> None:
     """Killed -9 and started again, it finds the same session still at work."""
-    process = claude_home.run_print(script({"tool": "Bash", "input": {"command": "sleep 6"}}, DONE), "--allowedTools", "Bash")
+    process = claude_home.run_print(
+        script({"tool": "Bash", "input": {"command": "sleep 6"}}, DONE), "--allowedTools", "Bash"
+    )
     before = watching.wait_for_session(is_in_a_tool, "session in a tool")
     watching.kill()
     watching.up()

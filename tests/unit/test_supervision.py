@@ -2,8 +2,8 @@
 
 import msgspec
 import pytest
-from desks import House, subject
 
+from desks import House, subject
 from wakeful.domain.events import CallEnded, CallStarted, Progressed, Prompted
 from wakeful.domain.evidence import Status
 from wakeful.domain.findings import Code, Health, State
