@@ -85,6 +85,8 @@ class Presence(Struct):
     @property
     def agent(self) -> Sight:
         """Alive if any holder is; dead only if one is known and gone; else unknown."""
+        if not self.holders:
+            return Sight.UNKNOWN
         sights = {holder.sight for holder in self.holders.values()}
         for answer in (Sight.ALIVE, Sight.UNKNOWN, Sight.DEAD):
             if answer in sights:
@@ -98,8 +100,10 @@ class Presence(Struct):
     @property
     def newest(self) -> Holder | None:
         """The holder to speak of: the living one, else the one that was seen last."""
-        candidates = self.living or list(self.holders.values())
-        return max(candidates, key=lambda holder: holder.seen_at, default=None)
+        if not self.holders:
+            return None
+        candidates = self.living or self.holders.values()
+        return max(candidates, key=lambda holder: holder.seen_at)
 
 
 def hold(presence: Presence, holder: Holder) -> bool:

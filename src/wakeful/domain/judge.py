@@ -20,7 +20,7 @@ from wakeful.domain.turn import OPEN, Phase
 from wakeful.domain.verdict import ExpectedWait, Finding, Verdict, WaitKind
 
 
-class Case(Struct, frozen=True):
+class Case(Struct, frozen=True, gc=False):
     """All that a detector may look at."""
 
     activity: Activity
@@ -38,12 +38,8 @@ def judge(activity: Activity, presence: Presence, policy: Policy, now: Instant) 
     phase = _phase(activity, presence, policy, now)
     waits = _waits(activity, presence, policy, phase) if agent is Sight.ALIVE else ()
     case = Case(activity, presence, policy, now, phase, agent, waits)
-    findings = tuple(
-        sorted(
-            (finding for detect in _detectors(presence) if (finding := detect(case)) is not None),
-            key=lambda finding: PRECEDENCE[finding.code],
-        )
-    )
+    found = [finding for detect in _detectors(presence) if (finding := detect(case)) is not None]
+    findings = tuple(sorted(found, key=lambda finding: PRECEDENCE[finding.code]))
     state = _state(phase, agent)
     return Verdict(
         state=state,
@@ -325,13 +321,21 @@ def _alive_to(case: Case) -> Rung:
     return Rung.HOST
 
 
+# What a finding says about the ladder; a failed turn precedes whatever made no progress.
+_BREAKS: Final = {
+    Code.AUTH_REQUIRED: Rung.TURN,
+    Code.USAGE_LIMITED: Rung.TURN,
+    Code.TURN_FAILED: Rung.TURN,
+    Code.ERROR_CASCADE: Rung.PROGRESS,
+    Code.LOOP: Rung.PROGRESS,
+    Code.SILENT: Rung.PROGRESS,
+}
+
+
 def _broken_at(case: Case, findings: tuple[Finding, ...]) -> Rung | None:
     if case.agent is Sight.DEAD:
         return Rung.AGENT_PROCESS
-    codes = {finding.code for finding in findings}
-    if codes & {Code.AUTH_REQUIRED, Code.USAGE_LIMITED, Code.TURN_FAILED}:
-        return Rung.TURN
-    return Rung.PROGRESS if codes & {Code.SILENT, Code.LOOP, Code.ERROR_CASCADE} else None
+    return next((_BREAKS[finding.code] for finding in findings if finding.code in _BREAKS), None)
 
 
 def _next_check_at(case: Case) -> Instant | None:

@@ -22,7 +22,7 @@ UNTRUSTED_CHARS_MAX: Final = 300
 PROJECT_CHARS_MAX: Final = 100
 
 
-class FindingRecord(Struct, frozen=True):
+class FindingRecord(Struct, frozen=True, gc=False):
     code: Code
     severity: Severity
     since: str
@@ -31,7 +31,7 @@ class FindingRecord(Struct, frozen=True):
     untrusted: tuple[str, ...]
 
 
-class WaitRecord(Struct, frozen=True):
+class WaitRecord(Struct, frozen=True, gc=False):
     kind: WaitKind
     since: str
     until: str | None
@@ -39,13 +39,13 @@ class WaitRecord(Struct, frozen=True):
     untrusted: str
 
 
-class ErrorRecord(Struct, frozen=True):
+class ErrorRecord(Struct, frozen=True, gc=False):
     code: Code
     at: str
     untrusted: str
 
 
-class Action(Struct, frozen=True):
+class Action(Struct, frozen=True, gc=False):
     """Something a person or an agent can do about the session, whether it may, and the exact command."""
 
     name: str
@@ -55,7 +55,7 @@ class Action(Struct, frozen=True):
     reversible: bool
 
 
-class Subject(Struct, frozen=True):
+class Subject(Struct, frozen=True, gc=False):
     """Who a session is, apart from how it is."""
 
     id: SessionId
@@ -71,7 +71,7 @@ class Subject(Struct, frozen=True):
     vouched: bool = False
 
 
-class SessionRecord(Struct, frozen=True):
+class SessionRecord(Struct, frozen=True, gc=False):
     """What every door shows of a session."""
 
     schema: int
@@ -112,7 +112,7 @@ class SessionRecord(Struct, frozen=True):
         return EXIT_CODES[self.health]
 
 
-class HealthView(Struct, frozen=True):
+class HealthView(Struct, frozen=True, gc=False):
     """003's own fields and nothing else."""
 
     schema: int
@@ -249,11 +249,13 @@ def _wait_argv(subject: Subject) -> tuple[str, ...]:
     return ("wakeful", "session", "wait", subject.id, "--until", "idle")
 
 
+_RESUME_REASONS: Final = {
+    Sight.DEAD: "its process is gone",
+    Sight.ALIVE: "a live process holds it",
+    Sight.UNKNOWN: "its process was not seen",
+}
+
+
 def _resume(provider: str, conversation: ConversationId, verdict: Verdict) -> Action:
-    reasons = {
-        Sight.DEAD: "its process is gone",
-        Sight.ALIVE: "a live process holds it",
-        Sight.UNKNOWN: "its process was not seen",
-    }
-    allowed = verdict.agent is Sight.DEAD
-    return Action("resume", allowed, reasons[verdict.agent], (*_RESUME[provider], conversation), False)
+    argv = (*_RESUME[provider], conversation)
+    return Action("resume", verdict.agent is Sight.DEAD, _RESUME_REASONS[verdict.agent], argv, False)

@@ -10,7 +10,7 @@ WITHHELD: Final = "[withheld: could not be redacted]"
 REDACTED_CHARS_MAX: Final = 20_000
 
 # A name that says what its value is, as .env lines, JSON (also inside a string), YAML and options spell it.
-_NAMED_SECRET: Final = (
+_NAMED_VALUE: Final = (
     r"((?:api[_-]?key|access[_-]?key|secret|token|passw(?:or)?d|passphrase|credential|private[_-]?key|authorization)"
     r"[A-Za-z0-9_-]{0,40}[\\\"']{0,4}\s{0,3}[:=]\s{0,3}[\\\"']{0,4})([^\s\\\"',;&]{6,})"
 )
@@ -34,7 +34,7 @@ _PATTERNS: Final = tuple(
         (r"\b(?:bot)?[0-9]{6,12}:[A-Za-z0-9_-]{30,}", "[bot token]"),
         (r"\b([a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,100}:)[^\s/@]{1,200}@", r"\1[password]@"),
         (r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", r"\1 [token]"),
-        (_NAMED_SECRET, r"\1[secret]"),
+        (_NAMED_VALUE, r"\1[secret]"),
         (r"(--?[a-z0-9-]{0,40}(?:token|password|secret|api-?key)\s{1,3}[\"']?)([^\s\"']{6,})", r"\1[secret]"),
     )
 )

@@ -19,7 +19,7 @@ class WaitKind(StrEnum):
     PERSON = "person"
 
 
-class Finding(Struct, frozen=True):
+class Finding(Struct, frozen=True, gc=False):
     """One closed code with the evidence behind it. `untrusted` holds what an agent wrote."""
 
     code: Code
@@ -29,7 +29,7 @@ class Finding(Struct, frozen=True):
     untrusted: tuple[str, ...] = ()
 
 
-class ExpectedWait(Struct, frozen=True):
+class ExpectedWait(Struct, frozen=True, gc=False):
     """A named, evidenced, expiring permission to be silent. Without `until` only a person ends it."""
 
     kind: WaitKind
@@ -39,7 +39,7 @@ class ExpectedWait(Struct, frozen=True):
     untrusted: str = ""
 
 
-class Verdict(Struct, frozen=True):
+class Verdict(Struct, frozen=True, gc=False):
     """What is true of a session now."""
 
     state: State

@@ -44,6 +44,9 @@ class Witness(Protocol):
     def moved(self, session_id: SessionId) -> None:
         """Something of the session's grew under our eyes: a subagent's log, a stream."""
 
+    def glimpsed(self, subject: Subject, last_wall: float, cwd: str | None) -> None:
+        """A recent log that no process is known to hold. It is shown; `catch_up` reads it when that matters."""
+
     def remembered(self, subject: Subject, last_wall: float) -> None:
         """An old log exists. It is counted, not read."""
 

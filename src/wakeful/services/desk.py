@@ -178,9 +178,8 @@ class Desk:
     def sessions(self, query: Query) -> Answer:
         """A page of records."""
         page = self._roster.page(query, self._clock.now())
-        cursor = _encode(page.next_cursor)
-        tail = b'],"older":%d,"next_cursor":%b}' % (page.older, cursor)
-        return Answer(b"".join((b'{"sessions":[', b",".join(page.bodies), tail)))
+        tail = b'],"older":%d,"next_cursor":%b}' % (page.older, _encode(page.next_cursor))
+        return Answer(_enclosed(b'{"sessions":[', page.bodies, tail))
 
     def overview(self) -> Answer:
         """Mode first, then the daemon, then how many sessions stand where."""
@@ -228,6 +227,14 @@ def _record(watched: Watched) -> SessionRecord:
 def _joined(body: bytes, **parts: object) -> bytes:
     """The record with further keys behind its own, without encoding the record again."""
     return body[:-1] + b"," + _encode(parts)[1:]
+
+
+def _enclosed(head: bytes, bodies: list[bytes], tail: bytes) -> bytes:
+    """Bodies with commas between head and tail, copied once: ten thousand of them have 11 MB."""
+    parts = bodies or [b""]
+    parts[0] = head + parts[0]
+    parts[-1] += tail
+    return b",".join(parts)
 
 
 def _event(row: Transition) -> EventRecord:

@@ -6,6 +6,7 @@ session cost one verdict. One heap of deadlines wakes it: idle sessions cost not
 
 import heapq
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final, Protocol
 
 import msgspec
@@ -16,6 +17,7 @@ from wakeful.domain.events import Event, Opened
 from wakeful.domain.evidence import Holder, Orphan, Pane, Status, hold
 from wakeful.domain.ids import SessionId
 from wakeful.domain.judge import judge
+from wakeful.domain.moment import Instant
 from wakeful.domain.policy import Policy
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.record import Subject, describe
@@ -101,20 +103,22 @@ class Supervisor:
 
     def heard(self, subject: Subject, events: Sequence[Event], *, live: bool, anew: bool = False) -> None:
         watched = self._watch(subject)
-        if anew:
-            watched.activity = Activity()
-        now = self._clock.now()
+        if anew or not watched.read:
+            watched.activity, watched.read = Activity(), True
         for event in events:
-            at = self._clock.instant(event.at) if event.at else (watched.activity.last_at or now)
-            fold(watched.activity, event, at)
+            fold(watched.activity, event, self._instant(event, watched.activity))
             if type(event) is Opened and event.pid is not None:
                 self._around.seek_named(subject, event.pid, event.at)
         if live:
-            watched.presence.grown_at = now
+            watched.presence.grown_at = self._clock.now()
             if not watched.presence.living:
                 self._around.seek_holder(subject.id)
         watched.presence.vouched = subject.vouched
         self._mark(subject.id)
+
+    def _instant(self, event: Event, activity: Activity) -> Instant:
+        """When it happened; a mark about bytes that carry no time is as old as what was read before it."""
+        return self._clock.instant(event.at) if event.at else activity.last_at or self._clock.now()
 
     def recalled(self, subject: Subject, kept: bytes) -> bool:
         try:
@@ -133,8 +137,16 @@ class Supervisor:
     def moved(self, session_id: SessionId) -> None:
         watched = self.roster.watched.get(session_id)
         if watched is not None:
+            self._read(watched)
             watched.presence.grown_at = self._clock.now()
             self._mark(session_id)
+
+    def glimpsed(self, subject: Subject, last_wall: float, cwd: str | None) -> None:
+        watched = self._watch(subject)
+        watched.read = False
+        watched.activity.last_at = self._clock.instant(last_wall)
+        watched.presence.cwd = cwd
+        self._mark(subject.id)
 
     def remembered(self, subject: Subject, last_wall: float) -> None:
         if subject.id not in self.roster.watched:
@@ -155,8 +167,8 @@ class Supervisor:
     ) -> None:
         unread = subject.id in self.roster.old
         watched = self._watch(subject)
-        if unread:
-            self._around.catch_up(subject.id)
+        watched.read = watched.read and not unread
+        self._read(watched)
         now = self._clock.now()
         status_at = self._clock.instant(status_wall) if status_wall is not None else None
         is_new = hold(
@@ -223,20 +235,20 @@ class Supervisor:
             watched.activity.last_at = self._clock.instant(old.last_wall)
             watched.read = False
         watched = self.roster.watched[session_id]
-        if read and not watched.read:
-            self._around.catch_up(session_id)
-            watched.read = True
-        self._judge(watched)
+        if read:
+            self._read(watched)
+        self._judge(watched, self._clock.now())
 
     def settle(self) -> bool:
         """Judge what evidence has touched, a slice at a time; True if more is left."""
         transitions: list[Transition] = []
         changes: list[Change] = []
-        for session_id in list(self._dirty)[:JUDGED_AT_ONCE_MAX]:
+        now = self._clock.now()
+        for session_id in list(islice(self._dirty, JUDGED_AT_ONCE_MAX)):
             del self._dirty[session_id]
             watched = self.roster.watched.get(session_id)
             if watched is not None:
-                self._settle_one(watched, transitions, changes)
+                self._settle_one(watched, now, transitions, changes)
         if changes:
             self._around.changed(transitions, changes)
         return bool(self._dirty)
@@ -261,6 +273,12 @@ class Supervisor:
             self.roster.old.pop(subject.id, None)
             self.roster.changed_membership()
         return watched
+
+    def _read(self, watched: Watched) -> None:
+        """Have a log read that was only remembered or glimpsed: from here on what it was doing matters."""
+        if not watched.read:
+            self._around.catch_up(watched.subject.id)
+            watched.read = True
 
     def _recall_holder(self, watched: Watched, holder: Holder, *, same_boot: bool) -> None:
         """Seen alive before the restart: whether it still is decides between working and dead."""
@@ -298,8 +316,7 @@ class Supervisor:
         if self._around.tool_alive(living[0].process, oldest_seconds):
             watched.presence.tool_seen_at = now
 
-    def _judge(self, watched: Watched) -> None:
-        now = self._clock.now()
+    def _judge(self, watched: Watched, now: Instant) -> None:
         verdict = judge(watched.activity, watched.presence, self._policy, now)
         watched.show(verdict, describe(watched.subject, watched.activity, watched.presence, verdict, now))
         due = verdict.next_check_at.awake if verdict.next_check_at is not None else None
@@ -309,8 +326,10 @@ class Supervisor:
                 self._around.alarm(due)
         watched.check_at = due
 
-    def _settle_one(self, watched: Watched, transitions: list[Transition], changes: list[Change]) -> None:
-        self._judge(watched)
+    def _settle_one(
+        self, watched: Watched, now: Instant, transitions: list[Transition], changes: list[Change]
+    ) -> None:
+        self._judge(watched, now)
         record = watched.record
         assert record is not None, "judged just above"
         before, watched.standing = watched.standing, standing_of(record)
@@ -329,7 +348,7 @@ class Supervisor:
         )
         if before != watched.standing:
             self.roster.announce(record.id)
-            transitions.append(_transition(watched, before, reason, self._clock.now().wall))
+            transitions.append(_transition(watched, before, reason, now.wall))
 
 
 def _transition(watched: Watched, before: Standing | None, reason: str, at: float) -> Transition:

@@ -1,11 +1,15 @@
 """Where Claude Code keeps its transcripts: `projects/<folder>/<uuid>.jsonl`, subagents in a folder beside each."""
 
+import re
 from pathlib import Path
+from typing import Final
 
 from wakeful.adapters.claude_code.registry import subject_of
 from wakeful.adapters.claude_code.transcript import TranscriptReader
 from wakeful.adapters.logs.eye import LogSource, Owner
 from wakeful.domain.ids import is_uuid
+
+_NOT_IN_FOLDERS: Final = re.compile("[^a-zA-Z0-9]")
 
 
 def claude_logs(config_folders: tuple[Path, ...], host: str) -> LogSource:
@@ -26,4 +30,5 @@ def claude_logs(config_folders: tuple[Path, ...], host: str) -> LogSource:
         depth_max=4,
         owner=owner,
         reader=TranscriptReader,
+        folder_of=lambda cwd: _NOT_IN_FOLDERS.sub("-", cwd),
     )

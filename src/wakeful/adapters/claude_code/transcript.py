@@ -152,7 +152,9 @@ class TranscriptReader:
         return events
 
     def is_boundary(self, line: bytes) -> bool:
-        # A cheap look first: results of calls are most of a transcript and never begin a turn.
+        # Cheap looks first: marks between messages and the results of calls never begin a turn.
+        if b'"user"' not in line and b'"assistant"' not in line:
+            return False
         if b'"tool_result"' in line or b'"thinking"' in line or b'"tool_use"' in line:
             return False
         return any(is_boundary(event) for event in TranscriptReader().read(line))

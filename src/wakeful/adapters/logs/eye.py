@@ -1,11 +1,12 @@
 """Follows every log of one format below its roots: newest first, backwards only as far as judging needs.
 
 Formats differ in where their logs lie and how a line reads; both come in as a LogSource. What old logs say is
-not read until somebody asks.
+not read until somebody asks, and of many recent ones most are only glimpsed.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,7 @@ from wakeful.adapters.logs.small import watch_or_await
 from wakeful.adapters.logs.tail import Batch, LogFile
 from wakeful.adapters.shapes import read_torn
 from wakeful.domain.activity import RULE_VERSION
-from wakeful.domain.events import Event
+from wakeful.domain.events import Event, Opened
 from wakeful.domain.ids import SessionId
 from wakeful.domain.record import Subject
 from wakeful.ports.clock import Clock
@@ -25,9 +26,15 @@ from wakeful.ports.store import Bookmark
 
 # One turn of the loop reads at most this much of one log before others get theirs.
 SLICES_AT_ONCE_MAX: Final = 64
+# More than anybody has at work at once. Beyond these a log is only glimpsed: what it says changes no verdict
+# before somebody holds it, asks for it or it grows, and then it is read.
+READ_AT_START_MAX: Final = 64
 
 
-class Owner(Struct, frozen=True):
+_mtime: Final = attrgetter("mtime")
+
+
+class Owner(Struct, frozen=True, gc=False):
     """Whose a log is. A side log (a subagent's) only shows that its session moves."""
 
     subject: Subject
@@ -43,6 +50,8 @@ class LogSource(Struct, frozen=True):
     depth_max: int
     owner: Callable[[tuple[str, ...]], Owner | None]
     reader: Callable[[], Reader]
+    # The folder that a client keeps the logs of a working directory in; None if it sorts them in other ways.
+    folder_of: Callable[[str], str] | None = None
 
 
 class _Followed(Struct):
@@ -76,6 +85,7 @@ class LogEye:
         self._followed: dict[str, _Followed] = {}
         self._paths: dict[SessionId, str] = {}
         self._seen: dict[str, tuple[int, float]] = {}
+        self._cwds: dict[str, str] = {}
         self._unwatched = 0
 
     @property
@@ -105,8 +115,9 @@ class LogEye:
 
     def meet(self, root: Path, found: list[Found]) -> None:
         """Logs as a scan shows them, newest first."""
-        for each in sorted(found, key=lambda each: -each.mtime):
-            self._meet(root, each)
+        oldest_recent = self._clock.now().wall - self._fold_after_seconds
+        for rank, each in enumerate(sorted(found, key=_mtime, reverse=True)):
+            self._meet(root, each, is_recent=each.mtime >= oldest_recent, rank=rank)
 
     def told(self, changes: Changes) -> None:
         if any(changes.touch(str(root)) for root in self._source.roots):
@@ -153,9 +164,9 @@ class LogEye:
     def _owner(self, root: Path, path: str) -> Owner | None:
         return self._source.owner(tuple(path[len(str(root)) + 1 :].split("/")))
 
-    def _meet(self, root: Path, found: Found) -> None:
-        """A log as a scan shows it: unchanged, grown, recent or old."""
-        path = str(found.path)
+    def _meet(self, root: Path, found: Found, *, is_recent: bool, rank: int) -> None:
+        """A log as a scan shows it: unchanged, grown, recent or old. `rank` counts newer ones."""
+        path = found.path
         stamp = (found.size, found.mtime)
         before = self._seen.get(path)
         if before == stamp:
@@ -165,10 +176,12 @@ class LogEye:
             self._changed(root, path)
         elif (owner := self._owner(root, path)) is not None and not owner.side:
             self._paths[owner.subject.id] = path
-            if self._clock.now().wall - found.mtime > self._fold_after_seconds:
+            if not is_recent:
                 self._witness.remembered(owner.subject, found.mtime)
-            else:
+            elif rank < READ_AT_START_MAX or owner.subject.vouched or path in self._bookmarks:
                 self._follow(root, path, owner)
+            else:
+                self._glimpse(root, found, owner.subject)
 
     def _changed(self, root: Path, path: str) -> None:
         """A log grew, or appeared, while we watched."""
@@ -182,6 +195,23 @@ class LogEye:
         else:
             self._paths[owner.subject.id] = path
             self._follow(root, path, owner, live=True)
+
+    def _glimpse(self, root: Path, found: Found, subject: Subject) -> None:
+        """Report whose it is and how old, reading one log of each folder that stands for a working directory."""
+        folder = found.path.rpartition("/")[0]
+        cwd = self._cwds.get(folder)
+        if cwd is None:
+            cwd = self._last_cwd(LogFile(found.path, str(root)))
+            if cwd and self._source.folder_of and self._source.folder_of(cwd) == folder.rpartition("/")[2]:
+                self._cwds[folder] = cwd
+        self._witness.glimpsed(subject, found.mtime, cwd)
+
+    def _last_cwd(self, file: LogFile) -> str | None:
+        for line in file.last_lines():
+            for event in self._source.reader().read(line):
+                if type(event) is Opened and event.cwd:
+                    return event.cwd
+        return None
 
     def _follow(self, root: Path, path: str, owner: Owner, *, live: bool = False) -> None:
         followed = _Followed(LogFile(path, str(root)), self._source.reader(), owner.subject)
@@ -226,8 +256,9 @@ class LogEye:
 
     def _lost(self, gone: str) -> None:
         """A log is gone, or a folder with all in it."""
-        for path in [each for each in self._followed if each == gone or each.startswith(f"{gone}/")]:
-            followed = self._followed.pop(path)
-            self._seen.pop(path, None)
-            self._paths.pop(followed.subject.id, None)
-            self._witness.forgotten(followed.subject.id)
+        for session_id, path in list(self._paths.items()):
+            if path == gone or path.startswith(f"{gone}/"):
+                del self._paths[session_id]
+                self._followed.pop(path, None)
+                self._seen.pop(path, None)
+                self._witness.forgotten(session_id)

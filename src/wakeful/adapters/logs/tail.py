@@ -22,7 +22,8 @@ from wakeful.domain.errors import OwnError
 SLICE_BYTES_MAX: Final = 4 * 1024 * 1024
 # From 64 KiB on a bigger buffer decodes no faster; this one saves some calls.
 BUFFER_BYTES: Final = 256 * 1024
-BACK_BYTES_FIRST: Final = 16 * 1024
+# One page: the last words of a finished turn and the marks behind them have half of that.
+BACK_BYTES_FIRST: Final = 4 * 1024
 BACK_BYTES_MAX: Final = 4 * 1024 * 1024
 BACK_GROWTH: Final = 4
 HEAD_BYTES: Final = 256
@@ -141,6 +142,10 @@ class LogFile:
         reach = _reach(bytes_first, bytes_max)
         return self._look(lambda fd, status: self._read_back(fd, status, is_boundary, reach))
 
+    def last_lines(self, bytes_max: int = BACK_BYTES_FIRST) -> list[bytes]:
+        """The complete lines among its last bytes, newest first. Moves nothing, and none is as good as unreadable."""
+        return self._look(lambda fd, status: _last_lines(fd, status.st_size, bytes_max)).lines
+
     def _look(self, read: Callable[[int, os.stat_result], Batch]) -> Batch:
         try:
             fd = self._open()
@@ -222,6 +227,13 @@ class LogFile:
             self._lines.forget()
 
 
+def _last_lines(fd: int, size: int, bytes_max: int) -> Batch:
+    start = max(0, size - bytes_max)
+    *ended, _rest = os.pread(fd, bytes_max, start).split(b"\n")
+    whole = ended if start == 0 else ended[1:]
+    return Batch([line for each in reversed(whole) if (line := each.strip(BLANK))])
+
+
 def _search_back(
     fd: int, size: int, is_boundary: _IsBoundary, reach: _Reach
 ) -> tuple[int, bytes, int | None]:
@@ -229,11 +241,13 @@ def _search_back(
 
     Gives its place, its bytes, and where in them the boundary begins.
     """
-    start, window = size, b""
+    start, window, asked_from = size, b"", size
     for start, window in _windows(fd, size, reach):
-        boundary = _last_boundary(window, _first_line(start, window), is_boundary)
+        first = _first_line(start, window)
+        boundary = _last_boundary(window[: asked_from - start], first, is_boundary)
         if boundary is not None:
             return start, window, boundary
+        asked_from = asked_from if first is None else start + first
     return start, window, None
 
 

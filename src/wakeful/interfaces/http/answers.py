@@ -1,0 +1,54 @@
+"""Answers whose bodies are encoded already: sent as they are, described by their type."""
+
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from litestar import Response
+from litestar.response.base import ASGIResponse
+from litestar.types import Receive, Scope, Send
+
+from wakeful.interfaces.http.problems import EXIT_HEADER
+from wakeful.services.desk import Answer
+
+T = TypeVar("T")
+_Headers = list[tuple[bytes, bytes]]
+
+
+class Encoded(Response[T], Generic[T]):
+    """The bytes of a `T`. Litestar reads the type for the API description and sends the bytes untouched."""
+
+    def __init__(
+        self, answer: Answer, *, status_code: int = 200, headers: dict[str, str] | None = None
+    ) -> None:
+        # Litestar's own constructors cost as much as everything else together, and nothing here needs them.
+        self.status_code = status_code
+        self.headers = {EXIT_HEADER: str(answer.exit_code), **(headers or {})}
+        self._body = answer.body
+
+    def to_asgi_response(self, *_args: Any, **_kwargs: Any) -> ASGIResponse:
+        encoded = [(name.encode(), value.encode()) for name, value in self.headers.items()]
+        return _Sent(self.status_code or 200, encoded, self._body)
+
+
+class _Sent(ASGIResponse):
+    """The two messages of an answer, and nothing that could change them."""
+
+    def __init__(self, status_code: int, headers: _Headers, body: bytes) -> None:
+        length = (b"content-length", b"%d" % len(body))
+        self._messages: tuple[Any, Any] = (
+            {
+                "type": "http.response.start",
+                "status": status_code,
+                "headers": [(b"content-type", b"application/json"), length, *headers],
+            },
+            {"type": "http.response.body", "body": body, "more_body": False},
+        )
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        for message in self._messages:
+            await send(message)
+
+
+def encoded(value: T, *, status_code: int = 200, headers: dict[str, str] | None = None) -> Encoded[T]:
+    """The answer for a value that is made by a door itself."""
+    return Encoded(Answer(msgspec.json.encode(value)), status_code=status_code, headers=headers)

@@ -1,0 +1,113 @@
+"""The application behind the gate: routes, page files, API description. Joined here, decided elsewhere."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import msgspec
+from litestar import Litestar, MediaType, Response
+from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler, get
+from litestar.openapi import OpenAPIConfig
+from litestar.types import ControllerRouterHandler
+
+from wakeful import __version__
+from wakeful.domain.errors import WakefulError
+from wakeful.domain.moment import Instant
+from wakeful.interfaces.http.access import Access
+from wakeful.interfaces.http.asgi import App
+from wakeful.interfaces.http.entry_routes import EntryRoutes
+from wakeful.interfaces.http.gate import Gate
+from wakeful.interfaces.http.live import LiveRoute
+from wakeful.interfaces.http.penalties import Penalties
+from wakeful.interfaces.http.problems import answer_error
+from wakeful.interfaces.http.session_routes import SessionRoutes
+from wakeful.interfaces.page import PAGE_PATHS, page_file
+from wakeful.services.desk import Desk
+
+
+def build_app(
+    desk: Desk,
+    access: Access,
+    *,
+    now: Callable[[], Instant],
+    ancestors: Callable[[int], Sequence[int]],
+    shut_down: Callable[[], None],
+) -> Gate:
+    """One ASGI application for both doors. `ancestors` gives the parents of a pid, nearest first."""
+    penalties = Penalties()
+    described: Sequence[HTTPRouteHandler] = (
+        _health_check(),
+        *SessionRoutes(desk, ancestors).handlers(),
+        *EntryRoutes(access, penalties, now, shut_down).handlers(),
+    )
+    handlers: list[ControllerRouterHandler] = [*described, LiveRoute(desk).handler()]
+    handlers += [_page_route(path) for path in PAGE_PATHS]
+    handlers.append(_Description(described).handler())
+    return Gate(cast("App", routed(handlers)), access, penalties)
+
+
+def routed(handlers: Sequence[ControllerRouterHandler], openapi: OpenAPIConfig | None = None) -> Litestar:
+    """The bare application, without the gate."""
+    return Litestar(
+        list(handlers),
+        exception_handlers={
+            WakefulError: answer_error,
+            HTTPException: answer_error,
+            Exception: answer_error,
+        },
+        openapi_config=openapi,
+        logging_config=None,
+        debug=False,
+    )
+
+
+def _health_check() -> HTTPRouteHandler:
+    @get("/healthz", media_type=MediaType.TEXT, sync_to_thread=False)
+    def healthz() -> str:
+        """Says ok, and nothing else to nobody in particular."""
+        return "ok"
+
+    return healthz
+
+
+def _page_route(path: str) -> HTTPRouteHandler:
+    body, media_type = page_file(path)
+
+    @get(path, include_in_schema=False, sync_to_thread=False)
+    def file() -> Response[bytes]:
+        return Response(body, media_type=media_type)
+
+    return file
+
+
+class _Description:
+    """The OpenAPI document, generated when somebody first asks: it takes a tenth of a second."""
+
+    def __init__(self, handlers: Sequence[HTTPRouteHandler]) -> None:
+        self._handlers = handlers
+        self._body: bytes | None = None
+
+    def handler(self) -> HTTPRouteHandler:
+        return get("/api/openapi.json")(self.openapi)
+
+    async def openapi(self) -> Response[bytes]:
+        """This document."""
+        if self._body is None:
+            # In a thread, so that a verdict need not wait for it.
+            self._body = await asyncio.to_thread(self._generate)
+        return Response(self._body, media_type="application/vnd.oai.openapi+json")
+
+    def _generate(self) -> bytes:
+        config = OpenAPIConfig(
+            title="Wakeful",
+            version=__version__,
+            summary="The truth about every agent session on this machine.",
+            description=(
+                "Errors are RFC 9457 problem documents. `/api/ws` is a WebSocket: it sends "
+                '`{"hello": …}` with the body of `/api/status`, then `{"changes": […]}` as sessions change.'
+            ),
+        )
+        handlers: list[ControllerRouterHandler] = [*self._handlers, self.handler()]
+        schema: dict[str, Any] = routed(handlers, config).openapi_schema.to_schema()
+        return msgspec.json.encode(schema)

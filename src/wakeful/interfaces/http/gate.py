@@ -1,0 +1,181 @@
+"""The one way in: every request of both doors passes here before routing, HTTP and WebSocket alike.
+
+It shows the request to `Access`, bounds its body, and turns refusals into problem documents. No other file
+decides who may ask. What it logs holds no query strings and no secrets.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from wakeful.domain.errors import WakefulError
+from wakeful.domain.plaintext import plain
+from wakeful.domain.redact import redact
+from wakeful.interfaces.http.access import WEBSOCKET, Access, Door, knock_of
+from wakeful.interfaces.http.asgi import PEER, PROOF, App, Message, Receive, Scope, Send
+from wakeful.interfaces.http.penalties import Penalties
+from wakeful.interfaces.http.problems import MEDIA_TYPE, NoSuchRoute, bug, problem_body, problem_headers
+from wakeful.interfaces.http.refusals import BodyTooLarge, BodyTooSlow, CallerGone, GoingDown, WrongCredential
+
+BODY_BYTES_MAX: Final = 1024 * 1024
+BODY_SECONDS_MAX: Final = 30
+PATH_CHARS_LOGGED_MAX: Final = 200
+_READING: Final = frozenset({"GET", "HEAD"})
+_log: Final = logging.getLogger("wakeful.access")
+
+_POLICY: Final = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    b"base-uri 'none'; frame-ancestors 'none'; form-action 'none'"
+)
+# For browsers, which come through TCP only. Nothing from elsewhere is loaded, framed or believed, and there
+# is no CORS header anywhere.
+_BROWSER_HEADERS: Final = (
+    (b"content-security-policy", _POLICY),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+
+
+class Gate:
+    """Wraps the application. `penalties` is shared with the login, the other place where one can guess."""
+
+    def __init__(self, app: App, access: Access, penalties: Penalties) -> None:
+        self._app = app
+        self._access = access
+        self._penalties = penalties
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        loop = asyncio.get_running_loop()
+        began_at = loop.time()
+        door = Door.SOCKET if PEER in scope else Door.TCP
+        reply = _REPLIES[scope["type"]](send, door)
+        try:
+            await self._let_in(door, scope, receive, reply)
+        except WakefulError as refusal:
+            await reply.refuse(refusal)
+        except asyncio.CancelledError:
+            # Only the server's end cancels a request; whoever waits for an answer is told so.
+            await reply.refuse(GoingDown())
+        except Exception as error:  # noqa: BLE001 - the last place where a bug can become an answer
+            await reply.refuse(bug(error))
+        finally:
+            if _log.isEnabledFor(logging.INFO):
+                _log_access(scope, door, reply.status, loop.time() - began_at)
+
+    async def _let_in(self, door: Door, scope: Scope, receive: Receive, reply: "_Reply") -> None:
+        method = scope.get("method", WEBSOCKET)
+        try:
+            knock = knock_of(door, method, scope["path"], scope["headers"])
+            scope[PROOF] = self._access.admit(knock)
+        except WrongCredential:
+            await self._penalties.pay(caller_of(scope))
+            raise
+        if method == "HEAD":
+            # Routed as GET; the server, which still sees HEAD, leaves the body out.
+            scope = {**scope, "method": "GET"}
+        elif method not in _READING and method != WEBSOCKET:
+            receive = _replayed(await _bounded_body(scope, receive), receive)
+        await self._app(scope, receive, reply)
+
+
+def caller_of(scope: Scope) -> str:
+    """Whom failures are counted for."""
+    client = scope.get("client")
+    return client[0] if client else "socket"
+
+
+async def _bounded_body(scope: Scope, receive: Receive) -> bytes:
+    """The whole body. Raises BodyTooLarge as soon as that is certain, BodyTooSlow when it does not come."""
+    for name, value in scope["headers"]:
+        if name == b"content-length" and int(value) > BODY_BYTES_MAX:
+            raise BodyTooLarge(bytes_max=BODY_BYTES_MAX)
+    body = bytearray()
+    more = True
+    try:
+        async with asyncio.timeout(BODY_SECONDS_MAX):
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    # Half an order is none.
+                    raise CallerGone
+                body += message.get("body", b"")
+                more = message.get("more_body", False)
+                if len(body) > BODY_BYTES_MAX:
+                    raise BodyTooLarge(bytes_max=BODY_BYTES_MAX)
+    except TimeoutError as error:
+        raise BodyTooSlow(seconds_max=BODY_SECONDS_MAX) from error
+    return bytes(body)
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives the body that was read already, then whatever follows."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return replay
+
+
+class _Reply:
+    """An ASGI `send` that remembers what was sent, so that a refusal can take the place of an answer."""
+
+    def __init__(self, send: Send, door: Door) -> None:
+        self.status = 0
+        self._send = send
+        self._extra = _BROWSER_HEADERS if door is Door.TCP else ()
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [*message["headers"], *self._extra]
+        await self._send(message)
+
+    async def refuse(self, error: WakefulError) -> None:
+        """Answer with a problem document, unless an answer has begun already."""
+        if not self.status:
+            await self._send_problem("http", error)
+
+    async def _send_problem(self, kind: str, error: WakefulError) -> None:
+        self.status = error.http_status
+        body = problem_body(error)
+        headers = {
+            "content-type": MEDIA_TYPE,
+            "content-length": str(len(body)),
+            **problem_headers(error),
+        }
+        encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+        start = {"type": f"{kind}.response.start", "status": self.status, "headers": [*encoded, *self._extra]}
+        await self._send(start)
+        await self._send({"type": f"{kind}.response.body", "body": body, "more_body": False})
+
+
+class _SocketReply(_Reply):
+    """The same for a WebSocket, which can be refused by a document only before it was accepted."""
+
+    async def __call__(self, message: Message) -> None:
+        if not self.status and message["type"] == "websocket.close":
+            # The router's way of saying that there is no such WebSocket.
+            await self.refuse(NoSuchRoute())
+            return
+        if message["type"] == "websocket.accept":
+            self.status = 101
+        await self._send(message)
+
+    async def refuse(self, error: WakefulError) -> None:
+        if not self.status:
+            await self._send_problem("websocket.http", error)
+        elif isinstance(error, GoingDown):
+            await self._send({"type": "websocket.close", "code": 1012})
+
+
+_REPLIES: Final = {"http": _Reply, "websocket": _SocketReply}
+
+
+def _log_access(scope: Scope, door: Door, status: int, seconds: float) -> None:
+    path = plain(redact(scope["path"]), PATH_CHARS_LOGGED_MAX)
+    method = scope.get("method", WEBSOCKET)
+    _log.info("%s %s %d %s %.1f ms", method, path, status, door, seconds * 1000)

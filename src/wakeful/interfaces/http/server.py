@@ -1,0 +1,88 @@
+"""uvicorn without its tick and without its hands on signals, logs and text/plain. One server per door."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from wakeful.interfaces.http.asgi import App
+from wakeful.interfaces.http.connections import HttpConnection, LiveConnection
+
+KEEP_ALIVE_SECONDS: Final = 5
+# Long polls are told that we go; everything else is done in milliseconds.
+FAREWELL_SECONDS_MAX: Final = 1
+PING_SECONDS: Final = 20.0
+# Clients have nothing to say on a WebSocket.
+CLIENT_MESSAGE_BYTES_MAX: Final = 4096
+
+
+class _Server(uvicorn.Server):
+    """Waits for its task to be cancelled. uvicorn's own loop wakes ten times a second: 0.25 % of a core."""
+
+    async def main_loop(self) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the daemon's."""
+        yield
+
+
+async def serve(app: App, listener: socket.socket) -> None:
+    """Answer at this door until cancelled; then finish what is being answered, and close.
+
+    The socket's file is removed first: as long as we listen nobody else can have put another one there.
+    """
+    server = _Server(_config(app))
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        _remove_file(listener)
+        if server.started:
+            await server.shutdown(sockets=[listener])
+            await _see_off(server.server_state)
+        listener.close()
+
+
+def _config(app: App) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=HttpConnection,
+        ws=LiveConnection,
+        interface="asgi3",
+        lifespan="off",
+        log_config=None,
+        # The gate logs; uvicorn's own lines hold query strings and are written for a terminal.
+        log_level="critical",
+        access_log=False,
+        # A client's word about where it comes from counts for nothing.
+        proxy_headers=False,
+        server_header=False,
+        # Only the tick would keep it right.
+        date_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=FAREWELL_SECONDS_MAX,
+        ws_max_size=CLIENT_MESSAGE_BYTES_MAX,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=PING_SECONDS,
+        # A batch goes to many clients on this machine; compressing it for each costs more than sending it.
+        ws_per_message_deflate=False,
+    )
+
+
+def _remove_file(listener: socket.socket) -> None:
+    if listener.family == socket.AF_UNIX:
+        Path(listener.getsockname()).unlink(missing_ok=True)
+
+
+async def _see_off(state: ServerState) -> None:
+    """Let requests that were cut short tell their callers, then drop whoever is left."""
+    if state.tasks:
+        await asyncio.wait(state.tasks, timeout=FAREWELL_SECONDS_MAX)
+    for connection in list(state.connections):
+        connection.transport.abort()

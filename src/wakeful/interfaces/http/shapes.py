@@ -1,0 +1,66 @@
+"""What the bodies of answers look like, for the generated API description.
+
+Nothing is encoded from these: a record is encoded once, where it was made. A test holds real bodies to them.
+"""
+
+from msgspec import Struct
+
+from wakeful.domain.policy import Policy
+from wakeful.domain.record import SessionRecord
+from wakeful.services.desk import Evidence, Supervision
+from wakeful.services.roster import Ending
+
+
+class SessionList(Struct, frozen=True):
+    """A page of sessions in order of id. Pass `next_cursor` as `cursor` to go on; `older` ones were folded."""
+
+    sessions: list[SessionRecord]
+    older: int
+    next_cursor: str | None
+
+
+class SessionStatus(SessionRecord, frozen=True, kw_only=True):
+    """The record with supervision timers and warnings."""
+
+    supervision: Supervision
+
+
+class SessionInspection(SessionStatus, frozen=True, kw_only=True):
+    """The status with the evidence, the policy that was applied, and what wake and audit know."""
+
+    evidence: Evidence
+    policy: Policy
+    policy_snapshot: None
+    wake_state: None
+    last_audit: None
+
+
+class SessionWait(Struct, frozen=True):
+    """How waiting ended, and the session as it was then."""
+
+    ending: Ending
+    session: SessionRecord
+
+
+class LoginCode(Struct, frozen=True):
+    """A one-time code. `url` carries it in the fragment, which browsers never send."""
+
+    code: str
+    url: str
+    expires_at: str
+
+
+class LoginRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    code: str
+
+
+class LoginAnswer(Struct, frozen=True):
+    """The cookie travels in its header; `csrf` goes into the x-wakeful-csrf header of every order."""
+
+    csrf: str
+
+
+class Done(Struct, frozen=True):
+    """The order was carried out or has begun."""
+
+    done: bool

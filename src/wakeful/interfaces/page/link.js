@@ -1,0 +1,124 @@
+// The way to the daemon: the one-time login, the WebSocket, and the certainty that it is still alive.
+
+const ANSWER_MS_MAX = 5000;
+// A daemon that hangs keeps its sockets open: only an answer shows that it lives.
+const PROOF_MS = 10000;
+const RETRY_MS_MIN = 500;
+const RETRY_MS_MAX = 10000;
+
+/** Spend the code in the address, if there is one, and take it out of the address at once. */
+export async function logIn() {
+  const code = new URLSearchParams(location.hash.slice(1)).get("code");
+  if (code === null) return null;
+  history.replaceState(null, "", location.pathname + location.search);
+  const answer = await fetch("/api/login", {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ code }),
+  });
+  const body = await answer.json();
+  if (answer.ok) {
+    sessionStorage.setItem("csrf", body.csrf);
+    return null;
+  }
+  return body.detail;
+}
+
+/** Keeps a WebSocket open and says what comes through it. Calls: hello, sessions, changes, lost, loggedOut. */
+export class Link {
+  #tell;
+  #socket = null;
+  #waiting = null;
+  #retryMs = RETRY_MS_MIN;
+  #retry = 0;
+  #proof = 0;
+
+  constructor(tell) {
+    this.#tell = tell;
+    addEventListener("online", () => this.open());
+    document.addEventListener("visibilitychange", () => this.#prove());
+  }
+
+  async open() {
+    clearTimeout(this.#retry);
+    if (this.#socket) return;
+    try {
+      // Asked first, because a WebSocket that is refused does not say why.
+      const answer = await ask("/api/status");
+      if (answer.status === 401) this.#tell.loggedOut();
+      else this.#connect();
+    } catch {
+      this.#lose(null);
+    }
+  }
+
+  #connect() {
+    const socket = new WebSocket(`ws://${location.host}/api/ws`);
+    this.#socket = socket;
+    this.#waiting = [];
+    socket.onmessage = (event) => this.#hear(JSON.parse(event.data));
+    socket.onclose = () => this.#lose(socket);
+  }
+
+  #hear(message) {
+    if (message.hello) {
+      this.#retryMs = RETRY_MS_MIN;
+      this.#tell.hello(message.hello);
+      this.#fetchAll();
+      this.#proof = setTimeout(() => this.#prove(), PROOF_MS);
+    } else if (this.#waiting) {
+      this.#waiting.push(message.changes);
+    } else {
+      this.#tell.changes(message.changes);
+    }
+  }
+
+  /** The whole list, and after it what changed while it was on its way. */
+  async #fetchAll() {
+    const socket = this.#socket;
+    try {
+      const page = await (await ask("/api/sessions?include_health=true")).json();
+      if (socket !== this.#socket) return;
+      this.#tell.sessions(page);
+      for (const changes of this.#waiting) this.#tell.changes(changes);
+      this.#waiting = null;
+    } catch {
+      this.#lose(socket);
+    }
+  }
+
+  async #prove() {
+    clearTimeout(this.#proof);
+    const socket = this.#socket;
+    if (!socket || document.hidden) return;
+    try {
+      const answer = await ask("/api/status");
+      if (!answer.ok) throw new Error("refused");
+      const overview = await answer.json();
+      if (socket !== this.#socket) return;
+      if (this.#tell.hello(overview)) await this.#refetch();
+      this.#proof = setTimeout(() => this.#prove(), PROOF_MS);
+    } catch {
+      this.#lose(socket);
+    }
+  }
+
+  #refetch() {
+    this.#waiting ??= [];
+    return this.#fetchAll();
+  }
+
+  #lose(socket) {
+    if (socket !== this.#socket) return;
+    clearTimeout(this.#proof);
+    this.#socket = null;
+    socket?.close();
+    this.#tell.lost();
+    this.#retry = setTimeout(() => this.open(), this.#retryMs);
+    this.#retryMs = Math.min(RETRY_MS_MAX, this.#retryMs * 2);
+  }
+}
+
+function ask(path) {
+  return fetch(path, { signal: AbortSignal.timeout(ANSWER_MS_MAX), cache: "no-store" });
+}

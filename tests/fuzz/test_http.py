@@ -1,0 +1,119 @@
+"""Odd requests never break the daemon: whatever is asked, the answer is below 500 and a document."""
+
+import socket
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from desks import Doors, open_doors, received
+
+FUZZ = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+ROUTES = ("", "/health", "/status", "/inspect", "/events", "/wait", "/self", "/nothing")
+NAMES = (
+    "all",
+    "include_health",
+    "health",
+    "state",
+    "project",
+    "limit",
+    "cursor",
+    "after",
+    "until",
+    "conversation",
+    "pid",
+)
+VALUES = st.one_of(
+    st.text(max_size=40),
+    st.integers().map(str),
+    st.floats().map(str),
+    st.sampled_from(["true", "idle", "dead", "claude-working", "-1", "9" * 30, "%00", "null", "[]"]),
+)
+METHODS = st.sampled_from(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+REAL_IDS = st.sampled_from(["claude-working", "working", "claude-", "killed", "self"])
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
+    with open_doors(tmp_path_factory.mktemp("doors")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def owner(doors: Doors) -> Iterator[httpx.Client]:
+    with doors.socket() as client:
+        yield client
+
+
+def check(answer: httpx.Response) -> None:
+    assert answer.status_code < 500, answer.text
+    if answer.status_code >= 400 and answer.request.method != "HEAD":
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["code"]
+
+
+@FUZZ
+@given(
+    st.text(max_size=300) | REAL_IDS, st.sampled_from(ROUTES), st.dictionaries(st.sampled_from(NAMES), VALUES)
+)
+def test_odd_ids_and_queries(owner: httpx.Client, text: str, route: str, params: dict[str, str]) -> None:
+    """Any text as an id, any value as a parameter."""
+    path = f"/api/sessions/{quote(text, safe='', errors='replace')}{route}"
+    # Waiting is bounded, so that the fuzzer is too.
+    check(owner.get(path, params={**params, "timeout": "0"}))
+
+
+@FUZZ
+@given(st.dictionaries(st.sampled_from(NAMES), VALUES))
+def test_odd_lists(owner: httpx.Client, params: dict[str, str]) -> None:
+    """Any filter of the list."""
+    check(owner.get("/api/sessions", params=params))
+
+
+@FUZZ
+@given(METHODS, st.text(max_size=100), st.binary(max_size=300) | st.just(b"{}") | st.just(b'{"code":1}'))
+def test_odd_paths_and_bodies(owner: httpx.Client, method: str, path: str, body: bytes) -> None:
+    """Any path, any method, any body that says it is JSON; and the same at the login."""
+    headers = {"content-type": "application/json"}
+    for where in ("/" + quote(path, safe="/%", errors="replace"), "/api/login-codes", "/api/logout"):
+        check(owner.request(method, where, content=body, headers=headers))
+
+
+HEADER_NAMES = st.sampled_from(
+    b"Host Origin Authorization Cookie Content-Type Content-Length Transfer-Encoding Upgrade Connection Expect "
+    b"Sec-WebSocket-Key Sec-WebSocket-Version X".split()
+)
+HEADER_VALUES = st.one_of(
+    st.binary(max_size=30),
+    st.sampled_from([b"wakeful", b"websocket", b"Upgrade", b"13", b"chunked", b"0", b"5", b"100-continue"]),
+    st.sampled_from(
+        [b"dGhlIHNhbXBsZSBub25jZQ==", b"application/json", b"keep-alive", b"close", b"wakeful-1=x"]
+    ),
+)
+
+
+@FUZZ
+@given(
+    st.binary(max_size=40)
+    | st.sampled_from([b"GET /api/ws HTTP/1.1", b"POST /api/login HTTP/1.1", b"GET / HTTP/1.0"]),
+    st.lists(st.tuples(HEADER_NAMES, HEADER_VALUES), max_size=8),
+    st.binary(max_size=60),
+)
+def test_odd_bytes(doors: Doors, start: bytes, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    """Any bytes on the wire: an answer below 500 or a closed connection, and the next client is served."""
+    request = start + b"\r\n" + b"".join(b"%b: %b\r\n" % each for each in headers) + b"\r\n" + body
+    with socket.socket(socket.AF_UNIX) as door:
+        door.settimeout(20)
+        door.connect(str(doors.path))
+        door.sendall(request)
+        door.shutdown(socket.SHUT_WR)
+        answer = received(door)
+    assert not answer.startswith(b"HTTP/1.1 5"), answer
+    assert b"text/plain" not in answer.partition(b"\r\n\r\n")[0]
+
+
+def test_nothing_broke(owner: httpx.Client) -> None:
+    """After all that the daemon still answers."""
+    assert owner.get("/healthz").text == "ok"

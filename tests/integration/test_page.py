@@ -1,0 +1,221 @@
+"""The web page in a real browser, against the real doors."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+
+from desks import Doors, House, furnish, open_doors
+
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+
+pytestmark = pytest.mark.skipif(
+    shutil.which(CHROMIUM) is None and os.environ.get("CI") != "true", reason="needs Debian's chromium"
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def doors(tmp_path: Path) -> Iterator[Doors]:
+    with open_doors(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    opened = browser.new_context()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def page(doors: Doors, context: BrowserContext) -> Page:
+    """A page that is logged in and shows the furnished house."""
+    opened = open_link(doors, context)
+    expect(row(opened, "working")).to_be_visible()
+    return opened
+
+
+def open_link(doors: Doors, context: BrowserContext, query: str = "") -> Page:
+    code = doors.call(doors.access.logins.new_code)
+    opened = context.new_page()
+    opened.goto(f"{doors.url}/{query}#code={code}")
+    return opened
+
+
+def row(page: Page, name: str) -> Locator:
+    return page.locator(f'tr[data-id="claude-{name}"]')
+
+
+def detail(page: Page, name: str) -> Locator:
+    return row(page, name).locator("xpath=following-sibling::tr[1]")
+
+
+def test_a_link_logs_in_once_and_leaves_no_trace(doors: Doors, context: BrowserContext) -> None:
+    """The code is gone from the address at once, and the cookie serves the next visit."""
+    page = open_link(doors, context)
+    expect(row(page, "working")).to_be_visible()
+    assert page.url == f"{doors.url}/"
+    assert page.evaluate("document.cookie") == "", "no script can read the login"
+    page.go_back()
+    assert "code" not in page.url
+    again = context.new_page()
+    again.goto(doors.url)
+    expect(row(again, "working")).to_be_visible()
+
+
+def test_without_a_login_the_page_says_what_to_do(doors: Doors, context: BrowserContext) -> None:
+    """A stranger sees an empty shell; whoever uses a link twice is told so."""
+    page = context.new_page()
+    page.goto(doors.url)
+    expect(page.locator("#door")).to_contain_text("wakeful open")
+    assert page.locator("#board").is_hidden()
+    page.goto(f"{doors.url}/?again#code=used")
+    expect(page.locator("#door-text")).to_contain_text("used already")
+
+
+def test_who_needs_you_comes_first(page: Page) -> None:
+    """Sessions are ordered by need, and state and health are words, not colours alone."""
+    ids = page.locator("tr[data-id]").evaluate_all("rows => rows.map(row => row.dataset.id)")
+    assert ids == ["claude-asking", "claude-failed", "claude-killed", "claude-working", "claude-done"]
+    expect(row(page, "killed")).to_contain_text("dead")
+    expect(row(page, "killed")).to_contain_text("in the middle of a turn")
+    expect(row(page, "asking")).to_contain_text("asks you")
+    expect(page.locator("#tally")).to_contain_text("3 need you")
+    expect(page.locator("#standing")).to_contain_text("Mode mine")
+    assert page.title() == "(3) Wakeful"
+
+
+def test_a_change_is_shown_without_asking(doors: Doors, page: Page) -> None:
+    """A row changes, moves, appears and disappears as the daemon tells it."""
+    expect(row(page, "working").locator(".state")).to_have_text("prompting")
+    doors.call(lambda: doors.house.ask("working", "Edit: main.py"))
+    expect(row(page, "working").locator(".state")).to_have_text("waiting")
+    expect(row(page, "working")).to_contain_text("asks you · Edit: main.py")
+    expect(page.locator("#tally")).to_contain_text("4 need you")
+    doors.call(lambda: doors.house.start("newcomer"))
+    expect(row(page, "newcomer")).to_contain_text("ready for a prompt")
+
+
+def test_hostile_text_is_text(doors: Doors, page: Page) -> None:
+    """What an agent, a folder or a question says is shown letter by letter and runs nowhere."""
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+
+    def attack() -> None:
+        doors.house.start("hostile", project=HOSTILE.replace("/", ""))
+        doors.house.ask("hostile", HOSTILE)
+
+    doors.call(attack)
+    expect(row(page, "hostile")).to_contain_text("<img src=x onerror=")
+    row(page, "hostile").locator(".doing").click()
+    expect(detail(page, "hostile").locator(".untrusted")).to_contain_text("<script>")
+    assert page.locator("img[src=x], script:not([src])").count() == 0
+    assert "owned" not in page.title()
+    assert not errors
+
+
+def test_a_row_opens_to_its_reasons_and_commands(page: Page) -> None:
+    """Evidence and the exact command are one key press away, and say whether they are open."""
+    button = row(page, "killed").locator(".doing")
+    expect(button).to_have_attribute("aria-expanded", "false")
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(button).to_have_attribute("aria-expanded", "true")
+    expect(detail(page, "killed")).to_contain_text("call 'Bash' was open")
+    expect(detail(page, "killed").locator("code", has_text="claude --resume killed")).to_be_visible()
+
+
+def test_a_filter_lives_in_the_address(doors: Doors, page: Page) -> None:
+    """Typing narrows the table, the address can be shared, Escape shows everybody again."""
+    page.keyboard.press("/")
+    page.keyboard.type("bank waiting")
+    expect(page.locator("tr[data-id]")).to_have_count(1)
+    assert page.url == f"{doors.url}/?q=bank%20waiting"
+    page.reload()
+    expect(page.locator("tr[data-id]")).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(page.locator("tr[data-id]")).to_have_count(5)
+    page.locator("#filter").fill("nobody is called this")
+    expect(page.locator("#empty")).to_contain_text("Nothing fits")
+
+
+def test_an_empty_house_helps(tmp_path: Path, context: BrowserContext) -> None:
+    """Where nothing runs the page says how something would appear."""
+    with open_doors(tmp_path, House()) as doors:
+        page = open_link(doors, context)
+        expect(page.locator("#empty")).to_contain_text("Start Claude Code or Codex")
+
+
+def test_a_lost_connection_is_never_green(tmp_path: Path, browser: Browser) -> None:
+    """When the daemon goes the table greys and says from when it is; when it is back, so is the page."""
+    house = House()
+    furnish(house)
+    with browser.new_context() as context:
+        with open_doors(tmp_path, house) as doors:
+            page = open_link(doors, context)
+            expect(page.locator("#link-text")).to_have_text("live")
+            expect(page.locator("body.lost")).to_have_count(0)
+        expect(page.locator("#banner")).to_contain_text("Connection lost. What you see is from")
+        expect(page.locator("body.lost")).to_have_count(1)
+        grey = page.locator("table").evaluate("table => getComputedStyle(table).filter")
+        assert grey == "grayscale(1)"
+
+
+HURRY = "const real = setTimeout; window.setTimeout = (act, ms) => real(act, Math.min(ms, 200));"
+
+
+def test_a_daemon_that_hangs_is_noticed(doors: Doors, context: BrowserContext) -> None:
+    """Open sockets prove nothing: without an answer the page stops saying live."""
+    context.add_init_script(HURRY)
+    page = open_link(doors, context)
+    expect(page.locator("#link-text")).to_have_text("live")
+    page.route("**/api/status", lambda _route: None)
+    expect(page.locator("#link-text")).to_have_text("connection lost", timeout=15_000)
+
+
+def test_a_login_that_ended_is_noticed(doors: Doors, context: BrowserContext) -> None:
+    """Whoever is logged out elsewhere sees the door, not yesterday's table."""
+    context.add_init_script(HURRY)
+    page = open_link(doors, context)
+    expect(page.locator("#link-text")).to_have_text("live")
+    doors.call(doors.access.logins._open._kept.clear)
+    expect(page.locator("#door")).to_be_visible(timeout=15_000)
+    assert page.locator("#board").is_hidden()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 360), ("dark", 360)]
+)
+def test_nothing_is_cut_off(doors: Doors, browser: Browser, scheme: str, width: int) -> None:
+    """No sideways scrolling on a phone or a desk, in either light, and no request leaves the machine."""
+    with browser.new_context(
+        color_scheme="dark" if scheme == "dark" else "light", viewport={"width": width, "height": 800}
+    ) as context:
+        asked: list[str] = []
+        context.on("request", lambda request: asked.append(request.url))
+        page = open_link(doors, context)
+        expect(row(page, "working")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert all(url.startswith(doors.url) for url in asked)

@@ -1,0 +1,246 @@
+"""The parts of a door by themselves: the token's file, the socket's file, the loopback port, the price of guessing."""
+
+import asyncio
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from wakeful.interfaces.http.binding import (
+    AlreadyRunning,
+    FolderTooOpen,
+    NotASocket,
+    NotLoopback,
+    PortBusy,
+    PortRefused,
+    SocketPathTooLong,
+    bind_tcp,
+    bind_unix,
+)
+from wakeful.interfaces.http.penalties import CALLERS_MAX, SECONDS_MAX, WAITING_MAX, Penalties
+from wakeful.interfaces.http.refusals import TooManyFailures
+from wakeful.interfaces.http.token_file import TokenFileBroken, TokenFileUnsafe, load_or_create_token
+
+
+def test_a_token_is_made_once_for_its_owner_only(tmp_path: Path) -> None:
+    """256 bits, mode 0600 whatever the umask, the same at the next start, and nothing left beside it."""
+    path = tmp_path / "token"
+    before = os.umask(0)
+    try:
+        token = load_or_create_token(path)
+    finally:
+        os.umask(before)
+    assert len(token) == 43
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert load_or_create_token(path) == token
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_of_many_starts_one_token_wins(tmp_path: Path) -> None:
+    """Whoever starts at the same time gets the same token."""
+    with ThreadPoolExecutor(8) as pool:
+        tokens = set(pool.map(lambda _: load_or_create_token(tmp_path / "token"), range(32)))
+    assert len(tokens) == 1
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o601, 0o644])
+def test_a_token_others_could_read_is_refused(tmp_path: Path, mode: int) -> None:
+    """A secret that was open is none; the message says what to run."""
+    path = tmp_path / "token"
+    load_or_create_token(path)
+    path.chmod(mode)
+    with pytest.raises(TokenFileUnsafe, match="chmod 600"):
+        load_or_create_token(path)
+
+
+def test_a_token_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    """Neither a link nor a file of another user is believed."""
+    path = tmp_path / "token"
+    token = load_or_create_token(path)
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    with pytest.raises(TokenFileUnsafe):
+        load_or_create_token(link)
+    if os.geteuid() == 0:
+        os.chown(path, 65534, 65534)
+        with pytest.raises(TokenFileUnsafe):
+            load_or_create_token(path)
+        os.chown(path, 0, 0)
+    assert load_or_create_token(path) == token
+
+
+@pytest.mark.parametrize("text", [b"", b"short\n", b"x" * 44, b"\x00" * 43, "ü".encode() * 30])
+def test_a_broken_token_is_said_and_kept(tmp_path: Path, text: bytes) -> None:
+    """What is no token of ours is not used and not overwritten."""
+    path = tmp_path / "token"
+    path.write_bytes(text)
+    path.chmod(0o600)
+    with pytest.raises(TokenFileBroken, match="Delete it"):
+        load_or_create_token(path)
+    assert path.read_bytes() == text
+
+
+def test_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
+    """Something that blocks when opened is no token file."""
+    path = tmp_path / "token"
+    os.mkfifo(path, 0o600)
+    with pytest.raises(TokenFileBroken):
+        load_or_create_token(path)
+
+
+def test_the_socket_is_never_open_to_others(tmp_path: Path) -> None:
+    """Mode 0600 from its first moment, even where the umask forbids nothing."""
+    path = tmp_path / "wakeful.sock"
+    before = os.umask(0)
+    try:
+        with bind_unix(path):
+            assert stat.S_IMODE(os.lstat(path).st_mode) == 0o600
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o710, 0o701, 0o770])
+def test_a_loose_folder_is_refused(tmp_path: Path, mode: int) -> None:
+    """The socket lies in a folder of its owner's alone, or not at all."""
+    tmp_path.chmod(mode)
+    with pytest.raises(FolderTooOpen, match="chmod 700"):
+        bind_unix(tmp_path / "wakeful.sock")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_stale_socket_is_replaced(tmp_path: Path) -> None:
+    """What a killed daemon left behind is in nobody's way."""
+    path = tmp_path / "wakeful.sock"
+    bind_unix(path).close()
+    assert path.is_socket()
+    with bind_unix(path), socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+
+
+LISTEN = """
+import sys
+from pathlib import Path
+from wakeful.interfaces.http.binding import bind_unix
+listener = bind_unix(Path(sys.argv[1]))
+print("listening", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_living_daemon_is_found_and_named(tmp_path: Path) -> None:
+    """A second start learns the first one's pid and changes nothing."""
+    path = tmp_path / "wakeful.sock"
+    with subprocess.Popen(
+        [sys.executable, "-c", LISTEN, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as first:
+        assert first.stdout is not None
+        first.stdout.readline()
+        with pytest.raises(AlreadyRunning, match=rf"pid {first.pid}\b"):
+            bind_unix(path)
+        assert path.is_socket()
+        first.communicate("")
+
+
+def test_of_many_starts_one_listens(tmp_path: Path) -> None:
+    """Starting at the same time over a stale socket, exactly one daemon gets it and keeps it."""
+    path = tmp_path / "wakeful.sock"
+    bind_unix(path).close()
+    together = threading.Barrier(8)
+
+    def start(_number: int) -> socket.socket | None:
+        together.wait()
+        try:
+            return bind_unix(path)
+        except AlreadyRunning:
+            return None
+
+    with ThreadPoolExecutor(8) as pool:
+        listeners = [each for each in pool.map(start, range(8)) if each is not None]
+    assert len(listeners) == 1
+    with listeners[0], socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+
+
+def test_whatever_else_is_in_the_way_stays(tmp_path: Path) -> None:
+    """A file or a link of that name is not ours to remove."""
+    path = tmp_path / "wakeful.sock"
+    path.write_text("precious")
+    with pytest.raises(NotASocket):
+        bind_unix(path)
+    assert path.read_text() == "precious"
+    link = tmp_path / "link.sock"
+    link.symlink_to(tmp_path / "elsewhere.sock")
+    with pytest.raises(NotASocket):
+        bind_unix(link)
+
+
+def test_a_path_too_long_is_said(tmp_path: Path) -> None:
+    """The kernel's limit becomes a sentence with a way out."""
+    with pytest.raises(SocketPathTooLong, match="WAKEFUL_HOME"):
+        bind_unix(tmp_path / ("x" * 120))
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "192.0.2.1", "example.com", "", "127.0.0.1.example.com", "::ffff:127.0.0.1"]
+)
+def test_only_loopback_is_listened_on(host: str) -> None:
+    """Anything other machines could reach is refused before it is opened."""
+    with pytest.raises(NotLoopback):
+        bind_tcp(host, 0)
+
+
+def test_a_busy_port_is_an_answer() -> None:
+    """The daemon can go on with its socket alone."""
+    first = bind_tcp("localhost", 0)
+    assert not isinstance(first, PortBusy)
+    with first:
+        port = first.getsockname()[1]
+        second = bind_tcp("127.0.0.1", port)
+        assert isinstance(second, PortBusy)
+        assert str(port) in str(second)
+
+
+def test_a_port_that_does_not_exist_is_said() -> None:
+    """Whatever else is refused has its reason in the message."""
+    with pytest.raises(PortRefused, match="0-65535"):
+        bind_tcp("127.0.0.1", 70_000)
+
+
+def test_a_failure_costs_twice_the_last_one_up_to_a_cap() -> None:
+    """Doubling, capped, forgiven after a quiet minute, and each caller for itself."""
+    penalties = Penalties()
+    costs = [penalties.next_seconds("a", 0.0) for _ in range(8)]
+    assert costs[:4] == [0.1, 0.2, 0.4, 0.8]
+    assert costs[-1] == SECONDS_MAX
+    assert penalties.next_seconds("b", 0.0) == 0.1
+    assert penalties.next_seconds("a", 59.0) == SECONDS_MAX
+    assert penalties.next_seconds("a", 200.0) == 0.1
+
+
+def test_the_table_of_failures_is_bounded() -> None:
+    """Many callers do not fill the memory; whoever fails on is remembered."""
+    penalties = Penalties()
+    for number in range(CALLERS_MAX * 4):
+        penalties.next_seconds(f"caller {number}", 0.0)
+        penalties.next_seconds("persistent", 0.0)
+    assert len(penalties._failures) == CALLERS_MAX
+    assert penalties.next_seconds("persistent", 0.0) == SECONDS_MAX
+
+
+def test_guessers_cannot_take_every_connection() -> None:
+    """Beyond a few that wait for their refusal, the others get it at once."""
+
+    async def guess() -> list[BaseException | None]:
+        penalties = Penalties()
+        return await asyncio.gather(
+            *(penalties.pay(f"caller {number}") for number in range(WAITING_MAX + 5)), return_exceptions=True
+        )
+
+    outcomes = asyncio.run(guess())
+    assert [type(each) for each in outcomes if each is not None] == [TooManyFailures] * 5
