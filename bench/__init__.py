@@ -1,0 +1,1 @@
+"""Figures and generated pages, each by one command."""

@@ -1,0 +1,75 @@
+"""Row "cold start": from nothing to a complete list of judged sessions, against a bare scan and a full read.
+
+"First complete truth" is a look with every eye and the encoded list of all sessions at its end, so that nothing
+is put off until somebody asks.
+"""
+
+import asyncio
+import gc
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+
+from bench.corpus import let_age, write_corpus
+from bench.crowd import Stage
+from bench.figures import Figure, milliseconds
+from bench.peers import read_everything, scan_and_stat
+from bench.room import Room
+from bench.scale import Scale
+from wakeful.adapters.system.clock import SystemClock
+from wakeful.config import Config
+from wakeful.lookout import Lookout, PlainProcesses
+from wakeful.places import Places
+from wakeful.services.roster import Query
+
+ROW = "cold start"
+RECENT_EVERY = 10
+
+
+def measure(stage: Stage) -> list[Figure]:
+    scale = stage.scale
+    with Room() as room:
+        logs = write_corpus(room.claude, scale.logs, scale.bytes_total)
+        all_recent = _against_reading(room.claude, scale)
+        let_age(logs, recent_every=RECENT_EVERY)
+        return [_against_scan(room.claude, scale), all_recent]
+
+
+def _against_scan(tree: Path, scale: Scale) -> Figure:
+    truth, scan = _cpu_medians((first_truth, lambda: scan_and_stat(tree)), scale.repeats)
+    measured = (
+        f"first complete truth {milliseconds(truth)} CPU, scandir + stat {milliseconds(scan)} "
+        f"({scale.logs:,} logs, one in ten recent)"
+    )
+    return Figure(ROW, measured, truth / scan, 3.0)
+
+
+def _against_reading(tree: Path, scale: Scale) -> Figure:
+    truth, reading = _cpu_medians((first_truth, lambda: read_everything(tree)), scale.repeats)
+    measured = (
+        f"first complete truth {milliseconds(truth)} CPU, reading all with msgspec {milliseconds(reading)} "
+        f"({scale.logs:,} logs, {scale.bytes_total / 1e9:.1f} GB, all recent)"
+    )
+    return Figure(ROW, measured, truth / reading, 0.1)
+
+
+def first_truth() -> int:
+    """Look at everything from nothing; the length of the list as a door would send it."""
+    lookout = Lookout(Config(), Places.of(os.environ), SystemClock(), PlainProcesses())
+    asyncio.run(lookout.look())
+    page = lookout.roster.page(Query(), lookout.clock.now())
+    return sum(map(len, page.bodies))
+
+
+def _cpu_medians(works: Sequence[Callable[[], object]], repeats: int) -> list[float]:
+    """The median CPU seconds of each, taken in turns so that a busy minute meets all of them."""
+    taken: list[list[float]] = [[] for _ in works]
+    for _ in range(repeats):
+        for work, seconds in zip(works, taken, strict=True):
+            gc.collect()
+            began = time.process_time()
+            work()
+            seconds.append(time.process_time() - began)
+    return [median(seconds) for seconds in taken]

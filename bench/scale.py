@@ -1,0 +1,41 @@
+"""How much is measured: the full run and the quick one. Numbers only."""
+
+from typing import Final
+
+from msgspec import Struct
+
+
+class Scale(Struct, frozen=True):
+    """Counts and sizes of one run."""
+
+    logs: int
+    bytes_total: int
+    repeats: int
+    kills: int
+    alive: int
+    idle_seconds: float
+    starts: int
+
+
+# speed.md's own sizes. `alive`: a third of the pids a usual kernel hands out.
+FULL: Final = Scale(
+    logs=10_000,
+    bytes_total=2_000_000_000,
+    repeats=5,
+    kills=120,
+    alive=10_000,
+    idle_seconds=30.0,
+    starts=60,
+)
+QUICK: Final = Scale(
+    logs=2_000,
+    bytes_total=400_000_000,
+    repeats=3,
+    kills=40,
+    alive=1_000,
+    idle_seconds=8.0,
+    starts=20,
+)
+# Rows whose target names a number of sessions keep to it even in a quick run.
+SESSIONS: Final = 10_000
+TMUX_SESSIONS: Final = 200
