@@ -109,20 +109,20 @@ def commands() -> str:
     """What every command says about itself."""
     lines = [MADE, "# Commands", "", "Exit codes: 0 fine; 1 the answer is no; 2 the operator's mistake; 3 the world's;"]
     lines += ["4 a bug of ours; 5 unknown; 6 (`session wait` only) a person is needed.", ""]
-    for path, command in _walk(root, ("wakeful",)):
-        context = click.Context(command, info_name=" ".join(path), terminal_width=100, max_content_width=100)
-        lines += [f"## `{' '.join(path)}`", "", "```", command.get_help(context), "```", ""]
+    for context in _walk(root, None):
+        lines += [f"## `{context.command_path}`", "", "```", context.command.get_help(context), "```", ""]
     return "\n".join(lines)
 
 
-def _walk(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    yield path, command
+def _walk(command: click.Command, parent: click.Context | None) -> Iterator[click.Context]:
+    settings = {"terminal_width": 100, "max_content_width": 100, **command.context_settings}
+    context = click.Context(command, parent, info_name=command.name if parent else "wakeful", **settings)
+    yield context
     if isinstance(command, click.Group):
-        context = click.Context(command, info_name=path[-1])
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
             assert inner is not None, f"{name} is listed"
-            yield from _walk(inner, (*path, name))
+            yield from _walk(inner, context)
 
 
 PAGES = {

@@ -22,7 +22,7 @@ from wakeful.adapters.system import proc
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.system.exits import ExitWatch
 from wakeful.config import Config
-from wakeful.domain.errors import OperatorError
+from wakeful.domain.errors import WorldError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process
@@ -151,7 +151,7 @@ class Daemon(Lookout):
         self.supervisor.left_behind(session_id, orphans)
 
 
-class HomeUnusable(OperatorError):
+class HomeUnusable(WorldError):
     """The state folder {folder} cannot be made: {reason}. Set WAKEFUL_HOME to a folder of your own."""
 
     code = "home-unusable"
@@ -249,7 +249,7 @@ def _app(
             notes=(*doors.notes, *trouble),
         )
 
-    desk = Desk(daemon.clock, daemon.roster, daemon.feed, history, daemon.policy, standing)
+    desk = Desk(daemon.clock, daemon.roster, daemon.feed, history, daemon.policy, standing, daemon.tree)
     app = build_app(desk, access, now=daemon.clock.now, ancestors=_ancestor_pids, shut_down=end)
     return app, access
 

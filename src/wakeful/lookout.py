@@ -26,12 +26,12 @@ from wakeful.domain.evidence import Orphan
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
-from wakeful.domain.record import Subject
+from wakeful.domain.record import Subject, safe
 from wakeful.places import Places
 from wakeful.ports.clock import Clock
 from wakeful.ports.eyes import Eye, Folders, Processes
 from wakeful.ports.store import Bookmark, Transition
-from wakeful.services.desk import Desk, EyeRecord, Standing
+from wakeful.services.desk import Desk, EyeRecord, ProcessRecord, Standing
 from wakeful.services.feed import Feed
 from wakeful.services.roster import Roster
 from wakeful.services.supervision import Change, Supervisor
@@ -131,6 +131,15 @@ class Lookout:
         for eye in self.holders:
             eye.catch_up(session_id)
 
+    def tree(self, holder: Process) -> list[ProcessRecord]:
+        """The processes below a holder: its tools, its helpers, and theirs."""
+        families = proc.families()
+        parents = {each.pid: parent for parent, children in families.items() for each in children}
+        return [
+            ProcessRecord(each.pid, parents.get(each.pid, 0), safe(" ".join(proc.command(each.pid))))
+            for each in proc.descendants(holder, families)
+        ]
+
     def seek_named(self, subject: Subject, pid: int, wall: float) -> None:
         process = proc.identify_if_seen(pid)
         seconds = self.clock.now().wall - wall
@@ -192,7 +201,9 @@ def look_once(config: Config) -> Desk:
         eyes=lookout.eye_records(),
         notes=("no daemon: this is one look, nothing is watched",),
     )
-    return Desk(lookout.clock, lookout.roster, Feed(), _no_history, lookout.policy, lambda: standing)
+    return Desk(
+        lookout.clock, lookout.roster, Feed(), _no_history, lookout.policy, lambda: standing, lookout.tree
+    )
 
 
 async def _no_history(

@@ -22,6 +22,7 @@ from wakeful.domain.record import HealthView, SessionRecord
 from wakeful.interfaces.http.problems import Problem
 from wakeful.interfaces.http.shapes import SessionInspection, SessionList, SessionStatus, SessionWait
 from wakeful.services.desk import EventList, Overview
+from wakeful.services.roster import Query
 
 ONE = "/api/sessions/claude-working"
 SHAPES: dict[str, type] = {
@@ -273,6 +274,18 @@ def _leave(house: House, name: str, processes: dict[str, Any]) -> None:
     process = processes.pop(name, None)
     if process is not None:
         house.forget(name, process)
+
+
+def test_a_long_list_arrives_whole(tmp_path: Path) -> None:
+    """Megabytes in one answer, many pieces on the wire, the same bytes at both doors."""
+    house = House()
+    for number in range(1500):
+        house.start(f"{number:04d}", project="p" * (number % 90))
+    with open_doors(tmp_path, house) as doors, doors.socket() as owner, doors.tcp() as client:
+        here, there = owner.get("/api/sessions"), client.get("/api/sessions")
+        assert here.content == there.content == doors.call(lambda: house.desk.sessions(Query())).body
+    assert len(here.content) > 1_500_000
+    assert len(here.json()["sessions"]) == 1500
 
 
 def test_filters_and_folding(doors: Doors, owner: httpx.Client) -> None:

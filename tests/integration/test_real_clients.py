@@ -100,6 +100,8 @@ def test_claude_print_mode_from_work_to_its_end(watching: RunningDaemon, claude_
     process = claude_home.run_print(script(short, DONE), "--allowedTools", "Bash")
     working = watching.wait_for_session(is_in_a_tool, "session in a tool")
     assert working["pid"] == process.pid
+    tree = watching.run("session", "inspect", working["id"], "--json").json["evidence"]["processes"]
+    assert any("sleep 2" in each["untrusted"] for each in tree)
     process.wait(20)
     stopped = watching.wait_for_session(is_in("stopped"), "session that stopped")
     assert (stopped["health"], stopped["findings"]) == ("healthy", [])

@@ -12,6 +12,7 @@ from wakeful.domain.findings import EXIT_CODES, State
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.policy import Policy
+from wakeful.domain.process import Process
 from wakeful.domain.record import SessionRecord, safe
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Transition
@@ -92,6 +93,14 @@ class HolderRecord(Struct, frozen=True):
     since: str
 
 
+class ProcessRecord(Struct, frozen=True):
+    """One process of a session's tree, as it was when somebody asked."""
+
+    pid: int
+    parent_pid: int
+    untrusted: str
+
+
 class Evidence(Struct, frozen=True):
     """What a verdict was judged from. `untrusted` holds the open calls."""
 
@@ -99,6 +108,7 @@ class Evidence(Struct, frozen=True):
     holders: tuple[HolderRecord, ...]
     pane: Pane | None
     orphans: tuple[int, ...]
+    processes: tuple[ProcessRecord, ...]
     calls_total: int
     input_tokens: int
     output_tokens: int
@@ -138,6 +148,7 @@ class Desk:
         history: History,
         policy: Policy,
         standing: Callable[[], Standing],
+        tree: Callable[[Process], Sequence[ProcessRecord]] = lambda _holder: (),
     ) -> None:
         self.feed = feed
         self._clock = clock
@@ -145,6 +156,7 @@ class Desk:
         self._history = history
         self._policy = policy
         self._standing = standing
+        self._tree = tree
 
     def health(self, text: str) -> Answer:
         """003's fields of one session."""
@@ -167,7 +179,7 @@ class Desk:
         body = _joined(
             watched.body(),
             supervision=_supervision(watched),
-            evidence=_evidence(watched),
+            evidence=_evidence(watched, self._tree),
             policy=self._policy,
             policy_snapshot=None,
             wake_state=None,
@@ -258,7 +270,7 @@ def _supervision(watched: Watched) -> Supervision:
     )
 
 
-def _evidence(watched: Watched) -> Evidence:
+def _evidence(watched: Watched, tree: Callable[[Process], Sequence[ProcessRecord]]) -> Evidence:
     activity, presence = watched.activity, watched.presence
     holders = tuple(
         HolderRecord(
@@ -277,6 +289,7 @@ def _evidence(watched: Watched) -> Evidence:
         holders,
         presence.pane,
         tuple(orphan.process.pid for orphan in presence.orphans),
+        tuple(each for holder in presence.living for each in tree(holder.process)),
         activity.calls_total,
         activity.input_tokens,
         activity.output_tokens,
