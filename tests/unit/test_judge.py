@@ -20,7 +20,7 @@ GONE = held(Sight.DEAD, ended_at=at(9.0))
 
 
 def pane(sight: Sight) -> Pane:
-    return Pane("/run/tmux", "work", "work:0.0", Process(50, 1, "boot"), sight, Sight.ALIVE, shell=True)
+    return Pane("/run/tmux", "work", "work:0.0", Process(50, 1, "boot"), sight, Sight.ALIVE)
 
 
 def test_gone_after_a_finished_turn_is_stopped_and_healthy() -> None:

@@ -5,6 +5,7 @@ identified and gone says `dead`.
 """
 
 from enum import StrEnum
+from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct, field
@@ -37,9 +38,10 @@ class Status(StrEnum):
 
 # A conversation has one owner; a handful of remembered holders is enough to see twins and past deaths.
 HOLDERS_MAX: Final = 8
+_seen_at: Final = attrgetter("seen_at")
 
 
-class Holder(Struct):
+class Holder(Struct, gc=False):
     """A process that holds the conversation, by the word of a registry file, a writer lock or the log itself."""
 
     process: Process
@@ -52,7 +54,7 @@ class Holder(Struct):
     waiting_for: str | None = None
 
 
-class Pane(Struct, frozen=True):
+class Pane(Struct, frozen=True, gc=False):
     """The tmux pane that shows the session."""
 
     socket: str
@@ -61,17 +63,16 @@ class Pane(Struct, frozen=True):
     process: Process
     sight: Sight
     runtime: Sight
-    shell: bool
 
 
-class Orphan(Struct, frozen=True):
+class Orphan(Struct, frozen=True, gc=False):
     """A tool that outlived its agent."""
 
     process: Process
     command: str
 
 
-class Presence(Struct):
+class Presence(Struct, gc=False):
     """Everything seen of one session outside its log; written by the eyes only."""
 
     holders: dict[int, Holder] = field(default_factory=dict)
@@ -100,10 +101,9 @@ class Presence(Struct):
     @property
     def newest(self) -> Holder | None:
         """The holder to speak of: the living one, else the one that was seen last."""
-        if not self.holders:
-            return None
-        candidates = self.living or self.holders.values()
-        return max(candidates, key=lambda holder: holder.seen_at)
+        if len(self.holders) <= 1:  # nearly always, and asked for several times per verdict
+            return next(iter(self.holders.values()), None)
+        return max(self.living or self.holders.values(), key=_seen_at)
 
 
 def hold(presence: Presence, holder: Holder) -> bool:

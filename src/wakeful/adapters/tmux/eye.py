@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.adapters.system import proc
-from wakeful.adapters.tmux.panes import Listing, PaneRow, is_shell, list_panes, sockets
+from wakeful.adapters.tmux.panes import Listing, PaneRow, list_panes, sockets
 from wakeful.domain.evidence import Pane
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process, Sight
@@ -125,12 +125,11 @@ class TmuxEye:
             process=process,
             sight=Sight.ALIVE,
             runtime=Sight.ALIVE,
-            shell=is_shell(row.command),
         )
         self._witness.shown(tenant.session_id, pane)
 
     def _lose(self, session_id: SessionId, pane: Pane, listing: Listing | None) -> None:
         runtime = listing.sight if listing is not None else Sight.DEAD
         sight = Sight.UNKNOWN if runtime is Sight.UNKNOWN else Sight.DEAD
-        lost = Pane(pane.socket, pane.session, pane.target, pane.process, sight, runtime, shell=pane.shell)
+        lost = Pane(pane.socket, pane.session, pane.target, pane.process, sight, runtime)
         self._witness.shown(session_id, lost)

@@ -25,15 +25,10 @@ REAP_SECONDS_MAX: Final = 1.0
 # A row is below 1 KB: ten thousand panes fit, a program that prints without end does not.
 OUTPUT_BYTES_MAX: Final = 16 * 1024 * 1024
 TEXT_CHARS_MAX: Final = 500
-SHELLS: Final = frozenset(
-    {"ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "nu", "pwsh", "sh", "tcsh", "xonsh", "zsh"}
-)
 _EMPTY_SERVER: Final = b"no current target"
-# In the order of PaneRow.parse.
-_FIELDS: Final = (
-    *("session_name", "window_index", "pane_id", "pane_pid", "pane_dead"),
-    *("pane_current_command", "pane_title", "session_attached", "session_created"),
-)
+# In the order of PaneRow.parse. No more than is needed: what a pane runs is asked of /proc by its pid, for every
+# field costs the server, and the current command alone as much as all of these.
+_FIELDS: Final = ("session_name", "pane_id", "pane_pid", "pane_dead")
 
 
 class TmuxFolderClosed(WorldError):
@@ -46,32 +41,16 @@ class PaneRow(Struct, frozen=True):
     """One pane as tmux lists it. `pane_id` (`%3`) is its address on this server; names are for people."""
 
     session: str
-    window: int
     pane_id: str
     # A dead pane's pid is history and may be somebody else's by now.
     pid: int
     dead: bool
-    # The name of the foreground job's leader: `bash` also while a bash script runs something else.
-    command: str
-    title: str
-    attached: int
-    created: int
 
     @classmethod
     def parse(cls, fields: list[bytes]) -> Self:
-        """Read the nine fields of a row; raises ValueError if they are not what we asked for."""
-        session, window, pane_id, pid, dead, command, title, attached, created = fields
-        return cls(
-            session=_text(session),
-            window=int(window),
-            pane_id=pane_id.decode("ascii"),
-            pid=int(pid),
-            dead=dead == b"1",
-            command=_text(command),
-            title=_text(title),
-            attached=int(attached),
-            created=int(created),
-        )
+        """Read the fields of a row; raises ValueError if they are not what we asked for."""
+        session, pane_id, pid, dead = fields
+        return cls(_text(session), pane_id.decode("ascii"), int(pid), dead == b"1")
 
 
 class Listing(Struct, frozen=True):
@@ -107,11 +86,6 @@ async def list_panes(socket: Path, deadline_seconds: float = DEADLINE_SECONDS) -
     if answer.exit_code != 0:
         return _refused(socket, answer)
     return _listed(socket, answer.output, separator.encode())
-
-
-def is_shell(command: str) -> bool:
-    """Whether this is a shell, by its name; login shells carry a dash."""
-    return command.rpartition("/")[2].lstrip("-") in SHELLS
 
 
 def parse_panes(output: bytes, separator: bytes) -> tuple[PaneRow, ...]:
