@@ -1,6 +1,6 @@
-"""`python -m bench`: every row of speed.md, with the peer or the limit beside Wakeful in the same run.
+"""`python -m bench`: every row of speed, with the peer or the limit run beside Wakeful in the same run.
 
-Exits 1 if a figure is outside the gate. Nothing here measures; rows are modules with `ROW` and `measure`.
+Exits 1 if a figure is outside the gate. Nothing here measures; a row is a module with `ROW` and `measure`.
 """
 
 import argparse
@@ -34,24 +34,43 @@ ROWS: Final[Sequence[ModuleType]] = (
     store_rows,
     tmux_panes,
     process_death,
-    # From here on the crowd stands in the process table.
+    # From here on ten thousand sessions and their processes are around.
     changed_logs,
     http_list,
     cli_start,
     own_cost,
 )
+_PAGE: Final = """<!-- made by `make bench BENCH_ARGS="--write docs/speed.md"`; do not edit -->
+
+# Speed
+
+Measured on {date} at commit `{commit}` ({cores} shared cores, Python {python}, Linux {kernel}), {run}. Read the
+ratios, not the times: everything in a row ran in the same minute on the same machine. "Reached" means the figure
+to reach itself; the gate in CI fails beyond {slack} times of it.
+
+{table}
+
+What Wakeful is measured against is written out in `bench/peers.py`. CPU is that of every process involved.
+"""
 
 
 def main(arguments: Sequence[str]) -> int:
     options = _options(arguments)
     scale = QUICK if options.quick else FULL
-    rows = [row for row in ROWS if options.only in (None, row.ROW)]
-    figures = _measure(rows, scale)
+    figures = _measure([row for row in ROWS if options.only in (None, row.ROW)], scale)
     if options.write is not None:
-        options.write.write_text(_page(figures, scale))
+        options.write.write_text(_page(figures, "a quick run" if options.quick else "a full run"))
     failed = [each for each in figures if not each.passes]
     print(f"{len(figures) - len(failed)} of {len(figures)} figures inside the gate ({GATE_SLACK} x target)")
     return 1 if failed else 0
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Print every ratio.")
+    parser.add_argument("--quick", action="store_true", help="smaller trees, fewer repeats: two minutes")
+    parser.add_argument("--only", choices=[row.ROW for row in ROWS], metavar="ROW", help="measure one row")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the figures as a page, too")
+    return parser.parse_args(arguments)
 
 
 def _measure(rows: Sequence[ModuleType], scale: Scale) -> list[Figure]:
@@ -60,21 +79,25 @@ def _measure(rows: Sequence[ModuleType], scale: Scale) -> list[Figure]:
         for row in rows:
             began = time.monotonic()
             measured: list[Figure] = row.measure(stage)
-            print(table(measured), f"  ({time.monotonic() - began:.0f} s)", flush=True)
+            print(f"{table(measured)}  ({time.monotonic() - began:.0f} s)", flush=True)
             figures += measured
     return figures
 
 
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="smaller trees and fewer repeats: two minutes")
-    parser.add_argument("--only", choices=[row.ROW for row in ROWS], help="measure one row")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write the figures as a page")
-    return parser.parse_args(arguments)
-
-
-def _page(figures: Sequence[Figure], scale: Scale) -> str:
-    return "\n".join((markdown(figures), ""))
+def _page(figures: Sequence[Figure], run: str) -> str:
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True
+    )
+    return _PAGE.format(
+        date=time.strftime("%Y-%m-%d", time.gmtime()),
+        commit=commit.stdout.strip(),
+        cores=os.cpu_count(),
+        python=platform.python_version(),
+        kernel=platform.release().partition("-")[0],
+        run=run,
+        slack=GATE_SLACK,
+        table=markdown(figures),
+    )
 
 
 if __name__ == "__main__":

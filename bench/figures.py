@@ -42,7 +42,8 @@ class Figure(Struct, frozen=True):
 
 def percentile(values: Sequence[float], share: float) -> float:
     """The smallest value that `share` of all do not exceed."""
-    assert values and 0 < share <= 1, "a percentile of something"
+    assert values, "of nothing there is no percentile"
+    assert 0 < share <= 1, "a share is a part of the whole"
     return sorted(values)[ceil(share * len(values)) - 1]
 
 

@@ -23,12 +23,13 @@ def measure(stage: Stage) -> list[Figure]:
     with closing(daemon.connect()) as connection:
         body = connection.fetch(LIST)
         assert body.count(b'"schema":1') == SESSIONS, "every session is in the list"
-        with fastapi_server(stage.crowd.room.path, body) as (pid, socket), closing(Connection(socket)) as peer:
+        with (
+            fastapi_server(stage.crowd.room.path, body) as (pid, socket),
+            closing(Connection(socket)) as peer,
+        ):
             assert peer.fetch(LIST) == body, "both serve the same bytes"
             rounds = stage.scale.repeats + 2
-            pairs = [
-                (_cost_seconds(daemon.pid, connection), _cost_seconds(pid, peer)) for _ in range(rounds)
-            ]
+            pairs = [(_cost_seconds(daemon.pid, connection), _cost_seconds(pid, peer)) for _ in range(rounds)]
     ours, theirs = (median(each) for each in zip(*pairs, strict=True))
     measured = (
         f"list of {SESSIONS:,} sessions ({len(body) / 1e6:.0f} MB): {milliseconds(ours)} CPU per request, "

@@ -11,8 +11,9 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 from msgspec import Raw, Struct
@@ -42,29 +43,43 @@ def _files(root: Path) -> Iterator[str]:
                     yield entry.path
 
 
+class _Usage(Struct, gc=False):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+
+
 class _Block(Struct, gc=False):
     type: str = ""
     id: str = ""
     name: str = ""
     input: Raw = Raw(b"")
+    text: Raw = Raw(b"")
     tool_use_id: str = ""
     is_error: bool | None = None
+    content: Raw = Raw(b"")
 
 
 class _Message(Struct, gc=False):
     id: str = ""
     content: str | list[_Block] = ""
     stop_reason: str | None = None
+    usage: _Usage | None = None
 
 
 class _Record(Struct, gc=False, rename="camel"):
+    """The fields that judging needs, as Wakeful's own reader names them."""
+
     type: str = ""
     subtype: str = ""
-    timestamp: str | None = None
+    timestamp: datetime | None = None
     session_id: str | None = None
     cwd: str | None = None
     version: str | None = None
     message: _Message | None = None
+    is_sidechain: bool = False
+    is_meta: bool = False
+    error: Raw = Raw(b"")
 
 
 def read_everything(root: Path) -> int:
@@ -89,7 +104,7 @@ class SecondPoller:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="poller")
 
-    def __enter__(self) -> "SecondPoller":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -36,7 +36,9 @@ _decode: Final = msgspec.json.Decoder(_Health).decode
 
 def measure(stage: Stage) -> list[Figure]:
     with Room() as room, room.daemon() as daemon, SecondPoller() as poller:
-        ours = [each for _ in range(stage.scale.kills // AGENTS_AT_ONCE) for each in _deaths(room, daemon, poller)]
+        ours = [
+            each for _ in range(stage.scale.kills // AGENTS_AT_ONCE) for each in _deaths(room, daemon, poller)
+        ]
         wait_until(lambda: len(poller.noticed_seconds) == len(ours), "the poller", NOTICED_SECONDS_MAX)
     theirs = poller.noticed_seconds
     measured = (

@@ -107,7 +107,12 @@ def _default(value: object) -> str:
 
 def commands() -> str:
     """What every command says about itself."""
-    lines = [MADE, "# Commands", "", "Exit codes: 0 fine; 1 the answer is no; 2 the operator's mistake; 3 the world's;"]
+    lines = [
+        MADE,
+        "# Commands",
+        "",
+        "Exit codes: 0 fine; 1 the answer is no; 2 the operator's mistake; 3 the world's;",
+    ]
     lines += ["4 a bug of ours; 5 unknown; 6 (`session wait` only) a person is needed.", ""]
     for context in _walk(root, None):
         lines += [f"## `{context.command_path}`", "", "```", context.command.get_help(context), "```", ""]

@@ -14,13 +14,15 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from wakeful.domain.errors import WorldError
 
 START_SECONDS_MAX: Final = 120.0
 END_SECONDS_MAX: Final = 30.0
 ANSWER_SECONDS_MAX: Final = 60.0
+# Ticks and timers stay below it, work does not.
+REST_SHARE: Final = 0.01
 _POLL_SECONDS: Final = 0.02
 
 
@@ -43,7 +45,7 @@ class Room:
             folder.mkdir(mode=0o700)
         self._before: dict[str, str] = {}
 
-    def __enter__(self) -> "Room":
+    def __enter__(self) -> Self:
         self._before = dict(os.environ)
         for name in [name for name in os.environ if name.startswith(("WAKEFUL_", "TMUX"))]:
             del os.environ[name]
@@ -66,7 +68,9 @@ class Room:
         """A `wakeful up` of this room, until the end of the block."""
         with (self.path / "daemon.log").open("ab") as words:
             argv = [sys.executable, "-P", "-m", "wakeful", "up", "--no-tcp"]
-            process = subprocess.Popen(argv, cwd=self.path, stdin=subprocess.DEVNULL, stdout=words, stderr=words)
+            process = subprocess.Popen(
+                argv, cwd=self.path, stdin=subprocess.DEVNULL, stdout=words, stderr=words
+            )
         try:
             daemon = Daemon(process, self.state / "wakeful.sock")
             wait_until(daemon.answers, "the daemon", START_SECONDS_MAX)
@@ -96,13 +100,14 @@ class Daemon:
         return Connection(self._socket_path)
 
     def rest(self, quiet_seconds: float = 0.3) -> None:
-        """Return once it has done nothing for a while."""
-        wait_until(lambda: self._is_quiet(quiet_seconds), "the daemon's rest", START_SECONDS_MAX)
+        """Return once it has done next to nothing for a while."""
+        wait_until(lambda: self.cpu_share(quiet_seconds) < REST_SHARE, "the daemon's rest", START_SECONDS_MAX)
 
-    def _is_quiet(self, seconds: float) -> bool:
+    def cpu_share(self, seconds: float) -> float:
+        """The part of a core it takes over the next seconds."""
         before = cpu_seconds(self.pid)
         time.sleep(seconds)
-        return cpu_seconds(self.pid) - before < seconds / 100
+        return (cpu_seconds(self.pid) - before) / seconds
 
     def rss_bytes(self) -> int:
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():

@@ -17,19 +17,18 @@ class Scale(Struct, frozen=True):
     starts: int
 
 
-# speed.md's own sizes. `alive`: a third of the pids a usual kernel hands out.
 FULL: Final = Scale(
     logs=10_000,
     bytes_total=2_000_000_000,
     repeats=5,
     kills=120,
-    alive=10_000,
+    alive=1_000,
     idle_seconds=30.0,
     starts=60,
 )
 QUICK: Final = Scale(
-    logs=2_000,
-    bytes_total=400_000_000,
+    logs=5_000,
+    bytes_total=1_000_000_000,
     repeats=3,
     kills=40,
     alive=1_000,

@@ -62,7 +62,9 @@ def _transition(number: int) -> Transition:
     record = msgspec.json.encode({"filler": "x" * RECORD_BYTES})
     # Each session changes a few times.
     session_id = SessionId(f"claude-{number % 2500:032d}")
-    return Transition(session_id, float(number), "idle", "prompting", "healthy", "healthy", "prompting", record)
+    return Transition(
+        session_id, float(number), "idle", "prompting", "healthy", "healthy", "prompting", record
+    )
 
 
 def _bare(each: Transition) -> BareRow:

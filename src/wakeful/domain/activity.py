@@ -48,7 +48,7 @@ class OpenCall(Struct, frozen=True, gc=False):
     timeout_seconds: float | None
 
 
-class Activity(Struct):
+class Activity(Struct, gc=False):
     """Everything folded from one conversation's log. Fields about the turn are cleared when a turn begins."""
 
     phase: Phase = Phase.UNSEEN

@@ -32,8 +32,25 @@ class Case(Struct, frozen=True, gc=False):
     waits: tuple[ExpectedWait, ...]
 
 
+# Most logs of most machines: somebody wrote them once. No time and no rule can change that.
+NOBODY_SEEN: Final = Verdict(
+    state=State.STOPPED,
+    health=Health.UNKNOWN,
+    agent=Sight.UNKNOWN,
+    active_prompt=False,
+    attention=Attention.NONE,
+    findings=(),
+    waits=(),
+    alive_to=Rung.HOST,
+    broken_at=None,
+    next_check_at=None,
+)
+
+
 def judge(activity: Activity, presence: Presence, policy: Policy, now: Instant) -> Verdict:
     """Say what is true of a session at `now`. Never looks at anything but its arguments."""
+    if not _was_seen(presence) and _drift(activity, policy) is None:
+        return NOBODY_SEEN
     agent = _agent(activity, presence, policy, now)
     phase = _phase(activity, presence, policy, now)
     waits = _waits(activity, presence, policy, phase) if agent is Sight.ALIVE else ()
@@ -251,12 +268,16 @@ def _silent(case: Case) -> Finding | None:
 
 
 def _drifting(case: Case) -> Finding | None:
-    activity = case.activity
-    since = activity.first_at or case.now
+    summary = _drift(case.activity, case.policy)
+    return Finding(Code.READER_DRIFT, case.activity.first_at or case.now, summary) if summary else None
+
+
+def _drift(activity: Activity, policy: Policy) -> str | None:
+    """How the log's format changed, in words."""
     if activity.drifted is not None:
-        return Finding(Code.READER_DRIFT, since, f"the log's format changed: no {activity.drifted}")
-    if activity.known == 0 and activity.skipped >= case.policy.drift_records_min:
-        return Finding(Code.READER_DRIFT, since, f"no known record among {activity.skipped}")
+        return f"the log's format changed: no {activity.drifted}"
+    if activity.known == 0 and activity.skipped >= policy.drift_records_min:
+        return f"no known record among {activity.skipped}"
     return None
 
 
@@ -273,8 +294,11 @@ DETECTORS: Final[tuple[Callable[[Case], Finding | None], ...]] = (
 
 def _detectors(presence: Presence) -> tuple[Callable[[Case], Finding | None], ...]:
     """A transcript whose writer was never seen alive raises no alarm, but for being unreadable."""
-    seen = presence.holders or presence.vouched or presence.grown_at is not None
-    return DETECTORS if seen else (_drifting,)
+    return DETECTORS if _was_seen(presence) else (_drifting,)
+
+
+def _was_seen(presence: Presence) -> bool:
+    return bool(presence.holders) or presence.vouched or presence.grown_at is not None
 
 
 def _state(phase: Phase, agent: Sight) -> State:
@@ -347,4 +371,4 @@ def _next_check_at(case: Case) -> Instant | None:
         moments.append(case.presence.grown_at.plus(case.policy.silence_seconds + 1))
     if case.agent is Sight.ALIVE and case.phase not in OPEN and (stale_at := _stale_at(case)) is not None:
         moments.append(stale_at)
-    return min((moment for moment in moments if moment > case.now), default=None)
+    return min([moment for moment in moments if moment > case.now], default=None)

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.domain.activity import Activity
-from wakeful.domain.evidence import Presence, Rung
+from wakeful.domain.evidence import Holder, Presence, Rung
 from wakeful.domain.findings import EXIT_CODES, MEANINGS, Attention, Code, Health, Severity, State
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.moment import Instant, iso, latest
@@ -161,12 +161,12 @@ def describe(
         session_alive=verdict.agent is Sight.ALIVE,
         attention=verdict.attention,
         findings=tuple(_finding(finding, verdict.state) for finding in verdict.findings),
-        expected_waits=tuple(_wait(wait) for wait in verdict.waits),
+        expected_waits=tuple(map(_wait, verdict.waits)),
         alive_to=verdict.alive_to,
         broken_at=verdict.broken_at,
         actions=_actions(subject, activity, presence, verdict),
         last_activity_at=_iso(latest((activity.last_at, presence.grown_at))),
-        last_presence_at=_iso(_last_presence(presence, verdict, now)),
+        last_presence_at=_iso(_last_presence(presence, holder, verdict, now)),
         last_error=_last_error(verdict),
         started_at=_iso(activity.first_at or (holder.seen_at if holder is not None else None)),
         judged_at=stamp,
@@ -216,13 +216,14 @@ def _last_error(verdict: Verdict) -> ErrorRecord | None:
     return None
 
 
-def _last_presence(presence: Presence, verdict: Verdict, now: Instant) -> Instant | None:
+def _last_presence(
+    presence: Presence, holder: Holder | None, verdict: Verdict, now: Instant
+) -> Instant | None:
     """A process whose end we would be told of is present until that moment."""
     if presence.agent is Sight.ALIVE:
         return now
-    holder = presence.newest
-    ended_at = holder.ended_at if holder is not None else None
-    return latest((ended_at, presence.grown_at if verdict.agent is not Sight.DEAD else None))
+    grown_at = presence.grown_at if verdict.agent is not Sight.DEAD else None
+    return grown_at if holder is None else latest((holder.ended_at, grown_at))
 
 
 _RESUME: Final[dict[str, tuple[str, ...]]] = {

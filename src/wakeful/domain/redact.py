@@ -14,28 +14,39 @@ _NAMED_VALUE: Final = (
     r"((?:api[_-]?key|access[_-]?key|secret|token|passw(?:or)?d|passphrase|credential|private[_-]?key|authorization)"
     r"[A-Za-z0-9_-]{0,40}[\\\"']{0,4}\s{0,3}[:=]\s{0,3}[\\\"']{0,4})([^\s\\\"',;&]{6,})"
 )
+# Before each pattern what every match of it holds, in lower case: looking for that first takes a tenth of the time.
 _PATTERNS: Final = tuple(
-    (re.compile(pattern, re.IGNORECASE | re.DOTALL), replacement)
-    for pattern, replacement in (
+    (hints, re.compile(pattern, re.IGNORECASE | re.DOTALL), replacement)
+    for hints, pattern, replacement in (
         (
+            ("private key",),
             r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|\Z)",
             "[private key]",
         ),
-        (r"\b(?:sk|pk|rk)-(?:ant-|proj-|live-|test-)?[A-Za-z0-9_-]{8,}", "[key]"),
-        (r"\b(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9]{8,}", "[key]"),
+        (("k-",), r"\b(?:sk|pk|rk)-(?:ant-|proj-|live-|test-)?[A-Za-z0-9_-]{8,}", "[key]"),
+        (("k_",), r"\b(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9]{8,}", "[key]"),
         (
+            ("gh", "github_pat_", "glpat-"),
             r"\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_[A-Za-z0-9_]{20,}|\bglpat-[A-Za-z0-9_-]{16,}",
             "[token]",
         ),
-        (r"\bxox[abeprs]-[A-Za-z0-9-]{10,}", "[token]"),
-        (r"\bnpm_[A-Za-z0-9]{20,}|\bpypi-[A-Za-z0-9_-]{20,}|\bhf_[A-Za-z0-9]{20,}", "[token]"),
-        (r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[A-Za-z0-9_-]{30,}", "[key]"),
-        (r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*", "[token]"),
-        (r"\b(?:bot)?[0-9]{6,12}:[A-Za-z0-9_-]{30,}", "[bot token]"),
-        (r"\b([a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,100}:)[^\s/@]{1,200}@", r"\1[password]@"),
-        (r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", r"\1 [token]"),
-        (_NAMED_VALUE, r"\1[secret]"),
-        (r"(--?[a-z0-9-]{0,40}(?:token|password|secret|api-?key)\s{1,3}[\"']?)([^\s\"']{6,})", r"\1[secret]"),
+        (("xox",), r"\bxox[abeprs]-[A-Za-z0-9-]{10,}", "[token]"),
+        (
+            ("npm_", "pypi-", "hf_"),
+            r"\bnpm_[A-Za-z0-9]{20,}|\bpypi-[A-Za-z0-9_-]{20,}|\bhf_[A-Za-z0-9]{20,}",
+            "[token]",
+        ),
+        (("akia", "asia", "aiza"), r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[A-Za-z0-9_-]{30,}", "[key]"),
+        (("eyj",), r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*", "[token]"),
+        ((":",), r"\b(?:bot)?[0-9]{6,12}:[A-Za-z0-9_-]{30,}", "[bot token]"),
+        (("://",), r"\b([a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,100}:)[^\s/@]{1,200}@", r"\1[password]@"),
+        (("bearer", "basic"), r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", r"\1 [token]"),
+        (("key", "secret", "token", "pass", "credential", "authorization"), _NAMED_VALUE, r"\1[secret]"),
+        (
+            ("token", "password", "secret", "key"),
+            r"(--?[a-z0-9-]{0,40}(?:token|password|secret|api-?key)\s{1,3}[\"']?)([^\s\"']{6,})",
+            r"\1[secret]",
+        ),
     )
 )
 
@@ -43,9 +54,11 @@ _PATTERNS: Final = tuple(
 def redact(text: str) -> str:
     """`text` without anything that looks like a credential; bounded, and withheld whole on failure."""
     shown = text[:REDACTED_CHARS_MAX]
+    lower = shown.lower()
     try:
-        for pattern, replacement in _PATTERNS:
-            shown = pattern.sub(replacement, shown)
+        for hints, pattern, replacement in _PATTERNS:
+            if any(hint in lower for hint in hints):
+                shown = pattern.sub(replacement, shown)
     except (re.error, RecursionError, MemoryError):
         return WITHHELD
     return shown

@@ -33,7 +33,7 @@ _decode_kept: Final = msgspec.json.Decoder(Kept).decode
 JUDGED_AT_ONCE_MAX: Final = 100
 
 
-class Change(Struct, frozen=True):
+class Change(Struct, frozen=True, gc=False):
     """One message of the push feed: what a session was, what it is, why, and its record."""
 
     session_id: SessionId

@@ -1,5 +1,6 @@
 """One session in memory: what was folded, what was seen, what was judged, and its record encoded once."""
 
+from math import inf
 from typing import Final
 
 import msgspec
@@ -8,6 +9,7 @@ from msgspec import Struct, field
 from wakeful.domain.activity import Activity
 from wakeful.domain.evidence import Holder, Presence
 from wakeful.domain.findings import Attention, Code, Health, State
+from wakeful.domain.process import Sight
 from wakeful.domain.record import SessionRecord, Subject, health_view
 from wakeful.domain.verdict import Verdict
 
@@ -25,7 +27,7 @@ class Kept(Struct):
     holders: dict[int, Holder]
 
 
-class Watched(Struct):
+class Watched(Struct, gc=False):
     """A session under watch. Only the supervisor writes it."""
 
     subject: Subject
@@ -35,8 +37,10 @@ class Watched(Struct):
     record: SessionRecord | None = None
     standing: Standing | None = None
     check_at: float | None = None
-    # False while an old log is known by its name and age only.
+    # False while a log is known by its name and age only.
     read: bool = True
+    # The last sign of it that people can compare with a clock; for ever while its agent lives.
+    seen_wall: float = inf
     _body: bytes | None = None
     _health_body: bytes | None = None
 
@@ -44,6 +48,8 @@ class Watched(Struct):
         """Take a new verdict; the record is encoded when somebody first reads it."""
         self.verdict, self.record = verdict, record
         self._body = self._health_body = None
+        last_at = self.activity.last_at
+        self.seen_wall = inf if verdict.agent is Sight.ALIVE else last_at.wall if last_at else -inf
 
     def body(self) -> bytes:
         """The record as every door sends it."""

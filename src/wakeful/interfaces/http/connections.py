@@ -78,15 +78,15 @@ class _OneWrite:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.transport, name)
 
-    def write(self, piece: bytes) -> None:
-        if piece.startswith(b"HTTP/1.1 ") and not piece.startswith(b"HTTP/1.1 100"):
+    def write(self, piece: bytes | memoryview) -> None:
+        if isinstance(piece, bytes) and piece.startswith(b"HTTP/1.1 ") and piece[9:12] != b"100":
             self._head += piece
-        elif len(piece) > COPIED_BYTES_MAX:
-            self.flush()
-            self.transport.write(piece)
-        else:
+        elif self._head and len(piece) <= COPIED_BYTES_MAX:
             self.transport.write(self._head + piece)
             self._head = b""
+        else:
+            self.flush()
+            self.transport.write(piece)
 
     def flush(self) -> None:
         """Send a head that stands alone."""
