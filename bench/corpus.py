@@ -16,10 +16,13 @@ from uuid import UUID
 
 from wakeful.testing.scripted_transcript import Transcript
 
-# Of 1,545 recorded calls: 1.3 KB of input and 10.8 KB of result on average, words of 1.1 KB ahead.
-INPUT_BYTES: Final = 700
+# Records of 1,545 recorded calls: 1.3 KB for a call and 10.8 KB for its result on average, ahead of it words of
+# 1.1 KB and thoughts of 2.2 KB. Some 800 bytes of each are the record around it.
+INPUT_BYTES: Final = 500
 RESULT_BYTES: Final = 10_000
-TEXT_BYTES: Final = 500
+TEXT_BYTES: Final = 300
+THOUGHT_BYTES: Final = 1_400
+CALL_BYTES: Final = 15_400
 CALLS_PER_TURN: Final = 6
 # Enough different logs that none is always the one in the cache, few enough to be made in a second.
 TEMPLATES: Final = 20
@@ -79,31 +82,35 @@ def _sizes(rng: random.Random, mean_bytes: int) -> list[int]:
 def _template(rng: random.Random, size_bytes: int, index: int) -> bytes:
     """A log of about this size with places left for its conversation and its time."""
     ends_open = index % OPEN_TURN_EVERY == OPEN_TURN_EVERY - 1
-    calls = max(1, min(CALLS_PER_TURN, size_bytes // (RESULT_BYTES + INPUT_BYTES + TEXT_BYTES)))
     with tempfile.TemporaryDirectory() as folder:
         transcript = Transcript(Path(folder), Path(_CWD.decode()), _CONVERSATION.decode())
-        for may_stop in _play(transcript, rng, calls, ends_open=ends_open):
-            if may_stop and transcript.path.stat().st_size >= size_bytes:
+        for left_bytes, may_stop in _play(transcript, rng, size_bytes, ends_open=ends_open):
+            if may_stop and left_bytes < CALL_BYTES / 2:
                 break
         return _STAMP.sub(_STAMP_PLACE, transcript.path.read_bytes())
 
 
-def _play(transcript: Transcript, rng: random.Random, calls: int, *, ends_open: bool) -> Iterator[bool]:
-    """Turns without end; True wherever such a log may stop."""
+def _play(
+    transcript: Transcript, rng: random.Random, size_bytes: int, *, ends_open: bool
+) -> Iterator[tuple[int, bool]]:
+    """Turns without end; how many bytes are left of the size after each step, and whether the log may stop there."""
+    left_bytes = size_bytes
     while True:
         transcript.prompt("please " * (TEXT_BYTES // 7))
-        for _ in range(calls):
+        for _ in range(max(1, min(CALLS_PER_TURN, left_bytes // CALL_BYTES))):
             call = _call(transcript, rng)
-            yield ends_open
+            yield size_bytes - transcript.path.stat().st_size, ends_open
             # The client writes an output twice: for the model and for itself.
             transcript.result(call, "Bash", "line\n" * int(_about(rng, RESULT_BYTES / 2) / 5), is_error=False)
         transcript.end("done " * (TEXT_BYTES // 5))
         transcript.close()
-        yield not ends_open
+        left_bytes = size_bytes - transcript.path.stat().st_size
+        yield left_bytes, not ends_open
 
 
 def _call(transcript: Transcript, rng: random.Random) -> str:
-    transcript.text("I look " * int(_about(rng, TEXT_BYTES) / 7))
+    for mean_bytes in (THOUGHT_BYTES, TEXT_BYTES):
+        transcript.text("I look " * int(_about(rng, mean_bytes) / 7))
     return transcript.call("Bash", {"command": "make " * int(_about(rng, INPUT_BYTES) / 5)})
 
 

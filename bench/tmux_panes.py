@@ -27,18 +27,19 @@ def measure(stage: Stage) -> list[Figure]:
     with Room() as room, _server(room.tmux / "private") as (socket, server_pid), asyncio.Runner() as runner:
         names = [f"session-{number}" for number in range(TMUX_SESSIONS)]
         _start(socket, names)
-        listing = [
-            _cost_seconds(server_pid, lambda: _list(runner, socket)) / LISTINGS
+        pairs = [
+            (
+                _cost_seconds(server_pid, lambda: _list(runner, socket)) / LISTINGS,
+                _cost_seconds(server_pid, lambda: has_sessions(socket, names)),
+            )
             for _ in range(stage.scale.repeats)
         ]
-        asking = [
-            _cost_seconds(server_pid, lambda: has_sessions(socket, names)) for _ in range(stage.scale.repeats)
-        ]
+    listing, asking = (median(each) for each in zip(*pairs, strict=True))
     measured = (
-        f"{TMUX_SESSIONS} sessions: one listing {milliseconds(median(listing))} CPU of us, client and server; "
-        f"has-session each {milliseconds(median(asking))}"
+        f"{TMUX_SESSIONS} sessions: one listing {milliseconds(listing)} CPU of us, client and server; "
+        f"has-session each {milliseconds(asking)}"
     )
-    return [Figure(ROW, measured, median(listing) / median(asking), 0.01)]
+    return [Figure(ROW, measured, listing / asking, 0.01)]
 
 
 @contextmanager

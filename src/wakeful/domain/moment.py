@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from math import floor
 from operator import attrgetter
 from typing import Final
 
@@ -120,9 +121,9 @@ def iso(wall: float) -> str:
     """ISO 8601 in UTC with milliseconds and Z, the one spelling of time in every record."""
     if not _WALL_MIN <= wall <= _WALL_MAX:
         wall = _WALL_MIN if wall < _WALL_MIN else _WALL_MAX
-    # By way of microseconds: the nearest float of .732 may lie below it.
-    minutes, milliseconds = divmod(round(wall * 1_000_000) // 1000, 60_000)
-    return f"{_minute(minutes)}:{milliseconds // 1000:02d}.{milliseconds % 1000:03d}Z"
+    # Half a microsecond more: the nearest float of .732 may lie below it.
+    minutes, milliseconds = divmod(floor(wall * 1000 + 0.0005), 60_000)
+    return f"{_minute(minutes)}:{milliseconds / 1000:06.3f}Z"
 
 
 # Writing dates was half of what a record costs; a day has fewer minutes than this.

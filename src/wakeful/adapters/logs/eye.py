@@ -120,14 +120,27 @@ class LogEye:
             self._meet(root, each, is_recent=each.mtime >= oldest_recent, rank=rank)
 
     def told(self, changes: Changes) -> None:
-        if any(changes.touch(str(root)) for root in self._source.roots):
+        if changes.rescan:
             self.look()
+        for folder in changes.folders:
+            self._appeared(folder)
         for path in changes.changed:
             if path.endswith(self._source.suffix) and (root := self._root_of(path)) is not None:
                 self._changed(root, path)
         for gone in changes.gone:
             if self._root_of(gone) is not None:
                 self._lost(gone)
+
+    def _appeared(self, folder: str) -> None:
+        """A new folder, perhaps full already. Below a root nothing else has to be looked at."""
+        root = self._root_of(folder)
+        if root is not None:
+            self._watch(folder)
+            depth = folder.count("/") - str(root).count("/")
+            found = scan_tree(folder, self._source.suffix, self._source.depth_max - depth, self._watch)
+            self.meet(root, found)
+        elif any(f"{each}/".startswith(f"{folder}/") for each in self._source.roots):
+            self.look()
 
     def catch_up(self, session_id: SessionId) -> None:
         path = self._paths.get(session_id)
