@@ -22,6 +22,7 @@ from bench import (
     http_list,
     own_cost,
     process_death,
+    replay_speed,
     store_rows,
     tmux_panes,
 )
@@ -34,6 +35,7 @@ ROWS: Final[Sequence[ModuleType]] = (
     store_rows,
     tmux_panes,
     process_death,
+    replay_speed,
     # From here on the crowd stands in the process table.
     changed_logs,
     http_list,

@@ -259,7 +259,7 @@ def test_a_known_record_without_a_needed_field_has_drifted(raw: bytes, field: st
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        (event("user_message", message="fix it"), True),
+        (event("user_message", message="fix it"), False),
         (event("user_message", message="<heartbeat>"), False),
         (event("task_started"), False),
         (event("task_complete"), True),
@@ -270,5 +270,5 @@ def test_a_known_record_without_a_needed_field_has_drifted(raw: bytes, field: st
     ],
 )
 def test_a_boundary_is_where_nothing_before_matters(raw: bytes, expected: bool) -> None:
-    """A started task alone does not wipe what the turn before it left; a person's message does."""
+    """Only an end or an interruption: whether the prompts before the last one failed matters."""
     assert RolloutReader().is_boundary(raw) is expected
