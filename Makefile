@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: run test check bench docs clean
+.PHONY: run test check bench accuracy docs clean
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/wakeful up
@@ -23,6 +23,10 @@ check: $(VENV)/test.stamp
 
 bench: $(VENV)/test.stamp
 	$(BIN)/python -m bench $(BENCH_ARGS)
+
+# Recordings: the folder WAKEFUL_CORPUS names, else the small ones of tests/corpus.
+accuracy: $(VENV)/test.stamp
+	$(BIN)/python -m bench.accuracy --write docs/accuracy.md $(ACCURACY_ARGS)
 
 docs: $(VENV)/test.stamp
 	$(BIN)/python -m bench.reference

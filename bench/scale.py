@@ -15,6 +15,7 @@ class Scale(Struct, frozen=True):
     alive: int
     idle_seconds: float
     starts: int
+    replay_bytes: int
 
 
 FULL: Final = Scale(
@@ -25,6 +26,7 @@ FULL: Final = Scale(
     alive=1_000,
     idle_seconds=30.0,
     starts=60,
+    replay_bytes=500_000_000,
 )
 QUICK: Final = Scale(
     logs=5_000,
@@ -34,6 +36,7 @@ QUICK: Final = Scale(
     alive=1_000,
     idle_seconds=8.0,
     starts=20,
+    replay_bytes=50_000_000,
 )
 # Rows whose target names a number of sessions keep to it even in a quick run.
 SESSIONS: Final = 10_000

@@ -8,7 +8,7 @@ import os
 import sys
 
 # How scripts and hooks ask: one session's view, the list, the daemon's own status.
-_VIEWS = ("health", "status", "inspect")
+_VIEWS = ("health", "status", "inspect", "why")
 _LIST = "/api/sessions?include_health=true"
 _LISTS = {("session", "list"): _LIST, ("ls",): _LIST, ("status",): "/api/status"}
 # parse_session_id decides; this only keeps everything odd away from the fast path.

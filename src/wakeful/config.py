@@ -60,7 +60,7 @@ _Port = Annotated[int, Meta(ge=0, le=65535)]
 _Folder = Annotated[str, Meta(pattern=r"^(/|~/)")]
 _Folders = tuple[_Folder, ...]
 _Seconds = Annotated[float, Meta(gt=0, le=SECONDS_MAX)]
-_Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+_Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 
 
 class Daemon(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -100,7 +100,7 @@ _ALLOWED: Final[Mapping[Any, str]] = {
     Mode: "observe, mine or all",
     _Folders: 'a list of paths that begin with / or ~/, like ["~/logs"]',
     _Seconds: f"a number of seconds above 0, {SECONDS_MAX} at most",
-    _Count: "a whole number from 1 to 1000000",
+    _Count: "a whole number from 1 to 1000000000",
 }
 
 

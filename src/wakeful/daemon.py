@@ -10,12 +10,14 @@ import os
 import signal
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from wakeful import __version__
+from wakeful.adapters.cases.book import append_case
 from wakeful.adapters.logs.folders import FolderWatch
 from wakeful.adapters.sqlite.store import SqliteStore
 from wakeful.adapters.system import proc
@@ -36,6 +38,7 @@ from wakeful.interfaces.http.token_file import load_or_create_token
 from wakeful.lookout import Lookout
 from wakeful.places import Places
 from wakeful.ports.store import Bookmark, Store, Transition
+from wakeful.services.cases import CaseBook
 from wakeful.services.desk import Desk, History, Standing
 from wakeful.services.feed import Feed
 from wakeful.services.scribe import Scribe
@@ -249,7 +252,11 @@ def _app(
             notes=(*doors.notes, *trouble),
         )
 
-    desk = Desk(daemon.clock, daemon.roster, daemon.feed, history, daemon.policy, standing, daemon.tree)
+    wrong = Path(places.cases) / "wrong.jsonl"
+    cases = CaseBook(str(wrong), daemon.recall_events, partial(append_case, wrong))
+    desk = Desk(
+        daemon.clock, daemon.roster, daemon.feed, history, daemon.policy, standing, daemon.tree, cases
+    )
     app = build_app(desk, access, now=daemon.clock.now, ancestors=_ancestor_pids, shut_down=end)
     return app, access
 

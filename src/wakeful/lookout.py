@@ -22,6 +22,7 @@ from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.tmux.eye import Tenant, TmuxEye
 from wakeful.adapters.tool_use.logs import tool_use_logs
 from wakeful.config import Config
+from wakeful.domain.events import Event
 from wakeful.domain.evidence import Orphan
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
@@ -126,6 +127,10 @@ class Lookout:
     def catch_up(self, session_id: SessionId) -> None:
         for eye in self.logs:
             eye.catch_up(session_id)
+
+    def recall_events(self, session_id: SessionId, limit: int) -> list[Event]:
+        """The newest events of the session's log, whichever eye follows it."""
+        return [event for eye in self.logs for event in eye.recall_events(session_id, limit)]
 
     def seek_holder(self, session_id: SessionId) -> None:
         for eye in self.holders:

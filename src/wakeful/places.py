@@ -58,6 +58,11 @@ class Places:
         return f"{self.home}/logs"
 
     @property
+    def cases(self) -> str:
+        """Verdicts that a person called wrong, with their evidence."""
+        return f"{self.home}/cases"
+
+    @property
     def trusted(self) -> str:
         """The working directories' configurations a person trusts, by hash."""
         return f"{self.home}/trusted"

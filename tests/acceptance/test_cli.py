@@ -31,7 +31,7 @@ RECORD = (
     b'"since":"2026-01-01T00:00:00.000Z","until":null,"evidence":"e","untrusted":"x\\u001b[2Jy"}],'
     b'"alive_to":"turn","broken_at":null,"actions":[],"last_activity_at":null,"last_presence_at":null,'
     b'"last_error":null,"started_at":null,"judged_at":"2026-01-01T00:00:00.000Z","valid_until":null,'
-    b'"updated_at":"2026-01-01T00:00:00.000Z","cwd":null,"pid":null}'
+    b'"updated_at":"2026-01-01T00:00:00.000Z","cwd":null,"pid":null,"rules":"1.1"}'
 )
 LIST = b'{"sessions":[' + RECORD + b'],"older":2000,"next_cursor":null}'
 OVERVIEW = (

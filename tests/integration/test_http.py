@@ -19,6 +19,7 @@ from websockets.sync.client import ClientConnection, unix_connect
 
 from desks import Doors, House, open_doors, subject
 from wakeful.domain.record import HealthView, SessionRecord
+from wakeful.domain.why import Why
 from wakeful.interfaces.http.problems import Problem
 from wakeful.interfaces.http.shapes import SessionInspection, SessionList, SessionStatus, SessionWait
 from wakeful.services.desk import EventList, Overview
@@ -35,6 +36,8 @@ SHAPES: dict[str, type] = {
     f"{ONE}/health": HealthView,
     f"{ONE}/status": SessionStatus,
     f"{ONE}/inspect": SessionInspection,
+    f"{ONE}/why": Why,
+    "/api/sessions/killed/why": Why,
     f"{ONE}/events": EventList,
     f"{ONE}/wait?until=prompting": SessionWait,
     "/api/sessions/killed/inspect": SessionInspection,
@@ -114,6 +117,8 @@ def test_an_answer_carries_its_exit_code(owner: httpx.Client, name: str, code: i
         ("DELETE", ONE, 405, "method-not-allowed"),
         ("GET", "/api/ws", 405, "method-not-allowed"),
         ("POST", "/api/login", 400, "bad-request"),
+        ("POST", f"{ONE}/wrong", 400, "bad-request"),
+        ("GET", f"{ONE}/wrong", 405, "method-not-allowed"),
     ],
 )
 def test_errors_are_problem_documents(

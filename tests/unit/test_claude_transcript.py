@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -10,6 +11,7 @@ from wakeful.domain import events as e
 from wakeful.domain.ids import ConversationId
 
 AT = 1_767_603_600.0
+HELLO = crc32(b'"hello"')
 STAMP = "2026-01-05T09:00:00.000Z"
 ID = "11111111-1111-4111-8111-111111111111"
 
@@ -85,7 +87,11 @@ def test_text_beside_results_is_no_prompt() -> None:
 
 @pytest.mark.parametrize(
     ("stop", "expected"),
-    [("end_turn", e.TurnEnded(AT)), ("tool_use", e.Progressed(AT)), (None, e.Spoke(AT))],
+    [
+        ("end_turn", e.TurnEnded(AT, words=HELLO)),
+        ("tool_use", e.Progressed(AT, HELLO)),
+        (None, e.Spoke(AT, HELLO)),
+    ],
 )
 def test_text_ends_a_turn_only_if_the_record_says_so(stop: str | None, expected: e.Event) -> None:
     """Dialects without a stop reason leave it open whether more follows."""
@@ -109,7 +115,7 @@ def test_a_call_says_what_it_waits_for_and_how_long(
     """A call carries its kind, its input as it was written, and the patience it declared."""
     block = {"type": "tool_use", "id": "t1", "name": tool, "input": given}
     assert told(assistant(block)) == [
-        e.CallStarted(AT, "t1", tool, kind, json.dumps(given).encode(), seconds)
+        e.CallStarted(AT, "t1", tool, kind, json.dumps(given).encode(), seconds, enforced=True)
     ]
 
 
@@ -147,7 +153,8 @@ def test_a_failed_turn_says_why(error: str | None, status: int | None, text: str
     fields: dict[str, Any] = {"isApiErrorMessage": True} | ({"error": error} if error else {})
     fields |= {"apiErrorStatus": status} if status else {}
     line = assistant({"type": "text", "text": text}, stop="stop_sequence", **fields)
-    assert told(line) == [e.TurnFailed(AT, failure, text, status)]
+    until = 1760000000.0 if "|" in text else None
+    assert told(line) == [e.TurnFailed(AT, failure, text, status, until)]
 
 
 def test_the_books_of_a_turn_are_a_mark() -> None:
@@ -225,7 +232,7 @@ def test_a_record_glued_to_a_torn_one_is_kept() -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (user("fix it"), True),
+        (user("fix it"), False),
         (user("<task-notification>"), False),
         (user("<command-name>/exit"), False),
         (user([{"type": "text", "text": "[Request interrupted by user]"}]), True),
@@ -238,5 +245,5 @@ def test_a_record_glued_to_a_torn_one_is_kept() -> None:
     ],
 )
 def test_a_boundary_is_where_nothing_before_matters(line: bytes, expected: bool) -> None:
-    """Only a person's prompt, an end that says so and an interruption begin afresh."""
+    """Only an end that says so and an interruption: whether prompts before the last one failed matters."""
     assert TranscriptReader().is_boundary(line) is expected

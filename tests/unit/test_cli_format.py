@@ -83,6 +83,7 @@ def record(
         updated_at=ago(0),
         cwd=None,
         pid=None,
+        rules="1.1",
     )
 
 

@@ -87,27 +87,29 @@ def test_what_a_record_does_to_the_turn(raw: bytes, expected: list[e.Event]) -> 
     [
         (
             item("function_call", name="exec_command", call_id="c1", arguments='{"cmd":"ls"}'),
-            e.CallStarted(AT, "c1", "exec_command", e.CallKind.TOOL, b'{"cmd":"ls"}'),
+            e.CallStarted(AT, "c1", "exec_command", e.CallKind.TOOL, b'{"cmd":"ls"}', enforced=True),
         ),
         (
             item("function_call", name="request_user_input", call_id="c1", arguments="{}"),
-            e.CallStarted(AT, "c1", "request_user_input", e.CallKind.PERSON, b"{}"),
+            e.CallStarted(AT, "c1", "request_user_input", e.CallKind.PERSON, b"{}", enforced=True),
         ),
         (
             item("function_call", name="wait_agent", call_id="c1", arguments="{}"),
-            e.CallStarted(AT, "c1", "wait_agent", e.CallKind.SUBAGENT, b"{}"),
+            e.CallStarted(AT, "c1", "wait_agent", e.CallKind.SUBAGENT, b"{}", enforced=True),
         ),
         (
             item("custom_tool_call", name="apply_patch", call_id="c1", input="*** Begin"),
-            e.CallStarted(AT, "c1", "apply_patch", e.CallKind.TOOL, b"*** Begin"),
+            e.CallStarted(AT, "c1", "apply_patch", e.CallKind.TOOL, b"*** Begin", enforced=True),
         ),
         (
             item("local_shell_call", call_id="c1", action={"timeout_ms": 9000}),
-            e.CallStarted(AT, "c1", "local_shell", e.CallKind.TOOL, b'{"timeout_ms": 9000}', 9.0),
+            e.CallStarted(
+                AT, "c1", "local_shell", e.CallKind.TOOL, b'{"timeout_ms": 9000}', 9.0, enforced=True
+            ),
         ),
         (
             item("tool_search_call", call_id="c1", arguments={"query": "x"}),
-            e.CallStarted(AT, "c1", "tool_search", e.CallKind.TOOL, b'{"query": "x"}'),
+            e.CallStarted(AT, "c1", "tool_search", e.CallKind.TOOL, b'{"query": "x"}', enforced=True),
         ),
         (item("tool_search_output", call_id="c1", tools=[]), e.CallEnded(AT, "c1")),
     ],
@@ -259,7 +261,7 @@ def test_a_known_record_without_a_needed_field_has_drifted(raw: bytes, field: st
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        (event("user_message", message="fix it"), True),
+        (event("user_message", message="fix it"), False),
         (event("user_message", message="<heartbeat>"), False),
         (event("task_started"), False),
         (event("task_complete"), True),
@@ -270,5 +272,5 @@ def test_a_known_record_without_a_needed_field_has_drifted(raw: bytes, field: st
     ],
 )
 def test_a_boundary_is_where_nothing_before_matters(raw: bytes, expected: bool) -> None:
-    """A started task alone does not wipe what the turn before it left; a person's message does."""
+    """Only an end or an interruption: whether the prompts before the last one failed matters."""
     assert RolloutReader().is_boundary(raw) is expected

@@ -59,6 +59,7 @@ def test_the_fast_path_imports_almost_nothing(home: Path) -> None:
         ("session health --json claude-1", "/api/sessions/claude-1/health"),
         ("session status claude-1 -o json", "/api/sessions/claude-1/status"),
         ("session inspect -o json a.b:c@d+e_f", "/api/sessions/a.b:c@d+e_f/inspect"),
+        ("session why claude-1 --json", "/api/sessions/claude-1/why"),
         ("session list --json", "/api/sessions?include_health=true"),
         ("ls -o json", "/api/sessions?include_health=true"),
         ("status --json", "/api/status"),

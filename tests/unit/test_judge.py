@@ -116,7 +116,7 @@ def test_the_clients_own_word_makes_it_wait() -> None:
         True,
     )
     assert [(wait.kind, wait.until, wait.untrusted) for wait in verdict.waits] == [
-        (WaitKind.PERSON, None, "permission prompt")
+        (WaitKind.PERSON, None, 'permission prompt: Bash {"command":"make"}')
     ]
 
 
@@ -161,7 +161,9 @@ def test_silence_begins_when_every_wait_has_run_out(events: list[e.Event], ends:
     assert early.next_check_at is not None
     assert early.next_check_at <= at(ends)
     late = judged(events, ends)
-    assert (codes(late), late.health, late.state) == ([Code.SILENT], Health.DEGRADED, State.PROMPTING)
+    assert (codes(late)[0], late.health, late.state) == (Code.SILENT, Health.DEGRADED, State.PROMPTING)
+    declared = any(isinstance(event, e.CallStarted) and event.timeout_seconds for event in events)
+    assert (Code.TOOL_WEDGED in codes(late)) is declared
     assert late.waits == ()
 
 

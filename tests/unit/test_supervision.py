@@ -85,7 +85,7 @@ def test_a_tool_with_its_own_timeout_is_waited_for(house: House) -> None:
     assert codes(house, "a") == []
     assert [wait.kind for wait in record(house, "a").expected_waits] == ["tool"]
     pass_time(house, 20 * 60)
-    assert codes(house, "a") == [Code.SILENT]
+    assert codes(house, "a") == [Code.SILENT, Code.TOOL_WEDGED]
 
 
 def test_a_question_is_waited_for_without_end(house: House) -> None:

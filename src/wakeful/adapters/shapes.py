@@ -101,3 +101,23 @@ def declared_timeout_seconds(given: bytes) -> float | None:
         return None
     milliseconds = timed.timeout if timed.timeout is not None else timed.timeout_ms
     return milliseconds / 1000 if milliseconds is not None else None
+
+
+_UNIT_SECONDS: Final = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+_LIMIT_EPOCH: Final = re.compile(r"\|\s?(\d{10})\b")
+_LIMIT_SPAN: Final = re.compile(r"(\d{1,4})\s?(second|minute|hour|day)s?")
+
+
+def limit_end_in(text: str, at: float) -> float | None:
+    """When a usage limit ends, if its sentence says so: as an epoch, or as a span from now ("in 3 hours")."""
+    lower = text.lower()
+    if "limit" not in lower:
+        return None
+    epoch = _LIMIT_EPOCH.search(lower)
+    if epoch is not None:
+        return float(epoch[1])
+    _, _, span = lower.rpartition("again in")
+    seconds = (
+        sum(int(count) * _UNIT_SECONDS[unit] for count, unit in _LIMIT_SPAN.findall(span)) if span else 0
+    )
+    return at + seconds if seconds and span != lower else None

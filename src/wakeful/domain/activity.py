@@ -7,33 +7,33 @@ from its last turn boundary on must lead to the same judgement as the whole of i
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
-from zlib import crc32
 
 from msgspec import Struct, field
 
 from wakeful.domain import events as e
 from wakeful.domain.ids import ConversationId
+from wakeful.domain.loops import Circles, came_back, forget, forget_calls, spoke
 from wakeful.domain.moment import Instant
+from wakeful.domain.signature import Call, call_of, result_key
 from wakeful.domain.turn import OPEN, TRANSITIONS, Phase, Step
 
 # Bump when folding changes: bookmarks of another version are read again from the log.
-RULE_VERSION: Final = 1
+RULE_VERSION: Final = 2
 # An assistant message opened at most 20 calls at once in the recordings.
 OPEN_CALLS_MAX: Final = 128
 INPUT_BYTES_KEPT_MAX: Final = 2048
-RESULT_END_BYTES: Final = 2048
 # Ids and names are short; a log that says otherwise must not fill the memory.
 NAME_CHARS_MAX: Final = 200
 TEXT_CHARS_KEPT_MAX: Final = 2000
-# Calls that look at something until it changes; the next rules judge them by unchanged time, not by count.
-POLLING_TOOLS: Final = frozenset({"write_stdin", "wait", "BashOutput", "TaskOutput", "AgentOutputTool"})
-# The same, wrapped in a script or a shell command.
-_POLLING_INPUT: Final = re.compile(rb"\b(?:write_stdin|wait)\(|\bsleep [0-9]")
+# A wait that nobody marked (a permission, a host that slept unseen) hides in a gap: it counts this much at most.
+GAP_SECONDS_MAX: Final = 600.0
+_SLEEP: Final = re.compile(rb"\bsleep ([0-9]{1,6})\b")
 
 # Read for every record; before Python 3.12 an enum's member is looked up anew each time it is named.
 _PERSON: Final = e.CallKind.PERSON
 _CALL_OPENED, _CALLS_REMAIN, _CALLS_DONE = Step.CALL_OPENED, Step.CALLS_REMAIN, Step.CALLS_DONE
 _PROGRESSED: Final = Step.PROGRESSED
+_PERSON_PHASE: Final = Phase.PERSON
 
 
 class OpenCall(Struct, frozen=True, gc=False):
@@ -44,8 +44,9 @@ class OpenCall(Struct, frozen=True, gc=False):
     kind: e.CallKind
     since: Instant
     input: bytes
-    input_crc: int
+    about: Call
     timeout_seconds: float | None
+    enforced: bool
 
 
 class Activity(Struct, gc=False):
@@ -66,10 +67,17 @@ class Activity(Struct, gc=False):
 
     errors_in_a_row: int = 0
     errors_since: Instant | None = None
-    repeats: int = 0
-    repeats_since: Instant | None = None
-    repeated_tool: str = ""
-    last_signature: int = 0
+    retries_in_a_row: int = 0
+    circles: Circles = field(default_factory=Circles)
+
+    # Of the turn so far, a person's waits left out; what runs away is measured by these.
+    active_seconds: float = 0.0
+    turn_calls: int = 0
+    turn_tokens: int = 0
+    # Prompts that failed one after the other in the same way, over turns.
+    failures_alike: int = 0
+    failure_key: int = 0
+    limit_until: Instant | None = None
 
     calls_total: int = 0
     input_tokens: int = 0
@@ -103,9 +111,10 @@ def fold(activity: Activity, event: e.Event, at: Instant) -> None:
 
 
 def is_boundary(event: e.Event) -> bool:
-    """Whether all that is judged of a turn follows this event, so that folding may begin with it."""
-    if isinstance(event, e.Prompted):
-        return event.by_person
+    """Whether all that is judged of a turn follows this event, so that folding may begin with it.
+
+    A prompt is none: that the prompts before it failed, and how, belongs to the judgement.
+    """
     if isinstance(event, e.TurnEnded):
         return not event.by_mark
     return isinstance(event, e.TurnInterrupted)
@@ -114,6 +123,8 @@ def is_boundary(event: e.Event) -> bool:
 def _step(activity: Activity, step: Step, at: Instant) -> None:
     activity.known += 1
     before = activity.phase
+    if before in OPEN and before is not _PERSON_PHASE and activity.progress_at is not None:
+        activity.active_seconds += min(at.seconds_since(activity.progress_at), GAP_SECONDS_MAX)
     activity.phase = TRANSITIONS[before, step]
     if activity.phase is not before:
         activity.phase_since = at
@@ -141,25 +152,47 @@ def _prompted(activity: Activity, event: e.Prompted, at: Instant) -> None:
     activity.failure, activity.failure_message = None, ""
     activity.closed = False
     if event.by_person:
-        _forget_streaks(activity)
+        _forget_work(activity)
+        forget(activity.circles)
     _step(activity, Step.PROMPTED, at)
 
 
-def _forget_streaks(activity: Activity) -> None:
-    activity.errors_in_a_row = activity.repeats = activity.last_signature = 0
-    activity.errors_since = activity.repeats_since = None
+def _forget_work(activity: Activity) -> None:
+    activity.errors_in_a_row = activity.retries_in_a_row = activity.turn_calls = activity.turn_tokens = 0
+    activity.errors_since = None
+    activity.active_seconds = 0.0
+    forget_calls(activity.circles)
 
 
-def _progressed(activity: Activity, _event: e.Event, at: Instant) -> None:
+def _progressed(activity: Activity, event: e.Progressed, at: Instant) -> None:
+    _said(activity, event.words, at)
     _step(activity, _PROGRESSED, at)
 
 
-def _spoke(activity: Activity, _event: e.Spoke, at: Instant) -> None:
+def _compacted(activity: Activity, _event: e.Compacted, at: Instant) -> None:
+    _step(activity, _PROGRESSED, at)
+
+
+def _spoke(activity: Activity, event: e.Spoke, at: Instant) -> None:
+    _said(activity, event.words, at)
     _step(activity, Step.SPOKE, at)
+
+
+def _said(activity: Activity, words: int, at: Instant) -> None:
+    activity.retries_in_a_row = 0
+    if words:
+        spoke(activity.circles, words, at)
+
+
+def _retried(activity: Activity, _event: e.Retried, _at: Instant) -> None:
+    activity.known += 1
+    activity.retries_in_a_row += 1
 
 
 def _call_started(activity: Activity, event: e.CallStarted, at: Instant) -> None:
     activity.calls_total += 1
+    activity.turn_calls += 1
+    activity.retries_in_a_row = 0
     call, tool = event.call[:NAME_CHARS_MAX], event.tool[:NAME_CHARS_MAX]
     if len(activity.calls) >= OPEN_CALLS_MAX:
         del activity.calls[next(iter(activity.calls))]
@@ -169,8 +202,9 @@ def _call_started(activity: Activity, event: e.CallStarted, at: Instant) -> None
         event.kind,
         at,
         event.input[:INPUT_BYTES_KEPT_MAX],
-        crc32(event.input, crc32(tool.encode())),
-        event.timeout_seconds,
+        call_of(tool, event.input),
+        _patience_seconds(event),
+        event.enforced,
     )
     if event.kind is _PERSON:
         activity.asked_about = tool
@@ -179,12 +213,20 @@ def _call_started(activity: Activity, event: e.CallStarted, at: Instant) -> None
         _step(activity, _CALL_OPENED, at)
 
 
+def _patience_seconds(event: e.CallStarted) -> float | None:
+    """How long a call may take by its own word: its timeout, or the sleep it asks for if that is longer."""
+    if b"sleep " not in event.input[:INPUT_BYTES_KEPT_MAX]:
+        return event.timeout_seconds
+    asleep_seconds = sum(float(found) for found in _SLEEP.findall(event.input[:INPUT_BYTES_KEPT_MAX]))
+    return max(event.timeout_seconds or 0.0, asleep_seconds) or None
+
+
 def _call_ended(activity: Activity, event: e.CallEnded, at: Instant) -> None:
     call = _take(activity, event)
     if call is not None or not event.call:
         _count_errors(activity, event, at)
-    if call is not None:
-        _count_repeats(activity, call, event, at)
+    if call is not None and not event.refused:
+        came_back(activity.circles, call.about, event.result, call.since, at)
     step = _step_of_end(activity, call)
     if step is not _CALLS_REMAIN:
         activity.asked_about = None
@@ -217,29 +259,6 @@ def _count_errors(activity: Activity, event: e.CallEnded, at: Instant) -> None:
     activity.errors_since = activity.errors_since or at
 
 
-def _count_repeats(activity: Activity, call: OpenCall, event: e.CallEnded, at: Instant) -> None:
-    signature = _signature(event.result, call.input_crc)
-    if signature != activity.last_signature or event.refused or _polls(call):
-        activity.repeats, activity.repeats_since = 0, call.since
-    else:
-        activity.repeats += 1
-    activity.last_signature = signature
-    activity.repeated_tool = call.tool
-    activity.repeats_since = activity.repeats_since or at
-
-
-def _signature(result: bytes, seed: int) -> int:
-    """Of a long result its length and both ends: folding takes the same time for any."""
-    if len(result) <= 2 * RESULT_END_BYTES:
-        return crc32(result, seed)
-    ends = result[:RESULT_END_BYTES] + result[-RESULT_END_BYTES:]
-    return crc32(ends, seed ^ len(result))
-
-
-def _polls(call: OpenCall) -> bool:
-    return call.tool in POLLING_TOOLS or _POLLING_INPUT.search(call.input) is not None
-
-
 def _asked(activity: Activity, event: e.Asked, at: Instant) -> None:
     activity.asked_about = event.about[:NAME_CHARS_MAX] or activity.asked_about
     _step(activity, Step.ASKED, at)
@@ -260,20 +279,28 @@ def _end_turn(activity: Activity, step: Step, at: Instant) -> None:
 
 
 def _turn_ended(activity: Activity, event: e.TurnEnded, at: Instant) -> None:
-    _forget_streaks(activity)
+    _forget_work(activity)
     if not event.by_mark:
         activity.closed = False
+        activity.failures_alike = 0
+        _said(activity, event.words, at)
     _end_turn(activity, Step.MARKED if event.by_mark else Step.ENDED, at)
 
 
 def _turn_failed(activity: Activity, event: e.TurnFailed, at: Instant) -> None:
-    activity.failure, activity.failure_message = event.failure, event.message[:TEXT_CHARS_KEPT_MAX]
+    message = event.message[:TEXT_CHARS_KEPT_MAX]
+    key = result_key(message.encode(), len(event.failure))
+    activity.failures_alike = activity.failures_alike + 1 if key == activity.failure_key else 1
+    activity.failure, activity.failure_message, activity.failure_key = event.failure, message, key
+    activity.limit_until = at.plus(event.until - event.at) if event.until is not None else None
     _end_turn(activity, Step.FAILED, at)
 
 
 def _turn_interrupted(activity: Activity, _event: e.TurnInterrupted, at: Instant) -> None:
-    _forget_streaks(activity)
+    _forget_work(activity)
+    forget(activity.circles)
     activity.closed = False
+    activity.failures_alike = 0
     _end_turn(activity, Step.INTERRUPTED, at)
 
 
@@ -282,6 +309,7 @@ def _closed(activity: Activity, _event: e.Closed, _at: Instant) -> None:
 
 
 def _spent(activity: Activity, event: e.Spent, _at: Instant) -> None:
+    activity.turn_tokens += event.input_tokens + event.output_tokens
     activity.input_tokens += event.input_tokens
     activity.output_tokens += event.output_tokens
 
@@ -302,7 +330,8 @@ _FOLDS: Final[Mapping[type[e.Event], Callable[[Activity, Any, Instant], None]]] 
     e.Opened: _opened,
     e.Prompted: _prompted,
     e.Progressed: _progressed,
-    e.Compacted: _progressed,
+    e.Compacted: _compacted,
+    e.Retried: _retried,
     e.Spoke: _spoke,
     e.CallStarted: _call_started,
     e.CallEnded: _call_ended,

@@ -52,11 +52,18 @@ class Prompted(Event, frozen=True, gc=False):
 
 
 class Progressed(Event, frozen=True, gc=False):
-    """The agent is at work: thinking, text before more to come, a subagent's line, a tool's progress mark."""
+    """The agent is at work: thinking, text before more to come, a subagent's line, a tool's progress mark.
+
+    `words` is a number for the text, 0 if there is none: a monologue is told by it.
+    """
+
+    words: int = 0
 
 
 class Spoke(Event, frozen=True, gc=False):
     """The agent wrote text and the log does not say whether more follows (dialects without stop reason)."""
+
+    words: int = 0
 
 
 class CallStarted(Event, frozen=True, gc=False):
@@ -67,6 +74,8 @@ class CallStarted(Event, frozen=True, gc=False):
     kind: CallKind = CallKind.TOOL
     input: bytes = b"{}"
     timeout_seconds: float | None = None
+    # The client itself ends its calls, or asks a person first: one that stays open is a wedge, not silence.
+    enforced: bool = False
 
 
 class CallEnded(Event, frozen=True, gc=False):
@@ -98,6 +107,7 @@ class TurnEnded(Event, frozen=True, gc=False):
     """The turn is over. `by_mark`: its books were closed, whichever way it ended; a failure stays one."""
 
     by_mark: bool = False
+    words: int = 0
 
 
 class TurnFailed(Event, frozen=True, gc=False):
@@ -106,6 +116,11 @@ class TurnFailed(Event, frozen=True, gc=False):
     failure: Failure
     message: str = ""
     status: int | None = None
+    until: float | None = None
+
+
+class Retried(Event, frozen=True, gc=False):
+    """The provider refused a request and the client tries again: life, but no progress."""
 
 
 class TurnInterrupted(Event, frozen=True, gc=False):

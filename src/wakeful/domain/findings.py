@@ -73,10 +73,14 @@ class Code(StrEnum):
     TWIN_PROCESSES = "twin_processes"
     AUTH_REQUIRED = "auth_required"
     USAGE_LIMITED = "usage_limited"
+    POISONED_CONVERSATION = "poisoned_conversation"
     TURN_FAILED = "turn_failed"
-    ERROR_CASCADE = "error_cascade"
     LOOP = "loop"
+    ERROR_CASCADE = "error_cascade"
     SILENT = "silent"
+    TOOL_WEDGED = "tool_wedged"
+    NEVER_STARTED = "never_started"
+    RUNAWAY = "runaway"
     RUNTIME_LOST = "runtime_lost"
     READER_DRIFT = "reader_drift"
 
@@ -105,6 +109,7 @@ EXIT_CODES: Final[Mapping[Health, int]] = {
 
 _DEAD: Final = Meaning(Health.DEAD, Severity.CRITICAL, Notice.TROUBLE, Act.REVIVE, Attention.OPERATOR)
 _STUCK: Final = Meaning(Health.DEGRADED, Severity.WARNING, Notice.TROUBLE, Act.REVIVE, Attention.OPERATOR)
+_TOLD: Final = Meaning(Health.DEGRADED, Severity.WARNING, Notice.TROUBLE, Act.NOTIFY, Attention.OPERATOR)
 _BLIND: Final = Meaning(Health.UNKNOWN, Severity.WARNING, Notice.TROUBLE, Act.NONE, Attention.OPERATOR)
 
 _ALWAYS: Final[Mapping[Code, Meaning]] = {
@@ -117,19 +122,23 @@ _ALWAYS: Final[Mapping[Code, Meaning]] = {
         Health.DEGRADED, Severity.CRITICAL, Notice.NEEDS_YOU, Act.NOTIFY, Attention.LOGIN
     ),
     Code.USAGE_LIMITED: Meaning(Health.DEGRADED, Severity.WARNING, Notice.TROUBLE, Act.NONE, Attention.TIME),
+    Code.POISONED_CONVERSATION: _TOLD,
     Code.TURN_FAILED: _STUCK,
-    Code.ERROR_CASCADE: _STUCK,
     Code.LOOP: _STUCK,
+    Code.ERROR_CASCADE: _STUCK,
     Code.SILENT: _STUCK,
+    Code.TOOL_WEDGED: _STUCK,
+    Code.NEVER_STARTED: _STUCK,
+    # Age alone tells somebody; it revives nothing while progress is fresh.
+    Code.RUNAWAY: _TOLD,
     Code.RUNTIME_LOST: _BLIND,
     Code.READER_DRIFT: _BLIND,
 }
 # A turn that failed and whose program then ended by itself is over: a person reads why, nothing is revived.
-_OVER: Final = Meaning(Health.DEGRADED, Severity.WARNING, Notice.TROUBLE, Act.NOTIFY, Attention.OPERATOR)
 _EXCEPTIONS: Final[Mapping[tuple[Code, State], Meaning]] = {
-    (Code.TURN_FAILED, State.STOPPED): _OVER,
-    (Code.ERROR_CASCADE, State.STOPPED): _OVER,
-    (Code.LOOP, State.STOPPED): _OVER,
+    (Code.TURN_FAILED, State.STOPPED): _TOLD,
+    (Code.ERROR_CASCADE, State.STOPPED): _TOLD,
+    (Code.LOOP, State.STOPPED): _TOLD,
 }
 
 MEANINGS: Final[Mapping[tuple[Code, State], Meaning]] = {

@@ -9,10 +9,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.domain.activity import Activity, OpenCall
+from wakeful.domain.activity import GAP_SECONDS_MAX, Activity, OpenCall
 from wakeful.domain.events import CallKind, Failure
 from wakeful.domain.evidence import Holder, Presence, Rung, Status
 from wakeful.domain.findings import MEANINGS, PRECEDENCE, Attention, Code, Health, State, worst
+from wakeful.domain.loops import circle
 from wakeful.domain.moment import Instant, latest
 from wakeful.domain.policy import Policy
 from wakeful.domain.process import Sight
@@ -115,6 +116,9 @@ def _by_status(phase: Phase, holder: Holder, activity: Activity) -> Phase:
 def _waits(activity: Activity, presence: Presence, policy: Policy, phase: Phase) -> tuple[ExpectedWait, ...]:
     """What the session may be silent for, each with its end."""
     since = activity.progress_at or activity.last_at or _seen_at(presence)
+    if phase is Phase.FAILED and activity.limit_until is not None and activity.phase_since is not None:
+        told = "the provider said when the limit ends"
+        return (ExpectedWait(WaitKind.LIMIT, activity.phase_since, activity.limit_until, told),)
     if since is None or phase not in OPEN:
         return ()
     if phase is Phase.PERSON:
@@ -123,22 +127,33 @@ def _waits(activity: Activity, presence: Presence, policy: Policy, phase: Phase)
         return tuple(_call_wait(call, presence, policy, since) for call in activity.calls.values())
     started = latest((since, _status_at(presence))) or since
     until = started.plus(policy.settle_seconds if phase is Phase.SETTLING else policy.silence_seconds)
+    if activity.retries_in_a_row:
+        told = f"the client retries a refused request ({activity.retries_in_a_row} so far)"
+        return (ExpectedWait(WaitKind.RETRY, started, until, told),)
     return (ExpectedWait(WaitKind.MODEL, started, until, "the model's answer is pending"),)
 
 
 def _person_wait(activity: Activity, presence: Presence, since: Instant) -> ExpectedWait:
     holder = presence.newest
     about = activity.asked_about or (holder.waiting_for if holder is not None else None) or "an answer"
+    calls = " ".join(_call_text(call) for call in activity.calls.values() if call.tool != about)
+    about = f"{about}: {calls}" if calls else about
     return ExpectedWait(WaitKind.PERSON, since, None, "a question is open", about)
+
+
+# A file tool takes no time. One that stays open is asking for a permission that the log does not mention.
+_INSTANT_TOOLS: Final = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Read", "Write"})
 
 
 def _call_wait(call: OpenCall, presence: Presence, policy: Policy, progress_at: Instant) -> ExpectedWait:
     """A call may take its own time, and nobody is silent before the silence is long."""
     if call.kind is CallKind.PERSON:
         return ExpectedWait(WaitKind.PERSON, call.since, None, "a question is open", call.tool)
-    until, evidence = call.since.plus(policy.tool_seconds), "call open"
+    if call.enforced and call.tool in _INSTANT_TOOLS:
+        told = "a file tool takes no time: presumably a permission is asked for"
+        return ExpectedWait(WaitKind.PERSON, call.since, None, told, _call_text(call))
+    until, evidence = _call_end(call, policy), "call open"
     if call.timeout_seconds is not None:
-        until = call.since.plus(call.timeout_seconds + policy.tool_grace_seconds)
         evidence = f"call open, may run {call.timeout_seconds:.0f} s"
     until = max(until, progress_at.plus(policy.silence_seconds))
     if presence.tool_seen_at is not None:
@@ -149,6 +164,13 @@ def _call_wait(call: OpenCall, presence: Presence, policy: Policy, progress_at: 
         until = latest((until, presence.grown_at.plus(policy.silence_seconds))) or until
     kind = WaitKind.SUBAGENT if call.kind is CallKind.SUBAGENT else WaitKind.TOOL
     return ExpectedWait(kind, call.since, until, evidence, _call_text(call))
+
+
+def _call_end(call: OpenCall, policy: Policy) -> Instant:
+    """When a call should have come back by its own word, or by that of the policy."""
+    if call.timeout_seconds is None:
+        return call.since.plus(policy.tool_seconds)
+    return call.since.plus(call.timeout_seconds + policy.tool_grace_seconds)
 
 
 def _call_text(call: OpenCall) -> str:
@@ -225,34 +247,102 @@ def _failed(case: Case) -> Finding | None:
     )
 
 
-def _cascading(case: Case) -> Finding | None:
+def _poisoned(case: Case) -> Finding | None:
+    """Every prompt fails the same way. A login or a limit is another matter: those have an end."""
     activity = case.activity
-    if activity.errors_in_a_row <= case.policy.errors_in_a_row_max or activity.errors_since is None:
+    if activity.failures_alike <= case.policy.failures_alike_max or case.phase is not Phase.FAILED:
         return None
+    if activity.failure in _FAILURE_CODES or activity.phase_since is None:
+        return None
+    summary = f"{activity.failures_alike} prompts in a row failed the same way"
     return Finding(
-        Code.ERROR_CASCADE, activity.errors_since, f"{activity.errors_in_a_row} failed calls in a row"
+        Code.POISONED_CONVERSATION, activity.phase_since, summary, untrusted=(activity.failure_message,)
     )
+
+
+def _cascading(case: Case) -> Finding | None:
+    activity, most = case.activity, case.policy.errors_in_a_row_max
+    if activity.errors_in_a_row > most and activity.errors_since is not None:
+        return Finding(
+            Code.ERROR_CASCADE, activity.errors_since, f"{activity.errors_in_a_row} failed calls in a row"
+        )
+    # A client retries for three minutes by itself; only an outage as long as a silence is trouble.
+    if activity.retries_in_a_row > most and _is_quiet(case) and activity.progress_at is not None:
+        summary = f"the provider refused {activity.retries_in_a_row} requests in a row"
+        return Finding(Code.ERROR_CASCADE, activity.progress_at, summary)
+    return None
 
 
 def _looping(case: Case) -> Finding | None:
-    activity = case.activity
-    if activity.repeats < case.policy.repeats_max or activity.repeats_since is None:
+    found = circle(case.activity.circles, case.policy, case.now)
+    return Finding(Code.LOOP, found.since, found.summary) if found is not None else None
+
+
+def _running_away(case: Case) -> Finding | None:
+    activity, policy = case.activity, case.policy
+    if case.phase not in OPEN or case.agent is not Sight.ALIVE or activity.progress_at is None:
         return None
-    return Finding(
-        Code.LOOP,
-        activity.repeats_since,
-        f"the same call with the same result {activity.repeats + 1} times",
-        untrusted=(activity.repeated_tool,),
+    seconds = _active_seconds(case)
+    since = case.now.plus(-seconds)
+    if seconds > policy.runaway_seconds:
+        return Finding(Code.RUNAWAY, since, f"at work for {seconds / 3600:.1f} h without an end")
+    if activity.turn_calls > policy.runaway_calls_max:
+        return Finding(Code.RUNAWAY, since, f"{activity.turn_calls} calls in one turn")
+    if activity.turn_tokens > policy.runaway_tokens_max:
+        return Finding(Code.RUNAWAY, since, f"{activity.turn_tokens} tokens in one turn")
+    return None
+
+
+def _active_seconds(case: Case) -> float:
+    """How long the turn has been at work, a person's waits and long gaps left out."""
+    activity = case.activity
+    if activity.progress_at is None or activity.phase is Phase.PERSON:
+        return activity.active_seconds
+    return activity.active_seconds + min(case.now.seconds_since(activity.progress_at), GAP_SECONDS_MAX)
+
+
+def _never_started(case: Case) -> Finding | None:
+    """The client says it is busy, and nothing of it was ever written down."""
+    holder = case.presence.newest
+    if case.activity.last_at is not None or holder is None or holder.status is not Status.BUSY:
+        return None
+    if case.now.seconds_since(holder.seen_at) <= case.policy.never_started_seconds:
+        return None
+    return Finding(Code.NEVER_STARTED, holder.seen_at, "busy since it was started, and nothing came of it")
+
+
+def _wedged(case: Case) -> Finding | None:
+    """Every wait has run out, and what was waited for is a call that should have come back."""
+    if case.agent is not Sight.ALIVE or case.phase is not Phase.TOOL or not _waits_are_over(case):
+        return None
+    for call in case.activity.calls.values():
+        if call.enforced or call.timeout_seconds is not None:
+            until = _call_end(call, case.policy)
+            summary = f"a call is open {case.now.seconds_since(until):.0f} s longer than it may"
+            return Finding(Code.TOOL_WEDGED, until, summary, untrusted=(_call_text(call),))
+    return None
+
+
+def _waits_are_over(case: Case) -> bool:
+    """A wait for a person is never over, and a log without a known writer just ends."""
+    known = bool(case.presence.living) or case.presence.vouched
+    return (
+        known
+        and bool(case.waits)
+        and all(wait.until is not None and wait.until <= case.now for wait in case.waits)
     )
 
 
+def _is_quiet(case: Case) -> bool:
+    progress_at = case.activity.progress_at
+    return progress_at is not None and case.now.seconds_since(progress_at) >= case.policy.silence_seconds
+
+
 def _silent(case: Case) -> Finding | None:
-    """Every wait has run out. A wait for a person never does, and a log without a known writer just ends."""
-    known = bool(case.presence.living) or case.presence.vouched
-    if case.agent is not Sight.ALIVE or not known or not case.waits:
+    """Every wait has run out and nobody else can be blamed: not a client's own call, not a provider's refusals."""
+    if case.agent is not Sight.ALIVE or case.activity.retries_in_a_row or not _waits_are_over(case):
         return None
-    ends = [wait.until for wait in case.waits]
-    if any(until is None or until > case.now for until in ends):
+    if case.phase is Phase.TOOL and any(call.enforced for call in case.activity.calls.values()):
         return None
     since = case.activity.progress_at or case.waits[0].since
     quiet_seconds = int(case.now.seconds_since(since))
@@ -285,9 +375,13 @@ DETECTORS: Final[tuple[Callable[[Case], Finding | None], ...]] = (
     _died,
     _twins,
     _failed,
-    _cascading,
+    _poisoned,
     _looping,
+    _cascading,
     _silent,
+    _wedged,
+    _never_started,
+    _running_away,
     _drifting,
 )
 
@@ -351,7 +445,11 @@ _BREAKS: Final = {
     Code.USAGE_LIMITED: Rung.TURN,
     Code.TURN_FAILED: Rung.TURN,
     Code.ERROR_CASCADE: Rung.PROGRESS,
+    Code.POISONED_CONVERSATION: Rung.TURN,
     Code.LOOP: Rung.PROGRESS,
+    Code.TOOL_WEDGED: Rung.PROGRESS,
+    Code.NEVER_STARTED: Rung.TURN,
+    Code.RUNAWAY: Rung.PROGRESS,
     Code.SILENT: Rung.PROGRESS,
 }
 
@@ -369,6 +467,29 @@ def _next_check_at(case: Case) -> Instant | None:
         moments.append(case.activity.progress_at.plus(case.policy.settle_seconds))
     if case.agent is Sight.ALIVE and not case.presence.living and case.presence.grown_at is not None:
         moments.append(case.presence.grown_at.plus(case.policy.silence_seconds + 1))
+    moments += _rule_deadlines(case)
     if case.agent is Sight.ALIVE and case.phase not in OPEN and (stale_at := _stale_at(case)) is not None:
         moments.append(stale_at)
     return min([moment for moment in moments if moment > case.now], default=None)
+
+
+def _rule_deadlines(case: Case) -> list[Instant]:
+    """When rules that count time alone would fire."""
+    activity, policy = case.activity, case.policy
+    if case.agent is not Sight.ALIVE:
+        return []
+    moments = []
+    if case.phase in OPEN and case.phase is not Phase.PERSON and activity.progress_at is not None:
+        moments.append(activity.progress_at.plus(policy.silence_seconds))
+        left_seconds = policy.runaway_seconds - activity.active_seconds
+        # Within one gap more than GAP_SECONDS_MAX never counts, so nothing is due beyond it.
+        if left_seconds < GAP_SECONDS_MAX:
+            moments.append(activity.progress_at.plus(max(left_seconds, 0.0) + 1))
+    if case.phase is Phase.TOOL:
+        grace_seconds = policy.tool_grace_seconds
+        declared = [call for call in activity.calls.values() if call.timeout_seconds is not None]
+        moments += [call.since.plus((call.timeout_seconds or 0.0) + grace_seconds) for call in declared]
+    holder = case.presence.newest
+    if activity.last_at is None and holder is not None and holder.status is Status.BUSY:
+        moments.append(holder.seen_at.plus(policy.never_started_seconds + 1))
+    return moments

@@ -19,6 +19,21 @@ class Policy(Struct, frozen=True):
     errors_in_a_row_max: int = 5
     # Four: no recorded healthy session repeats the same call with the same result four times in a turn.
     repeats_max: int = 3
+    # Three rounds of two to five calls; two rounds of a pair occur in healthy work.
+    cycles_max: int = 2
+    # One call with one result six times, only reading in between.
+    duplicates_max: int = 5
+    # A poll exists to wait. Half an hour without any change is no longer waiting.
+    poll_seconds: float = 1800.0
+    # 000: two hours without an end. Every gap counts ten minutes at most, and a person's time not at all.
+    runaway_seconds: float = 7200.0
+    # More than ten times the longest turn of nine in ten recorded sessions.
+    runaway_calls_max: int = 2000
+    runaway_tokens_max: int = 20_000_000
+    # Three prompts in a row that fail the same way will not be healed by a fourth.
+    failures_alike_max: int = 2
+    # A client starts in 0.7 to 1.1 s; sixteen at once on two cores took 45 s.
+    never_started_seconds: float = 120.0
     # Records a reader must fail to understand, with none it does, before it says that the format changed.
     drift_records_min: int = 20
     # Sessions with no live process and no record for this long are folded in lists.

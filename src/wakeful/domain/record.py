@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.domain.activity import Activity
+from wakeful.domain.activity import RULE_VERSION, Activity
 from wakeful.domain.evidence import Holder, Presence, Rung
 from wakeful.domain.findings import EXIT_CODES, MEANINGS, Attention, Code, Health, Severity, State
 from wakeful.domain.ids import ConversationId, SessionId
@@ -18,6 +18,10 @@ from wakeful.domain.redact import redact
 from wakeful.domain.verdict import ExpectedWait, Finding, Verdict, WaitKind
 
 SCHEMA: Final = 1
+# Bump when judging changes. Folding has a version of its own: what was folded by another one is read again.
+JUDGE_VERSION: Final = 1
+RULES: Final = f"{RULE_VERSION}.{JUDGE_VERSION}"
+"""By which rules a verdict was reached, so that two verdicts can be told apart by more than their time."""
 UNTRUSTED_CHARS_MAX: Final = 300
 PROJECT_CHARS_MAX: Final = 100
 
@@ -106,6 +110,7 @@ class SessionRecord(Struct, frozen=True, gc=False):
     updated_at: str
     cwd: str | None
     pid: int | None
+    rules: str
 
     @property
     def exit_code(self) -> int:
@@ -174,6 +179,7 @@ def describe(
         updated_at=stamp,
         cwd=plain(cwd, UNTRUSTED_CHARS_MAX) if cwd else None,
         pid=holder.process.pid if holder is not None and holder.sight is Sight.ALIVE else None,
+        rules=RULES,
     )
 
 

@@ -13,6 +13,9 @@ from typing import Final
 class Phase(StrEnum):
     """What the turn is doing."""
 
+    # Asked for with every event; an enum's own is written in Python.
+    __hash__ = str.__hash__
+
     UNSEEN = "unseen"  # nothing of a turn was read yet
     MODEL = "model"  # the model's answer is pending
     TOOL = "tool"  # at least one call is open
@@ -25,6 +28,8 @@ class Phase(StrEnum):
 
 class Step(StrEnum):
     """What an event did to the turn."""
+
+    __hash__ = str.__hash__
 
     PROMPTED = "prompted"
     PROGRESSED = "progressed"

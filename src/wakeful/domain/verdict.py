@@ -17,6 +17,8 @@ class WaitKind(StrEnum):
     TOOL = "tool"
     SUBAGENT = "subagent"
     PERSON = "person"
+    RETRY = "retry"
+    LIMIT = "limit"
 
 
 class Finding(Struct, frozen=True, gc=False):

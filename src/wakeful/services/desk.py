@@ -1,5 +1,6 @@
 """Everything a door may ask, answered in the bytes it sends. CLI, HTTP and socket give the same answer by construction."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
@@ -14,8 +15,11 @@ from wakeful.domain.moment import iso
 from wakeful.domain.policy import Policy
 from wakeful.domain.process import Process
 from wakeful.domain.record import SessionRecord, safe
+from wakeful.domain.verdict import Verdict
+from wakeful.domain.why import explain
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Transition
+from wakeful.services.cases import EVENTS_RECALLED_MAX, CaseBook, Expect, KeptCase, NoCaseBook, case_of
 from wakeful.services.feed import Feed
 from wakeful.services.roster import Ending, Query, Roster
 from wakeful.services.watched import Watched
@@ -149,6 +153,7 @@ class Desk:
         policy: Policy,
         standing: Callable[[], Standing],
         tree: Callable[[Process], Sequence[ProcessRecord]] = lambda _holder: (),
+        cases: CaseBook | None = None,
     ) -> None:
         self.feed = feed
         self._clock = clock
@@ -157,6 +162,7 @@ class Desk:
         self._policy = policy
         self._standing = standing
         self._tree = tree
+        self._cases = cases
 
     def health(self, text: str) -> Answer:
         """003's fields of one session."""
@@ -186,6 +192,27 @@ class Desk:
             last_audit=None,
         )
         return Answer(body, _exit_code(watched))
+
+    def why(self, text: str) -> Answer:
+        """The verdict in one sentence, with all that led to it and the one right command."""
+        watched = self._roster.find(text)
+        record, verdict = _record(watched), _verdict(watched)
+        activity, presence, now = watched.activity, watched.presence, self._clock.now()
+        why = explain(record, activity, presence, verdict, self._policy, now)
+        return Answer(_encode(why), _exit_code(watched))
+
+    async def wrong(self, text: str, expect: Expect, note: str) -> Answer:
+        """Keep the evidence of a verdict that should have been `expect`. Raises NoCaseBook without a daemon."""
+        book = self._cases
+        if book is None:
+            raise NoCaseBook
+        watched = self._roster.find(text)
+        events = book.recall(watched.subject.id, EVENTS_RECALLED_MAX)
+        now = self._clock.now()
+        case = case_of(_record(watched), _verdict(watched), events, now, expect=expect, note=note)
+        # In a thread: a slow disk must not keep verdicts waiting.
+        await asyncio.to_thread(book.append, _encode(case))
+        return Answer(_encode(KeptCase(case.id, book.path, len(case.events), case.expect, case.verdict)))
 
     def sessions(self, query: Query) -> Answer:
         """A page of records."""
@@ -234,6 +261,11 @@ def _exit_code(watched: Watched) -> int:
 def _record(watched: Watched) -> SessionRecord:
     assert watched.record is not None, "a session is judged before it is shown"
     return watched.record
+
+
+def _verdict(watched: Watched) -> Verdict:
+    assert watched.verdict is not None, "a session is judged before it is shown"
+    return watched.verdict
 
 
 def _joined(body: bytes, **parts: object) -> bytes:

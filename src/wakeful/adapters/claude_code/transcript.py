@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
+from zlib import crc32
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -16,6 +17,7 @@ from wakeful.adapters.shapes import (
     UNREADABLE,
     conversation_of,
     declared_timeout_seconds,
+    limit_end_in,
     path_in,
     plain_record,
     read_torn,
@@ -251,16 +253,16 @@ def _assistant_block(block: _Block, stop_reason: str | None, at: float) -> e.Eve
     if block.type == "tool_use":
         return _call_started(block, at)
     if block.type == "text":
-        return _text(stop_reason, at)
+        return _text(stop_reason, crc32(bytes(block.text)), at)
     if block.type is UNSET:
         return e.Drifted(at, "assistant.message.content.type")
     return e.Progressed(at)
 
 
-def _text(stop_reason: str | None, at: float) -> e.Event:
+def _text(stop_reason: str | None, words: int, at: float) -> e.Event:
     if stop_reason in _FINAL_STOPS:
-        return e.TurnEnded(at)
-    return e.Progressed(at) if stop_reason == "tool_use" else e.Spoke(at)
+        return e.TurnEnded(at, words=words)
+    return e.Progressed(at, words) if stop_reason == "tool_use" else e.Spoke(at, words)
 
 
 def _call_started(block: _Block, at: float) -> e.Event:
@@ -269,7 +271,7 @@ def _call_started(block: _Block, at: float) -> e.Event:
         return e.Drifted(at, f"tool_use.{missing}")
     given = bytes(block.input)
     seconds = _timeout_seconds(block.name, given)
-    return e.CallStarted(at, block.id, block.name, _KINDS.get(block.name, _TOOL), given, seconds)
+    return e.CallStarted(at, block.id, block.name, _KINDS.get(block.name, _TOOL), given, seconds, True)
 
 
 def _timeout_seconds(tool: str, given: bytes) -> float | None:
@@ -281,7 +283,7 @@ def _turn_failed(record: _Record, blocks: list[_Block], at: float) -> e.Event:
     text = " ".join(text_of(bytes(block.text)) for block in blocks)
     code = bytes(record.error).decode("utf-8", "replace").strip('"')
     failure = FAILURES.get(code) or _failure_in(text, record.api_error_status)
-    return e.TurnFailed(at, failure, text, record.api_error_status)
+    return e.TurnFailed(at, failure, text, record.api_error_status, limit_end_in(text, at))
 
 
 def _failure_in(text: str, status: int | None) -> e.Failure:
@@ -301,7 +303,7 @@ def _system(record: _Record, at: float) -> Sequence[e.Event]:
         return (e.TurnEnded(at, by_mark=True),)
     if record.subtype.endswith("compact_boundary"):
         return (e.Compacted(at),)
-    return (e.Progressed(at),) if record.subtype == "api_error" else ()
+    return (e.Retried(at),) if record.subtype == "api_error" else ()
 
 
 def _progress(_record: _Record, at: float) -> Sequence[e.Event]:

@@ -250,7 +250,7 @@ def _called(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.
     if text.startswith(b'"'):
         text = text_of(text).encode()
     seconds = declared_timeout_seconds(text)
-    return (e.CallStarted(at, payload.call_id, tool, _KINDS.get(tool, _TOOL), text, seconds),)
+    return (e.CallStarted(at, payload.call_id, tool, _KINDS.get(tool, _TOOL), text, seconds, True),)
 
 
 def _call_ended(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:

@@ -26,6 +26,8 @@ from wakeful.ports.store import Bookmark
 
 # One turn of the loop reads at most this much of one log before others get theirs.
 SLICES_AT_ONCE_MAX: Final = 64
+# How far back `recall_events` reads: a turn of some hundred calls.
+RECALL_BYTES_MAX: Final = 4 * 1024 * 1024
 # More than anybody has at work at once. Beyond these a log is only glimpsed: what it says changes no verdict
 # before somebody holds it, asks for it or it grows, and then it is read.
 READ_AT_START_MAX: Final = 64
@@ -152,6 +154,16 @@ class LogEye:
             self._read_on(path)
         elif (owner := self._owner(root, path)) is not None:
             self._follow(root, path, owner)
+
+    def recall_events(self, session_id: SessionId, limit: int) -> list[Event]:
+        """The last events of a session's log, read anew: what is followed stays where it is. Empty if it has none."""
+        path = self._paths.get(session_id)
+        root = self._root_of(path) if path is not None else None
+        if path is None or root is None:
+            return []
+        reader = self._source.reader()
+        batch = LogFile(path, str(root)).read_back(lambda _line: False, bytes_max=RECALL_BYTES_MAX)
+        return [event for line in batch.lines for event in reader.read(line)][-limit:]
 
     def take_bookmarks(self) -> Iterator[Bookmark]:
         """How far each log was read since the last time this was asked."""

@@ -23,10 +23,11 @@ BUG: Final = 4
 COMMANDS: Final = {
     "ls": Entry("See", f"{_HERE}.ls:ls", "Every session: what it does, who needs you first"),
     "status": Entry("See", f"{_HERE}.status:status", "The daemon: mode, doors, eyes, who needs you"),
-    "session": Entry("See", f"{_HERE}.session:session", "One session: health, status, inspect, self, wait"),
+    "session": Entry("See", f"{_HERE}.session:session", "One session: health, status, why, wait and more"),
     "open": Entry("See", f"{_HERE}.running:open_page", "A one-time link to the web page"),
     "doctor": Entry("See", f"{_HERE}.doctor:doctor", "Check this machine and say what to do"),
     "demo": Entry("See", f"{_HERE}.running:demo", "Scripted agents in a throw-away home, for a minute"),
+    "replay": Entry("See", f"{_HERE}.replay:replay", "Judge recorded logs again, with any thresholds"),
     "up": Entry("Run", f"{_HERE}.running:up", "Start watching; --detach puts it behind"),
     "down": Entry("Run", f"{_HERE}.running:down", "End the daemon; agents go on"),
     "config": Entry("Set up", f"{_HERE}.config_commands:config", "init, show, check, trust"),

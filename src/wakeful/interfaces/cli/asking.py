@@ -23,7 +23,7 @@ class Reading(Protocol):
     """Everything reading commands ask for."""
 
     def view(self, name: str, session_id: SessionId) -> Answer:
-        """`health`, `status` or `inspect` of one session."""
+        """`health`, `status`, `inspect` or `why` of one session."""
 
     def sessions(self, filters: dict[str, str]) -> Answer:
         """A page of records; `filters` are the query of /api/sessions."""
@@ -62,7 +62,12 @@ class OneLook:
         self._desk = desk
 
     def view(self, name: str, session_id: SessionId) -> Answer:
-        views = {"health": self._desk.health, "status": self._desk.status, "inspect": self._desk.inspect}
+        views = {
+            "health": self._desk.health,
+            "status": self._desk.status,
+            "inspect": self._desk.inspect,
+            "why": self._desk.why,
+        }
         return _answer(views[name](session_id))
 
     def sessions(self, filters: dict[str, str]) -> Answer:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -17,6 +17,7 @@ from wakeful.domain.findings import Attention, Health, State
 from wakeful.domain.plaintext import plain
 from wakeful.domain.record import SessionRecord, WaitRecord
 from wakeful.domain.verdict import WaitKind
+from wakeful.domain.wording import telling
 from wakeful.interfaces.cli.durations import age
 
 # Eight characters of a random id are unique among 2,000 sessions but once in 2,000 times.
@@ -25,9 +26,6 @@ _ID_CHARS_MIN: Final = 8
 # a millisecond.
 _TIMED_ID_CHARS_MIN: Final = 13
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-([0-9a-f])[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
-# What a call is about, in the order in which it says most. The rest of its input stays in `inspect`.
-_TELLING: Final = ("command", "cmd", "file_path", "path", "pattern", "query", "url", "description", "prompt")
-_TELLING_CUT: Final = re.compile(rf'"(?:{"|".join(_TELLING)})"\s*:\s*\[?"((?:[^"\\]|\\.)*)')
 
 S = TypeVar("S", bound=Struct)
 
@@ -82,10 +80,11 @@ _STATES: Final = (
 
 def decode_sessions(body: bytes) -> Sessions:
     """The page in an answer. Raises DaemonOfAnotherVersion."""
-    return _decoded(body, Sessions)
+    return decoded(body, Sessions)
 
 
-def _decoded(body: bytes, kind: type[S]) -> S:
+def decoded(body: bytes, kind: type[S]) -> S:
+    """An answer of the daemon. Raises DaemonOfAnotherVersion."""
     try:
         return msgspec.json.decode(body, type=kind, dec_hook=lambda wanted, text: wanted(text))
     except msgspec.DecodeError as problem:
@@ -203,19 +202,8 @@ def _wait_text(wait: WaitRecord) -> str:
 def call_text(text: str) -> str:
     """A call in a person's words: `Bash {"command": "make test"}` is `Bash: make test`."""
     tool, _, arguments = text.partition(" ")
-    telling = _telling(arguments) if arguments.startswith("{") else ""
-    return f"{tool}: {telling}" if telling else text
-
-
-def _telling(arguments: str) -> str:
-    try:
-        decoded = msgspec.json.decode(arguments, type=dict[str, Any])
-    except msgspec.DecodeError:
-        # Records keep the beginning of a long input only.
-        found = _TELLING_CUT.search(arguments)
-        return plain(found[1]) if found else ""
-    value = next((decoded[key] for key in _TELLING if key in decoded), "")
-    return plain(" ".join(map(str, value)) if isinstance(value, list) else str(value))
+    about = telling(arguments) if arguments.startswith("{") else ""
+    return f"{tool}: {about}" if about else text
 
 
 def _wall(stamp: str | None) -> float | None:

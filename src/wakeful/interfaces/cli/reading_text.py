@@ -21,6 +21,16 @@ def ending_lines(body: bytes) -> list[str]:
     return [plain(f"{ending}: {session['id']} is {session['state']}, {session['health']}")]
 
 
+def kept_lines(body: bytes) -> list[str]:
+    """What became of a report of a wrong verdict."""
+    kept = msgspec.json.decode(body, type=dict[str, Any])
+    said = ", ".join(kept["verdict"]["findings"]) or kept["verdict"]["health"]
+    return [
+        plain(f"kept: {kept['id']} with {kept['events']} events; said {said}, expected {kept['expect']}"),
+        plain(f"`wakeful replay {kept['path']}` judges it again"),
+    ]
+
+
 def _lines(fields: dict[str, Any], indent: str) -> Iterator[str]:
     width = max(map(len, fields), default=0)
     for key, value in fields.items():

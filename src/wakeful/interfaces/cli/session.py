@@ -17,7 +17,7 @@ from wakeful.interfaces.cli.durations import seconds_of
 from wakeful.interfaces.cli.lazy import Entry, LazyGroup
 from wakeful.interfaces.cli.options import answers_json, session_argument
 from wakeful.interfaces.cli.output import say, show_json
-from wakeful.interfaces.cli.reading_text import ending_lines, record_lines
+from wakeful.interfaces.cli.reading_text import ending_lines, kept_lines, record_lines
 from wakeful.places import Places
 
 _HERE: Final = "wakeful.interfaces.cli.session"
@@ -26,8 +26,10 @@ COMMANDS: Final = {
     "health": Entry("See", f"{_HERE}:health", "Whether it is well: exit 0, 1 no, 5 unknown"),
     "status": Entry("See", f"{_HERE}:status", "Its whole record"),
     "inspect": Entry("See", f"{_HERE}:inspect", "The record with evidence and policy"),
+    "why": Entry("See", f"{_HERE}:why", "The verdict explained, and the one right command"),
     "self": Entry("See", f"{_HERE}:own", "The session this command runs in"),
     "wait": Entry("See", f"{_HERE}:wait", "Block until it is idle, waiting or stopped"),
+    "wrong": Entry("Heal", f"{_HERE}:wrong", "Keep the evidence of a wrong verdict"),
 }
 # Where a client tells its tools which conversation they work for; ours comes first.
 CONVERSATION_VARIABLES: Final = ("WAKEFUL_SESSION", "CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
@@ -65,6 +67,40 @@ def status(*, session_id: SessionId, as_json: bool) -> int:
 def inspect(*, session_id: SessionId, as_json: bool) -> int:
     """Show a session's record with the evidence behind it and the policy it was judged by."""
     return _show(ask(lambda desk: desk.view("inspect", session_id)), as_json=as_json)
+
+
+@click.command(epilog="Example: wakeful session why 3f2a91bc")
+@session_argument
+@answers_json
+def why(*, session_id: SessionId, as_json: bool) -> int:
+    """Say in one sentence how a session is, then why: evidence, rules, ladder, and the one right command."""
+    answer = ask(lambda desk: desk.view("why", session_id))
+    if as_json:
+        return _show(answer, as_json=True)
+    from wakeful.interfaces.cli.why_text import print_why  # noqa: PLC0415 - costs nobody else
+
+    print_why(answer.body)
+    return answer.exit_code
+
+
+@click.command(epilog="Example: wakeful session wrong 3f2a91bc --expect ok --note 'a build of 20 minutes'")
+@session_argument
+@click.option(
+    "--expect",
+    type=click.Choice(["ok", "loop", "error_cascade", "runaway", "silent", "dead"]),
+    default="ok",
+    show_default=True,
+    help="What should have been said.",
+)
+@click.option("--note", default="", help="Why, for whoever reads the case.")
+@answers_json
+def wrong(*, session_id: SessionId, expect: str, note: str, as_json: bool) -> int:
+    """Keep the evidence of a wrong verdict as a case that `wakeful replay` reads. Needs the daemon."""
+    import msgspec  # noqa: PLC0415 - costs nobody else
+
+    report = msgspec.json.encode({"expect": expect, "note": note})
+    answer = Client(Places.of(os.environ)).post(f"/api/sessions/{session_id}/wrong", report)
+    return _show(answer, as_json=as_json, text=kept_lines)
 
 
 @click.command("self", epilog="Example: wakeful session self --json")

@@ -16,6 +16,7 @@ from wakeful.domain.errors import WakefulError
 from wakeful.domain.moment import Instant
 from wakeful.interfaces.http.access import Access
 from wakeful.interfaces.http.asgi import App
+from wakeful.interfaces.http.case_routes import CaseRoutes
 from wakeful.interfaces.http.entry_routes import EntryRoutes
 from wakeful.interfaces.http.gate import Gate
 from wakeful.interfaces.http.live import LiveRoute
@@ -39,6 +40,7 @@ def build_app(
     described: Sequence[HTTPRouteHandler] = (
         _health_check(),
         *SessionRoutes(desk, ancestors).handlers(),
+        *CaseRoutes(desk).handlers(),
         *EntryRoutes(access, penalties, now, shut_down).handlers(),
     )
     handlers: list[ControllerRouterHandler] = [*described, LiveRoute(desk).handler()]

@@ -11,6 +11,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from wakeful.domain.findings import Health, State
 from wakeful.domain.record import HealthView, SessionRecord
+from wakeful.domain.why import Why
 from wakeful.interfaces.http.answers import Encoded
 from wakeful.interfaces.http.asgi import PEER, Receive, Scope
 from wakeful.interfaces.http.problems import MEDIA_TYPE, Problem
@@ -55,6 +56,7 @@ class SessionRoutes:
             f"{one}/health": self.health,
             f"{one}/status": self.status,
             f"{one}/inspect": self.inspect,
+            f"{one}/why": self.why,
             f"{one}/events": self.events,
             f"{one}/wait": self.wait,
         }
@@ -105,6 +107,10 @@ class SessionRoutes:
     def inspect(self, session_id: FromPath[str]) -> Encoded[SessionInspection]:
         """The status with the evidence and the policy it was judged by."""
         return Encoded(self._desk.inspect(session_id))
+
+    def why(self, session_id: FromPath[str]) -> Encoded[Why]:
+        """The verdict in one sentence, its evidence, the rules that fired or were held back, and what to do."""
+        return Encoded(self._desk.why(session_id))
 
     async def events(
         self,

@@ -3,10 +3,13 @@
 Nothing is encoded from these: a record is encoded once, where it was made. A test holds real bodies to them.
 """
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from wakeful.domain.policy import Policy
 from wakeful.domain.record import SessionRecord
+from wakeful.services.cases import NOTE_CHARS_MAX, Expect
 from wakeful.services.desk import Evidence, Supervision
 from wakeful.services.roster import Ending
 
@@ -58,6 +61,13 @@ class LoginAnswer(Struct, frozen=True):
     """The cookie travels in its header; `csrf` goes into the x-wakeful-csrf header of every order."""
 
     csrf: str
+
+
+class WrongReport(Struct, frozen=True, forbid_unknown_fields=True):
+    """A verdict was wrong: what should have been said, and why."""
+
+    expect: Expect = Expect.OK
+    note: Annotated[str, Meta(max_length=NOTE_CHARS_MAX)] = ""
 
 
 class Done(Struct, frozen=True):

@@ -1,0 +1,161 @@
+"""The figures as a page. Pure: what was measured goes in, Markdown comes out."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from bench.accuracy.measure import EVENTS_LATE_MAX, SECONDS_LATE_MAX, Episode, Recall
+
+OURS: Final = "Wakeful"
+RECALL_MIN: Final = 0.98
+NEVER: Final = frozenset({"loop", "error_cascade", "runaway", "poisoned_conversation"})
+"""Codes that no healthy recording may show at all."""
+
+SHOWN_MAX: Final = 12
+"""Misses of one kind that are named."""
+
+STATED: Final = frozenset({"auth_required", "turn_failed", "usage_limited"})
+"""What the client itself wrote into its log: repeated by us, not concluded."""
+
+_TO_REACH: Final = (
+    f"To reach: {RECALL_MIN} of each kind, within {EVENTS_LATE_MAX} events of the rule's documented minimum (the 4th equal"
+    f" call, the 3rd round of a cycle, the 6th error) or {SECONDS_LATE_MAX:.0f} s of its threshold."
+)
+_NOT_COVERED: Final = """\
+## What these figures do not say
+
+- The recordings ended in a commit. How often a working agent goes wrong in ways nobody planted is not measured.
+- Planted faults are clean, and due where our own documented rules say: a recall of 1 says that nothing around them in real
+  sessions hides them, not that every real loop looks like one of these.
+- Faults are planted into what the readers tell, not into bytes; readers are tested elsewhere (`tests/fuzz`).
+- Permission dialogs of these recordings left no mark in their logs, so a call that waited for a person looks like a
+  call that runs. With hooks installed, or with a client that tells its status, it does not.
+- The process is alive throughout but for planted deaths. A tool's own processes, tmux and containers are not part of it.
+- Only work is repeated: calls whose tool or command waits (sleep, wait, poll, watch) are left out, for they are judged by
+  unchanged time.
+- Not planted: `runaway`, `poisoned_conversation`, `never_started`, `usage_limited`, `auth_required`, `twin_processes`,
+  `reader_drift`, the same words over and over, a poll that never changes. The labelled cases and unit tests hold those.
+- The peers' rules are written again from what they publish (`bench/accuracy/peers.py`). A flag of theirs counts as found
+  whatever the fault was and however late within an hour; flags before a declared timeout has passed count for nobody.
+"""
+
+
+class Measured(Struct, frozen=True):
+    """All of one run. Keys of the mappings are the watchers, ours first."""
+
+    headline: str
+    recordings: Mapping[str, int]
+    faults: Mapping[str, Sequence[Recall]]
+    healthy: Mapping[str, Sequence[Recall]]
+    episodes: Mapping[str, Sequence[Episode]]
+
+
+def missed(measured: Measured) -> list[str]:
+    """Everything that falls short of what issue 3 asks for, one line each."""
+    lines = [
+        f"{each.kind}: recall {each.share:.3f}, in time {each.share_in_time:.3f}"
+        for each in measured.faults[OURS]
+        if each.share_in_time < RECALL_MIN
+    ]
+    lines += [f"{each.kind}: {each.share:.1%} accused" for each in measured.healthy[OURS] if each.share > 0]
+    lines += [
+        f"{each.recording}: {each.code}, {each.why}" for each in measured.episodes[OURS] if each.code in NEVER
+    ]
+    return lines
+
+
+def page(measured: Measured) -> str:
+    recorded = sum(measured.recordings.values())
+    parts = [
+        "<!-- Made by `make accuracy`; do not edit. -->",
+        "# Accuracy",
+        "",
+        measured.headline,
+        "",
+        "## Planted faults: share found",
+        "",
+        _TO_REACH,
+        "",
+        *_fault_rows(measured),
+        "",
+        "## Healthy waits planted the same way: share accused",
+        "",
+        *_rows("must stay quiet", measured.healthy),
+        "",
+        f"## False alarms in {recorded} recordings nothing was planted into",
+        "",
+        *_alarm_rows(measured, recorded),
+        "",
+        *_told(measured.episodes[OURS]),
+        "",
+        *_misses(measured),
+        _NOT_COVERED.rstrip(),
+        "",
+    ]
+    return "\n".join(parts)
+
+
+def _header(first: str, names: Iterable[str]) -> list[str]:
+    cells = [first, *names]
+    return [f"| {' | '.join(cells)} |", "|---" * len(cells) + "|"]
+
+
+def _rows(first: str, table: Mapping[str, Sequence[Recall]]) -> list[str]:
+    lines = _header(f"{first} (planted)", table)
+    for row in zip(*table.values(), strict=True):
+        shares = " | ".join(f"{each.share:.1%}" for each in row)
+        lines.append(f"| {row[0].kind} ({len(row[0].outcomes)}) | {shares} |")
+    return lines
+
+
+def _fault_rows(measured: Measured) -> list[str]:
+    lines = _header("fault (planted)", [f"{OURS} | in time | late: median, max", *list(measured.faults)[1:]])
+    lines[1] += "---|---|"
+    for ours, *peers in zip(*measured.faults.values(), strict=True):
+        unit = "events" if ours.outcomes[0].planted.due_at is None else "s"
+        late = f"{ours.late_median:.3g}, {ours.late_max:.3g} {unit}"
+        cells = [
+            f"{ours.share:.3f}",
+            f"{ours.share_in_time:.3f}",
+            late,
+            *(f"{each.share:.3f}" for each in peers),
+        ]
+        lines.append(f"| {ours.kind} ({len(ours.outcomes)}) | {' | '.join(cells)} |")
+    return lines
+
+
+def _alarm_rows(measured: Measured, recorded: int) -> list[str]:
+    lines = _header("", measured.episodes)
+    alarms = {
+        name: [each for each in told if each.code not in STATED] for name, told in measured.episodes.items()
+    }
+    sessions = [len({each.recording for each in told}) for told in alarms.values()]
+    lines.append(f"| sessions accused | {' | '.join(f'{count / recorded:.1%}' for count in sessions)} |")
+    lines.append(f"| episodes | {' | '.join(str(len(told)) for told in alarms.values())} |")
+    return lines
+
+
+def _told(episodes: Sequence[Episode]) -> list[str]:
+    """Every episode of ours by code, with what was pending and how long it went on."""
+    lines = []
+    for code in sorted(NEVER | {each.code for each in episodes}):
+        told = [each for each in episodes if each.code == code]
+        stated = ", as the log itself says" if code in STATED else ""
+        lines.append(f"- `{code}`: {len(told)} in {len({each.recording for each in told})} sessions{stated}")
+        lines += [
+            f"  - {each.recording[:8]}: {each.why}; went on for {(each.to_at - each.from_at) / 60:.0f} min"
+            for each in told
+        ]
+    return lines
+
+
+def _misses(measured: Measured) -> list[str]:
+    """What went wrong, a few of each kind by name."""
+    lines: list[str] = []
+    for each in (*measured.faults[OURS], *measured.healthy[OURS]):
+        wrong = [outcome for outcome in each.outcomes if not outcome.right]
+        lines += [f"- {each.kind}, {outcome.planted.name}: {outcome.why}" for outcome in wrong[:SHOWN_MAX]]
+        if len(wrong) > SHOWN_MAX:
+            lines.append(f"- {each.kind}: {len(wrong) - SHOWN_MAX} more")
+    return ["## Every miss", "", *lines, ""] if lines else []

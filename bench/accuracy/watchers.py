@@ -1,0 +1,60 @@
+"""Wakeful as `measure` watches with it: the domain's own fold and judge, one living process, a clock of the log."""
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from wakeful.domain import events as e
+from wakeful.domain.activity import Activity, fold
+from wakeful.domain.evidence import Holder, Presence
+from wakeful.domain.judge import judge
+from wakeful.domain.moment import Instant
+from wakeful.domain.policy import Policy
+from wakeful.domain.process import Process, Sight
+
+_PID: Final = 4321
+
+
+class Look(Struct, frozen=True):
+    """What a watcher says now: each thing found with its reason, and when that can change by time alone."""
+
+    found: Mapping[str, str]
+    next_at: float | None = None
+
+
+class Watcher(Protocol):
+    """A rule or a set of rules that follows one session."""
+
+    def see(self, event: e.Event) -> None:
+        """The log says that this happened."""
+
+    def die(self, at: float) -> None:
+        """The process is gone."""
+
+    def look(self, now: float) -> Look:
+        """What is true now."""
+
+
+class Wakeful:
+    """All of Wakeful's rules."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._activity = Activity()
+        self._holder = Holder(Process(_PID, 1, "boot"), Sight.ALIVE, Instant(0.0, 0.0), "registry")
+        self._presence = Presence(holders={_PID: self._holder})
+
+    def see(self, event: e.Event) -> None:
+        fold(self._activity, event, Instant(event.at, event.at))
+
+    def die(self, at: float) -> None:
+        self._holder.sight, self._holder.ended_at = Sight.DEAD, Instant(at, at)
+
+    def look(self, now: float) -> Look:
+        verdict = judge(self._activity, self._presence, self._policy, Instant(now, now))
+        found = {
+            str(finding.code): "; ".join((finding.summary, *finding.evidence)) for finding in verdict.findings
+        }
+        next_check_at = verdict.next_check_at
+        return Look(found, next_check_at.wall if next_check_at is not None else None)

@@ -1,0 +1,1 @@
+"""Labelled cases: small sequences of events with the verdict they must lead to."""

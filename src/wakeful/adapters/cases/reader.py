@@ -1,0 +1,123 @@
+"""One line of a cases file to the events of a whole session and the verdict it must lead to. Pure.
+
+Cases tell less than logs do: a call is one entry with the time it came back, so when it was made is a guess. Keys
+that are not named here are ignored.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+from zlib import crc32
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from wakeful.adapters.shapes import UNREADABLE, declared_timeout_seconds
+from wakeful.domain import events as e
+from wakeful.domain.errors import OperatorError
+
+
+class BadCase(OperatorError):
+    """{place}: not a case: {problem}. A case has id, events, now and expect."""
+
+    code = "bad-case"
+
+
+class LabelledCase(Struct, frozen=True):
+    """A session in small, and what must be said of it at `now`."""
+
+    id: str
+    events: tuple[e.Event, ...]
+    now: float
+    gone: bool
+    expect: str | None
+
+
+class _Entry(Struct, gc=False):
+    t: float
+    tool: str | UnsetType = UNSET
+    input: Raw = Raw(b"{}")
+    result: Raw | UnsetType = UNSET
+    is_error: bool = False
+    user: str | UnsetType = UNSET
+    text: str | UnsetType = UNSET
+    system: str | UnsetType = UNSET
+
+
+class _Line(Struct, gc=False):
+    id: str
+    events: list[_Entry]
+    now: float
+    proc: str = "alive"
+    expect: str | None = None
+
+
+_decode: Final = msgspec.json.Decoder(_Line).decode
+
+_KINDS: Final = {
+    "AskUserQuestion": e.CallKind.PERSON,
+    "ExitPlanMode": e.CallKind.PERSON,
+    "request_user_input": e.CallKind.PERSON,
+    "Task": e.CallKind.SUBAGENT,
+    "Agent": e.CallKind.SUBAGENT,
+    "wait_agent": e.CallKind.SUBAGENT,
+}
+# As Claude Code does with a Bash call that declares nothing.
+_BASH_TIMEOUT_SECONDS: Final = 120.0
+_REFUSED: Final = b"The user doesn't want to proceed"
+_REFUSAL_BYTES_MAX: Final = 200
+_COMPACTION_WORDS: Final = ("compact", "condens", "summar")
+
+
+def read_case(line: bytes, place: str) -> LabelledCase:
+    """The case of one line. Raises BadCase, which says where."""
+    try:
+        case = _decode(line)
+    except UNREADABLE as problem:
+        raise BadCase(place=place, problem=str(problem)) from problem
+    return LabelledCase(case.id, tuple(_events(case.events)), case.now, case.proc == "gone", case.expect)
+
+
+def _events(entries: Sequence[_Entry]) -> list[e.Event]:
+    events: list[e.Event] = []
+    asked_at: float | None = None
+    for number, entry in enumerate(entries, start=1):
+        if entry.tool is not UNSET:
+            events += _call(entry, entry.tool, f"call-{number}", asked_at)
+        else:
+            events += _words(entry)
+        # A call is made soon after what came before it, but nobody knows what happens after a last word.
+        asked_at = entry.t if entry.text is UNSET else None
+    return events
+
+
+def _call(entry: _Entry, tool: str, call: str, asked_at: float | None) -> Sequence[e.Event]:
+    given = bytes(entry.input)
+    seconds = declared_timeout_seconds(given)
+    if seconds is None and tool == "Bash":
+        seconds = _BASH_TIMEOUT_SECONDS
+    kind = _KINDS.get(tool, e.CallKind.TOOL)
+    if entry.result is UNSET:
+        return (e.CallStarted(entry.t, call, tool, kind, given, seconds),)
+    result = bytes(entry.result)
+    refused = entry.is_error and _REFUSED in result[:_REFUSAL_BYTES_MAX]
+    made_at = entry.t if asked_at is None else asked_at
+    return (
+        e.CallStarted(made_at, call, tool, kind, given, seconds),
+        e.CallEnded(entry.t, call, entry.is_error, refused, result),
+    )
+
+
+def _words(entry: _Entry) -> Sequence[e.Event]:
+    if entry.user is not UNSET:
+        return (e.Prompted(entry.t),)
+    if entry.text is not UNSET:
+        return (e.Spoke(entry.t, crc32(entry.text.encode())),)
+    return _system(entry.system, entry.t) if entry.system is not UNSET else ()
+
+
+def _system(said: str, at: float) -> Sequence[e.Event]:
+    """What the client said. An error of the provider is no progress."""
+    if "API Error" in said:
+        return (e.Retried(at),)
+    lower = said.lower()
+    return (e.Compacted(at) if any(word in lower for word in _COMPACTION_WORDS) else e.Progressed(at),)

@@ -1,0 +1,145 @@
+"""A verdict in one sentence that a person understands. Pure.
+
+The first finding speaks; without one, what the session waits for; without that, how its last turn ended. What
+an agent or a client wrote stands inside backquotes only.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from wakeful.domain.activity import Activity, OpenCall
+from wakeful.domain.evidence import Presence
+from wakeful.domain.findings import Code, Health, State
+from wakeful.domain.moment import Instant, latest
+from wakeful.domain.process import Sight
+from wakeful.domain.turn import Phase
+from wakeful.domain.verdict import ExpectedWait, Finding, Verdict, WaitKind
+from wakeful.domain.wording import clock, length, quoted
+
+# From here on quiet is worth a word: half of all waits for a model or a tool are over within 3 s.
+QUIET_SECONDS_MIN: Final = 60.0
+
+
+def sentence(activity: Activity, presence: Presence, verdict: Verdict, now: Instant) -> str:
+    """What is true of the session, and why that is well or not."""
+    if verdict.findings:
+        finding = verdict.findings[0]
+        return _FOUND.get(finding.code, _found)(finding, activity, presence, now)
+    if verdict.waits:
+        return _waiting(verdict.waits, activity, now)
+    if verdict.health is Health.UNKNOWN:
+        return "unknown: nobody saw its process"
+    ending = _ending(activity, now)
+    if verdict.state is State.STOPPED:
+        return f"stopped: {ending}, and its process ended"
+    if verdict.health is Health.STALE:
+        seen = latest((presence.grown_at, activity.last_at)) or now
+        return f"idle, and nothing was seen of it for {length(now.seconds_since(seen))}"
+    if verdict.active_prompt:
+        return f"at work; its last progress was {length(quiet_seconds(activity, now))} ago"
+    return f"{ending}, ready for a prompt"
+
+
+def quiet_seconds(activity: Activity, now: Instant) -> float:
+    """Since the last sign of progress."""
+    return now.seconds_since(activity.progress_at) if activity.progress_at is not None else 0.0
+
+
+def _found(finding: Finding, _activity: Activity, _presence: Presence, now: Instant) -> str:
+    said = next(filter(None, finding.untrusted), None)
+    about = f": {quoted(said)}" if said is not None else ""
+    return f"{finding.summary}{about}, since {clock(finding.since, now)}"
+
+
+def _died(finding: Finding, activity: Activity, presence: Presence, _now: Instant) -> str:
+    how = "exited to a shell" if finding.code is Code.AGENT_EXITED else "died"
+    pids = ", ".join(str(orphan.process.pid) for orphan in presence.orphans)
+    left = f"; its tool still runs as process {pids}" if pids else ""
+    return f"{how} in the middle of {_calls(list(activity.calls.values()))}{left}"
+
+
+def _calls(calls: list[OpenCall]) -> str:
+    if not calls:
+        return "a turn"
+    more = f" and {len(calls) - 1} more calls" if len(calls) > 1 else ""
+    return quoted(f"{calls[0].tool} {calls[0].input.decode('utf-8', 'replace')}") + more
+
+
+def _fell_silent(finding: Finding, _activity: Activity, _presence: Presence, now: Instant) -> str:
+    waited = next(iter(finding.evidence), "nothing comes")
+    about = f" ({quoted(finding.untrusted[0])})" if finding.untrusted else ""
+    return f"silent {length(now.seconds_since(finding.since))}, longer than expected: {waited}{about}"
+
+
+def _limited(finding: Finding, activity: Activity, presence: Presence, now: Instant) -> str:
+    until = activity.limit_until
+    end = f"; it ends at {clock(until, now)}" if until is not None else ""
+    return _found(finding, activity, presence, now) + end
+
+
+def _drifted(finding: Finding, _activity: Activity, _presence: Presence, _now: Instant) -> str:
+    return f"unknown: {finding.summary}"
+
+
+_FOUND: Final[Mapping[Code, Callable[[Finding, Activity, Presence, Instant], str]]] = {
+    Code.SESSION_DEAD: _died,
+    Code.AGENT_EXITED: _died,
+    Code.SILENT: _fell_silent,
+    Code.USAGE_LIMITED: _limited,
+    Code.READER_DRIFT: _drifted,
+}
+
+
+def _waiting(waits: tuple[ExpectedWait, ...], activity: Activity, now: Instant) -> str:
+    person = next((wait for wait in waits if wait.kind is WaitKind.PERSON), None)
+    if person is not None:
+        return f"waits for you: {_question(person.untrusted)}"
+    # The session may be silent until the last of its waits is over.
+    last = max(waits, key=lambda wait: wait.until or now)
+    quiet = quiet_seconds(activity, now)
+    silent = f"silent {length(quiet)}, expected" if quiet >= QUIET_SECONDS_MIN else "at work"
+    until = f" until {clock(last.until, now)}" if last.until is not None else ""
+    return f"{silent}: {_doing(last)}{until}"
+
+
+def _question(said: str) -> str:
+    """What it asks, and the call it asks about where the client named both."""
+    what, _, call = said.partition(": ")
+    if " {" in call:
+        return f"{quoted(what)}, {quoted(call)}"
+    return quoted(said) if said else "a question is open"
+
+
+def _doing(wait: ExpectedWait) -> str:
+    match wait.kind:
+        case WaitKind.MODEL:
+            return "the model may take"
+        case WaitKind.SUBAGENT:
+            return f"its subagent {quoted(wait.untrusted)} may run"
+        case WaitKind.RETRY:
+            return f"{wait.evidence}, which may go on"
+        case _:
+            return f"{quoted(wait.untrusted) if wait.untrusted else wait.evidence} may run"
+
+
+_ENDINGS: Final[Mapping[Phase, str]] = {
+    Phase.ENDED: "finished",
+    Phase.FAILED: "its turn failed",
+    Phase.INTERRUPTED: "was interrupted",
+    # Text came and nothing after it.
+    Phase.SETTLING: "finished",
+}
+
+
+def _ending(activity: Activity, now: Instant) -> str:
+    """How the last turn ended and when."""
+    since = activity.phase_since or activity.last_at
+    how = _ENDINGS.get(activity.phase)
+    if how is None or since is None:
+        return "no turn was seen"
+    return f"{how} {length(now.seconds_since(since))} ago"
+
+
+def agent_words(agent: Sight) -> str:
+    """What a probe said of a process."""
+    return {Sight.ALIVE: "is alive", Sight.DEAD: "is gone", Sight.UNKNOWN: "could not be seen"}[agent]

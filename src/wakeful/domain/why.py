@@ -1,0 +1,269 @@
+"""Why a verdict is what it is: evidence, the rules that fired or were held back, the ladder, the next step. Pure.
+
+Nothing is judged here a second time. What agents, clients and providers wrote stands under `untrusted`, and in the
+sentence inside backquotes.
+"""
+
+from collections.abc import Iterator, Mapping
+from shlex import join
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.domain.activity import Activity, OpenCall
+from wakeful.domain.events import CallKind
+from wakeful.domain.evidence import Holder, Presence
+from wakeful.domain.findings import Code, Health, State
+from wakeful.domain.ids import SessionId
+from wakeful.domain.ladder import RungRecord, ladder
+from wakeful.domain.moment import Instant, iso
+from wakeful.domain.policy import Policy
+from wakeful.domain.record import SessionRecord, safe
+from wakeful.domain.sentence import agent_words, quiet_seconds, sentence
+from wakeful.domain.verdict import ExpectedWait, Finding, Verdict, WaitKind
+
+SCHEMA: Final = 1
+
+# What each rule says, with its numbers; `docs/explanation/how-it-judges.md` has the reasons.
+RULE_WORDS: Final[Mapping[Code, str]] = {
+    Code.SESSION_DEAD: "a process that was seen, or registered, is gone in the middle of a turn",
+    Code.AGENT_EXITED: "the agent is gone in the middle of a turn and its pane shows a shell",
+    Code.TWIN_PROCESSES: "more than one living process holds the conversation",
+    Code.AUTH_REQUIRED: "the last turn ended because the provider refused the login",
+    Code.USAGE_LIMITED: "the last turn ended because the usage limit was reached",
+    Code.POISONED_CONVERSATION: "more than {failures_alike_max} prompts in a row failed the same way",
+    Code.TURN_FAILED: "the last turn ended with an error",
+    Code.LOOP: (
+        "the same call with the same result, or the same words, more than {repeats_max} times; a cycle of calls more"
+        " than {cycles_max} times; a call and its result more than {duplicates_max} times with only reading between;"
+        " a poll unchanged for {poll_seconds:.0f} s"
+    ),
+    Code.ERROR_CASCADE: "more than {errors_in_a_row_max} failed calls in a row",
+    Code.SILENT: "no progress for {silence_seconds:.0f} s, and every expected wait has run out",
+    Code.TOOL_WEDGED: (
+        "a call is open {tool_grace_seconds:.0f} s beyond the timeout it declared, with no progress for"
+        " {silence_seconds:.0f} s and no process of it seen"
+    ),
+    Code.NEVER_STARTED: (
+        "its client says busy, and nothing was written down for {never_started_seconds:.0f} s"
+    ),
+    Code.RUNAWAY: (
+        "one turn of more than {runaway_seconds:.0f} s, {runaway_calls_max} calls or {runaway_tokens_max} tokens"
+    ),
+    Code.RUNTIME_LOST: "what hosts the session can no longer be asked",
+    Code.READER_DRIFT: (
+        "a known record lacks a field that is needed, or none of {drift_records_min} records is known"
+    ),
+}
+
+
+class WhyEvidence(Struct, frozen=True, gc=False):
+    """One reading: when, by which eye, what. `at` is null for what was true whenever it was asked."""
+
+    at: str | None
+    source: str
+    text: str
+    untrusted: str
+
+
+class FiredRule(Struct, frozen=True, gc=False):
+    """A rule that speaks, in words with its thresholds, and what it rests on."""
+
+    code: Code
+    since: str
+    rule: str
+    summary: str
+    evidence: tuple[str, ...]
+    untrusted: tuple[str, ...]
+
+
+class HeldRule(Struct, frozen=True, gc=False):
+    """A rule that would speak but for an expected wait. Without `until` only a person ends it."""
+
+    code: Code
+    rule: str
+    by: WaitKind
+    until: str | None
+    evidence: str
+    untrusted: str
+
+
+class Why(Struct, frozen=True, gc=False):
+    """A verdict, explained. `command` is the one right next step, `command_text` says what it does."""
+
+    schema: int
+    id: SessionId
+    rule_version: str
+    sentence: str
+    state: State
+    health: Health
+    judged_at: str
+    evidence: tuple[WhyEvidence, ...]
+    fired: tuple[FiredRule, ...]
+    held_back: tuple[HeldRule, ...]
+    ladder: tuple[RungRecord, ...]
+    next_change_at: str | None
+    command: tuple[str, ...]
+    command_text: str
+
+
+def explain(
+    record: SessionRecord,
+    activity: Activity,
+    presence: Presence,
+    verdict: Verdict,
+    policy: Policy,
+    now: Instant,
+) -> Why:
+    """Explain the verdict that `record` shows. `now` only tells how long ago things were."""
+    command, text = _next_step(record, presence, verdict)
+    return Why(
+        schema=SCHEMA,
+        id=record.id,
+        rule_version=record.rules,
+        sentence=sentence(activity, presence, verdict, now),
+        state=verdict.state,
+        health=verdict.health,
+        judged_at=record.judged_at,
+        evidence=tuple(_evidence(record, activity, presence)),
+        fired=tuple(_fired(finding, policy) for finding in verdict.findings),
+        held_back=tuple(_held_back(activity, verdict, policy, now)),
+        ladder=ladder(activity, presence, verdict, policy, now),
+        next_change_at=record.valid_until,
+        command=command,
+        command_text=text,
+    )
+
+
+def rule_words(code: Code, policy: Policy) -> str:
+    """A rule as it is applied now."""
+    return RULE_WORDS[code].format_map(msgspec.structs.asdict(policy))
+
+
+def _fired(finding: Finding, policy: Policy) -> FiredRule:
+    return FiredRule(
+        finding.code,
+        iso(finding.since.wall),
+        rule_words(finding.code, policy),
+        finding.summary,
+        tuple(map(safe, finding.evidence)),
+        tuple(map(safe, finding.untrusted)),
+    )
+
+
+def _held_back(activity: Activity, verdict: Verdict, policy: Policy, now: Instant) -> Iterator[HeldRule]:
+    fired = {finding.code for finding in verdict.findings}
+    quiet = quiet_seconds(activity, now) > policy.silence_seconds
+    overdue = {call.since for call in activity.calls.values() if _is_overdue(call, policy, now)}
+    for wait in verdict.waits:
+        if quiet and Code.SILENT not in fired:
+            yield _held(Code.SILENT, wait, policy)
+        if wait.since in overdue and Code.TOOL_WEDGED not in fired:
+            yield _held(Code.TOOL_WEDGED, wait, policy)
+
+
+def _is_overdue(call: OpenCall, policy: Policy, now: Instant) -> bool:
+    if call.timeout_seconds is None or call.kind is CallKind.PERSON:
+        return False
+    return now > call.since.plus(call.timeout_seconds + policy.tool_grace_seconds)
+
+
+def _held(code: Code, wait: ExpectedWait, policy: Policy) -> HeldRule:
+    until = iso(wait.until.wall) if wait.until is not None else None
+    return HeldRule(code, rule_words(code, policy), wait.kind, until, wait.evidence, safe(wait.untrusted))
+
+
+def _evidence(record: SessionRecord, activity: Activity, presence: Presence) -> Iterator[WhyEvidence]:
+    """Processes first, then what shows them, then the log: the order of the ladder."""
+    for holder in presence.holders.values():
+        yield from _holder_evidence(holder)
+    if not presence.holders:
+        yield WhyEvidence(None, "processes", "no process is known to hold it", "")
+    if presence.pane is not None:
+        text = f"pane {agent_words(presence.pane.sight)}, tmux {agent_words(presence.pane.runtime)}"
+        yield WhyEvidence(None, "tmux", text, safe(f"{presence.pane.session} {presence.pane.target}"))
+    for orphan in presence.orphans:
+        pid = orphan.process.pid
+        yield WhyEvidence(None, "processes", f"its tool still runs as process {pid}", safe(orphan.command))
+    if presence.tool_seen_at is not None:
+        yield _seen(presence.tool_seen_at, "processes", "a tool of it was seen alive")
+    yield from _log_evidence(record.source, activity, presence)
+
+
+def _holder_evidence(holder: Holder) -> Iterator[WhyEvidence]:
+    at = holder.ended_at or holder.seen_at
+    yield _seen(at, holder.source, f"process {holder.process.pid} {agent_words(holder.sight)}")
+    if holder.status is not None:
+        at = holder.status_at or holder.seen_at
+        yield _seen(at, holder.source, f"its client says {holder.status}", holder.waiting_for or "")
+
+
+def _log_evidence(source: str, activity: Activity, presence: Presence) -> Iterator[WhyEvidence]:
+    if activity.progress_at is not None:
+        yield _seen(activity.progress_at, source, "last progress")
+    if activity.phase_since is not None:
+        said = activity.failure_message if activity.failure is not None else ""
+        yield _seen(activity.phase_since, source, f"turn: {activity.phase}", said)
+    for call in activity.calls.values():
+        text = f"{call.tool} {call.input.decode('utf-8', 'replace')}"
+        yield _seen(call.since, source, "call open", text)
+    if presence.grown_at is not None:
+        yield _seen(presence.grown_at, source, "its log grew while it was watched")
+
+
+def _seen(at: Instant, source: str, text: str, said: str = "") -> WhyEvidence:
+    return WhyEvidence(iso(at.wall), source, text, safe(said))
+
+
+# What ends a trouble that nobody but a person can end, once the session is before them.
+_AT_ITS_PANE: Final[Mapping[Code, str]] = {
+    Code.LOOP: "go to its pane, interrupt it and say what to do instead",
+    Code.ERROR_CASCADE: "go to its pane, interrupt it and say what to do instead",
+    Code.RUNAWAY: "go to its pane and see whether it still does what you asked for",
+    Code.SILENT: "go to its pane and see what it shows; interrupting lets it go on",
+    Code.TOOL_WEDGED: "go to its pane and interrupt the call",
+    Code.NEVER_STARTED: "go to its pane and see what it shows",
+    Code.TURN_FAILED: "go to its pane, read the error and prompt it again",
+    Code.POISONED_CONVERSATION: "go to its pane and begin a new conversation",
+}
+_LOGINS: Final[Mapping[str, tuple[str, ...]]] = {"claude": ("claude", "/login"), "codex": ("codex", "login")}
+
+
+def _next_step(record: SessionRecord, presence: Presence, verdict: Verdict) -> tuple[tuple[str, ...], str]:
+    """The one right command and what it does."""
+    allowed = {action.name: action.argv for action in record.actions if action.allowed}
+    inspect = ("wakeful", "session", "inspect", record.id)
+    attach, resume = allowed.get("attach"), allowed.get("resume")
+    code = verdict.findings[0].code if verdict.findings else None
+    if code is Code.AUTH_REQUIRED:
+        return _log_in(record.provider, attach or inspect, has_pane=attach is not None)
+    if code is Code.USAGE_LIMITED:
+        return allowed["wait"], "wait: only time helps, then prompt it again"
+    if resume is not None and code is not Code.POISONED_CONVERSATION:
+        return resume, _resuming(presence)
+    if code is not None and code in _AT_ITS_PANE and attach is not None:
+        return attach, _AT_ITS_PANE[code]
+    if code is not None or verdict.health is Health.UNKNOWN:
+        return inspect, "look at the evidence: nothing here can be done blindly"
+    if verdict.state is State.WAITING:
+        return (
+            (attach, "go to its pane and answer") if attach else (inspect, "find its process, then answer it")
+        )
+    if verdict.state is State.IDLE and attach is not None:
+        return attach, "nothing is wrong; go to its pane to prompt it"
+    return allowed["wait"], "nothing is wrong; wait until it is done"
+
+
+def _log_in(provider: str, place: tuple[str, ...], *, has_pane: bool) -> tuple[tuple[str, ...], str]:
+    login = _LOGINS.get(provider)
+    if login is None or (has_pane and provider == "claude"):
+        return place, "go to its pane and type /login"
+    return login, f"log in again with `{join(login)}`, then prompt it again"
+
+
+def _resuming(presence: Presence) -> str:
+    pids = ", ".join(str(orphan.process.pid) for orphan in presence.orphans)
+    if pids:
+        return f"resume it once process {pids} has ended: its tool still runs, and would run twice"
+    return "resume the conversation where it stopped"

@@ -1,0 +1,59 @@
+"""Facts in a person's words: what a call is about, how long, until when. Pure, and plain by construction.
+
+Nothing here decides anything, and nothing an agent wrote leaves it unmarked.
+"""
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from wakeful.domain.moment import Instant, iso
+from wakeful.domain.plaintext import plain
+from wakeful.domain.redact import redact
+
+# What a call is about, in the order in which it says most. The rest of its input stays in `inspect`.
+_TELLING: Final = ("command", "cmd", "file_path", "path", "pattern", "query", "url", "description", "prompt")
+_TELLING_CUT: Final = re.compile(rf'"(?:{"|".join(_TELLING)})"\s*:\s*\[?"((?:[^"\\]|\\.)*)')
+# A sentence stays one line of a terminal.
+QUOTED_CHARS_MAX: Final = 60
+
+
+def telling(arguments: str) -> str:
+    """The part of a call's JSON input that a person would name; empty if it has none."""
+    try:
+        decoded = msgspec.json.decode(arguments, type=dict[str, Any])
+    except msgspec.DecodeError:
+        # Records keep the beginning of a long input only.
+        found = _TELLING_CUT.search(arguments)
+        return plain(found[1]) if found else ""
+    value = next((decoded[key] for key in _TELLING if key in decoded), "")
+    return plain(" ".join(map(str, value)) if isinstance(value, list) else str(value))
+
+
+def quoted(text: str) -> str:
+    """Text from outside inside a sentence of ours: redacted, plain, short, and it cannot leave its backquotes.
+
+    Of a call (`Bash {"command": "make"}`) only what it is about.
+    """
+    tool, _, arguments = text.partition(" ")
+    about = (telling(arguments) or tool) if arguments.startswith("{") else text
+    return f"`{plain(redact(about), QUOTED_CHARS_MAX).replace('`', chr(39))}`"
+
+
+def length(seconds: float) -> str:
+    """A length in whole minutes, so that two doors asked one after the other say the same."""
+    minutes = int(seconds // 60)
+    if minutes < 1:
+        return "less than a minute"
+    if minutes < 120:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if hours < 48 else f"{hours // 24} days"
+
+
+def clock(moment: Instant, now: Instant) -> str:
+    """The time of day in UTC, with its date where that is another one than today's."""
+    stamp, today = iso(moment.wall), iso(now.wall)[:10]
+    day = "" if stamp.startswith(today) else f"{stamp[:10]} "
+    return f"{day}{stamp[11:16]} UTC"

@@ -1,0 +1,259 @@
+"""A recorded session stepped through time: the same `fold` and `judge` as live, at every moment they would speak.
+
+A verdict can change when something happens and when a deadline passes; both are visited, so episodes begin when
+they would have been told. Most events change no verdict: those are folded and not judged, and `thorough` stepping,
+which judges after each, must come to the same episodes (a property test). No files and no clock here.
+"""
+
+from collections.abc import Sequence
+from math import inf
+from typing import Final
+
+from msgspec import Struct, field
+
+from wakeful.domain import events as e
+from wakeful.domain.activity import Activity, fold
+from wakeful.domain.evidence import Holder, Presence, hold
+from wakeful.domain.findings import Code
+from wakeful.domain.judge import judge
+from wakeful.domain.loops import Circles
+from wakeful.domain.moment import Instant
+from wakeful.domain.policy import Policy
+from wakeful.domain.process import Process, Sight
+from wakeful.domain.turn import Phase
+from wakeful.domain.verdict import Finding, Verdict
+
+# Events that bring a finding only by what they count; `is_calm` knows all the counts.
+_COUNTED: Final = frozenset(
+    {
+        e.CallEnded, e.CallStarted, e.Compacted, e.Opened, e.Progressed, e.Prompted, e.Spent, e.Spoke,
+        e.TurnEnded, e.TurnInterrupted,
+    }
+)  # fmt: skip
+_CALL_ENDED: Final = e.CallEnded
+# A verdict repeated for ever at one moment would be a bug of a detector; a year of silence has fewer deadlines.
+DEADLINES_AT_ONCE_MAX: Final = 10_000
+
+
+class Episode(Struct):
+    """A finding from the moment it would have been told to the moment it was over; still going on without `ended`."""
+
+    code: Code
+    began: Instant
+    found: Finding
+    waiting_for: Phase
+    ended: Instant | None = None
+
+
+class Outcome(Struct, frozen=True):
+    """What one policy would have said of a session: at the end, and on the way there."""
+
+    verdict: Verdict
+    episodes: tuple[Episode, ...]
+    now: Instant
+
+
+class _Bench(Struct):
+    """One policy's judgement so far."""
+
+    policy: Policy
+    episodes: list[Episode] = field(default_factory=list)
+    going_on: dict[Code, Episode] = field(default_factory=dict)
+    next_check_at: Instant | None = None
+    verdict: Verdict | None = None
+
+
+class Replay:
+    """One session under one or several policies. Events in, outcomes at the end."""
+
+    def __init__(
+        self, policies: Sequence[Policy], *, until: float | None = None, thorough: bool = False
+    ) -> None:
+        self.activity = Activity()
+        self.events = 0
+        self.began: float | None = None
+        self._presence = Presence()
+        self._benches = [_Bench(policy) for policy in policies]
+        self._until = inf if until is None else until
+        self._thorough = thorough
+        self._limits = limits_of(policies)
+        self._clock = 0.0
+        # No verdict changes by time alone before this; kept too early rather than too late.
+        self._horizon = -inf
+        # Something is found or nearly so: every event is judged.
+        self._tense = True
+
+    @property
+    def clock(self) -> float:
+        """The latest time any record stated."""
+        return self._clock
+
+    def take(self, events: Sequence[e.Event]) -> None:
+        """Step over these events, in the order their log has them."""
+        activity, limits = self.activity, self._limits
+        for event in events:
+            wall = event.at
+            if wall > self._until:
+                continue
+            self.events += 1
+            if self._clock < wall <= self._horizon:
+                self._clock, moved = wall, False
+            else:
+                moved = self._move_to(wall) if wall else False
+            kind = type(event)
+            fold(activity, event, Instant(wall, wall))
+            if moved or self._tense or kind not in _COUNTED or not self._is_calm_after(kind):
+                self._judge_all()
+            elif wall + limits.silence_seconds < self._horizon:
+                self._horizon = wall + limits.silence_seconds
+
+    def finish(self, now: float | None = None, *, gone: bool = False) -> list[Outcome]:
+        """Let time pass up to `now`, by default the last record; `gone`: the process ended with that record."""
+        if gone:
+            self._bury()
+        self._judge_all()
+        if now is not None and now > self._clock:
+            self._pass_deadlines(now)
+            self._clock = now
+            self._judge_all()
+        return [_outcome(bench, Instant(self._clock, self._clock)) for bench in self._benches]
+
+    def _move_to(self, wall: float) -> bool:
+        """Let time pass until this event; True if the event must be judged whatever it is."""
+        if self.began is None:
+            self._begin(wall)
+        if wall <= self._clock:
+            return wall < self._clock
+        late = wall > self._horizon
+        if late:
+            # What was skipped since the last verdict moved the deadlines: ask where they are now.
+            self._judge_all()
+            self._pass_deadlines(wall)
+        self._clock = wall
+        return late
+
+    def _begin(self, wall: float) -> None:
+        self.began = self._clock = wall
+        hold(self._presence, Holder(Process(0, 0, "replay"), Sight.ALIVE, Instant(wall, wall), "replay"))
+
+    def _bury(self) -> None:
+        ended_at = Instant(self._clock, self._clock)
+        pid = self.activity.pid or 0
+        dead = Holder(Process(pid, 0, "replay"), Sight.DEAD, ended_at, "replay", ended_at=ended_at)
+        self._presence.holders = {pid: dead}
+
+    def _is_calm_after(self, kind: type[e.Event]) -> bool:
+        activity, limits = self.activity, self._limits
+        return is_calm(activity, limits) if kind is _CALL_ENDED else is_unhurried(activity, limits)
+
+    def _judge_all(self) -> None:
+        at = Instant(self._clock, self._clock)
+        # Marks without a time may come first; the first time stated is never passed over.
+        self._horizon = inf if self.began is not None else -inf
+        self._tense = self._thorough or not is_calm(self.activity, self._limits)
+        for bench in self._benches:
+            self._judge(bench, at)
+
+    def _judge(self, bench: _Bench, at: Instant) -> None:
+        verdict = bench.verdict = judge(self.activity, self._presence, bench.policy, at)
+        _note(bench, verdict, at, self.activity.phase)
+        bench.next_check_at = next_at = verdict.next_check_at
+        if next_at is not None and next_at.wall < self._horizon:
+            self._horizon = next_at.wall
+        if verdict.findings:
+            self._tense = True
+
+    def _pass_deadlines(self, wall: float) -> None:
+        """Visit every deadline before `wall`, in each bench on its own."""
+        for bench in self._benches:
+            for _ in range(DEADLINES_AT_ONCE_MAX):
+                at = bench.next_check_at
+                if at is None or at.wall >= wall:
+                    break
+                self._judge(bench, at)
+
+
+class Limits(Struct, frozen=True, gc=False):
+    """The smallest of several policies' limits: below these none of them finds anything by counting."""
+
+    silence_seconds: float
+    errors: int
+    run: int
+    words: int
+    duplicates: int
+    poll_seconds: float
+    active_seconds: float
+    calls: int
+    tokens: int
+
+
+def limits_of(policies: Sequence[Policy]) -> Limits:
+    # Nothing is found by time alone sooner after an event than a silence lasts, but for a turn near its end.
+    silence_seconds = min(policy.silence_seconds for policy in policies)
+    return Limits(
+        silence_seconds=silence_seconds,
+        errors=min(policy.errors_in_a_row_max for policy in policies),
+        # A cycle of two calls has twice as many repeats as rounds, a longer one more.
+        run=min(min(policy.repeats_max, 2 * policy.cycles_max) for policy in policies),
+        words=min(policy.repeats_max for policy in policies),
+        duplicates=min(policy.duplicates_max for policy in policies),
+        poll_seconds=min(policy.poll_seconds for policy in policies),
+        active_seconds=min(policy.runaway_seconds for policy in policies) - silence_seconds - 1.0,
+        calls=min(policy.runaway_calls_max for policy in policies),
+        tokens=min(policy.runaway_tokens_max for policy in policies),
+    )
+
+
+def is_calm(activity: Activity, limits: Limits) -> bool:
+    """Whether no count has reached the least of its limits: cheap, and never wrongly true."""
+    return (
+        activity.errors_in_a_row <= limits.errors
+        and activity.retries_in_a_row <= limits.errors
+        and is_unhurried(activity, limits)
+        and _is_going_on(activity.circles, limits)
+    )
+
+
+def is_unhurried(activity: Activity, limits: Limits) -> bool:
+    """The same for whatever else than the end of a call can count up."""
+    return (
+        activity.active_seconds < limits.active_seconds
+        and activity.turn_calls <= limits.calls
+        and activity.turn_tokens <= limits.tokens
+        and activity.circles.words_repeats < limits.words
+    )
+
+
+def _is_going_on(circles: Circles, limits: Limits) -> bool:
+    """Whether nothing is repeated often enough to be a circle."""
+    for run in circles.runs:
+        if run.length >= limits.run:
+            return False
+    # Only the call that came back last can have been counted up.
+    last = circles.seen.get(circles.recent[-1][0]) if circles.recent else None
+    if last is not None and last.count > limits.duplicates:
+        return False
+    if circles.poll == 0 or circles.poll_since is None or circles.poll_last is None:
+        return True
+    return circles.poll_last.seconds_since(circles.poll_since) < limits.poll_seconds
+
+
+def _note(bench: _Bench, verdict: Verdict, at: Instant, phase: Phase) -> None:
+    if not verdict.findings and not bench.going_on:
+        return
+    found = {finding.code: finding for finding in verdict.findings}
+    for code in [code for code in bench.going_on if code not in found]:
+        bench.going_on.pop(code).ended = at
+    for code, finding in found.items():
+        episode = bench.going_on.get(code)
+        if episode is None:
+            episode = bench.going_on[code] = Episode(code, at, finding, phase)
+            bench.episodes.append(episode)
+        episode.found = finding
+
+
+def _outcome(bench: _Bench, now: Instant) -> Outcome:
+    assert bench.verdict is not None, "an outcome needs a verdict"
+    # What ended in the moment it began was never there to be told.
+    told = tuple(episode for episode in bench.episodes if episode.ended != episode.began)
+    return Outcome(bench.verdict, told, now)

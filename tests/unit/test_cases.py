@@ -1,0 +1,80 @@
+"""Labelled cases: ours beside this folder, and the shared ones where `$WAKEFUL_CORPUS` lies beside them."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from recordings import CORPUS
+from wakeful.adapters.cases.reader import BadCase, LabelledCase, read_case
+from wakeful.domain import events as e
+from wakeful.domain.policy import Policy
+from wakeful.services.replay import Replay
+from wakeful.services.replay_report import label_of
+
+OWN: Final = Path(__file__).parents[1] / "cases"
+
+
+def cases() -> list[LabelledCase]:
+    files = [*sorted(OWN.glob("*.jsonl")), *sorted((CORPUS.parent / "cases").glob("*.jsonl"))]
+    lines = [line for file in dict.fromkeys(files) for line in file.read_bytes().splitlines()]
+    return [read_case(line, "here") for line in lines]
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.id)
+def test_a_case_is_judged_as_its_label_says(case: LabelledCase) -> None:
+    """The first finding at `now` is the one expected, or there is none; judging more often changes nothing."""
+    for thorough in (False, True):
+        replay = Replay([Policy()], until=case.now, thorough=thorough)
+        replay.take(case.events)
+        (outcome,) = replay.finish(case.now, gone=case.gone)
+        assert label_of(outcome) == case.expect
+
+
+def read(events: str) -> tuple[e.Event, ...]:
+    return read_case(b'{"id":"x","now":9,"expect":"ok","events":[%s]}' % events.encode(), "here").events
+
+
+def test_a_call_is_made_right_after_what_came_before_it() -> None:
+    """A case tells when a call came back; the time before it was the call's."""
+    _, started, ended = read('{"t":1,"user":"go"},{"t":5,"tool":"Bash","input":{"command":"a"},"result":""}')
+    assert isinstance(started, e.CallStarted)
+    assert (started.at, started.tool, started.timeout_seconds) == (1.0, "Bash", 120.0)
+    assert ended == e.CallEnded(5.0, started.call, result=b'""')
+
+
+def test_a_call_after_words_is_made_when_it_came_back() -> None:
+    """Between a last word and the next call lies whatever a person did."""
+    _, started, _ = read('{"t":1,"text":"done"},{"t":500,"tool":"Read","input":{},"result":"x"}')
+    assert started.at == 500.0
+
+
+def test_a_call_without_a_result_is_open() -> None:
+    """It declares its own time in milliseconds, as Claude Code does."""
+    (started,) = read('{"t":5,"tool":"Task","input":{"timeout":1800000}}')
+    assert isinstance(started, e.CallStarted)
+    assert (started.kind, started.timeout_seconds) == (e.CallKind.SUBAGENT, 1800.0)
+
+
+def test_what_the_client_says_is_progress_unless_the_provider_refused() -> None:
+    """A refused request is life, a compaction is work."""
+    events = read(
+        '{"t":1,"system":"API Error: 500"},{"t":2,"system":"context condensed"},{"t":3,"system":"x"}'
+    )
+    assert events == (e.Retried(1.0), e.Compacted(2.0), e.Progressed(3.0))
+
+
+def test_equal_words_have_equal_numbers() -> None:
+    """A monologue is told by them."""
+    one, same, other = read('{"t":1,"text":"a"},{"t":2,"text":"a"},{"t":3,"text":"b"}')
+    assert isinstance(one, e.Spoke)
+    assert isinstance(same, e.Spoke)
+    assert isinstance(other, e.Spoke)
+    assert one.words == same.words != other.words
+
+
+@pytest.mark.parametrize("line", [b"", b"[]", b'{"id":"x"}', b'{"id":"x","events":[{}],"now":1}', b'{"id":'])
+def test_what_is_no_case_says_where_it_stands(line: bytes) -> None:
+    """A wrong line of a cases file is the author's mistake, and is named."""
+    with pytest.raises(BadCase, match=r"^cases\.jsonl:7: not a case: "):
+        read_case(line, "cases.jsonl:7")
