@@ -200,7 +200,13 @@ def _wait_text(wait: WaitRecord) -> str:
 
 
 def call_text(text: str) -> str:
-    """A call in a person's words: `Bash {"command": "make test"}` is `Bash: make test`."""
+    """A call in a person's words: `Bash {"command": "make test"}` is `Bash: make test`.
+
+    Of a question about a call (`permission prompt: Bash {…}`) the call is what matters.
+    """
+    question, _, asked = text.partition(": ")
+    if " {" in asked and " {" not in question:
+        text = asked
     tool, _, arguments = text.partition(" ")
     about = telling(arguments) if arguments.startswith("{") else ""
     return f"{tool}: {about}" if about else text
