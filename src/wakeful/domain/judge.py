@@ -141,17 +141,10 @@ def _person_wait(activity: Activity, presence: Presence, since: Instant) -> Expe
     return ExpectedWait(WaitKind.PERSON, since, None, "a question is open", about)
 
 
-# A file tool takes no time. One that stays open is asking for a permission that the log does not mention.
-_INSTANT_TOOLS: Final = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Read", "Write"})
-
-
 def _call_wait(call: OpenCall, presence: Presence, policy: Policy, progress_at: Instant) -> ExpectedWait:
     """A call may take its own time, and nobody is silent before the silence is long."""
     if call.kind is CallKind.PERSON:
         return ExpectedWait(WaitKind.PERSON, call.since, None, "a question is open", call.tool)
-    if call.enforced and call.tool in _INSTANT_TOOLS:
-        told = "a file tool takes no time: presumably a permission is asked for"
-        return ExpectedWait(WaitKind.PERSON, call.since, None, told, _call_text(call))
     until, evidence = _call_end(call, policy), "call open"
     if call.timeout_seconds is not None:
         evidence = f"call open, may run {call.timeout_seconds:.0f} s"
@@ -311,6 +304,10 @@ def _never_started(case: Case) -> Finding | None:
     return Finding(Code.NEVER_STARTED, holder.seen_at, "busy since it was started, and nothing came of it")
 
 
+# A file tool takes no time. One that stays open may be asking for a permission that the log does not mention.
+_INSTANT_TOOLS: Final = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Read", "Write"})
+
+
 def _wedged(case: Case) -> Finding | None:
     """Every wait has run out, and what was waited for is a call that should have come back."""
     if case.agent is not Sight.ALIVE or case.phase is not Phase.TOOL or not _waits_are_over(case):
@@ -319,7 +316,9 @@ def _wedged(case: Case) -> Finding | None:
         if call.enforced or call.timeout_seconds is not None:
             until = _call_end(call, case.policy)
             summary = f"a call is open {case.now.seconds_since(until):.0f} s longer than it may"
-            return Finding(Code.TOOL_WEDGED, until, summary, untrusted=(_call_text(call),))
+            told = ("a file tool takes no time: perhaps it asks for a permission",)
+            evidence = told if call.tool in _INSTANT_TOOLS else ()
+            return Finding(Code.TOOL_WEDGED, until, summary, evidence, (_call_text(call),))
     return None
 
 
