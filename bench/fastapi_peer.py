@@ -76,6 +76,7 @@ class Session(BaseModel):
     updated_at: str
     cwd: str | None
     pid: int | None
+    rules: str
 
 
 class Sessions(BaseModel):
