@@ -72,8 +72,9 @@ class TmuxEye:
         listings = [await list_panes(path) for path in paths]
         self._slow = "; ".join(each.reason for each in listings if each.sight is Sight.UNKNOWN) or None
         by_pid = {row.pid: (each, row) for each in listings for row in each.panes if not row.dead}
+        by_socket = {str(each.socket): each for each in listings}
         for tenant in tenants:
-            self._place(tenant, by_pid, {str(each.socket): each for each in listings})
+            self._place(tenant, by_pid, by_socket)
 
     async def run(self) -> None:
         while True:
