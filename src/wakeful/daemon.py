@@ -95,9 +95,6 @@ class Daemon(Lookout):
         self.scribe.take(transitions)
         self.feed.publish((change.session_id, msgspec.json.encode(change)) for change in changes)
 
-    def seek_pane(self, session_id: SessionId) -> None:  # noqa: ARG002 - one listing shows all panes
-        self.tmux.hurry()
-
     def died(self, session_id: SessionId) -> None:
         task = self._loop.create_task(self._search(session_id))
         self._searches.add(task)

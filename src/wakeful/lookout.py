@@ -6,7 +6,7 @@ Nothing here writes, listens or stays. The daemon builds on it; `wakeful ls` wit
 import asyncio
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -90,7 +90,7 @@ class Lookout:
             RegistryEye(claude_folders(config), self.host, self.supervisor, processes, folders),
             WriterLockEye(codex_homes(config), self.host, self.supervisor, processes, folders),
         ]
-        self.tmux = TmuxEye(self.tenants, self.supervisor, processes, _resolved(config.eyes.tmux_sockets))
+        self.tmux = TmuxEye(self.tenant, self.supervisor, processes, _resolved(config.eyes.tmux_sockets))
         self.spool = SpoolEye(Path(places.spool), self.host, clock, self.supervisor, folders)
 
     @property
@@ -109,11 +109,12 @@ class Lookout:
         told = [EyeRecord(eye.name, eye.slow) for eye in self.eyes]
         return (*told, EyeRecord(self.tmux.name, self.tmux.slow))
 
-    def tenants(self) -> Iterator[Tenant]:
-        for watched in self.roster.watched.values():
-            holder = watched.presence.newest
-            if holder is not None:
-                yield Tenant(watched.subject.id, holder.process, holder.sight, watched.presence.pane)
+    def tenant(self, session_id: SessionId) -> Tenant | None:
+        watched = self.roster.watched.get(session_id)
+        holder = watched.presence.newest if watched is not None else None
+        if watched is None or holder is None:
+            return None
+        return Tenant(session_id, holder.process, holder.sight, watched.presence.pane)
 
     def wake(self) -> None:
         """Nothing: a single look settles at its end."""
@@ -156,7 +157,7 @@ class Lookout:
             self.supervisor.held(subject, process, self.watch(process), source="event log")
 
     def seek_pane(self, session_id: SessionId) -> None:
-        """Nothing: a single look asks tmux at its end."""
+        self.tmux.hurry(session_id)
 
     def died(self, session_id: SessionId) -> None:
         self.supervisor.left_behind(session_id, self.orphans_of(session_id))

@@ -7,6 +7,7 @@ import pytest
 
 import parts
 from clients import ClaudeHome, CodexHome, end_tmux, require, require_tmux
+from tmux_servers import Server
 from wakeful.testing.scripted_model import ScriptedModel
 
 
@@ -37,3 +38,12 @@ def tmux_socket(tmp_path: Path) -> Iterator[Path]:
     socket = tmp_path / "tmux.sock"
     yield socket
     end_tmux(socket)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A tmux server that starts with its first session."""
+    require_tmux()
+    server = Server(tmp_path / "socket")
+    yield server
+    server.end()

@@ -3,53 +3,20 @@
 import asyncio
 import os
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tmux_servers import Server
 from wakeful.adapters.system import proc
-from wakeful.adapters.tmux.panes import Listing, PaneRow, list_panes, sockets
+from wakeful.adapters.tmux.panes import Listing, list_panes, sockets
 from wakeful.domain.process import Sight
 
 PATIENCE_SECONDS: Final = 10.0
 SHORT_SECONDS: Final = 0.3
-
-
-class Server:
-    """A tmux server of our own, that reads nobody's configuration."""
-
-    def __init__(self, socket: Path) -> None:
-        self.socket = socket
-
-    def tmux(self, *argv: str) -> str:
-        command = ("tmux", "-u", "-S", str(self.socket), "-f", "/dev/null", *argv)
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-    def start(self, name: str, *command: str) -> int:
-        """Begin a session; the pid of the command in it."""
-        return int(self.tmux("new-session", "-d", "-P", "-F", "#{pane_pid}", "-s", name, *command))
-
-    @property
-    def pid(self) -> int:
-        return int(self.tmux("display-message", "-p", "#{pid}"))
-
-    def look(self, deadline_seconds: float = PATIENCE_SECONDS) -> Listing:
-        return asyncio.run(list_panes(self.socket, deadline_seconds))
-
-    def pane(self) -> PaneRow:
-        (only,) = self.look().panes
-        return only
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    server = Server(tmp_path / "socket")
-    yield server
-    subprocess.run(("tmux", "-S", str(server.socket), "kill-server"), check=False, capture_output=True)
 
 
 @pytest.fixture

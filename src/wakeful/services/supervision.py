@@ -291,6 +291,8 @@ class Supervisor:
         if holder.sight is not Sight.ALIVE:
             holder.status = None
         hold(watched.presence, holder)
+        if holder.sight is Sight.ALIVE:
+            self._around.seek_pane(watched.subject.id)
 
     def _mark(self, session_id: SessionId) -> None:
         if not self._dirty:

@@ -1,25 +1,32 @@
 """Which pane shows which session: one listing per server and tick, and a pidfd on every pane that matters.
 
 Panes are evidence about a session, never sessions. A server that cannot be asked leaves the last sight as it
-was and says `unknown`.
+was and says `unknown`. What neither moved nor arrived since the last listing is not looked at again, so idle
+sessions cost nothing.
 """
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from wakeful.adapters.system import proc
-from wakeful.adapters.tmux.panes import Listing, PaneRow, list_panes, sockets
+from wakeful.adapters.tmux.panes import DEADLINE_SECONDS, Listing, PaneRow, list_panes, sockets
 from wakeful.domain.evidence import Pane
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process, Sight
 from wakeful.ports.eyes import Processes, Witness
 
 TICK_SECONDS: Final = 10.0
+# Below this many sessions nobody needs to be forgotten.
+KEPT_MIN: Final = 64
+
+
+_Place = tuple[str, PaneRow]
+"""A pane as a server lists it: its socket and its row."""
 
 
 class Tenant(Struct, frozen=True):
@@ -38,43 +45,50 @@ class TmuxEye:
 
     def __init__(
         self,
-        tenants: Callable[[], Iterable[Tenant]],
+        tenant: Callable[[SessionId], Tenant | None],
         witness: Witness,
         processes: Processes,
         extra_sockets: tuple[Path, ...] = (),
+        deadline_seconds: float = DEADLINE_SECONDS,
     ) -> None:
-        self._tenants = tenants
+        self._tenant = tenant
         self._witness = witness
         self._processes = processes
         self._extra_sockets = extra_sockets
-        self._chains: dict[Process, tuple[int, ...]] = {}
-        self._named: dict[Process, Path | None] = {}
+        self._deadline_seconds = deadline_seconds
         self._soon = asyncio.Event()
+        self._arrived: dict[SessionId, None] = {}
+        # A holder and its ancestors, nearest first. Kept, for a dead holder has no ancestors any more.
+        self._chains: dict[SessionId, tuple[Process, ...]] = {}
+        self._below: dict[Process, set[SessionId]] = {}
+        self._named: set[Path] = set()
+        self._rows: dict[_Place, Process] = {}
+        self._panes: dict[Process, Pane] = {}
+        self._swept = KEPT_MIN
         self._slow: str | None = None
 
     @property
     def slow(self) -> str | None:
         return self._slow
 
-    def hurry(self) -> None:
-        """A session was just found: list now instead of at the next tick."""
+    def hurry(self, session_id: SessionId) -> None:
+        """This session has a new holder: list now instead of at the next tick."""
+        self._arrived[session_id] = None
         self._soon.set()
 
     async def look(self) -> None:
         """List every server once, and only if there is a session to place."""
-        tenants = list(self._tenants())
-        self._chains = {each.holder: self._chain(each) for each in tenants}
-        self._named = {
-            each.holder: self._named[each.holder] for each in tenants if each.holder in self._named
-        }
-        named = (*self._extra_sockets, *(path for each in tenants if (path := self._named_socket(each))))
-        paths = sockets(os.getuid(), named) if tenants else []
-        listings = [await list_panes(path) for path in paths]
+        arrived = [each for each in self._arrived if self._settle_in(each)]
+        self._arrived.clear()
+        named = (*self._extra_sockets, *self._named)
+        paths = sockets(os.getuid(), named) if self._chains else []
+        listings = [await list_panes(path, self._deadline_seconds) for path in paths]
         self._slow = "; ".join(each.reason for each in listings if each.sight is Sight.UNKNOWN) or None
-        by_pid = {row.pid: (each, row) for each in listings for row in each.panes if not row.dead}
-        by_socket = {str(each.socket): each for each in listings}
-        for tenant in tenants:
-            self._place(tenant, by_pid, by_socket)
+        self._compare(listings)
+        for session_id in arrived:
+            self._place(session_id)
+        if len(self._chains) > 2 * self._swept:
+            self._sweep()
 
     async def run(self) -> None:
         while True:
@@ -89,48 +103,77 @@ class TmuxEye:
     def catch_up(self, session_id: SessionId) -> None:
         """Nothing: the end of a pane's process is told by its pidfd."""
 
-    def _chain(self, tenant: Tenant) -> tuple[int, ...]:
-        """The holder's pid and its ancestors'. Kept, for a dead holder has no ancestors any more."""
-        if tenant.holder in self._chains or tenant.sight is not Sight.ALIVE:
-            return self._chains.get(tenant.holder, ())
+    def _settle_in(self, session_id: SessionId) -> bool:
+        """Learn where a new holder comes from; False if there is nobody to place."""
+        tenant = self._tenant(session_id)
+        if tenant is None or tenant.sight is not Sight.ALIVE:
+            return False
         try:
             above = proc.ancestors(tenant.holder.pid)
         except proc.ProcessHidden:
-            return ()
-        return (tenant.holder.pid, *(process.pid for process in above))
+            above = []
+        self._forget(session_id)
+        self._chains[session_id] = (tenant.holder, *above)
+        for process in self._chains[session_id]:
+            self._below.setdefault(process, set()).add(session_id)
+        # The socket a holder was started under, wherever it lies: tmux tells its panes by a variable.
+        told = proc.environ_value(tenant.holder.pid, "TMUX")
+        if told:
+            self._named.add(Path(told.partition(",")[0]))
+        return True
 
-    def _named_socket(self, tenant: Tenant) -> Path | None:
-        """The socket a holder was started under, wherever it lies: tmux tells its panes by a variable."""
-        if tenant.holder not in self._named:
-            told = proc.environ_value(tenant.holder.pid, "TMUX") if tenant.sight is Sight.ALIVE else None
-            self._named[tenant.holder] = Path(told.partition(",")[0]) if told else None
-        return self._named[tenant.holder]
+    def _forget(self, session_id: SessionId) -> None:
+        for process in self._chains.pop(session_id, ()):
+            self._below[process].discard(session_id)
+            if not self._below[process]:
+                del self._below[process]
 
-    def _place(
-        self, tenant: Tenant, by_pid: dict[int, tuple[Listing, PaneRow]], listings: dict[str, Listing]
-    ) -> None:
-        found = next((by_pid[pid] for pid in self._chains[tenant.holder] if pid in by_pid), None)
-        if found is not None:
-            self._show(tenant, *found)
-        elif tenant.pane is not None and tenant.pane.sight is Sight.ALIVE:
-            self._lose(tenant.session_id, tenant.pane, listings.get(tenant.pane.socket))
+    def _compare(self, listings: list[Listing]) -> None:
+        """Report the panes that went, then those that came; a renamed one does both."""
+        runtimes = {str(each.socket): each.sight for each in listings}
+        listed = {(str(each.socket), row) for each in listings for row in each.panes if not row.dead}
+        for place in self._rows.keys() - listed:
+            self._vanish(self._rows.pop(place), runtimes.get(place[0], Sight.DEAD))
+        for place in listed - self._rows.keys():
+            self._appear(place)
 
-    def _show(self, tenant: Tenant, listing: Listing, row: PaneRow) -> None:
+    def _appear(self, place: _Place) -> None:
+        socket, row = place
         process = proc.identify_if_seen(row.pid)
-        if process is None or self._processes.watch(process) is not Sight.ALIVE:
+        if process is None:
             return
-        pane = Pane(
-            socket=str(listing.socket),
-            session=row.session,
-            target=row.pane_id,
-            process=process,
-            sight=Sight.ALIVE,
-            runtime=Sight.ALIVE,
+        self._rows[place] = process
+        self._panes[process] = Pane(
+            socket, row.session, row.pane_id, process, sight=Sight.ALIVE, runtime=Sight.ALIVE
         )
-        self._witness.shown(tenant.session_id, pane)
+        for session_id in self._below.get(process, ()):
+            self._place(session_id)
 
-    def _lose(self, session_id: SessionId, pane: Pane, listing: Listing | None) -> None:
-        runtime = listing.sight if listing is not None else Sight.DEAD
+    def _vanish(self, process: Process, runtime: Sight) -> None:
+        pane = self._panes.pop(process, None)
+        for session_id in self._below.get(process, ()):
+            tenant = self._tenant(session_id)
+            if tenant is not None and pane is not None and tenant.pane == pane:
+                self._lose(session_id, pane, runtime)
+
+    def _place(self, session_id: SessionId) -> None:
+        pane = next((self._panes[each] for each in self._chains[session_id] if each in self._panes), None)
+        if pane is not None:
+            if self._processes.watch(pane.process) is Sight.ALIVE:
+                self._witness.shown(session_id, pane)
+            return
+        tenant = self._tenant(session_id)
+        if tenant is not None and tenant.pane is not None and tenant.pane.sight is Sight.ALIVE:
+            self._lose(session_id, tenant.pane, Sight.ALIVE)
+
+    def _lose(self, session_id: SessionId, pane: Pane, runtime: Sight) -> None:
         sight = Sight.UNKNOWN if runtime is Sight.UNKNOWN else Sight.DEAD
-        lost = Pane(pane.socket, pane.session, pane.target, pane.process, sight, runtime)
-        self._witness.shown(session_id, lost)
+        self._witness.shown(session_id, structs.replace(pane, sight=sight, runtime=runtime))
+
+    def _sweep(self) -> None:
+        """Forget who left, once there are twice as many as after the last time."""
+        tenants = {each: self._tenant(each) for each in self._chains}
+        for session_id, tenant in tenants.items():
+            if tenant is None or (tenant.sight is Sight.DEAD and tenant.pane is None):
+                self._forget(session_id)
+        self._swept = max(KEPT_MIN, len(self._chains))

@@ -1,0 +1,105 @@
+"""Asking a program that is expected to answer at once: what it said and how it ended, never later than a deadline.
+
+Its end is told by a pidfd and its words by its pipes. No shell, no thread per question, and nothing is left
+running: at the deadline, on too much output and when cancelled it is killed.
+"""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+# SIGKILL ends a process at once, unless the kernel itself is stuck on its behalf: then nobody can wait for it.
+REAP_SECONDS_MAX: Final = 1.0
+# A program that prints without end is cut off here.
+OUTPUT_BYTES_MAX: Final = 16 * 1024 * 1024
+READ_BYTES: Final = 64 * 1024
+
+
+class Answer(Struct, frozen=True):
+    """`exit_code` is None if the program had not finished, or had said more than anybody needs."""
+
+    exit_code: int | None
+    output: bytes
+    errors: bytes
+
+
+async def ask(argv: Sequence[str], deadline_seconds: float) -> Answer:
+    """Run the program and give what it said by the deadline. Raises OSError if it cannot be started.
+
+    Whatever it left holding its pipes is not waited for.
+    """
+    # Not as a context: that waits for its end, however long the kernel is stuck.
+    program = subprocess.Popen(  # noqa: ASYNC220 - returns once the program runs; the answer is awaited
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert program.stdout is not None, "asked for"
+    assert program.stderr is not None, "asked for"
+    with program.stdout, program.stderr:
+        try:
+            pidfd = os.pidfd_open(program.pid)
+        except OSError:
+            program.kill()
+            program.wait()
+            raise
+        inquiry = _Inquiry(program, pidfd, program.stdout.fileno(), program.stderr.fileno())
+        return await inquiry.answer(deadline_seconds)
+
+
+class _Inquiry:
+    """Collects what a program says, up to a bound."""
+
+    def __init__(self, program: subprocess.Popen[bytes], pidfd: int, output: int, errors: int) -> None:
+        self._program = program
+        self._loop = asyncio.get_running_loop()
+        self._pidfd, self._output, self._errors = pidfd, output, errors
+        self._said = {output: bytearray(), errors: bytearray()}
+        self._exited: asyncio.Future[None] = self._loop.create_future()
+        # True once the program is gone and both pipes are read to the end, False if it said too much.
+        self._complete: asyncio.Future[bool] = self._loop.create_future()
+        self._open = {output, errors, pidfd}
+
+    async def answer(self, deadline_seconds: float) -> Answer:
+        self._loop.add_reader(self._pidfd, self._ended)
+        for pipe in self._said:
+            os.set_blocking(pipe, False)
+            self._loop.add_reader(pipe, self._hear, pipe)
+        try:
+            await asyncio.wait({self._complete}, timeout=deadline_seconds)
+            finished = self._complete.done() and self._complete.result()
+            exit_code = self._program.returncode if finished else None
+            return Answer(exit_code, bytes(self._said[self._output]), bytes(self._said[self._errors]))
+        finally:
+            await self._let_go()
+
+    def _hear(self, pipe: int) -> None:
+        words = os.read(pipe, READ_BYTES)
+        self._said[pipe] += words
+        if not words:
+            self._close(pipe)
+        elif len(self._said[pipe]) > OUTPUT_BYTES_MAX and not self._complete.done():
+            self._complete.set_result(False)
+
+    def _ended(self) -> None:
+        self._program.wait()
+        self._exited.set_result(None)
+        self._close(self._pidfd)
+
+    def _close(self, source: int) -> None:
+        self._loop.remove_reader(source)
+        self._open.discard(source)
+        if not self._open and not self._complete.done():
+            self._complete.set_result(True)
+
+    async def _let_go(self) -> None:
+        try:
+            if not self._exited.done():
+                self._program.kill()
+                await asyncio.wait({self._exited}, timeout=REAP_SECONDS_MAX)
+        finally:
+            for source in self._open:
+                self._loop.remove_reader(source)
+            os.close(self._pidfd)

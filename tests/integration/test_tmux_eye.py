@@ -1,0 +1,141 @@
+"""Claims about placing sessions in panes: a real tmux server, real processes, and a witness that takes notes."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tmux_servers import Server
+from wakeful.adapters.system import proc
+from wakeful.adapters.tmux.eye import Tenant, TmuxEye
+from wakeful.domain.evidence import Pane
+from wakeful.domain.ids import SessionId
+from wakeful.domain.process import Process, Sight
+from wakeful.lookout import PlainProcesses
+
+# Longer than a listing takes on a busy machine.
+SHORT_SECONDS: Final = 2.0
+ONE, TWO = SessionId("one"), SessionId("two")
+
+
+class House:
+    """Who lives where, as the eye is told and as it tells; it counts how often it is asked."""
+
+    def __init__(self, socket: Path) -> None:
+        self.tenants: dict[SessionId, Tenant] = {}
+        self.asked = 0
+        self.eye = TmuxEye(self.tenant, self, PlainProcesses(), (socket,), SHORT_SECONDS)  # type: ignore[arg-type]
+
+    def tenant(self, session_id: SessionId) -> Tenant | None:
+        self.asked += 1
+        return self.tenants.get(session_id)
+
+    def shown(self, session_id: SessionId, pane: Pane | None) -> None:
+        before = self.tenants[session_id]
+        self.tenants[session_id] = Tenant(session_id, before.holder, before.sight, pane)
+
+    def move_in(self, session_id: SessionId, pid: int) -> Process:
+        process = proc.identify(pid)
+        assert process is not None, "it was started for this"
+        kept = self.tenants.get(session_id)
+        self.tenants[session_id] = Tenant(session_id, process, Sight.ALIVE, kept.pane if kept else None)
+        self.eye.hurry(session_id)
+        return process
+
+    def look(self) -> None:
+        asyncio.run(self.eye.look())
+
+    def pane(self, session_id: SessionId) -> Pane:
+        pane = self.tenants[session_id].pane
+        assert pane is not None, "nobody showed it"
+        return pane
+
+
+@pytest.fixture
+def house(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+    monkeypatch.setenv("TMUX_TMPDIR", str(tmp_path))
+    return House(server.socket)
+
+
+def test_a_session_is_shown_in_the_pane_above_its_holder(server: Server, house: House) -> None:
+    """The agent is a child of the pane's shell, and the pane is found by that line."""
+    shell = server.start("work", "sh -c 'sleep 600; true'")
+    house.move_in(ONE, shell)
+    house.look()
+    assert (house.pane(ONE).session, house.pane(ONE).sight) == ("work", Sight.ALIVE)
+
+
+def test_who_neither_moved_nor_arrived_is_not_asked_about(server: Server, house: House) -> None:
+    """A tick with nothing new costs nothing per session."""
+    for number in range(20):
+        house.move_in(SessionId(f"s{number}"), server.start(f"t{number}", "sleep", "600"))
+    house.look()
+    house.asked = 0
+    house.look()
+    assert house.asked == 0
+
+
+def test_a_renamed_tmux_session_is_followed(server: Server, house: House) -> None:
+    """The name people attach by is the one it has now."""
+    house.move_in(ONE, server.start("before", "sleep", "600"))
+    house.look()
+    server.tmux("rename-session", "-t", "before", "after")
+    house.look()
+    assert (house.pane(ONE).session, house.pane(ONE).sight) == ("after", Sight.ALIVE)
+
+
+def test_a_closed_pane_is_dead_while_its_server_lives(server: Server, house: House) -> None:
+    """The server goes on with another session: the pane is gone, the runtime is not."""
+    house.move_in(ONE, server.start("mine", "sleep", "600"))
+    server.start("other", "sleep", "600")
+    house.look()
+    server.tmux("kill-session", "-t", "mine")
+    house.look()
+    assert (house.pane(ONE).sight, house.pane(ONE).runtime) == (Sight.DEAD, Sight.ALIVE)
+
+
+def test_a_killed_server_takes_its_panes_along(server: Server, house: House) -> None:
+    """Nobody serves the socket any more: pane and runtime are dead."""
+    house.move_in(ONE, server.start("mine", "sleep", "600"))
+    house.look()
+    server.end()
+    house.look()
+    assert (house.pane(ONE).sight, house.pane(ONE).runtime) == (Sight.DEAD, Sight.DEAD)
+
+
+def test_a_stopped_server_makes_its_panes_unknown_and_they_return(server: Server, house: House) -> None:
+    """A server that does not answer is not dead, and its panes are shown again when it does."""
+    house.move_in(ONE, server.start("mine", "sleep", "600"))
+    house.look()
+    pid = server.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        house.look()
+        assert house.pane(ONE).sight is Sight.UNKNOWN
+        assert house.eye.slow is not None
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    house.look()
+    assert house.pane(ONE).sight is Sight.ALIVE
+
+
+def test_a_session_resumed_outside_tmux_leaves_its_pane(server: Server, house: House) -> None:
+    """Its new holder is nobody's descendant there."""
+    house.move_in(ONE, server.start("mine", "sleep", "600"))
+    house.look()
+    house.move_in(ONE, os.getpid())
+    house.look()
+    assert house.pane(ONE).sight is Sight.DEAD
+
+
+def test_a_neighbour_keeps_its_pane(server: Server, house: House) -> None:
+    """What happens to one pane is not told of another."""
+    house.move_in(ONE, server.start("mine", "sleep", "600"))
+    house.move_in(TWO, server.start("yours", "sleep", "600"))
+    house.look()
+    server.tmux("kill-session", "-t", "mine")
+    house.look()
+    assert (house.pane(ONE).sight, house.pane(TWO).sight) == (Sight.DEAD, Sight.ALIVE)

@@ -1,0 +1,39 @@
+"""A private tmux server for tests: it reads nobody's configuration and touches nobody's sessions."""
+
+import asyncio
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from wakeful.adapters.tmux.panes import Listing, PaneRow, list_panes
+
+PATIENCE_SECONDS: Final = 10.0
+
+
+class Server:
+    """A tmux server of our own, that reads nobody's configuration."""
+
+    def __init__(self, socket: Path) -> None:
+        self.socket = socket
+
+    def tmux(self, *argv: str) -> str:
+        command = ("tmux", "-u", "-S", str(self.socket), "-f", "/dev/null", *argv)
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    def start(self, name: str, *command: str) -> int:
+        """Begin a session; the pid of the command in it."""
+        return int(self.tmux("new-session", "-d", "-P", "-F", "#{pane_pid}", "-s", name, *command))
+
+    def end(self) -> None:
+        subprocess.run(("tmux", "-S", str(self.socket), "kill-server"), check=False, capture_output=True)
+
+    @property
+    def pid(self) -> int:
+        return int(self.tmux("display-message", "-p", "#{pid}"))
+
+    def look(self, deadline_seconds: float = PATIENCE_SECONDS) -> Listing:
+        return asyncio.run(list_panes(self.socket, deadline_seconds))
+
+    def pane(self) -> PaneRow:
+        (only,) = self.look().panes
+        return only
