@@ -4,3 +4,31 @@ Nothing is imported here but what a name asked for needs: the command's start ti
 """
 
 __version__ = "0.1.0.dev0"
+
+# What mypy reads and the interpreter skips.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from wakeful.domain.work import ConversationHeld, LeaseLost
+    from wakeful.owning import Ownership, claim_next_run, complete_run, fail_run, heartbeat_run_lease, own
+
+__all__ = [
+    "ConversationHeld",
+    "LeaseLost",
+    "Ownership",
+    "__version__",
+    "claim_next_run",
+    "complete_run",
+    "fail_run",
+    "heartbeat_run_lease",
+    "own",
+]
+_DOMAIN = ("ConversationHeld", "LeaseLost")
+
+
+def __getattr__(name: str) -> object:
+    """Import what was asked for, and only that."""
+    if name not in __all__:
+        raise AttributeError(f"module 'wakeful' has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - see above
+
+    return getattr(import_module("wakeful.domain.work" if name in _DOMAIN else "wakeful.owning"), name)

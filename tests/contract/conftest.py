@@ -2,4 +2,6 @@
 
 import pytest
 
-pytest.register_assert_rewrite("contract.store_contract", "contract.store_model")
+pytest.register_assert_rewrite(
+    "contract.store_contract", "contract.store_model", "contract.lease_contract", "contract.lease_model"
+)

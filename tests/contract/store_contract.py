@@ -16,7 +16,9 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from contract.store_model import machine_for
-from wakeful.domain.ids import SessionId, parse_session_id
+from wakeful.domain.hosting import Hosting, PaneAddress
+from wakeful.domain.ids import ConversationId, SessionId, parse_session_id
+from wakeful.domain.process import Process
 from wakeful.ports.store import Bookmark, Conclusion, Intent, Outcome, Store, StoreClosed, Transition
 
 OpenStore = Callable[[], Awaitable[Store]]
@@ -43,6 +45,20 @@ def conclusion(id_: str = "i1", outcome: Outcome = Outcome.RECOVERED) -> Conclus
 
 def bookmark(path: str = "/logs/a.jsonl", *, offset: int = 0, inode: int = 7) -> Bookmark:
     return Bookmark(path, inode, offset, b"head", 1, b"folded")
+
+
+def hosting(session_id: SessionId = A, *, epoch: int = 1) -> Hosting:
+    return Hosting(
+        session_id=session_id,
+        conversation_id=ConversationId("a"),
+        driver="claude",
+        cwd="/home/u/project",
+        argv=("claude", "--model", "x"),
+        epoch=epoch,
+        since=1.5,
+        process=Process(7, 70, "boot"),
+        pane=PaneAddress("/run/tmux", "%3", "work"),
+    )
 
 
 @pytest.mark.anyio
@@ -284,6 +300,20 @@ class StoreContract:
         assert [await each for each in asked] == list(range(1, 51))
         assert await reading == []
 
+    async def test_the_newest_hosting_of_a_session_counts(self, store: Store) -> None:
+        """Where a session lives is replaced whole, and sessions come ordered by id."""
+        await store.host(hosting(B))
+        await store.host(hosting(A, epoch=1))
+        await store.host(hosting(A, epoch=2))
+        assert await store.hostings() == [hosting(A, epoch=2), hosting(B)]
+
+    async def test_an_unhosted_session_is_gone(self, store: Store) -> None:
+        """Forgetting says whether there was anything to forget."""
+        await store.host(hosting())
+        assert await store.unhost(A)
+        assert not await store.unhost(A)
+        assert await store.hostings() == []
+
     async def test_a_closed_store_refuses_everything(self, store: Store) -> None:
         """After close every operation says so; closing twice, or at once from two sides, is closing once."""
         await asyncio.gather(store.close(), store.close())
@@ -301,6 +331,9 @@ class StoreContract:
             lambda: store.intend(intent()),
             lambda: store.conclude(conclusion()),
             store.open_intents,
+            lambda: store.host(hosting()),
+            lambda: store.unhost(A),
+            store.hostings,
         ]
         for operation in refused:
             with pytest.raises(StoreClosed):

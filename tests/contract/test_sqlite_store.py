@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from contract.lease_contract import work
 from contract.store_contract import A, B, bookmark, change, intent
 from wakeful.adapters.sqlite import opening
 from wakeful.adapters.sqlite.errors import StoreBusy, StoreUnwritable
@@ -23,7 +25,12 @@ LATER = Migration(
     MIGRATIONS[-1].version + 1, "-- Two statements; one with a semicolon inside.\nCREATE TABLE later (\n  id TEXT\n);\nINSERT INTO later VALUES ('a;b');\n"
 )  # fmt: skip
 
-ALL_OF_IT = {"sessions": {"SCAN sessions"}, "take_outbox": {"SCAN outbox"}}
+ALL_OF_IT = {
+    "enqueue": {"SCAN CONSTANT ROW"},
+    "hostings": {"SCAN hostings"},
+    "sessions": {"SCAN sessions"},
+    "take_outbox": {"SCAN outbox"},
+}
 
 
 @pytest.fixture
@@ -43,6 +50,12 @@ def locked(path: Path) -> Iterator[None]:
         other.execute("BEGIN IMMEDIATE")
         yield
         other.execute("ROLLBACK")
+
+
+def values_of(query: str) -> int:
+    """How many values it takes, whether by place or by number."""
+    numbered = [int(each) for each in re.findall(r"\?(\d+)", query)]
+    return max(numbered, default=query.count("?"))
 
 
 def mode(path: Path) -> int:
@@ -172,6 +185,22 @@ async def test_stores_on_one_file_see_each_other(path: Path) -> None:
     await two.close()
 
 
+async def test_leases_of_stores_on_one_file_are_one_truth(path: Path) -> None:
+    """What one store hands out the other refuses, at once; nothing is remembered beside the file."""
+    one, two = await SqliteStore.open(path), await SqliteStore.open(path)
+    await one.enqueue(work(attempts_max=2))
+    runs = await asyncio.gather(one.claim_next_run("one"), two.claim_next_run("two"))
+    (run,) = [each for each in runs if each is not None]
+    assert await two.heartbeat_run_lease(run.work.id, run.epoch, -1.0) is not None
+    assert len(await two.expire_runs()) == 1
+    again = await two.claim_next_run("two")
+    assert again is not None
+    assert not await one.complete_run(run.work.id, run.epoch, "late")
+    assert await one.complete_run(again.work.id, again.epoch, "in time")
+    await one.close()
+    await two.close()
+
+
 async def test_a_migration_keeps_a_backup_of_what_was(path: Path) -> None:
     """Before an older database is changed it is copied, as private as itself; a new one needs no copy."""
     store = await SqliteStore.open(path)
@@ -187,6 +216,20 @@ async def test_a_migration_keeps_a_backup_of_what_was(path: Path) -> None:
         assert migrated.execute("SELECT id FROM later").fetchall() == [("a;b",)]
         assert copy.execute("PRAGMA user_version").fetchone() == (LATER.version - 1,)
         assert copy.execute("SELECT count(*) FROM transitions").fetchone() == (1,)
+
+
+async def test_a_store_of_the_first_version_gains_work_and_keeps_the_rest(path: Path) -> None:
+    """What was stored before there was work is still there, with a backup beside it."""
+    first = open_database(path, MIGRATIONS[:1])
+    first.writer.execute("INSERT INTO outbox (kind, payload) VALUES ('alert', x'31')")
+    for connection in first:
+        connection.close()
+    store = await SqliteStore.open(path)
+    assert [row.payload for row in await store.take_outbox()] == [b"1"]
+    assert await store.enqueue(work())
+    assert (await store.claim_next_run("a")) is not None
+    await store.close()
+    assert path.with_name(f"wakeful.db.before-v{MIGRATIONS[-1].version}").exists()
 
 
 async def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
@@ -211,6 +254,6 @@ def test_every_query_fits_the_schema(path: Path) -> None:
     writer, reader = open_database(path)
     with closing(writer), closing(reader):
         for name, query in QUERIES.items():
-            plan = reader.execute(f"EXPLAIN QUERY PLAN {query}", [None] * query.count("?")).fetchall()
+            plan = reader.execute(f"EXPLAIN QUERY PLAN {query}", [None] * values_of(query)).fetchall()
             scanned = {row[3] for row in plan if row[3].startswith("SCAN") and "USING" not in row[3]}
             assert scanned <= ALL_OF_IT.get(name, set()), name

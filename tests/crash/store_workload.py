@@ -21,6 +21,7 @@ from wakeful.adapters.sqlite.sql import MIGRATIONS, Migration
 from wakeful.adapters.sqlite.store import SqliteStore
 from wakeful.domain.errors import WorldError
 from wakeful.domain.ids import SessionId, parse_session_id
+from wakeful.domain.work import LeaseKey, Work, WorkId
 from wakeful.ports.store import Bookmark, Conclusion, Intent, Outcome, Store, Transition
 from wakeful.testing.memory_store import MemoryStore
 
@@ -30,6 +31,8 @@ WORKLOAD = Path(__file__)
 
 A, B, C = (parse_session_id(each) for each in "abc")
 CROWD = 40
+# The store's clock stands still: what it holds can be compared.
+CLOCK = 1000.0
 # What a later version of Wakeful might bring: one new table, one changed one.
 NEXT_MIGRATION = Migration(
     MIGRATIONS[-1].version + 1, "CREATE TABLE later (id TEXT);\nALTER TABLE outbox ADD COLUMN later TEXT;\n"
@@ -42,6 +45,10 @@ def change(session_id: SessionId, at: float, text: str) -> Transition:
 
 def bookmarks(offset: int) -> list[Bookmark]:
     return [Bookmark(f"/logs/{each}.jsonl", 1, offset, b"h", 1, b"f" * 100) for each in range(3)]
+
+
+def work(number: int, **rest: Any) -> Work:
+    return Work(WorkId(f"w-{number}"), "shop", "mend it " * 200, A, "", CLOCK, **rest)
 
 
 # Each step changes more than one row where its operation can, so that a half would show.
@@ -60,7 +67,23 @@ STEPS: Sequence[Step] = (
     lambda store: store.prune(3.0),
     lambda store: store.save_bookmarks(bookmarks(20)),
     lambda store: store.record([change(B, 8, "4")], notices=[("alert", b"4")]),
+    lambda store: store.enqueue(work(1, attempts_max=3)),
+    lambda store: store.claim_next_run("first"),
+    lambda store: store.fail_run(WorkId("w-1"), 1, "no network"),
+    lambda store: store.claim_next_run("second", ttl_seconds=0.0),
+    lambda store: store.expire_runs(),
+    lambda store: store.claim_next_run("third"),
+    lambda store: store.heartbeat_run_lease(WorkId("w-1"), 3, 120.0),
+    lambda store: store.complete_run(WorkId("w-1"), 3, "done"),
+    lambda store: store.claim_lease(LeaseKey(A), "fourth"),
+    lambda store: store.yield_lease(LeaseKey(A), 4),
 )
+# Those whose answer says that they also survive power loss.
+DURABLE_STEPS: Sequence[int] = (3, 5, 6, 13, 14, 15, 16, 17, 18, 20, 21)
+
+
+def stopped_clock() -> float:
+    return CLOCK
 
 
 def every(points: Iterable[str]) -> Iterator[tuple[str, int]]:
@@ -79,6 +102,9 @@ async def contents(store: Store) -> list[list[Any]]:
         await store.take_outbox(),
         sorted(await store.bookmarks(), key=lambda each: each.path),
         await store.open_intents(),
+        await store.works(),
+        await store.attempts(WorkId("w-1")),
+        await store.leases(),
     ]
 
 
@@ -86,7 +112,7 @@ def contents_after(numbers: Collection[int]) -> list[list[Any]]:
     """What a store holds when the steps of these numbers were stored and no other."""
 
     async def run() -> list[list[Any]]:
-        store = MemoryStore()
+        store = MemoryStore(now=stopped_clock)
         for number, step in enumerate(STEPS, 1):
             if number in numbers:
                 await step(store)
@@ -99,7 +125,7 @@ def contents_of(path: Path) -> list[list[Any]]:
     """What the database at `path` holds, opened as the program would and closed again."""
 
     async def run() -> list[list[Any]]:
-        store = await SqliteStore.open(path)
+        store = await SqliteStore.open(path, now=stopped_clock)
         try:
             return await contents(store)
         finally:
@@ -122,14 +148,14 @@ async def _attempt(number: int, operation: Awaitable[Any]) -> None:
 
 
 async def run_steps(path: Path) -> None:
-    store = await SqliteStore.open(path)
+    store = await SqliteStore.open(path, now=stopped_clock)
     for number, step in enumerate(STEPS, 1):
         await _attempt(number, step(store))
     await store.close()
 
 
 async def _crowd(path: Path) -> None:
-    store = await SqliteStore.open(path)
+    store = await SqliteStore.open(path, now=stopped_clock)
     await asyncio.gather(*(_attempt(each, store.record(crowd_member(each))) for each in range(CROWD)))
     await store.close()
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from crash.store_workload import (
     CROWD,
+    DURABLE_STEPS,
     NEXT_MIGRATION,
     STEPS,
     WORKLOAD,
@@ -30,6 +31,7 @@ from wakeful.testing.fault_plan import FaultPlan
 
 Point = tuple[str, int]
 NEXT = (*MIGRATIONS, NEXT_MIGRATION)
+OLD_VERSION, NEW_VERSION = MIGRATIONS[-1].version, NEXT_MIGRATION.version
 
 
 def acknowledged(output: str) -> list[int]:
@@ -121,12 +123,12 @@ def test_kill_inside_a_migration_leaves_the_old_or_the_new_store(
         shutil.copyfile(origin, database)
         ended = run_workload("migrate", database, faults=f"{name}:{nth}:kill")
         assert ended.returncode == -signal.SIGKILL, (name, nth, ended.stderr)
-        assert _version_and_rows(database) in {(1, rows), (2, rows)}
-        backup = database.with_name("wakeful.db.before-v2")
-        assert not backup.exists() or _version_and_rows(backup) == (1, rows)
+        assert _version_and_rows(database) in {(OLD_VERSION, rows), (NEW_VERSION, rows)}
+        backup = database.with_name(f"wakeful.db.before-v{NEW_VERSION}")
+        assert not backup.exists() or _version_and_rows(backup) == (OLD_VERSION, rows)
         _migrate(database)
-        assert _version_and_rows(database) == (2, rows)
-        assert _version_and_rows(backup) == (1, rows)
+        assert _version_and_rows(database) == (NEW_VERSION, rows)
+        assert _version_and_rows(backup) == (OLD_VERSION, rows)
 
 
 def _points_of_migration(origin: Path, trial: Path) -> list[Point]:
@@ -148,10 +150,10 @@ def _version_and_rows(database: Path) -> tuple[int, int]:
         return version, connection.execute("SELECT count(*) FROM transitions").fetchone()[0]
 
 
-def test_intents_are_synced_before_they_are_acknowledged(
+def test_what_is_durable_is_synced_before_it_is_acknowledged(
     tmp_path: Path, run_workload: RunWorkload, strace: Sequence[str]
 ) -> None:
-    """intend and conclude return only after the log was synced; record does not wait for that."""
+    """Intents, claims and endings return only after the log was synced; record does not wait for that."""
     trace = tmp_path / "trace"
     calls = "trace=pwrite64,write,fdatasync"
     run_workload("steps", tmp_path / "wakeful.db", below=[*strace, "-y", "-o", str(trace), "-e", calls])
@@ -165,7 +167,7 @@ def test_intents_are_synced_before_they_are_acknowledged(
         elif '"done ' in line:
             synced[int(line.split('"done ')[1].split("\\n")[0])] = clean
     assert len(synced) == len(STEPS)
-    assert [number for number, each in synced.items() if each] == [3, 5, 6]
+    assert [number for number, each in synced.items() if each] == list(DURABLE_STEPS)
 
 
 def test_processes_that_race_for_a_missing_store_share_one(tmp_path: Path) -> None:

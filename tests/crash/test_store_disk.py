@@ -23,6 +23,7 @@ from crash.store_workload import (
     contents_of,
     every,
     run_steps,
+    stopped_clock,
 )
 from wakeful.adapters.sqlite.errors import StoreFull, StoreUnwritable
 from wakeful.adapters.sqlite.store import SqliteStore
@@ -163,9 +164,9 @@ def test_an_error_at_every_write_point_is_told_and_survived(tmp_path: Path, errn
 
 async def _assert_survived(path: Path, point: str) -> None:
     try:
-        store = await SqliteStore.open(path)
+        store = await SqliteStore.open(path, now=stopped_clock)
     except (StoreFull, StoreUnwritable):
-        store = await SqliteStore.open(path)
+        store = await SqliteStore.open(path, now=stopped_clock)
     done = [number for number, step in enumerate(STEPS, 1) if await attempt(step(store))]
     held = await contents(store)
     await store.close()

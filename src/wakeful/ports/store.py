@@ -1,8 +1,9 @@
 """Memory that outlives the daemon: atomic domain operations with compare-and-set results, never cursors.
 
-Whatever an operation here has returned is there after kill -9; `intend` and `conclude` also survive power
-loss. An operation that raised, or whose caller was cancelled, may have been stored, but then whole. One contract
-suite (`tests/contract/store_contract.py`) holds every implementation to that and to the docstrings below.
+Whatever an operation here has returned is there after kill -9; what says so also survives power loss. An
+operation that raised, or whose caller was cancelled, may have been stored, but then whole. Lease time is the store's
+own clock; leases are the only authority over who runs what, and nothing caches them. One contract suite
+(`tests/contract`) holds every implementation to that and to the docstrings below.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,20 @@ from typing import Protocol
 from msgspec import Struct
 
 from wakeful.domain.errors import OwnError
+from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
+from wakeful.domain.process import Process
+from wakeful.domain.work import (
+    LEASE_SECONDS,
+    Attempt,
+    HeldLease,
+    Lease,
+    LeaseKey,
+    Run,
+    Work,
+    WorkId,
+    WorkState,
+)
 
 
 class StoreClosed(OwnError):
@@ -135,13 +149,98 @@ class Store(Protocol):
         """Every bookmark, in no order that matters. Paths may hold bytes that are not UTF-8 (`os.fsdecode`)."""
 
     async def intend(self, intent: Intent) -> bool:
-        """Make an intent durable before its act; False if one with this id exists already."""
+        """Make an intent durable (synced to disk) before its act; False if one with this id exists already."""
 
     async def conclude(self, conclusion: Conclusion) -> bool:
         """Store the outcome of an open intent, durably; False if it is unknown or concluded already."""
 
     async def open_intents(self) -> list[Intent]:
         """Intents without an outcome, oldest first: what a restart has to look at."""
+
+    async def enqueue(self, work: Work) -> bool:
+        """Keep a new work as pending, durably; False if one with this id exists, which stays as it is."""
+
+    async def work(self, work_id: WorkId) -> Work | None:
+        """One work, whole."""
+
+    async def works(self, state: WorkState | None = None, *, after: int = 0, limit: int = 100) -> list[Work]:
+        """Works with a sequence number beyond `after`, oldest first; prompts cut to a summary, no contexts."""
+
+    async def attempts(self, work_id: WorkId) -> list[Attempt]:
+        """Every attempt of a work, oldest first."""
+
+    async def claim_next_run(
+        self,
+        owner: str,
+        *,
+        project: str | None = None,
+        ttl_seconds: float = LEASE_SECONDS,
+        holder: Process | None = None,
+    ) -> Run | None:
+        """Begin an attempt of the oldest pending work that is due and whose conversation nobody holds; durably.
+
+        The lease of its conversation is claimed in the same transaction: this run has the only newest epoch.
+        """
+
+    async def heartbeat_run_lease(
+        self, work_id: WorkId, epoch: int, ttl_seconds: float = LEASE_SECONDS
+    ) -> float | None:
+        """Move the end of a run's lease to `ttl_seconds` from now and say when that is; None if it is not held.
+
+        Time alone takes nothing away: a lease past its end is renewed as long as nobody claimed it or expired it.
+        """
+
+    async def complete_run(self, work_id: WorkId, epoch: int, result: str) -> bool:
+        """The attempt succeeded, its work is done and its lease is free; durably. False: not held, nothing changed."""
+
+    async def fail_run(self, work_id: WorkId, epoch: int, reason: str) -> WorkState | None:
+        """The attempt failed and its lease is free; durably. None: not held, nothing changed.
+
+        Else where the work stands now: pending while it has attempts left, failed after that.
+        """
+
+    async def expire_runs(self) -> list[Run]:
+        """End every attempt whose lease has ended, was yielded or taken over; oldest work first, durably.
+
+        Each comes with its work as it stands then: pending while it has attempts left, failed after that; its
+        `lease_until` is now.
+        """
+
+    async def next_expiry(self) -> float | None:
+        """When, by the store's clock, `expire_runs` will next have something to do; None without a running attempt."""
+
+    async def claim_lease(
+        self,
+        key: LeaseKey,
+        owner: str,
+        *,
+        ttl_seconds: float = LEASE_SECONDS,
+        holder: Process | None = None,
+    ) -> Lease | HeldLease:
+        """Take a lease that is free or has ended, with the next epoch, durably; else who has it.
+
+        A lease that is held is refused to everybody, its own owner included: owners renew.
+        """
+
+    async def renew_lease(
+        self, key: LeaseKey, epoch: int, ttl_seconds: float = LEASE_SECONDS
+    ) -> float | None:
+        """As `heartbeat_run_lease`, by the lease's own key."""
+
+    async def yield_lease(self, key: LeaseKey, epoch: int) -> bool:
+        """Give a lease back; the epoch stays. False: not held with this epoch, nothing changed."""
+
+    async def leases(self) -> list[Lease]:
+        """Every lease that somebody has, ordered by key, those past their end among them."""
+
+    async def host(self, hosting: Hosting) -> None:
+        """Keep where a managed session lives, durably; the newest word about a session counts."""
+
+    async def unhost(self, session_id: SessionId) -> bool:
+        """Forget where a session lives, durably: it is managed no longer. False if it was not."""
+
+    async def hostings(self) -> list[Hosting]:
+        """Every managed session, ordered by id."""
 
     async def close(self) -> None:
         """Finish what was begun and let go of the file; twice is once. After that everything raises StoreClosed."""

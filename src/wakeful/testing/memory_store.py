@@ -3,11 +3,26 @@
 For tests and simulations: nothing survives the process, and nothing here waits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
+from wakeful.adapters.system.clock import SystemClock
+from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
+from wakeful.domain.process import Process
+from wakeful.domain.work import (
+    LEASE_SECONDS,
+    Attempt,
+    AttemptState,
+    HeldLease,
+    Lease,
+    LeaseKey,
+    Run,
+    Work,
+    WorkId,
+    WorkState,
+)
 from wakeful.ports.store import (
     Bookmark,
     Conclusion,
@@ -17,12 +32,19 @@ from wakeful.ports.store import (
     StoreClosed,
     Transition,
 )
+from wakeful.testing.memory_runs import MemoryRuns
+
+
+def _system_wall() -> float:
+    return SystemClock().now().wall
 
 
 class MemoryStore:
     """Everything in dictionaries by sequence number or id; each operation is whole because nothing awaits."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, now: Callable[[], float] = _system_wall) -> None:
+        self._runs = MemoryRuns(now)
+        self._hostings: dict[SessionId, Hosting] = {}
         self._sessions: dict[SessionId, SessionRow] = {}
         self._transitions: dict[int, Transition] = {}
         self._outbox: dict[int, OutboxRow] = {}
@@ -112,6 +134,92 @@ class MemoryStore:
     async def open_intents(self) -> list[Intent]:
         self._require_open()
         return [each for each in self._intents.values() if each.id not in self._conclusions]
+
+    async def enqueue(self, work: Work) -> bool:
+        self._require_open()
+        return self._runs.enqueue(work)
+
+    async def work(self, work_id: WorkId) -> Work | None:
+        self._require_open()
+        return self._runs.work(work_id)
+
+    async def works(self, state: WorkState | None = None, *, after: int = 0, limit: int = 100) -> list[Work]:
+        self._require_open()
+        return self._runs.works(state, after, limit)
+
+    async def attempts(self, work_id: WorkId) -> list[Attempt]:
+        self._require_open()
+        return self._runs.attempts(work_id)
+
+    async def claim_next_run(
+        self,
+        owner: str,
+        *,
+        project: str | None = None,
+        ttl_seconds: float = LEASE_SECONDS,
+        holder: Process | None = None,
+    ) -> Run | None:
+        self._require_open()
+        return self._runs.claim_next_run(owner, project, ttl_seconds, holder)
+
+    async def heartbeat_run_lease(
+        self, work_id: WorkId, epoch: int, ttl_seconds: float = LEASE_SECONDS
+    ) -> float | None:
+        self._require_open()
+        return self._runs.heartbeat(work_id, epoch, ttl_seconds)
+
+    async def complete_run(self, work_id: WorkId, epoch: int, result: str) -> bool:
+        self._require_open()
+        return self._runs.end_run(work_id, epoch, AttemptState.DONE, result) is not None
+
+    async def fail_run(self, work_id: WorkId, epoch: int, reason: str) -> WorkState | None:
+        self._require_open()
+        return self._runs.end_run(work_id, epoch, AttemptState.FAILED, reason)
+
+    async def expire_runs(self) -> list[Run]:
+        self._require_open()
+        return self._runs.expire_runs()
+
+    async def next_expiry(self) -> float | None:
+        self._require_open()
+        return self._runs.next_expiry()
+
+    async def claim_lease(
+        self,
+        key: LeaseKey,
+        owner: str,
+        *,
+        ttl_seconds: float = LEASE_SECONDS,
+        holder: Process | None = None,
+    ) -> Lease | HeldLease:
+        self._require_open()
+        return self._runs.claim_lease(key, owner, ttl_seconds, holder)
+
+    async def renew_lease(
+        self, key: LeaseKey, epoch: int, ttl_seconds: float = LEASE_SECONDS
+    ) -> float | None:
+        self._require_open()
+        return self._runs.renew_lease(key, epoch, ttl_seconds)
+
+    async def yield_lease(self, key: LeaseKey, epoch: int) -> bool:
+        self._require_open()
+        return self._runs.yield_lease(key, epoch)
+
+    async def leases(self) -> list[Lease]:
+        self._require_open()
+        return self._runs.leases()
+
+    async def host(self, hosting: Hosting) -> None:
+        self._require_open()
+        self._hostings[hosting.session_id] = hosting
+
+    async def unhost(self, session_id: SessionId) -> bool:
+        self._require_open()
+        return self._hostings.pop(session_id, None) is not None
+
+    async def hostings(self) -> list[Hosting]:
+        self._require_open()
+        return [self._hostings[each] for each in sorted(self._hostings)]
 
     async def close(self) -> None:
         self._closed = True

@@ -55,6 +55,14 @@ def open_database(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> C
         raise translate(error, path) from error
 
 
+def inspect_database(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> int:
+    """The schema version of the store at `path`; raises what `open_database` would. Writes nothing."""
+    try:
+        return _inspect(path, migrations[-1].version)
+    except (sqlite3.Error, OSError) as error:
+        raise translate(error, path) from error
+
+
 def _exists(path: Path) -> bool:
     # The log is asked for first: it appears after its database and goes before it.
     orphaned = _beside(path, "-wal").exists()

@@ -59,3 +59,99 @@ UPDATE intents SET outcome = ?, outcome_reason = ?, concluded_at = ? WHERE id = 
 
 -- name: open_intents
 SELECT id, session_id, act, evidence, at FROM intents WHERE outcome IS NULL ORDER BY seq
+
+-- name: enqueue
+INSERT INTO works (id, project, prompt, session_id, context, created_at, state, attempts, attempts_max, not_before,
+    lease_key)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, 'pending', 0, ?7, ?8, ?9 WHERE NOT EXISTS (SELECT 1 FROM works WHERE id = ?1)
+
+-- name: next_work
+SELECT works.id, project, prompt, session_id, context, created_at, state, attempts, attempts_max, not_before, seq
+FROM works LEFT JOIN leases ON leases.key = works.lease_key
+WHERE state = 'pending' AND not_before <= ?1 AND (?2 IS NULL OR project = ?2)
+AND (leases.owner IS NULL OR leases.expires_at <= ?1)
+ORDER BY seq LIMIT 1
+
+-- name: claim_lease
+INSERT INTO leases (key, epoch, owner, since, expires_at, holder) VALUES (?, 1, ?, ?, ?, ?)
+ON CONFLICT (key) DO UPDATE SET epoch = epoch + 1, owner = excluded.owner, since = excluded.since,
+    expires_at = excluded.expires_at, holder = excluded.holder
+WHERE leases.owner IS NULL OR leases.expires_at <= excluded.since
+RETURNING epoch
+
+-- name: lease
+SELECT key, epoch, owner, since, expires_at, holder FROM leases WHERE key = ?
+
+-- name: leases
+SELECT key, epoch, owner, since, expires_at, holder FROM leases INDEXED BY leases_held
+WHERE owner IS NOT NULL ORDER BY key
+
+-- name: renew_lease
+UPDATE leases SET expires_at = ? WHERE key = ? AND epoch = ? AND owner IS NOT NULL
+
+-- name: yield_lease
+UPDATE leases SET owner = NULL, holder = NULL WHERE key = ? AND epoch = ? AND owner IS NOT NULL
+
+-- name: start_work
+UPDATE works SET state = 'running', attempts = ? WHERE id = ? AND state = 'pending'
+
+-- name: start_attempt
+INSERT INTO attempts (work_id, number, epoch, owner, state, claimed_at, result, lease_key)
+VALUES (?, ?, ?, ?, 'running', ?, '', ?)
+
+-- name: heartbeat
+UPDATE leases SET expires_at = ?1
+WHERE key = (SELECT lease_key FROM attempts WHERE work_id = ?2 AND epoch = ?3 AND state = 'running')
+AND epoch = ?3 AND owner IS NOT NULL
+
+-- name: end_attempt
+UPDATE attempts SET state = ?1, ended_at = ?2, result = ?3
+WHERE work_id = ?4 AND epoch = ?5 AND state = 'running' AND EXISTS (
+    SELECT 1 FROM leases WHERE key = attempts.lease_key AND epoch = ?5 AND owner IS NOT NULL
+)
+
+-- name: expire_attempt
+UPDATE attempts SET state = 'expired', ended_at = ?, result = ? WHERE work_id = ? AND epoch = ? AND state = 'running'
+
+-- name: end_work
+UPDATE works SET state = ? WHERE id = ? AND state = 'running'
+
+-- name: ended_runs
+SELECT attempts.number, attempts.epoch, attempts.owner, works.id, project, prompt, session_id, context, created_at,
+    works.state, works.attempts, attempts_max, not_before, seq
+FROM attempts INDEXED BY attempts_running JOIN works ON works.id = attempts.work_id
+LEFT JOIN leases ON leases.key = attempts.lease_key
+WHERE attempts.state = 'running'
+AND (leases.epoch IS NOT attempts.epoch OR leases.owner IS NULL OR leases.expires_at <= ?)
+ORDER BY seq
+
+-- name: next_expiry
+SELECT min(iif(leases.epoch IS attempts.epoch AND leases.owner IS NOT NULL, leases.expires_at, 0.0))
+FROM attempts INDEXED BY attempts_running LEFT JOIN leases ON leases.key = attempts.lease_key
+WHERE attempts.state = 'running'
+
+-- name: work
+SELECT id, project, prompt, session_id, context, created_at, state, attempts, attempts_max, not_before, seq
+FROM works WHERE id = ?
+
+-- name: works
+SELECT id, project, substr(prompt, 1, ?), session_id, '', created_at, state, attempts, attempts_max, not_before, seq
+FROM works WHERE seq > ? ORDER BY seq LIMIT ?
+
+-- name: works_in_state
+SELECT id, project, substr(prompt, 1, ?), session_id, '', created_at, state, attempts, attempts_max, not_before, seq
+FROM works WHERE seq > ? AND state = ? ORDER BY seq LIMIT ?
+
+-- name: attempts
+SELECT work_id, number, epoch, owner, state, claimed_at, ended_at, result
+FROM attempts WHERE work_id = ? ORDER BY number
+
+-- name: host
+INSERT INTO hostings (session_id, hosting) VALUES (?, ?)
+ON CONFLICT (session_id) DO UPDATE SET hosting = excluded.hosting
+
+-- name: unhost
+DELETE FROM hostings WHERE session_id = ?
+
+-- name: hostings
+SELECT hosting FROM hostings ORDER BY session_id

@@ -11,11 +11,31 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
+import msgspec
+
+from wakeful.adapters.sqlite import runs
 from wakeful.adapters.sqlite.errors import translate
 from wakeful.adapters.sqlite.group_commit import Operation, T, Writer
 from wakeful.adapters.sqlite.opening import Connections, open_database
+from wakeful.adapters.sqlite.runs import WallClock
 from wakeful.adapters.sqlite.sql import QUERIES
+from wakeful.adapters.system.clock import SystemClock
+from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
+from wakeful.domain.process import Process
+from wakeful.domain.work import (
+    LEASE_SECONDS,
+    SUMMARY_CHARS_MAX,
+    Attempt,
+    AttemptState,
+    HeldLease,
+    Lease,
+    LeaseKey,
+    Run,
+    Work,
+    WorkId,
+    WorkState,
+)
 from wakeful.faults import reach
 from wakeful.ports.store import (
     Bookmark,
@@ -32,20 +52,29 @@ Row = tuple[Any, ...]
 PRUNED_PER_COMMIT_MAX: Final = 2000
 
 
+def _system_wall() -> float:
+    """The time leases are measured in: the one clock that every process on this file shares."""
+    return SystemClock().now().wall
+
+
 class SqliteStore:
     """The store in one file; several processes may have it open. Belongs to the event loop that opened it."""
 
-    def __init__(self, path: Path, connections: Connections) -> None:
+    def __init__(self, path: Path, connections: Connections, now: WallClock) -> None:
         self._path = path
+        self._now = now
         self._writer = Writer(connections.writer, path)
         self._reader = connections.reader
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
         self._closing: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, path: Path) -> Self:
-        """Open or create the store at `path`; raises as `opening.open_database` does."""
-        return cls(path, await asyncio.to_thread(open_database, path))
+    async def open(cls, path: Path, *, now: WallClock = _system_wall) -> Self:
+        """Open or create the store at `path`; raises as `opening.open_database` does.
+
+        `now` is its clock for leases, in seconds of the epoch; it is called in the writer's thread.
+        """
+        return cls(path, await asyncio.to_thread(open_database, path), now)
 
     async def record(
         self, transitions: Sequence[Transition], *, notices: Sequence[tuple[str, bytes]] = ()
@@ -96,6 +125,88 @@ class SqliteStore:
     async def open_intents(self) -> list[Intent]:
         return await self._read(_intent, "open_intents")
 
+    async def enqueue(self, work: Work) -> bool:
+        return await self._commit(partial(_write, "enqueue", [runs.work_row(work)]), durable=True) == 1
+
+    async def work(self, work_id: WorkId) -> Work | None:
+        found = await self._read(runs.work_of, "work", str(work_id))
+        return found[0] if found else None
+
+    async def works(self, state: WorkState | None = None, *, after: int = 0, limit: int = 100) -> list[Work]:
+        if state is None:
+            return await self._read(runs.work_of, "works", SUMMARY_CHARS_MAX, after, limit)
+        return await self._read(runs.work_of, "works_in_state", SUMMARY_CHARS_MAX, after, state.value, limit)
+
+    async def attempts(self, work_id: WorkId) -> list[Attempt]:
+        return await self._read(runs.attempt_of, "attempts", str(work_id))
+
+    async def claim_next_run(
+        self,
+        owner: str,
+        *,
+        project: str | None = None,
+        ttl_seconds: float = LEASE_SECONDS,
+        holder: Process | None = None,
+    ) -> Run | None:
+        claim = runs.Claim(owner, ttl_seconds, holder)
+        return await self._commit(partial(runs.claim_next_run, project, claim, self._now), durable=True)
+
+    async def heartbeat_run_lease(
+        self, work_id: WorkId, epoch: int, ttl_seconds: float = LEASE_SECONDS
+    ) -> float | None:
+        return await self._commit(partial(runs.heartbeat, work_id, epoch, ttl_seconds, self._now))
+
+    async def complete_run(self, work_id: WorkId, epoch: int, result: str) -> bool:
+        return await self._end_run(work_id, epoch, AttemptState.DONE, result) is not None
+
+    async def fail_run(self, work_id: WorkId, epoch: int, reason: str) -> WorkState | None:
+        return await self._end_run(work_id, epoch, AttemptState.FAILED, reason)
+
+    async def _end_run(
+        self, work_id: WorkId, epoch: int, ending: AttemptState, said: str
+    ) -> WorkState | None:
+        operation = partial(runs.end_run, work_id, epoch, ending, said, self._now)
+        return await self._commit(operation, durable=True)
+
+    async def expire_runs(self) -> list[Run]:
+        return await self._commit(partial(runs.expire_runs, self._now), durable=True)
+
+    async def next_expiry(self) -> float | None:
+        (until,) = await self._read(_only, "next_expiry")
+        return until
+
+    async def claim_lease(
+        self,
+        key: LeaseKey,
+        owner: str,
+        *,
+        ttl_seconds: float = LEASE_SECONDS,
+        holder: Process | None = None,
+    ) -> Lease | HeldLease:
+        claim = runs.Claim(owner, ttl_seconds, holder)
+        return await self._commit(partial(runs.claim_lease, key, claim, self._now), durable=True)
+
+    async def renew_lease(
+        self, key: LeaseKey, epoch: int, ttl_seconds: float = LEASE_SECONDS
+    ) -> float | None:
+        return await self._commit(partial(runs.renew_lease, key, epoch, ttl_seconds, self._now))
+
+    async def yield_lease(self, key: LeaseKey, epoch: int) -> bool:
+        return await self._commit(partial(_write, "yield_lease", [(str(key), epoch)])) == 1
+
+    async def leases(self) -> list[Lease]:
+        return await self._read(runs.lease_of, "leases")
+
+    async def host(self, hosting: Hosting) -> None:
+        row = (str(hosting.session_id), msgspec.json.encode(hosting))
+        await self._commit(partial(_write, "host", [row]), durable=True)
+
+    async def unhost(self, session_id: SessionId) -> bool:
+        return await self._commit(partial(_write, "unhost", [(str(session_id),)]), durable=True) == 1
+
+    async def hostings(self) -> list[Hosting]:
+        return await self._read(_hosting, "hostings")
+
     async def close(self) -> None:
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
@@ -125,6 +236,14 @@ class SqliteStore:
             return [make(*row) for row in self._reader.execute(query, values)]
         except (sqlite3.Error, OSError) as error:
             raise translate(error, self._path) from error
+
+
+def _hosting(encoded: bytes) -> Hosting:
+    return msgspec.json.decode(encoded, type=Hosting)
+
+
+def _only(value: float | None) -> float | None:
+    return value
 
 
 def _session(id_: str, version: int, record: bytes, at: float) -> SessionRow:

@@ -1,0 +1,126 @@
+"""Every driver there is, in one table, with the gate they are reached through. What the eyes are to `lookout`.
+
+Nothing here decides; the daemon builds it on its lookout and its store.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from wakeful.adapters.claude_code.driver import ClaudeDriver
+from wakeful.adapters.codex.driver import CodexDriver
+from wakeful.adapters.system import proc
+from wakeful.adapters.tmux.driver import TmuxDriver
+from wakeful.domain.ids import SessionId
+from wakeful.domain.moment import iso
+from wakeful.domain.process import Process, Sight
+from wakeful.lookout import TOOL_VARIABLES, Lookout
+from wakeful.places import Places
+from wakeful.ports.clock import Clock
+from wakeful.ports.hands import Driver
+from wakeful.ports.store import Store
+from wakeful.services.acts import ActGate
+from wakeful.services.hands import Hands
+from wakeful.services.holdings import Holdings
+from wakeful.services.reconcile import reconcile
+from wakeful.services.starts import environment
+
+
+class Handwork:
+    """The hands of one daemon, and what they need to begin and to go on."""
+
+    def __init__(self, lookout: Lookout, places: Places, store: Store, mode: str) -> None:
+        self._store = store
+        self._lookout = lookout
+        self._world = LocalWorld(lookout.clock, Path(places.events))
+        self.holdings = Holdings(store, lookout.supervisor, lookout.host, lookout.watch)
+        self._gate = ActGate(store, lookout.clock, self._reread)
+        self.hands = Hands(
+            clock=lookout.clock,
+            roster=lookout.roster,
+            holdings=self.holdings,
+            drivers=drivers(places, lookout.clock),
+            gate=self._gate,
+            world=self._world,
+            mode=mode,
+        )
+
+    async def take_up(self) -> None:
+        """Find again what an earlier daemon managed, and settle what it left half done."""
+        await self.holdings.load()
+        await reconcile(self._store, self._gate, self.holdings, self._world)
+
+    def supervised(self, pids: Sequence[int]) -> SessionId | None:
+        """The living session that one of these processes works for: by descent, or by what its client told it."""
+        for pid in pids:
+            found = self._by_descent(pid) or self._by_mark(pid)
+            if found is not None:
+                return found
+        return None
+
+    def _by_descent(self, pid: int) -> SessionId | None:
+        try:
+            lineage = {pid, *(each.pid for each in proc.ancestors(pid))}
+        except proc.ProcessHidden:
+            return None
+        for watched in list(self._lookout.roster.watched.values()):
+            if any(holder.process.pid in lineage for holder in watched.presence.living):
+                return watched.subject.id
+        return None
+
+    def _by_mark(self, pid: int) -> SessionId | None:
+        for provider, variable in TOOL_VARIABLES.items():
+            conversation = proc.environ_value(pid, variable)
+            watched = self._lookout.roster.watched.get(SessionId(f"{provider}-{conversation}"))
+            if watched is not None and watched.presence.living:
+                return watched.subject.id
+        return None
+
+    def _reread(self, session_id: SessionId) -> None:
+        self._lookout.catch_up(session_id)
+        self._lookout.seek_holder(session_id)
+
+
+class LocalWorld:
+    """Processes of this host, as acts need them."""
+
+    def __init__(self, clock: Clock, events: Path) -> None:
+        self._clock = clock
+        self._events = events
+
+    def carriers(self, variable: str, value: str) -> list[Process]:
+        found = proc.carriers(variable, value, os.getuid())
+        return [each for each in found if not _is_tool(each)]
+
+    def sight(self, process: Process) -> Sight:
+        return proc.sight(process)
+
+    def command(self, process: Process) -> tuple[str, ...]:
+        return tuple(proc.command(process.pid))
+
+    def environ(self) -> Mapping[str, str]:
+        return dict(os.environ)
+
+    def register(self, name: str, process: Process, cwd: str) -> None:
+        opened = {"at": iso(self._clock.now().wall), "event": "opened", "pid": process.pid, "cwd": cwd}
+        log = self._events / f"{name}.jsonl"
+        with log.open("ab") as file:
+            file.write(msgspec.json.encode(opened) + b"\n")
+
+
+def _is_tool(process: Process) -> bool:
+    """Whether a client marked it as one of its own: what an agent started is no agent."""
+    return any(proc.environ_value(process.pid, mark) is not None for mark in TOOL_VARIABLES.values())
+
+
+def drivers(places: Places, clock: Clock) -> dict[str, Driver]:
+    """Every way of hosting a session, by its name."""
+    run = Path(places.run)
+    table: tuple[Driver, ...] = (
+        ClaudeDriver(run, clock),
+        CodexDriver(run, clock, environment(os.environ)),
+        TmuxDriver(places.tmux, str(run), clock),
+    )
+    return {driver.name: driver for driver in table}
