@@ -57,6 +57,10 @@ def test_an_id_that_could_be_an_option_is_no_conversation() -> None:
         ("fix the bug", [e.Prompted(AT)]),
         ([{"type": "text", "text": "fix the bug"}], [e.Prompted(AT)]),
         ("<task-notification>\n<task-id>b7", [e.Prompted(AT, by_person=False)]),
+        (
+            "<task-notification>\n<task-id>b7</task-id>",
+            [e.TaskEnded(AT, "b7"), e.Prompted(AT, by_person=False)],
+        ),
         ("<command-name>/exit</command-name>", []),
         ("<local-command-stdout>bye", []),
         ("<bash-input>ls</bash-input>", []),
@@ -114,9 +118,38 @@ def test_a_call_says_what_it_waits_for_and_how_long(
 ) -> None:
     """A call carries its kind, its input as it was written, and the patience it declared."""
     block = {"type": "tool_use", "id": "t1", "name": tool, "input": given}
+    asked, instant = json.dumps(given).encode(), tool == "Edit"
     assert told(assistant(block)) == [
-        e.CallStarted(AT, "t1", tool, kind, json.dumps(given).encode(), seconds, enforced=True)
+        e.CallStarted(AT, "t1", tool, kind, asked, seconds, enforced=True, instant=instant)
     ]
+
+
+@pytest.mark.parametrize(
+    ("content", "task"),
+    [
+        ("Command running in background with ID: bb007yyq3. Output is being written to: x", "bb007yyq3"),
+        ("Command was manually backgrounded by user with ID: b1. Output is", "b1"),
+        ([{"type": "text", "text": "Async agent launched successfully.\nagentId: a5c3 (internal)"}], "a5c3"),
+        ("Command not found", ""),
+        ("the log says: Command running in background with ID: b2", ""),
+    ],
+)
+def test_a_call_that_leaves_something_running_says_so(content: Any, task: str) -> None:
+    """Only the client's own sentence counts, at the beginning of a result."""
+    (ended,) = told(user([{"type": "tool_result", "tool_use_id": "t1", "content": content}]))
+    assert isinstance(ended, e.CallEnded)
+    assert ended.background == task
+
+
+def test_a_task_that_ended_within_a_turn_is_told_by_the_queue() -> None:
+    """Its word waits in the queue until the model is asked again; other queued words are quiet."""
+
+    def queued(content: str) -> list[e.Event]:
+        return told(json.dumps({"type": "queue-operation", "timestamp": STAMP, "content": content}).encode())
+
+    assert queued("<task-notification>\n<task-id>b7</task-id>\n") == [e.TaskEnded(AT, "b7")]
+    assert queued("fix it") == []
+    assert told(b'{"type":"queue-operation","operation":"remove"}') == []
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,41 @@ def test_a_failed_command_ends_its_call_as_an_error() -> None:
     assert command("completed") == [e.Progressed(AT)]
 
 
+def test_a_command_that_goes_on_is_a_background_task_until_its_end() -> None:
+    """Codex gives a call back after ten seconds and tells of its command's end later, perhaps after the turn."""
+    reader, ended_item = RolloutReader(), {"type": "CommandExecution", "id": "c1", "status": "completed"}
+    running = (
+        "Chunk ID: ac7b86\nWall time: 10.0 seconds\nProcess running with session ID 42979\nOutput:\nhi\n"
+    )
+    (came_back,) = reader.read(item("function_call_output", call_id="c1", output=running))
+    assert isinstance(came_back, e.CallEnded)
+    assert (came_back.background, came_back.is_error) == ("42979", False)
+    completed = event("item_completed", item=ended_item)
+    assert reader.read(completed) == (e.Progressed(AT), e.TaskEnded(AT, "42979"))
+    assert list(reader.read(completed)) == [e.Progressed(AT)]
+
+
+def test_asking_a_running_command_for_more_is_no_task_of_its_own() -> None:
+    """Older dialects tell of its end in the last answer only."""
+    reader = RolloutReader()
+    for call, state, events in (
+        ("p1", "Process running with session ID 42979", []),
+        ("p2", "Process exited with code 0", [e.TaskEnded(AT, "42979")]),
+    ):
+        reader.read(item("function_call", name="write_stdin", call_id=call, arguments='{"session_id":42979}'))
+        output = f"Wall time: 5 seconds\n{state}\nOutput:\n"
+        came_back, *more = reader.read(item("function_call_output", call_id=call, output=output))
+        assert isinstance(came_back, e.CallEnded)
+        assert (came_back.background, more) == ("", events)
+
+
+def test_a_usage_limit_says_when_it_ends() -> None:
+    """As the client says it, in its own zone's time of day."""
+    message = "You've hit your usage limit. Upgrade to Pro or try again in 2 hours."
+    raw = event("task_complete", error={"message": message, "codex_error_info": "usage_limit_exceeded"})
+    assert told(raw) == [e.TurnFailed(AT, e.Failure.LIMIT, message, until=AT + 7200)]
+
+
 @pytest.mark.parametrize(
     ("message", "info", "failure", "status"),
     [

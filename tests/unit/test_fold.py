@@ -33,6 +33,15 @@ def test_the_table_has_an_answer_for_every_pair() -> None:
     assert set(TRANSITIONS) == {(phase, step) for phase in Phase for step in Step}
 
 
+def test_a_question_may_come_before_the_lines_that_led_to_it() -> None:
+    """A hook or a stream is quicker than the log: neither prompt nor call of before answers it."""
+    asked = e.Asked(2.5, "Bash")
+    assert phase_after(asked, e.Prompted(1.0), CALL) is Phase.PERSON
+    assert folded((asked, e.Prompted(1.0), CALL)).asked_about == "Bash"
+    assert phase_after(asked, e.Prompted(1.0), CALL, e.Answered(2.6)) is Phase.TOOL
+    assert phase_after(asked, e.Prompted(3.0), e.CallStarted(3.1, "b", "Read")) is Phase.TOOL
+
+
 def test_a_prompt_forgets_the_calls_of_a_killed_turn() -> None:
     """A client resumed after a kill leaves its calls dangling; they are not open in the new turn."""
     activity = folded([e.Prompted(1.0), CALL, e.Prompted(9.0)])
@@ -196,7 +205,9 @@ EVENTS: Final[st.SearchStrategy[e.Event]] = st.one_of(
     st.builds(e.Prompted, st.just(1.0), st.booleans()),
     st.builds(e.Progressed, st.just(1.0)),
     st.builds(e.Spoke, st.just(1.0)),
+    st.builds(e.Compacting, st.just(1.0)),
     st.builds(e.Compacted, st.just(1.0)),
+    st.builds(e.TaskEnded, st.just(1.0), NAMES),
     st.builds(
         e.CallStarted,
         st.just(1.0),

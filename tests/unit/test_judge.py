@@ -2,13 +2,13 @@
 
 import pytest
 
-from folding import at, codes, held, hold_by, judged, told
+from folding import at, codes, folded, held, hold_by, judged, told
 from wakeful.domain import events as e
 from wakeful.domain.activity import Activity, fold
 from wakeful.domain.evidence import Orphan, Pane, Presence, Rung, Status
 from wakeful.domain.findings import Attention, Code, Health, State
 from wakeful.domain.judge import judge
-from wakeful.domain.policy import Policy
+from wakeful.domain.policy import Dollars, Policy
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.verdict import WaitKind
 from wakeful.testing.virtual_clock import VirtualClock
@@ -272,3 +272,17 @@ def test_an_idle_session_that_only_its_log_shows_goes_stale() -> None:
     stale = judged(DONE, 125.0, vouched)
     assert (stale.health, stale.state, codes(stale)) == (Health.STALE, State.IDLE, [])
     assert judged(DONE, 99_999.0).health is Health.HEALTHY
+
+
+def test_a_turn_may_cost_too_much() -> None:
+    """In money only where somebody said what a token costs; what the model wrote is dearer than what it read."""
+    spent = [e.Prompted(1.0), e.Spent(2.0, 1_000_000, 500_000)]
+    priced = Policy(
+        runaway_cost_usd=Dollars(10.0),
+        input_usd_per_million=Dollars(3.0),
+        output_usd_per_million=Dollars(15.0),
+    )
+    dear = judge(folded(spent), held(), priced, at(3.0))
+    assert (codes(dear), "$10.50" in dear.findings[0].summary) == ([Code.RUNAWAY], True)
+    assert codes(judge(folded([*spent, e.Prompted(2.5)]), held(), priced, at(3.0))) == []
+    assert codes(judged(spent, 3.0)) == []

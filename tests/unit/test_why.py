@@ -241,3 +241,12 @@ def test_the_ladder_is_drawn_to_its_break() -> None:
     drawn = [line.split() for line in lines[lines.index("ladder") + 1 :][: len(Rung)]]
     assert [words[0] for words in drawn] == ["●", "●", "·", "●", "●", "✗", "?", "·", "?"]
     assert "claude --resume x" in lines[-2]
+
+
+def test_several_orphans_are_told_in_the_plural() -> None:
+    """Two tools are two processes that have to end."""
+    presence = held(Sight.DEAD, ended_at=at(8.0))
+    presence.orphans = tuple(Orphan(Process(pid, 1, "boot"), "make") for pid in (7, 9))
+    answer = why([PROMPT, call(2.0, "make")], 9.0, presence)
+    assert answer.sentence == "died in the middle of `make`; its tools still run as processes 7, 9"
+    assert answer.command_text.startswith("resume it once processes 7, 9 have ended")

@@ -17,7 +17,7 @@ from wakeful.domain.errors import BadSessionId
 from wakeful.domain.ids import ConversationId, parse_session_id
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding a line can raise. A ValidationError is a DecodeError too: catch it first."""
+"""What decoding a line can raise. A ValidationError is a DecodeError too."""
 
 MALFORMED: Final = e.Malformed(0.0, "not a JSON object")
 
@@ -36,6 +36,18 @@ class _Timed(Struct, gc=False):
 
 _decode_timed: Final = msgspec.json.Decoder(_Timed).decode
 _decode_text: Final = msgspec.json.Decoder(str).decode
+
+
+def read_strange(
+    line: bytes,
+    error: Exception,
+    read: Callable[[bytes], Sequence[e.Event]],
+    misshapen: Callable[[dict[str, Any], msgspec.ValidationError], e.Event],
+) -> Sequence[e.Event]:
+    """The events of a line that `read` failed to decode with one of UNREADABLE: of another shape, or torn."""
+    if isinstance(error, msgspec.ValidationError) and (strange := plain_record(line)) is not None:
+        return (misshapen(strange, error),)
+    return read_torn(line, read)
 
 
 def read_torn(line: bytes, read: Callable[[bytes], Sequence[e.Event]]) -> Sequence[e.Event]:
@@ -101,23 +113,3 @@ def declared_timeout_seconds(given: bytes) -> float | None:
         return None
     milliseconds = timed.timeout if timed.timeout is not None else timed.timeout_ms
     return milliseconds / 1000 if milliseconds is not None else None
-
-
-_UNIT_SECONDS: Final = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
-_LIMIT_EPOCH: Final = re.compile(r"\|\s?(\d{10})\b")
-_LIMIT_SPAN: Final = re.compile(r"(\d{1,4})\s?(second|minute|hour|day)s?")
-
-
-def limit_end_in(text: str, at: float) -> float | None:
-    """When a usage limit ends, if its sentence says so: as an epoch, or as a span from now ("in 3 hours")."""
-    lower = text.lower()
-    if "limit" not in lower:
-        return None
-    epoch = _LIMIT_EPOCH.search(lower)
-    if epoch is not None:
-        return float(epoch[1])
-    _, _, span = lower.rpartition("again in")
-    seconds = (
-        sum(int(count) * _UNIT_SECONDS[unit] for count, unit in _LIMIT_SPAN.findall(span)) if span else 0
-    )
-    return at + seconds if seconds and span != lower else None

@@ -18,10 +18,12 @@ from wakeful.domain.signature import Call, call_of, result_key
 from wakeful.domain.turn import OPEN, TRANSITIONS, Phase, Step
 
 # Bump when folding changes: bookmarks of another version are read again from the log.
-RULE_VERSION: Final = 2
+RULE_VERSION: Final = 3
 # An assistant message opened at most 20 calls at once in the recordings.
 OPEN_CALLS_MAX: Final = 128
 INPUT_BYTES_KEPT_MAX: Final = 2048
+# Servers and builds left running; the oldest is forgotten first.
+BACKGROUND_MAX: Final = 16
 # Ids and names are short; a log that says otherwise must not fill the memory.
 NAME_CHARS_MAX: Final = 200
 TEXT_CHARS_KEPT_MAX: Final = 2000
@@ -31,9 +33,10 @@ _SLEEP: Final = re.compile(rb"\bsleep ([0-9]{1,6})\b")
 
 # Read for every record; before Python 3.12 an enum's member is looked up anew each time it is named.
 _PERSON: Final = e.CallKind.PERSON
+_ASKING: Final = Phase.PERSON
 _CALL_OPENED, _CALLS_REMAIN, _CALLS_DONE = Step.CALL_OPENED, Step.CALLS_REMAIN, Step.CALLS_DONE
 _PROGRESSED: Final = Step.PROGRESSED
-_PERSON_PHASE: Final = Phase.PERSON
+_AT_WORK: Final = OPEN - {Phase.PERSON}
 
 
 class OpenCall(Struct, frozen=True, gc=False):
@@ -47,6 +50,15 @@ class OpenCall(Struct, frozen=True, gc=False):
     about: Call
     timeout_seconds: float | None
     enforced: bool
+    instant: bool
+
+
+class BackgroundTask(Struct, frozen=True, gc=False):
+    """What a call left running behind the turn."""
+
+    tool: str
+    since: Instant
+    input: bytes
 
 
 class Activity(Struct, gc=False):
@@ -56,6 +68,10 @@ class Activity(Struct, gc=False):
     phase_since: Instant | None = None
     calls: dict[str, OpenCall] = field(default_factory=dict)
     asked_about: str | None = None
+    asked_at: Instant | None = None
+    compacting_since: Instant | None = None
+    # Told by the call that began it: a log read from its last turn on does not know those of earlier turns.
+    background: dict[str, BackgroundTask] = field(default_factory=dict)
 
     first_at: Instant | None = None
     last_at: Instant | None = None
@@ -71,9 +87,11 @@ class Activity(Struct, gc=False):
     circles: Circles = field(default_factory=Circles)
 
     # Of the turn so far, a person's waits left out; what runs away is measured by these.
+    turn_since: Instant | None = None
     active_seconds: float = 0.0
     turn_calls: int = 0
     turn_tokens: int = 0
+    turn_output_tokens: int = 0
     # Prompts that failed one after the other in the same way, over turns.
     failures_alike: int = 0
     failure_key: int = 0
@@ -104,16 +122,18 @@ def fold(activity: Activity, event: e.Event, at: Instant) -> None:
     _FOLDS[type(event)](activity, event, at)
     if not event.at:  # a mark about bytes that have no time
         return
-    if activity.first_at is None:
-        activity.first_at = at
-    if activity.last_at is None or at > activity.last_at:
+    last_at = activity.last_at
+    if last_at is None:
+        activity.first_at = activity.last_at = at
+    elif at > last_at:
         activity.last_at = at
 
 
 def is_boundary(event: e.Event) -> bool:
     """Whether all that is judged of a turn follows this event, so that folding may begin with it.
 
-    A prompt is none: that the prompts before it failed, and how, belongs to the judgement.
+    A prompt is none: that the prompts before it failed, and how, belongs to the judgement. One thing is lost: which
+    tasks earlier turns left running. An idle session then says nothing of them; no finding depends on it.
     """
     if isinstance(event, e.TurnEnded):
         return not event.by_mark
@@ -122,14 +142,21 @@ def is_boundary(event: e.Event) -> bool:
 
 def _step(activity: Activity, step: Step, at: Instant) -> None:
     activity.known += 1
-    before = activity.phase
-    if before in OPEN and before is not _PERSON_PHASE and activity.progress_at is not None:
-        activity.active_seconds += min(at.seconds_since(activity.progress_at), GAP_SECONDS_MAX)
-    activity.phase = TRANSITIONS[before, step]
-    if activity.phase is not before:
-        activity.phase_since = at
-    if activity.progress_at is None or at > activity.progress_at:
+    before, progress_at = activity.phase, activity.progress_at
+    if progress_at is None:
         activity.progress_at = at
+    elif at > progress_at:
+        if before in _AT_WORK:
+            activity.active_seconds += min(at.awake - progress_at.awake, GAP_SECONDS_MAX)
+        activity.progress_at = at
+    after = TRANSITIONS[before, step]
+    if after is not before and not (before is _ASKING and _precedes_question(activity, at)):
+        activity.phase, activity.phase_since = after, at
+
+
+def _precedes_question(activity: Activity, at: Instant) -> bool:
+    """A hook or a stream is quicker than the log: what happened before a question does not answer it."""
+    return activity.asked_at is not None and at.wall < activity.asked_at.wall
 
 
 def _opened(activity: Activity, event: e.Opened, _at: Instant) -> None:
@@ -148,28 +175,39 @@ def _cut(text: str | None) -> str | None:
 def _prompted(activity: Activity, event: e.Prompted, at: Instant) -> None:
     # A resumed client leaves the calls of a killed turn dangling; a new prompt starts from none.
     activity.calls.clear()
-    activity.asked_about = None
+    activity.compacting_since = None
+    if not _precedes_question(activity, at):
+        activity.asked_about = None
     activity.failure, activity.failure_message = None, ""
     activity.closed = False
     if event.by_person:
         _forget_work(activity)
         forget(activity.circles)
+    activity.turn_since = activity.turn_since or at
     _step(activity, Step.PROMPTED, at)
 
 
 def _forget_work(activity: Activity) -> None:
-    activity.errors_in_a_row = activity.retries_in_a_row = activity.turn_calls = activity.turn_tokens = 0
-    activity.errors_since = None
+    activity.errors_in_a_row = activity.retries_in_a_row = activity.turn_calls = 0
+    activity.turn_tokens = activity.turn_output_tokens = 0
+    activity.errors_since = activity.turn_since = None
     activity.active_seconds = 0.0
     forget_calls(activity.circles)
 
 
 def _progressed(activity: Activity, event: e.Progressed, at: Instant) -> None:
-    _said(activity, event.words, at)
+    if event.words or activity.retries_in_a_row:
+        _said(activity, event.words, at)
+    _step(activity, _PROGRESSED, at)
+
+
+def _compacting(activity: Activity, _event: e.Compacting, at: Instant) -> None:
+    activity.compacting_since = at
     _step(activity, _PROGRESSED, at)
 
 
 def _compacted(activity: Activity, _event: e.Compacted, at: Instant) -> None:
+    activity.compacting_since = None
     _step(activity, _PROGRESSED, at)
 
 
@@ -192,8 +230,10 @@ def _retried(activity: Activity, _event: e.Retried, _at: Instant) -> None:
 def _call_started(activity: Activity, event: e.CallStarted, at: Instant) -> None:
     activity.calls_total += 1
     activity.turn_calls += 1
-    activity.retries_in_a_row = 0
+    if activity.retries_in_a_row or activity.compacting_since is not None:
+        activity.retries_in_a_row, activity.compacting_since = 0, None
     call, tool = event.call[:NAME_CHARS_MAX], event.tool[:NAME_CHARS_MAX]
+    about = call_of(tool, event.input)
     if len(activity.calls) >= OPEN_CALLS_MAX:
         del activity.calls[next(iter(activity.calls))]
     activity.calls[call] = OpenCall(
@@ -202,9 +242,10 @@ def _call_started(activity: Activity, event: e.CallStarted, at: Instant) -> None
         event.kind,
         at,
         event.input[:INPUT_BYTES_KEPT_MAX],
-        call_of(tool, event.input),
-        _patience_seconds(event),
+        about,
+        _patience_seconds(event, about),
         event.enforced,
+        event.instant,
     )
     if event.kind is _PERSON:
         activity.asked_about = tool
@@ -213,9 +254,9 @@ def _call_started(activity: Activity, event: e.CallStarted, at: Instant) -> None
         _step(activity, _CALL_OPENED, at)
 
 
-def _patience_seconds(event: e.CallStarted) -> float | None:
+def _patience_seconds(event: e.CallStarted, about: Call) -> float | None:
     """How long a call may take by its own word: its timeout, or the sleep it asks for if that is longer."""
-    if b"sleep " not in event.input[:INPUT_BYTES_KEPT_MAX]:
+    if not about.polls:
         return event.timeout_seconds
     asleep_seconds = sum(float(found) for found in _SLEEP.findall(event.input[:INPUT_BYTES_KEPT_MAX]))
     return max(event.timeout_seconds or 0.0, asleep_seconds) or None
@@ -223,14 +264,26 @@ def _patience_seconds(event: e.CallStarted) -> float | None:
 
 def _call_ended(activity: Activity, event: e.CallEnded, at: Instant) -> None:
     call = _take(activity, event)
-    if call is not None or not event.call:
+    if (event.is_error or activity.errors_in_a_row) and (call is not None or not event.call):
         _count_errors(activity, event, at)
     if call is not None and not event.refused:
         came_back(activity.circles, call.about, event.result, call.since, at)
+        if event.background:
+            _leave_running(activity, event.background, call)
     step = _step_of_end(activity, call)
     if step is not _CALLS_REMAIN:
         activity.asked_about = None
     _step(activity, step, at)
+
+
+def _leave_running(activity: Activity, task: str, call: OpenCall) -> None:
+    if len(activity.background) >= BACKGROUND_MAX:
+        del activity.background[next(iter(activity.background))]
+    activity.background[task[:NAME_CHARS_MAX]] = BackgroundTask(call.tool, call.since, call.input)
+
+
+def _task_ended(activity: Activity, event: e.TaskEnded, _at: Instant) -> None:
+    activity.background.pop(event.task[:NAME_CHARS_MAX], None)
 
 
 def _take(activity: Activity, event: e.CallEnded) -> OpenCall | None:
@@ -261,6 +314,7 @@ def _count_errors(activity: Activity, event: e.CallEnded, at: Instant) -> None:
 
 def _asked(activity: Activity, event: e.Asked, at: Instant) -> None:
     activity.asked_about = event.about[:NAME_CHARS_MAX] or activity.asked_about
+    activity.asked_at = at
     _step(activity, Step.ASKED, at)
 
 
@@ -274,7 +328,7 @@ def _answered(activity: Activity, event: e.Answered, at: Instant) -> None:
 
 def _end_turn(activity: Activity, step: Step, at: Instant) -> None:
     activity.calls.clear()
-    activity.asked_about = None
+    activity.asked_about = activity.compacting_since = None
     _step(activity, step, at)
 
 
@@ -306,10 +360,13 @@ def _turn_interrupted(activity: Activity, _event: e.TurnInterrupted, at: Instant
 
 def _closed(activity: Activity, _event: e.Closed, _at: Instant) -> None:
     activity.closed = True
+    activity.compacting_since = None
+    activity.background.clear()
 
 
 def _spent(activity: Activity, event: e.Spent, _at: Instant) -> None:
     activity.turn_tokens += event.input_tokens + event.output_tokens
+    activity.turn_output_tokens += event.output_tokens
     activity.input_tokens += event.input_tokens
     activity.output_tokens += event.output_tokens
 
@@ -330,11 +387,13 @@ _FOLDS: Final[Mapping[type[e.Event], Callable[[Activity, Any, Instant], None]]] 
     e.Opened: _opened,
     e.Prompted: _prompted,
     e.Progressed: _progressed,
+    e.Compacting: _compacting,
     e.Compacted: _compacted,
     e.Retried: _retried,
     e.Spoke: _spoke,
     e.CallStarted: _call_started,
     e.CallEnded: _call_ended,
+    e.TaskEnded: _task_ended,
     e.Asked: _asked,
     e.Answered: _answered,
     e.TurnEnded: _turn_ended,

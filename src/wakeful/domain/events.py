@@ -76,12 +76,15 @@ class CallStarted(Event, frozen=True, gc=False):
     timeout_seconds: float | None = None
     # The client itself ends its calls, or asks a person first: one that stays open is a wedge, not silence.
     enforced: bool = False
+    # It takes no time at all: one that stays open may be asking for a permission that the log does not mention.
+    instant: bool = False
 
 
 class CallEnded(Event, frozen=True, gc=False):
     """A tool call came back. `refused`: it never ran, for a person said no or a sibling failed; no error.
 
-    Logs without call ids leave `call` empty: the newest open call of `tool` is meant.
+    Logs without call ids leave `call` empty: the newest open call of `tool` is meant. `background` names the task
+    that goes on behind the turn although its call came back.
     """
 
     call: str
@@ -89,6 +92,13 @@ class CallEnded(Event, frozen=True, gc=False):
     refused: bool = False
     result: bytes = b""
     tool: str = ""
+    background: str = ""
+
+
+class TaskEnded(Event, frozen=True, gc=False):
+    """A task that ran behind the turn is over."""
+
+    task: str
 
 
 class Asked(Event, frozen=True, gc=False):
@@ -125,6 +135,10 @@ class Retried(Event, frozen=True, gc=False):
 
 class TurnInterrupted(Event, frozen=True, gc=False):
     """A person or a signal cut the turn short."""
+
+
+class Compacting(Event, frozen=True, gc=False):
+    """The client began to summarise the conversation: a model's work that leaves no line before its end."""
 
 
 class Compacted(Event, frozen=True, gc=False):

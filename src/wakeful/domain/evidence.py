@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from wakeful.domain.moment import Instant
+from wakeful.domain.moment import Instant, Sleep
 from wakeful.domain.process import Process, Sight
 
 
@@ -82,6 +82,8 @@ class Presence(Struct, gc=False):
     grown_at: Instant | None = None
     vouched: bool = False
     cwd: str | None = None
+    # The host's last sleep: whoever made no progress since has only just woken up.
+    slept: Sleep | None = None
 
     @property
     def agent(self) -> Sight:

@@ -1,17 +1,18 @@
 """Going round in circles: the same calls with the same results, the same words, the same unchanged poll.
 
-Constant time and memory per call. A cycle of n calls is a run of calls that each equal the n-th before it; five
-counters find cycles of one to five. What a person says, and a write that was not made before, begin afresh; words
-in between do not. Polls count by time, for waiting is what they are for.
+Constant time and memory per call. A cycle of n calls is a run of calls that each equal the n-th before it, n from
+one to five. What a person says, and a write that was not made before, begin afresh; words in between do not. Polls
+count by time, for waiting is what they are for. Results are masked only where a call is made again.
 """
 
 from typing import Final
+from zlib import crc32
 
 from msgspec import Struct, field
 
 from wakeful.domain.moment import Instant
 from wakeful.domain.policy import Policy
-from wakeful.domain.signature import Call, result_key
+from wakeful.domain.signature import Call, essence, masked, result_key
 
 CYCLE_CALLS_MAX: Final = 5
 # Distinct calls remembered since the last new write; a turn with more of them is not going in circles.
@@ -39,9 +40,15 @@ class _Run(Struct):
 class Circles(Struct):
     """What one turn has repeated so far."""
 
-    recent: list[tuple[int, Instant]] = field(default_factory=list)
+    # The last calls with their results, and when each was made.
+    recent: list[int] = field(default_factory=list)
+    recent_since: list[Instant] = field(default_factory=list)
     runs: list[_Run] = field(default_factory=lambda: [_Run() for _ in range(CYCLE_CALLS_MAX)])
+    # Whether any of the runs has something to lose when a new call comes back.
+    running: bool = False
     seen: dict[int, _Seen] = field(default_factory=dict)
+    # What each call brought when it was made first, the call that came back last at the end.
+    results: dict[int, bytes] = field(default_factory=dict)
     index: int = 0
     words: int = 0
     words_repeats: int = 0
@@ -67,23 +74,31 @@ def forget(circles: Circles) -> None:
 def forget_calls(circles: Circles) -> None:
     """A turn is over, and its calls with it. What was said stays: a hook that asks again gets the same words."""
     circles.recent.clear()
-    circles.runs = [_Run() for _ in range(CYCLE_CALLS_MAX)]
+    circles.recent_since.clear()
+    if circles.running:
+        circles.runs = [_Run() for _ in range(CYCLE_CALLS_MAX)]
+        circles.running = False
     circles.seen.clear()
+    circles.results.clear()
     circles.poll = 0
 
 
 def came_back(circles: Circles, call: Call, result: bytes, since: Instant, at: Instant) -> None:
     """A call came back; `since` is when it was made."""
-    signature = result_key(result, call.key)
     if call.polls:
-        _polled(circles, signature, at)
+        _polled(circles, result_key(result, call.key), at)
         return
-    circles.words_repeats = 0
-    circles.poll = 0
-    if not call.reads and signature not in circles.seen:
-        # A new write breaks every cycle by being new; only what was counted across other calls begins afresh.
-        circles.seen.clear()
-    _count(circles, signature, since)
+    signature = _signature(circles.results, call.key, essence(result))
+    if circles.words_repeats or circles.poll:
+        circles.words_repeats = circles.poll = 0
+    circles.index += 1
+    seen = circles.seen.get(signature)
+    if seen is not None:
+        seen.count += 1
+        seen.last_index = circles.index
+    else:
+        _forget_before(circles, is_write=not call.reads)
+        circles.seen[signature] = _Seen(since, 1, circles.index)
     _extend_runs(circles, signature, since)
 
 
@@ -105,7 +120,22 @@ def circle(circles: Circles, policy: Policy, now: Instant) -> Circle | None:
     )
 
 
+def _signature(results: dict[int, bytes], call: int, result: bytes) -> int:
+    """A number for a call with its result: equal if nothing but what is volatile differs.
+
+    Masking costs more than all else of a call, and nearly every call of a turn is made once. So the first result
+    counts as it stands, and is masked when another one comes for the same call.
+    """
+    first = results.pop(call, result)
+    results[call] = first
+    if first == result:
+        return crc32(result, call)
+    lasting = masked(result)
+    return crc32(first if lasting == masked(first) else lasting, call)
+
+
 def _polled(circles: Circles, signature: int, at: Instant) -> None:
+    circles.running = True
     for run in circles.runs:
         run.polled = True
     if signature != circles.poll:
@@ -113,29 +143,34 @@ def _polled(circles: Circles, signature: int, at: Instant) -> None:
     circles.poll_last = at
 
 
-def _count(circles: Circles, signature: int, since: Instant) -> None:
-    circles.index += 1
-    seen = circles.seen.get(signature)
-    if seen is None:
-        if len(circles.seen) >= SEEN_MAX:
-            del circles.seen[next(iter(circles.seen))]
-        seen = circles.seen[signature] = _Seen(since)
-    seen.count += 1
-    seen.last_index = circles.index
+def _forget_before(circles: Circles, *, is_write: bool) -> None:
+    """Make room for a call that is new, with its result."""
+    seen = circles.seen
+    if is_write:
+        # It breaks every cycle by being new; only what was counted across other calls begins afresh.
+        seen.clear()
+    elif len(seen) >= SEEN_MAX:
+        del seen[next(iter(seen))]
+    # What the calls that are still remembered brought, and not much more.
+    results, count_max = circles.results, CYCLE_CALLS_MAX + len(seen)
+    while len(results) > count_max:
+        del results[next(iter(results))]
 
 
 def _extend_runs(circles: Circles, signature: int, since: Instant) -> None:
-    recent = circles.recent
-    for size, run in enumerate(circles.runs, start=1):
-        if len(recent) >= size and recent[-size][0] == signature:
-            if run.length == 0:
-                run.since = recent[-size][1]
-            run.length += 1
-        else:
-            run.length, run.since, run.polled = 0, None, False
-    recent.append((signature, since))
+    recent, recent_since = circles.recent, circles.recent_since
+    if circles.running or signature in recent:
+        circles.running = signature in recent
+        for size, run in enumerate(circles.runs, start=1):
+            if len(recent) >= size and recent[-size] == signature:
+                run.since = run.since or recent_since[-size]
+                run.length += 1
+            else:
+                run.length, run.since, run.polled = 0, None, False
+    recent.append(signature)
+    recent_since.append(since)
     if len(recent) > CYCLE_CALLS_MAX:
-        del recent[0]
+        del recent[0], recent_since[0]
 
 
 def _cycle(circles: Circles, policy: Policy, now: Instant) -> Circle | None:

@@ -53,6 +53,17 @@ class Reading(Struct, frozen=True, gc=False):
         return self.boottime - self.monotonic
 
 
+class Sleep(Struct, frozen=True, gc=False):
+    """The host slept: nothing ran in between. `began` is the last reading before it."""
+
+    began: Instant
+    woke: Instant
+
+    @property
+    def seconds(self) -> float:
+        return (self.woke.wall - self.began.wall) - (self.woke.awake - self.began.awake)
+
+
 class Timeline:
     """Translates wall time to awake time across the sleeps and clock changes seen so far.
 
@@ -64,6 +75,9 @@ class Timeline:
     def __init__(self, first: Reading) -> None:
         self.newest = Instant(first.monotonic, first.wall)
         self.jumps = 0
+        # The last sleep while somebody looked; a clock that was merely set is none.
+        self.slept: Sleep | None = None
+        self._suspended_seconds = first.suspended
         self._marks = [self.newest]
         # A sleep before we looked has a length but no known place: every earlier age is forgiven that much.
         # Inside a time namespace the difference can be negative and means nothing.
@@ -77,6 +91,9 @@ class Timeline:
         jumped_seconds = (now.wall - mark.wall) - (now.awake - mark.awake)
         if abs(jumped_seconds) >= JUMP_SECONDS_MIN:
             self._mark(now, backwards=jumped_seconds < 0)
+        if reading.suspended - self._suspended_seconds >= JUMP_SECONDS_MIN:
+            self.slept = Sleep(self.newest, now)
+        self._suspended_seconds = reading.suspended
         self.newest = now
         return now
 

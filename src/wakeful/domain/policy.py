@@ -1,6 +1,11 @@
 """The numbers judgement uses. Every one is configurable; defaults are 000's and 003's where they gave one."""
 
+from typing import NewType
+
 from msgspec import Struct
+
+Dollars = NewType("Dollars", float)
+"""Money; the other numbers with a point are seconds."""
 
 
 class Policy(Struct, frozen=True):
@@ -15,6 +20,10 @@ class Policy(Struct, frozen=True):
     # Claude Code ends a Bash call after 120 s unless it declared a timeout; its longest is 600 s.
     tool_seconds: float = 600.0
     tool_grace_seconds: float = 30.0
+    # A summary is one long answer of the model; the log says nothing until it is there.
+    compaction_seconds: float = 600.0
+    # A client notices its broken connections some time after the host woke up.
+    wake_grace_seconds: float = 60.0
     # Six: no healthy session of the 570 recorded ones had six errors in a row; five occurred once.
     errors_in_a_row_max: int = 5
     # Four: no recorded healthy session repeats the same call with the same result four times in a turn.
@@ -30,6 +39,10 @@ class Policy(Struct, frozen=True):
     # More than ten times the longest turn of nine in ten recorded sessions.
     runaway_calls_max: int = 2000
     runaway_tokens_max: int = 20_000_000
+    # Logs state tokens, not money. Who says what a token costs also gets a limit in money.
+    runaway_cost_usd: Dollars = Dollars(50.0)
+    input_usd_per_million: Dollars = Dollars(0.0)
+    output_usd_per_million: Dollars = Dollars(0.0)
     # Three prompts in a row that fail the same way will not be healed by a fourth.
     failures_alike_max: int = 2
     # A client starts in 0.7 to 1.1 s; sixteen at once on two cores took 45 s.

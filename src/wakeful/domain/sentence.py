@@ -25,7 +25,7 @@ def sentence(activity: Activity, presence: Presence, verdict: Verdict, now: Inst
     if verdict.findings:
         finding = verdict.findings[0]
         return _FOUND.get(finding.code, _found)(finding, activity, presence, now)
-    if verdict.waits:
+    if verdict.waits and verdict.active_prompt:
         return _waiting(verdict.waits, activity, now)
     if verdict.health is Health.UNKNOWN:
         return "unknown: nobody saw its process"
@@ -35,6 +35,9 @@ def sentence(activity: Activity, presence: Presence, verdict: Verdict, now: Inst
     if verdict.health is Health.STALE:
         seen = latest((presence.grown_at, activity.last_at)) or now
         return f"idle, and nothing was seen of it for {length(now.seconds_since(seen))}"
+    if verdict.waits:
+        last = max(verdict.waits, key=lambda wait: wait.until or now)
+        return f"{ending}; {_doing(last)} until {clock(last.until or now, now)}"
     if verdict.active_prompt:
         return f"at work; its last progress was {length(quiet_seconds(activity, now))} ago"
     return f"{ending}, ready for a prompt"
@@ -53,9 +56,14 @@ def _found(finding: Finding, _activity: Activity, _presence: Presence, now: Inst
 
 def _died(finding: Finding, activity: Activity, presence: Presence, _now: Instant) -> str:
     how = "exited to a shell" if finding.code is Code.AGENT_EXITED else "died"
-    pids = ", ".join(str(orphan.process.pid) for orphan in presence.orphans)
-    left = f"; its tool still runs as process {pids}" if pids else ""
-    return f"{how} in the middle of {_calls(list(activity.calls.values()))}{left}"
+    return f"{how} in the middle of {_calls(list(activity.calls.values()))}{_left_behind(presence)}"
+
+
+def _left_behind(presence: Presence) -> str:
+    if not presence.orphans:
+        return ""
+    still = "its tool still runs" if len(presence.orphans) == 1 else "its tools still run"
+    return f"; {still} as {orphan_words(presence)}"
 
 
 def _calls(calls: list[OpenCall]) -> str:
@@ -73,7 +81,7 @@ def _fell_silent(finding: Finding, _activity: Activity, _presence: Presence, now
 
 def _limited(finding: Finding, activity: Activity, presence: Presence, now: Instant) -> str:
     until = activity.limit_until
-    end = f"; it ends at {clock(until, now)}" if until is not None else ""
+    end = f"; it ends at {clock(until, now)}" if until is not None and until.wall > now.wall else ""
     return _found(finding, activity, presence, now) + end
 
 
@@ -118,6 +126,12 @@ def _doing(wait: ExpectedWait) -> str:
             return f"its subagent {quoted(wait.untrusted)} may run"
         case WaitKind.RETRY:
             return f"{wait.evidence}, which may go on"
+        case WaitKind.COMPACTION:
+            return "summarising the conversation may take"
+        case WaitKind.BACKGROUND:
+            return f"in the background {quoted(wait.untrusted)} may run"
+        case WaitKind.SLEEP:
+            return f"{wait.evidence}, and it may take up its work"
         case _:
             return f"{quoted(wait.untrusted) if wait.untrusted else wait.evidence} may run"
 
@@ -138,6 +152,12 @@ def _ending(activity: Activity, now: Instant) -> str:
     if how is None or since is None:
         return "no turn was seen"
     return f"{how} {length(now.seconds_since(since))} ago"
+
+
+def orphan_words(presence: Presence) -> str:
+    """The tools that outlived their agent, by pid."""
+    pids = ", ".join(str(orphan.process.pid) for orphan in presence.orphans)
+    return f"{'process' if len(presence.orphans) == 1 else 'processes'} {pids}"
 
 
 def agent_words(agent: Sight) -> str:

@@ -24,7 +24,7 @@ _BESIDE: Final = frozenset(
     }
 )  # fmt: skip
 _COMMAND_KEYS: Final = ("command", "cmd")
-_DIGIT: Final = re.compile(rb"[0-9]")
+_DIGITS: Final = b"0123456789"
 # One word boundary for all, and the digit that most begin with asked for once: four times as fast as plain alternatives.
 _VOLATILE: Final = re.compile(
     rb"\b(?:\d(?:"
@@ -39,7 +39,11 @@ _VOLATILE: Final = re.compile(
 )
 # What stands before a command without changing what it asks: a folder, a variable, a pager switched off.
 _PREFIX: Final = re.compile(r"(?:cd \S+ ?(?:&&|;) ?|(?:env )?[A-Z_]+=\S* )+")
+# And what stands behind it: where its errors go, how much of its output is shown.
 _SUFFIX: Final = re.compile(r"(?: ?2>&1| ?2>/dev/null| ?\| ?(?:cat|head|tail)(?: -n? ?-?\d+)?)+$")
+_SUFFIX_WORDS: Final = ("cat", "head", "tail", "/null")
+# Three of them together have less.
+_SUFFIX_CHARS_MAX: Final = 48
 _GIT_NOISE: Final = re.compile(r"^git (?:--no-pager |-C \S+ |-c \S+ )+")
 # An overview names no file: whatever has a slash, an extension or a `--` looks at something in particular.
 _GIT_OVERVIEW: Final = re.compile(r"^git (?:status|diff|ls-files|log|branch)(?: (?:-{1,2}[\w=-]+|HEAD\S*))*$")
@@ -67,7 +71,9 @@ _POLLING_TOOLS: Final = frozenset(
         "write_stdin",
     }
 )
-_POLLING_COMMAND: Final = re.compile(r"(?:^|[;&|(] ?|\bdo )(?:sleep \d|wait\b|timeout \d+ tail -f)|--watch\b")
+_POLLING_COMMAND: Final = re.compile(
+    r"\bsleep [0-9]|\bwait\(|(?:^|[;&|(] ?|\bdo )(?:wait\b|timeout \d+ tail -f)|--watch\b"
+)
 # The same inside other calls: a script that asks again, an empty line sent to a running program.
 _POLLING_INPUT: Final = re.compile(
     rb'"(?:action|operation)" ?: ?"(?:poll|wait|status)"|"chars" ?: ?""|\b(?:write_stdin|wait)\(|\bsleep [0-9]'
@@ -78,9 +84,8 @@ _POLLING_WORDS: Final = (
     b"sleep ",
     b"wait(",
     b"write_stdin(",
-    b'"poll"',
-    b'"wait"',
-    b'"status"',
+    b'"action"',
+    b'"operation"',
     b'"chars"',
 )
 _POLLING_COMMANDS: Final = ("sleep ", "wait", "--watch", "tail -f")
@@ -103,57 +108,74 @@ def call_of(tool: str, given: bytes) -> Call:
     command, plain = "", given
     if len(given) <= INPUT_BYTES_DECODED_MAX:
         command, plain = _normalised(given)
-    writes = _writes(tool)
+    manner = _manner(tool)
+    polls = manner.polls
     # What is written into a file may speak of waiting; that is no poll.
-    files = writes or tool in _READING_TOOLS
-    return Call(
-        key=crc32(plain, crc32(tool.encode())),
-        reads=tool in _READING_TOOLS or _READING_COMMAND.match(command) is not None,
-        writes=writes,
-        polls=tool in _POLLING_TOOLS
-        or (not files and _polls_inside(given[:INPUT_BYTES_DECODED_MAX], command)),
-    )
+    if not (polls or manner.reads or manner.writes):
+        polls = _polls_inside(given[:INPUT_BYTES_DECODED_MAX], command)
+    reads = manner.reads or _READING_COMMAND.match(command) is not None
+    return Call(crc32(plain, manner.key), reads, manner.writes, polls)
 
 
 @lru_cache(maxsize=256)
-def _writes(tool: str) -> bool:
-    return _WRITING_NAME.search(tool) is not None
+def _manner(tool: str) -> Call:
+    """What the name of a tool says by itself."""
+    return Call(
+        key=crc32(tool.encode()),
+        reads=tool in _READING_TOOLS,
+        writes=_WRITING_NAME.search(tool) is not None,
+        polls=tool in _POLLING_TOOLS,
+    )
 
 
 def _polls_inside(given: bytes, command: str) -> bool:
-    if any(map(given.__contains__, _POLLING_WORDS)) and _POLLING_INPUT.search(given) is not None:
-        return True
-    return any(map(command.__contains__, _POLLING_COMMANDS)) and _POLLING_COMMAND.search(command) is not None
+    """Whether the command waits; without one, whether anything in the input does."""
+    if command:
+        return any(map(command.__contains__, _POLLING_COMMANDS)) and bool(_POLLING_COMMAND.search(command))
+    return any(map(given.__contains__, _POLLING_WORDS)) and bool(_POLLING_INPUT.search(given))
+
+
+def essence(result: bytes) -> bytes:
+    """All of a result that is ever compared: its beginning, its end and its length."""
+    if len(result) <= 2 * RESULT_END_BYTES:
+        return result
+    return b"%b ... %b / %d" % (result[:RESULT_END_BYTES], result[-RESULT_END_BYTES:], len(result))
 
 
 def result_key(result: bytes, seed: int) -> int:
     """A number for what came back, with everything volatile masked."""
-    if len(result) > 2 * RESULT_END_BYTES:
-        seed ^= len(result)
-        result = result[:RESULT_END_BYTES] + b" ... " + result[-RESULT_END_BYTES:]
-    return crc32(_masked(result), seed)
+    return crc32(masked(essence(result)), seed)
 
 
-def _masked(text: bytes) -> bytes:
+def masked(text: bytes) -> bytes:
     """JSON with everything volatile masked; an escaped line break is no letter of the word behind it."""
-    if _DIGIT.search(text) is None and b"tmp" not in text:
+    # Taking the digits out is the fastest way to learn whether there are any.
+    if len(text.translate(None, _DIGITS)) == len(text) and b"tmp" not in text:
         return text
     return _VOLATILE.sub(b"~", text.replace(b"\\n", b"\n"))
 
 
+# The folder that most commands of a session are run in, over and over.
+_masked_beside: Final = lru_cache(maxsize=64)(masked)
+
+
 def _normalised(given: bytes) -> tuple[str, bytes]:
     """The command inside an input, if there is one, and the input as it is compared."""
+    if not given.startswith(b"{"):  # a patch, a script
+        return "", given
     try:
         asked = _decode(given)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return "", given
-    asked = {key: value for key, value in asked.items() if key not in _BESIDE}
+    for key in _BESIDE.intersection(asked):
+        del asked[key]
     command = ""
     for key in _COMMAND_KEYS:
         if key in asked:
-            command = asked[key] = _plain_command(asked[key])
+            command += _plain_command(asked.pop(key))
+    beside = _encode(asked) if asked else b""
     # Only commands name pids and locks; a file written with another date in it is another file.
-    return command, _masked(_encode(asked)) if command else _encode(asked)
+    return command, masked(command.encode()) + _masked_beside(beside) if command else beside
 
 
 def _plain_command(value: object) -> str:
@@ -163,10 +185,11 @@ def _plain_command(value: object) -> str:
     prefix = _PREFIX.match(text)
     if prefix is not None:
         text = text[prefix.end() :] or text
-    if "|" in text or "2>" in text:
-        text = _SUFFIX.sub("", text) or text
+    if text[-1:].isdigit() or text.endswith(_SUFFIX_WORDS):
+        suffix = _SUFFIX.search(text, max(0, len(text) - _SUFFIX_CHARS_MAX))
+        if suffix is not None:
+            text = text[: suffix.start()] or text
     if text.startswith("git "):
         text = _GIT_NOISE.sub("git ", text)
-    if _GIT_OVERVIEW.match(text):
-        return "git status"
-    return "ls" if _LISTING.match(text) else text
+        return "git status" if _GIT_OVERVIEW.match(text) else text
+    return "ls" if text.startswith("ls") and _LISTING.match(text) else text

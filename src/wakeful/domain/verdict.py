@@ -19,6 +19,9 @@ class WaitKind(StrEnum):
     PERSON = "person"
     RETRY = "retry"
     LIMIT = "limit"
+    COMPACTION = "compaction"
+    BACKGROUND = "background"
+    SLEEP = "sleep"
 
 
 class Finding(Struct, frozen=True, gc=False):

@@ -11,17 +11,18 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from wakeful.domain.activity import Activity, OpenCall
-from wakeful.domain.events import CallKind
+from wakeful.domain.activity import Activity
 from wakeful.domain.evidence import Holder, Presence
 from wakeful.domain.findings import Code, Health, State
+from wakeful.domain.held import Held, held_back
 from wakeful.domain.ids import SessionId
+from wakeful.domain.judge import case_of
 from wakeful.domain.ladder import RungRecord, ladder
 from wakeful.domain.moment import Instant, iso
 from wakeful.domain.policy import Policy
 from wakeful.domain.record import SessionRecord, safe
-from wakeful.domain.sentence import agent_words, quiet_seconds, sentence
-from wakeful.domain.verdict import ExpectedWait, Finding, Verdict, WaitKind
+from wakeful.domain.sentence import agent_words, orphan_words, sentence
+from wakeful.domain.verdict import Finding, Verdict
 
 SCHEMA: Final = 1
 
@@ -49,7 +50,7 @@ RULE_WORDS: Final[Mapping[Code, str]] = {
         "its client says busy, and nothing was written down for {never_started_seconds:.0f} s"
     ),
     Code.RUNAWAY: (
-        "one turn of more than {runaway_seconds:.0f} s, {runaway_calls_max} calls or {runaway_tokens_max} tokens"
+        "one turn of more than {runaway_seconds:.0f} s, {runaway_calls_max} calls, {runaway_tokens_max} tokens or ${runaway_cost_usd:.0f}"
     ),
     Code.RUNTIME_LOST: "what hosts the session can no longer be asked",
     Code.READER_DRIFT: (
@@ -79,11 +80,14 @@ class FiredRule(Struct, frozen=True, gc=False):
 
 
 class HeldRule(Struct, frozen=True, gc=False):
-    """A rule that would speak but for an expected wait. Without `until` only a person ends it."""
+    """A rule that would speak but for an expected wait, or for live evidence.
+
+    `by` is a kind of wait, or `poll`, `login` or `pauses`. Without `until` no time alone ends it.
+    """
 
     code: Code
     rule: str
-    by: WaitKind
+    by: str
     until: str | None
     evidence: str
     untrusted: str
@@ -118,6 +122,8 @@ def explain(
 ) -> Why:
     """Explain the verdict that `record` shows. `now` only tells how long ago things were."""
     command, text = _next_step(record, presence, verdict)
+    case = case_of(activity, presence, policy, now)
+    fired = frozenset(finding.code for finding in verdict.findings)
     return Why(
         schema=SCHEMA,
         id=record.id,
@@ -128,7 +134,7 @@ def explain(
         judged_at=record.judged_at,
         evidence=tuple(_evidence(record, activity, presence)),
         fired=tuple(_fired(finding, policy) for finding in verdict.findings),
-        held_back=tuple(_held_back(activity, verdict, policy, now)),
+        held_back=tuple(_held(each, policy) for each in held_back(case, fired)),
         ladder=ladder(activity, presence, verdict, policy, now),
         next_change_at=record.valid_until,
         command=command,
@@ -152,26 +158,10 @@ def _fired(finding: Finding, policy: Policy) -> FiredRule:
     )
 
 
-def _held_back(activity: Activity, verdict: Verdict, policy: Policy, now: Instant) -> Iterator[HeldRule]:
-    fired = {finding.code for finding in verdict.findings}
-    quiet = quiet_seconds(activity, now) > policy.silence_seconds
-    overdue = {call.since for call in activity.calls.values() if _is_overdue(call, policy, now)}
-    for wait in verdict.waits:
-        if quiet and Code.SILENT not in fired:
-            yield _held(Code.SILENT, wait, policy)
-        if wait.since in overdue and Code.TOOL_WEDGED not in fired:
-            yield _held(Code.TOOL_WEDGED, wait, policy)
-
-
-def _is_overdue(call: OpenCall, policy: Policy, now: Instant) -> bool:
-    if call.timeout_seconds is None or call.kind is CallKind.PERSON:
-        return False
-    return now > call.since.plus(call.timeout_seconds + policy.tool_grace_seconds)
-
-
-def _held(code: Code, wait: ExpectedWait, policy: Policy) -> HeldRule:
-    until = iso(wait.until.wall) if wait.until is not None else None
-    return HeldRule(code, rule_words(code, policy), wait.kind, until, wait.evidence, safe(wait.untrusted))
+def _held(held: Held, policy: Policy) -> HeldRule:
+    until = iso(held.until.wall) if held.until is not None else None
+    rule = rule_words(held.code, policy)
+    return HeldRule(held.code, rule, held.by, until, held.evidence, safe(held.untrusted))
 
 
 def _evidence(record: SessionRecord, activity: Activity, presence: Presence) -> Iterator[WhyEvidence]:
@@ -186,6 +176,10 @@ def _evidence(record: SessionRecord, activity: Activity, presence: Presence) -> 
     for orphan in presence.orphans:
         pid = orphan.process.pid
         yield WhyEvidence(None, "processes", f"its tool still runs as process {pid}", safe(orphan.command))
+    if presence.slept is not None:
+        slept = presence.slept
+        text = f"the host slept from {iso(slept.began.wall)}, woke up"
+        yield _seen(slept.woke, "clock", text)
     if presence.tool_seen_at is not None:
         yield _seen(presence.tool_seen_at, "processes", "a tool of it was seen alive")
     yield from _log_evidence(record.source, activity, presence)
@@ -208,6 +202,11 @@ def _log_evidence(source: str, activity: Activity, presence: Presence) -> Iterat
     for call in activity.calls.values():
         text = f"{call.tool} {call.input.decode('utf-8', 'replace')}"
         yield _seen(call.since, source, "call open", text)
+    for task in activity.background.values():
+        text = f"{task.tool} {task.input.decode('utf-8', 'replace')}"
+        yield _seen(task.since, source, "left running behind its turn", text)
+    if activity.compacting_since is not None:
+        yield _seen(activity.compacting_since, "hook", "it began to summarise the conversation")
     if presence.grown_at is not None:
         yield _seen(presence.grown_at, source, "its log grew while it was watched")
 
@@ -263,7 +262,8 @@ def _log_in(provider: str, place: tuple[str, ...], *, has_pane: bool) -> tuple[t
 
 
 def _resuming(presence: Presence) -> str:
-    pids = ", ".join(str(orphan.process.pid) for orphan in presence.orphans)
-    if pids:
-        return f"resume it once process {pids} has ended: its tool still runs, and would run twice"
-    return "resume the conversation where it stopped"
+    if not presence.orphans:
+        return "resume the conversation where it stopped"
+    if len(presence.orphans) == 1:
+        return f"resume it once {orphan_words(presence)} has ended: its tool still runs, and would run twice"
+    return f"resume it once {orphan_words(presence)} have ended: its tools still run, and would run twice"

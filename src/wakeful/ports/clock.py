@@ -2,10 +2,14 @@
 
 from typing import Protocol
 
-from wakeful.domain.moment import Instant
+from wakeful.domain.moment import Instant, Sleep
 
 
 class Clock(Protocol):
+    @property
+    def slept(self) -> Sleep | None:
+        """The host's last sleep since this clock was made, if it slept."""
+
     def now(self) -> Instant:
         """This moment; also notices that the host slept or that its wall clock was set."""
 

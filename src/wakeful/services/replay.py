@@ -5,7 +5,7 @@ they would have been told. Most events change no verdict: those are folded and n
 which judges after each, must come to the same episodes (a property test). No files and no clock here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Final
 
@@ -16,21 +16,12 @@ from wakeful.domain.activity import Activity, fold
 from wakeful.domain.evidence import Holder, Presence, hold
 from wakeful.domain.findings import Code
 from wakeful.domain.judge import judge
-from wakeful.domain.loops import Circles
 from wakeful.domain.moment import Instant
 from wakeful.domain.policy import Policy
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.turn import Phase
 from wakeful.domain.verdict import Finding, Verdict
 
-# Events that bring a finding only by what they count; `is_calm` knows all the counts.
-_COUNTED: Final = frozenset(
-    {
-        e.CallEnded, e.CallStarted, e.Compacted, e.Opened, e.Progressed, e.Prompted, e.Spent, e.Spoke,
-        e.TurnEnded, e.TurnInterrupted,
-    }
-)  # fmt: skip
-_CALL_ENDED: Final = e.CallEnded
 # A verdict repeated for ever at one moment would be a bug of a detector; a year of silence has fewer deadlines.
 DEADLINES_AT_ONCE_MAX: Final = 10_000
 
@@ -81,7 +72,7 @@ class Replay:
         # No verdict changes by time alone before this; kept too early rather than too late.
         self._horizon = -inf
         # Something is found or nearly so: every event is judged.
-        self._tense = True
+        self._tense = thorough
 
     @property
     def clock(self) -> float:
@@ -90,22 +81,23 @@ class Replay:
 
     def take(self, events: Sequence[e.Event]) -> None:
         """Step over these events, in the order their log has them."""
-        activity, limits = self.activity, self._limits
+        activity, limits, until = self.activity, self._limits, self._until
+        silence_seconds, calm_after = limits.silence_seconds, _CALM_AFTER.get
         for event in events:
             wall = event.at
-            if wall > self._until:
+            if wall > until:
                 continue
             self.events += 1
-            if self._clock < wall <= self._horizon:
-                self._clock, moved = wall, False
-            else:
-                moved = self._move_to(wall) if wall else False
-            kind = type(event)
+            moved = False
+            if self._clock <= wall <= self._horizon:
+                self._clock = wall
+            elif wall:
+                moved = self._move_to(wall)
             fold(activity, event, Instant(wall, wall))
-            if moved or self._tense or kind not in _COUNTED or not self._is_calm_after(kind):
+            if moved or self._tense or not calm_after(type(event), _never)(activity, limits):
                 self._judge_all()
-            elif wall + limits.silence_seconds < self._horizon:
-                self._horizon = wall + limits.silence_seconds
+            elif wall + silence_seconds < self._horizon:
+                self._horizon = wall + silence_seconds
 
     def finish(self, now: float | None = None, *, gone: bool = False) -> list[Outcome]:
         """Let time pass up to `now`, by default the last record; `gone`: the process ended with that record."""
@@ -124,16 +116,19 @@ class Replay:
             self._begin(wall)
         if wall <= self._clock:
             return wall < self._clock
-        late = wall > self._horizon
-        if late:
-            # What was skipped since the last verdict moved the deadlines: ask where they are now.
+        # What was skipped since the last verdict moved the deadlines: look where they are now, then ask.
+        if wall > self._horizon:
+            self._horizon = self._quiet_until()
+        if wall > self._horizon:
             self._judge_all()
             self._pass_deadlines(wall)
+        late = wall > self._horizon
         self._clock = wall
         return late
 
     def _begin(self, wall: float) -> None:
         self.began = self._clock = wall
+        self._horizon = inf
         hold(self._presence, Holder(Process(0, 0, "replay"), Sight.ALIVE, Instant(wall, wall), "replay"))
 
     def _bury(self) -> None:
@@ -142,17 +137,30 @@ class Replay:
         dead = Holder(Process(pid, 0, "replay"), Sight.DEAD, ended_at, "replay", ended_at=ended_at)
         self._presence.holders = {pid: dead}
 
-    def _is_calm_after(self, kind: type[e.Event]) -> bool:
-        activity, limits = self.activity, self._limits
-        return is_calm(activity, limits) if kind is _CALL_ENDED else is_unhurried(activity, limits)
-
     def _judge_all(self) -> None:
         at = Instant(self._clock, self._clock)
         # Marks without a time may come first; the first time stated is never passed over.
         self._horizon = inf if self.began is not None else -inf
         self._tense = self._thorough or not is_calm(self.activity, self._limits)
+        if not self._tense:
+            self._horizon = min(self._horizon, self._busy_until())
         for bench in self._benches:
             self._judge(bench, at)
+
+    def _quiet_until(self) -> float:
+        """Up to here nothing is found by time alone: never between turns, within one not before a silence lasted."""
+        activity = self.activity
+        if self._tense or activity.compacting_since is not None:
+            return self._horizon
+        if not activity.in_turn or activity.progress_at is None:
+            return inf
+        return min(activity.progress_at.wall + self._limits.silence_seconds, self._busy_until())
+
+    def _busy_until(self) -> float:
+        """Up to here a turn cannot have been at work for too long: it is so for no more time than passes."""
+        since = self.activity.progress_at
+        left_seconds = self._limits.active_seconds - self.activity.active_seconds
+        return (since.wall if since is not None else self._clock) + left_seconds
 
     def _judge(self, bench: _Bench, at: Instant) -> None:
         verdict = bench.verdict = judge(self.activity, self._presence, bench.policy, at)
@@ -184,7 +192,7 @@ class Limits(Struct, frozen=True, gc=False):
     poll_seconds: float
     active_seconds: float
     calls: int
-    tokens: int
+    tokens: float
 
 
 def limits_of(policies: Sequence[Policy]) -> Limits:
@@ -200,42 +208,80 @@ def limits_of(policies: Sequence[Policy]) -> Limits:
         poll_seconds=min(policy.poll_seconds for policy in policies),
         active_seconds=min(policy.runaway_seconds for policy in policies) - silence_seconds - 1.0,
         calls=min(policy.runaway_calls_max for policy in policies),
-        tokens=min(policy.runaway_tokens_max for policy in policies),
+        tokens=min(min(policy.runaway_tokens_max, _tokens_affordable(policy)) for policy in policies),
     )
+
+
+def _tokens_affordable(policy: Policy) -> float:
+    """Fewer tokens than this cannot cost too much, whichever kind they are."""
+    dearest = max(policy.input_usd_per_million, policy.output_usd_per_million)
+    return policy.runaway_cost_usd * 1e6 / dearest if dearest else inf
 
 
 def is_calm(activity: Activity, limits: Limits) -> bool:
     """Whether no count has reached the least of its limits: cheap, and never wrongly true."""
     return (
-        activity.errors_in_a_row <= limits.errors
-        and activity.retries_in_a_row <= limits.errors
-        and is_unhurried(activity, limits)
-        and _is_going_on(activity.circles, limits)
-    )
-
-
-def is_unhurried(activity: Activity, limits: Limits) -> bool:
-    """The same for whatever else than the end of a call can count up."""
-    return (
         activity.active_seconds < limits.active_seconds
-        and activity.turn_calls <= limits.calls
-        and activity.turn_tokens <= limits.tokens
-        and activity.circles.words_repeats < limits.words
+        and activity.retries_in_a_row <= limits.errors
+        and _has_few_calls(activity, limits)
+        and _has_few_tokens(activity, limits)
+        and _has_new_words(activity, limits)
+        and _is_going_on(activity, limits)
     )
 
 
-def _is_going_on(circles: Circles, limits: Limits) -> bool:
-    """Whether nothing is repeated often enough to be a circle."""
-    for run in circles.runs:
-        if run.length >= limits.run:
-            return False
+def _has_few_calls(activity: Activity, limits: Limits) -> bool:
+    return activity.turn_calls <= limits.calls
+
+
+def _has_few_tokens(activity: Activity, limits: Limits) -> bool:
+    return activity.turn_tokens <= limits.tokens
+
+
+def _has_new_words(activity: Activity, limits: Limits) -> bool:
+    return activity.circles.words_repeats < limits.words
+
+
+def _is_going_on(activity: Activity, limits: Limits) -> bool:
+    """Whether calls succeed, and nothing is repeated often enough to be a circle."""
+    circles = activity.circles
+    if activity.errors_in_a_row > limits.errors:
+        return False
+    if circles.running and any(run.length >= limits.run for run in circles.runs):
+        return False
     # Only the call that came back last can have been counted up.
-    last = circles.seen.get(circles.recent[-1][0]) if circles.recent else None
+    last = circles.seen.get(circles.recent[-1]) if circles.recent else None
     if last is not None and last.count > limits.duplicates:
         return False
     if circles.poll == 0 or circles.poll_since is None or circles.poll_last is None:
         return True
     return circles.poll_last.seconds_since(circles.poll_since) < limits.poll_seconds
+
+
+def _always(_activity: Activity, _limits: Limits) -> bool:
+    return True
+
+
+def _never(_activity: Activity, _limits: Limits) -> bool:
+    return False
+
+
+# Events that bring a finding only by what they count, and what that is: all else was calm before and still is. An
+# event that is not here is judged. Time at work counts up with any of them, and is watched by the horizon.
+_CALM_AFTER: Final[Mapping[type[e.Event], Callable[[Activity, Limits], bool]]] = {
+    e.CallEnded: _is_going_on,
+    e.CallStarted: _has_few_calls,
+    e.Spent: _has_few_tokens,
+    e.Progressed: _has_new_words,
+    e.Spoke: _has_new_words,
+    e.TurnEnded: _has_new_words,
+    e.Compacted: _always,
+    e.Opened: _always,
+    e.Prompted: _always,
+    # Its task was waited for between turns only, and nothing is found there by time.
+    e.TaskEnded: _always,
+    e.TurnInterrupted: _always,
+}
 
 
 def _note(bench: _Bench, verdict: Verdict, at: Instant, phase: Phase) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sized
 from itertools import count
 from typing import Final
 
-from wakeful.domain.moment import Instant, Reading, Timeline
+from wakeful.domain.moment import Instant, Reading, Sleep, Timeline
 
 START_WALL: Final = 1_800_000_000.0
 START_AWAKE: Final = 10_000.0
@@ -33,6 +33,11 @@ class VirtualClock:
     def jumps(self) -> int:
         """How often the host slept or its clock was set, as far as somebody looked."""
         return self._timeline.jumps
+
+    @property
+    def slept(self) -> Sleep | None:
+        """The host's last sleep, as far as somebody looked."""
+        return self._timeline.slept
 
     def now(self) -> Instant:
         return self._timeline.observe(self._reading())

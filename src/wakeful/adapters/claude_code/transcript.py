@@ -13,14 +13,13 @@ from zlib import crc32
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from wakeful.adapters.limit_end import limit_end_in
 from wakeful.adapters.shapes import (
     UNREADABLE,
     conversation_of,
     declared_timeout_seconds,
-    limit_end_in,
     path_in,
-    plain_record,
-    read_torn,
+    read_strange,
     text_of,
 )
 from wakeful.adapters.stamps import wall_of
@@ -66,6 +65,7 @@ class _Record(Struct, gc=False, rename="camel"):
     is_api_error_message: bool = False
     error: Raw = Raw(b"")
     api_error_status: int | None = None
+    content: Raw = Raw(b"")
 
 
 _decode: Final = msgspec.json.Decoder(_Record).decode
@@ -77,6 +77,7 @@ _KINDS: Final[Mapping[str, e.CallKind]] = {
     "Task": e.CallKind.SUBAGENT,
     "Agent": e.CallKind.SUBAGENT,
 }
+_INSTANT_TOOLS: Final = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Read", "Write"})
 # Claude Code ends a Bash call that declared nothing after two minutes.
 _BASH_TIMEOUT_SECONDS: Final = 120.0
 _INTERRUPTED: Final = b"[Request interrupted by user"
@@ -95,6 +96,12 @@ _LOCAL: Final = (
     b"Caveat: ",
 )
 _NOTIFICATION: Final = b"<task-notification>"
+_TASK: Final = re.compile(rb"<task-id>([\w-]{1,40})<")
+# What a call says that came back although its command or its agent goes on.
+_GOES_ON: Final = re.compile(
+    rb'(?:"Command [^"]{0,100}? with ID: |\[\{"type": ?"text", ?"text": ?"Async agent [^"]{0,60}?agentId: )'
+    rb"([\w-]{1,40})"
+)
 # Enough to know any of the above by.
 _OPENING_MAX: Final = 64
 _FINAL_STOPS: Final = frozenset({"end_turn", "stop_sequence", "refusal"})
@@ -134,24 +141,24 @@ class TranscriptReader:
     def read(self, line: bytes) -> Sequence[e.Event]:
         try:
             record = _decode(line)
-        except msgspec.ValidationError as error:
-            strange = plain_record(line)
-            return read_torn(line, self.read) if strange is None else (_misshapen(strange, error),)
-        except UNREADABLE:
-            return read_torn(line, self.read)
+        except UNREADABLE as error:
+            return read_strange(line, error, self.read, _misshapen)
         read = _READS.get(record.type)
         if read is None:
-            return () if record.type in _QUIET else (_unknown(record.type),)
+            return _quiet(record) if record.type in _QUIET else (_unknown(record.type),)
         at = wall_of(record.timestamp)
         if at is None:
             return (e.Drifted(0.0, "timestamp"),)
-        events = list(self._opened(record, at))
-        if record.is_sidechain:
-            events.append(e.Progressed(at))
+        events = (e.Progressed(at),) if record.is_sidechain else read(record, at)
+        message = record.message
+        if message is not None and message.usage is not None and not record.is_sidechain:
+            events = self._counted(events, message.id, message.usage, at)
+        header = (record.session_id, record.cwd, record.version)
+        if header == self._header:
             return events
-        events += read(record, at)
-        events += self._spent(record, at)
-        return events
+        self._header = header
+        opened = e.Opened(at, conversation_of(record.session_id), record.cwd, record.version)
+        return (opened, *events)
 
     def is_boundary(self, line: bytes) -> bool:
         # Cheap looks first: marks between messages and the results of calls never begin a turn.
@@ -161,20 +168,26 @@ class TranscriptReader:
             return False
         return any(is_boundary(event) for event in TranscriptReader().read(line))
 
-    def _opened(self, record: _Record, at: float) -> Sequence[e.Event]:
-        header = (record.session_id, record.cwd, record.version)
-        if header == self._header:
-            return ()
-        self._header = header
-        return (e.Opened(at, conversation_of(record.session_id), record.cwd, record.version),)
+    def _counted(
+        self, events: Sequence[e.Event], message_id: str, usage: _Usage, at: float
+    ) -> Sequence[e.Event]:
+        """The events with the tokens of their message, if it was not counted yet."""
+        if message_id == self._counted_message:
+            return events
+        self._counted_message = message_id
+        tokens = usage.input_tokens + usage.cache_creation_input_tokens
+        return (*events, e.Spent(at, tokens, usage.output_tokens))
 
-    def _spent(self, record: _Record, at: float) -> Sequence[e.Event]:
-        message = record.message
-        if message is None or message.usage is None or message.id == self._counted_message:
-            return ()
-        self._counted_message = message.id
-        usage = message.usage
-        return (e.Spent(at, usage.input_tokens + usage.cache_creation_input_tokens, usage.output_tokens),)
+
+def _quiet(record: _Record) -> Sequence[e.Event]:
+    """Of the records that tell nothing of a turn one tells of a background task: the queued word of its end."""
+    at = wall_of(record.timestamp) if record.type == "queue-operation" else None
+    return _task_ended(bytes(record.content)[1:_OPENING_MAX], at) if at is not None else ()
+
+
+def _task_ended(opening: bytes, at: float) -> Sequence[e.Event]:
+    task = _TASK.search(opening) if opening.startswith(_NOTIFICATION) else None
+    return (e.TaskEnded(at, task[1].decode()),) if task is not None else ()
 
 
 def _unknown(kind: object) -> e.Event:
@@ -206,19 +219,27 @@ def _said(opening: bytes, at: float, *, is_meta: bool) -> Sequence[e.Event]:
         return (e.TurnInterrupted(at),)
     if is_meta or opening.startswith(_LOCAL):
         return ()
-    return (e.Prompted(at, by_person=not opening.startswith(_NOTIFICATION)),)
+    if opening.startswith(_NOTIFICATION):
+        return (*_task_ended(opening, at), e.Prompted(at, by_person=False))
+    return (e.Prompted(at),)
 
 
 def _user_blocks(blocks: list[_Block], at: float, *, is_meta: bool) -> Sequence[e.Event]:
-    results = [_call_ended(block, at) for block in blocks if block.type == "tool_result"]
-    said: list[e.Event] = []
+    events: list[e.Event] = []
+    others: list[_Block] = []
     for block in blocks:
+        if block.type == "tool_result":
+            events.append(_call_ended(block, at))
+        else:
+            others.append(block)
+    # Text beside results is the client's, not a prompt; it can still say that the turn was cut.
+    is_meta = is_meta or bool(events)
+    for block in others:
         if block.type == "text":
-            # Text beside results is the client's, not a prompt; it can still say that the turn was cut.
-            said += _text_said(block, at, is_meta=is_meta or bool(results))
+            events += _text_said(block, at, is_meta=is_meta)
         elif block.type is UNSET:
-            said.append(e.Drifted(at, "user.message.content.type"))
-    return results + said
+            events.append(e.Drifted(at, "user.message.content.type"))
+    return events
 
 
 def _text_said(block: _Block, at: float, *, is_meta: bool) -> Sequence[e.Event]:
@@ -234,7 +255,9 @@ def _call_ended(block: _Block, at: float) -> e.Event:
     content = bytes(block.content)
     is_error = block.is_error is True
     refused = is_error and _REFUSED.search(content, 0, _REFUSAL_BYTES_MAX) is not None
-    return e.CallEnded(at, block.tool_use_id, is_error, refused, content)
+    goes_on = None if is_error else _GOES_ON.match(content)
+    background = goes_on[1].decode() if goes_on is not None else ""
+    return e.CallEnded(at, block.tool_use_id, is_error, refused, content, background=background)
 
 
 def _assistant(record: _Record, at: float) -> Sequence[e.Event]:
@@ -246,6 +269,8 @@ def _assistant(record: _Record, at: float) -> Sequence[e.Event]:
         return (_turn_failed(record, message.content, at),)
     if message.stop_reason is UNSET:
         return (e.Drifted(at, "assistant.message.stop_reason"),)
+    if len(message.content) == 1:  # as clients write them
+        return (_assistant_block(message.content[0], message.stop_reason, at),)
     return [_assistant_block(block, message.stop_reason, at) for block in message.content]
 
 
@@ -270,8 +295,8 @@ def _call_started(block: _Block, at: float) -> e.Event:
         missing = next(name for name in ("id", "name", "input") if getattr(block, name) is UNSET)
         return e.Drifted(at, f"tool_use.{missing}")
     given = bytes(block.input)
-    seconds = _timeout_seconds(block.name, given)
-    return e.CallStarted(at, block.id, block.name, _KINDS.get(block.name, _TOOL), given, seconds, True)
+    seconds, kind = _timeout_seconds(block.name, given), _KINDS.get(block.name, _TOOL)
+    return e.CallStarted(at, block.id, block.name, kind, given, seconds, True, block.name in _INSTANT_TOOLS)
 
 
 def _timeout_seconds(tool: str, given: bytes) -> float | None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from wakeful.adapters.limit_end import limit_end_in
 from wakeful.domain import events as e
 
 # The longest header seen has 130 bytes; a list of parts begins with some more around its first text.
@@ -15,6 +16,8 @@ _HEADER_BYTES_MAX: Final = 400
 _OUTPUT: Final = b"Output:"
 # `Process exited with code 3` or `Exit code: 3`; one literal to look for, as every output is searched.
 _EXIT: Final = re.compile(rb"code:? (-?\d+)")
+# The command goes on as a terminal of its own; its call came back.
+_GOES_ON: Final = re.compile(rb"Process running with session ID (\d{1,20})")
 # Sentences of Codex itself; what a tool of somebody else calls failed is for the model to judge.
 _BROKEN: Final = re.compile(
     rb"(?:Script failed|[a-z]+_[a-z_]+ (?:verification )?failed|failed to parse|unsupported )"
@@ -29,13 +32,16 @@ _JSON_FAILED: Final = re.compile(
 _JSON_STARTS: Final = (b'"{', b"{")
 
 
-def call_ended(call: str, output: bytes, at: float) -> e.Event:
+def call_ended(call: str, output: bytes, at: float) -> e.CallEnded:
     """The end of a call by the JSON of its output. The result leaves out what differs every time."""
     head, separator, _ = output[:_HEADER_BYTES_MAX].partition(_OUTPUT)
     result = output[len(head) :] if separator else output
     exited = _EXIT.search(head) if separator else None
     if exited is not None:
         return e.CallEnded(at, call, int(exited[1]) != 0, result=exited[1] + result)
+    goes_on = _GOES_ON.search(head) if separator else None
+    if goes_on is not None:
+        return e.CallEnded(at, call, result=result, background=goes_on[1].decode())
     opening = _opening(head)
     refused = _REFUSED.match(opening) is not None
     is_error = not refused and (_BROKEN.match(opening) is not None or _failed_in_json(output))
@@ -69,7 +75,8 @@ def turn_failed(message: str, cause: bytes, at: float) -> e.Event:
     text = f"{message} {cause.decode('utf-8', 'replace')}".lower()
     found = _STATUS.search(text)
     status = int(found[1]) if found is not None else None
-    return e.TurnFailed(at, _failure_of(status) or _failure_in(text), message, status)
+    failure = _failure_of(status) or _failure_in(text)
+    return e.TurnFailed(at, failure, message, status, limit_end_in(message, at))
 
 
 def _failure_of(status: int | None) -> e.Failure | None:

@@ -4,12 +4,14 @@ Only the fields named here are decoded. A known record that lacks one of them ha
 unknown type is skipped and counted, for formats grow.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import replace
 
 from wakeful.adapters.codex.outcomes import call_ended, turn_failed
 from wakeful.adapters.shapes import (
@@ -17,13 +19,12 @@ from wakeful.adapters.shapes import (
     conversation_of,
     declared_timeout_seconds,
     path_in,
-    plain_record,
-    read_torn,
+    read_strange,
     text_of,
 )
 from wakeful.adapters.stamps import wall_of
 from wakeful.domain import events as e
-from wakeful.domain.activity import is_boundary
+from wakeful.domain.activity import BACKGROUND_MAX, is_boundary
 
 
 class _Usage(Struct, gc=False):
@@ -96,6 +97,7 @@ _CALLS: Final[Mapping[str, tuple[str, str]]] = {
     "local_shell_call": ("action", "local_shell"),
     "tool_search_call": ("arguments", "tool_search"),
 }
+_SESSION: Final = re.compile(rb'"session_id"\s*:\s*"?(\d{1,20})')
 # Codex wakes itself up by such a message; the parts of a user message are JSON inside JSON here.
 _HEARTBEAT: Final = b"<heartbeat>"
 _HEARTBEAT_BYTES_MAX: Final = 200
@@ -110,22 +112,23 @@ class RolloutReader:
         self._thread: str | None = None
         self._total: _Usage | None = None
         self._has_usage_records = False
+        # By call: the commands that went on when it came back, and those it asks for more.
+        self._running: dict[str, str] = {}
+        self._asked: dict[str, str] = {}
 
     def read(self, line: bytes) -> Sequence[e.Event]:
         try:
             record = _decode(line)
-        except msgspec.ValidationError as error:
-            strange = plain_record(line)
-            return read_torn(line, self.read) if strange is None else (_misshapen(strange, error),)
-        except UNREADABLE:
-            return read_torn(line, self.read)
-        read = _READS.get(_key_of(record.type, record.payload.type))
+        except UNREADABLE as error:
+            return read_strange(line, error, self.read, _misshapen)
+        payload = record.payload
+        read = _NESTED_READS.get((record.type, payload.type)) or _READS.get(record.type)
         if read is None:
             return _unread(record)
         at = wall_of(record.timestamp)
         if at is None:
             return (e.Drifted(0.0, "timestamp"),)
-        return read(self, record.payload, at)
+        return read(self, payload, at)
 
     def is_boundary(self, line: bytes) -> bool:
         if not any(word in line for word in _BOUNDARY_WORDS):
@@ -155,6 +158,37 @@ class RolloutReader:
         self._total = payload.info.total_token_usage
         last = payload.info.last_token_usage
         return (_spent(last, at),) if last is not None else ()
+
+    def ended(self, payload: _Payload, at: float) -> Sequence[e.Event]:
+        if not payload.call_id or payload.output is UNSET:
+            return (e.Drifted(at, f"{payload.type}.{'output' if payload.call_id else 'call_id'}"),)
+        ended = call_ended(payload.call_id, bytes(payload.output), at)
+        asked = self._asked.pop(payload.call_id, None)
+        if asked is not None:
+            # Asking a running command for more is no task of its own; the last answer is the task's end.
+            return (replace(ended, background=""),) if ended.background else (ended, e.TaskEnded(at, asked))
+        if ended.background:
+            _remember(self._running, payload.call_id, ended.background)
+        return (ended,)
+
+    def called(self, payload: _Payload, at: float) -> Sequence[e.Event]:
+        event = _called(payload, at)
+        if payload.name == "write_stdin" and isinstance(event, e.CallStarted):
+            session = _SESSION.search(event.input)
+            if session is not None:
+                _remember(self._asked, event.call, session[1].decode())
+        return (event,)
+
+    def completed(self, payload: _Payload, at: float) -> Sequence[e.Event]:
+        events, item = _item(payload, at), payload.item
+        task = self._running.pop(item.id, None) if item is not UNSET else None
+        return events if task is None else (*events, e.TaskEnded(at, task))
+
+
+def _remember(tasks: dict[str, str], call: str, task: str) -> None:
+    if len(tasks) >= BACKGROUND_MAX:
+        del tasks[next(iter(tasks))]
+    tasks[call] = task
 
 
 def _key_of(kind: str, nested: str) -> str:
@@ -226,7 +260,7 @@ def _turn_aborted(_reader: RolloutReader, _payload: _Payload, at: float) -> Sequ
     return (e.TurnInterrupted(at),)
 
 
-def _item(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
+def _item(payload: _Payload, at: float) -> Sequence[e.Event]:
     item = payload.item
     if item is UNSET or item.type is UNSET:
         return (e.Drifted(at, "item_completed.item" if item is UNSET else "item_completed.item.type"),)
@@ -238,25 +272,19 @@ def _item(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Ev
     return (e.Progressed(at),)
 
 
-def _called(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
+def _called(payload: _Payload, at: float) -> e.Event:
     field, tool = _CALLS[payload.type]
     tool = tool or payload.name
     given = getattr(payload, field)
     if not tool or given is UNSET or not payload.call_id:
         missing = "name" if not tool else field if given is UNSET else "call_id"
-        return (e.Drifted(at, f"{payload.type}.{missing}"),)
+        return e.Drifted(at, f"{payload.type}.{missing}")
     # Arguments are JSON in a JSON string, or plain JSON.
     text = bytes(given)
     if text.startswith(b'"'):
         text = text_of(text).encode()
     seconds = declared_timeout_seconds(text)
-    return (e.CallStarted(at, payload.call_id, tool, _KINDS.get(tool, _TOOL), text, seconds, True),)
-
-
-def _call_ended(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
-    if not payload.call_id or payload.output is UNSET:
-        return (e.Drifted(at, f"{payload.type}.{'output' if payload.call_id else 'call_id'}"),)
-    return (call_ended(payload.call_id, bytes(payload.output), at),)
+    return e.CallStarted(at, payload.call_id, tool, _KINDS.get(tool, _TOOL), text, seconds, True)
 
 
 def _search_ended(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
@@ -278,7 +306,7 @@ _READS: Final[Mapping[str, _Read]] = {
     "event_msg.user_message": _prompted,
     "event_msg.token_count": RolloutReader.counted,
     "event_msg.context_compacted": _compacted,
-    "event_msg.item_completed": _item,
+    "event_msg.item_completed": RolloutReader.completed,
     "event_msg.agent_message": _progressed,
     "event_msg.agent_reasoning": _progressed,
     "event_msg.mcp_tool_call_end": _progressed,
@@ -289,13 +317,17 @@ _READS: Final[Mapping[str, _Read]] = {
     "response_item.reasoning": _progressed,
     # Written when it is over; it has no id by which an end could be told.
     "response_item.web_search_call": _progressed,
-    "response_item.function_call": _called,
-    "response_item.custom_tool_call": _called,
-    "response_item.local_shell_call": _called,
-    "response_item.tool_search_call": _called,
-    "response_item.function_call_output": _call_ended,
-    "response_item.custom_tool_call_output": _call_ended,
+    "response_item.function_call": RolloutReader.called,
+    "response_item.custom_tool_call": RolloutReader.called,
+    "response_item.local_shell_call": RolloutReader.called,
+    "response_item.tool_search_call": RolloutReader.called,
+    "response_item.function_call_output": RolloutReader.ended,
+    "response_item.custom_tool_call_output": RolloutReader.ended,
     "response_item.tool_search_output": _search_ended,
+}
+# The same by both of their words: putting these together for every line would cost more than finding them.
+_NESTED_READS: Final = {
+    (kind, nested): read for key, read in _READS.items() for kind, _, nested in [key.partition(".")] if nested
 }
 # Known, and silent about the turn. A failure is told again by the end of its turn.
 _QUIET: Final = frozenset(

@@ -10,7 +10,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from wakeful.adapters.shapes import UNREADABLE, conversation_of, path_in, plain_record, read_torn
+from wakeful.adapters.limit_end import limit_end_in
+from wakeful.adapters.shapes import UNREADABLE, conversation_of, path_in, read_strange
 from wakeful.adapters.stamps import wall_of
 from wakeful.domain import events as e
 
@@ -46,11 +47,8 @@ class NeutralReader:
     def read(self, line: bytes) -> Sequence[e.Event]:
         try:
             record = _decode(line)
-        except msgspec.ValidationError as error:
-            strange = plain_record(line)
-            return read_torn(line, self.read) if strange is None else (_misshapen(strange, error),)
-        except UNREADABLE:
-            return read_torn(line, self.read)
+        except UNREADABLE as error:
+            return read_strange(line, error, self.read, _misshapen)
         if record.event is UNSET:
             return (e.Drifted(0.0, "event"),)
         write = _EVENTS.get(record.event)
@@ -93,7 +91,7 @@ def _returned(record: _Record, at: float) -> e.Event:
 
 def _failed(record: _Record, at: float) -> e.Event:
     failure = e.Failure(record.reason) if record.reason in set(e.Failure) else e.Failure.UNKNOWN
-    return e.TurnFailed(at, failure, record.message)
+    return e.TurnFailed(at, failure, record.message, until=limit_end_in(record.message, at))
 
 
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {

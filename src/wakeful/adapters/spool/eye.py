@@ -3,11 +3,10 @@
 A report only reports. Whatever it says, nothing is run, opened or decided because of it.
 """
 
-import os
 from pathlib import Path
 from typing import Final
 
-from wakeful.adapters.logs.small import read_small, watch_or_await
+from wakeful.adapters.logs.small import entries, read_small, watch_or_await
 from wakeful.adapters.spool.hooks import PAYLOAD_BYTES_MAX, Hook, read_hook
 from wakeful.domain.errors import BadSessionId
 from wakeful.domain.events import Opened
@@ -27,6 +26,7 @@ class SpoolEye:
 
     name = "hook-spool"
     slow = None
+    left_out = None
 
     def __init__(
         self, folder: Path, host: str, clock: Clock, witness: Witness, folders: Folders | None = None
@@ -40,12 +40,9 @@ class SpoolEye:
     def look(self) -> None:
         if self._folders is not None:
             watch_or_await(self._folders, str(self._folder))
-        if not self._folder.is_dir():
-            return
-        with os.scandir(self._folder) as entries:
-            waiting = [(entry.stat(follow_symlinks=False).st_mtime, entry.path) for entry in entries]
+        waiting = [(mtime, path) for path in entries(self._folder) if (mtime := _mtime(path)) is not None]
         for mtime, path in sorted(waiting)[:REPORTS_AT_ONCE_MAX]:
-            self._take(Path(path), mtime)
+            self._take(path, mtime)
 
     def told(self, changes: Changes) -> None:
         if changes.touch(str(self._folder)) or any(
@@ -80,3 +77,11 @@ class SpoolEye:
             conversation_id=ConversationId(hook.conversation_id),
         )
         self._witness.heard(subject, [Opened(at, subject.conversation_id, hook.cwd), *hook.events], live=True)
+
+
+def _mtime(path: Path) -> float | None:
+    """When it was dropped; None if somebody took it away since."""
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return None

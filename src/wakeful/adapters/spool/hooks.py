@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from wakeful.adapters.claude_code.transcript import FAILURES
+from wakeful.adapters.limit_end import limit_end_in
 from wakeful.adapters.shapes import UNREADABLE
 from wakeful.domain import events as e
 from wakeful.domain.ids import ConversationId
@@ -100,7 +101,8 @@ def _notified(hook: _Payload, at: float) -> e.Event:
 def _failed(hook: _Payload, at: float) -> e.Event:
     code = bytes(hook.error).decode("utf-8", "replace").strip('"')
     message = (hook.last_assistant_message or "")[:_TEXT_CHARS_MAX]
-    return e.TurnFailed(at, FAILURES.get(code, e.Failure.UNKNOWN), message)
+    failure = FAILURES.get(code, e.Failure.UNKNOWN)
+    return e.TurnFailed(at, failure, message, until=limit_end_in(message, at))
 
 
 _TELLS: Final[Mapping[str, Callable[[_Payload, float], e.Event]]] = {
@@ -113,6 +115,7 @@ _TELLS: Final[Mapping[str, Callable[[_Payload, float], e.Event]]] = {
     "PostToolUseFailure": _answered,
     "PermissionDenied": _answered,
     "ElicitationResult": lambda _hook, at: e.Answered(at),
+    "PreCompact": lambda _hook, at: e.Compacting(at),
     "PostCompact": lambda _hook, at: e.Compacted(at),
     # A turn that failed stays one: clients were seen to report its end in any order.
     "Stop": lambda _hook, at: e.TurnEnded(at, by_mark=True),
@@ -122,7 +125,7 @@ _TELLS: Final[Mapping[str, Callable[[_Payload, float], e.Event]]] = {
 }
 _PROGRESS: Final = frozenset(
     {
-        "PreToolUse", "PostToolBatch", "MessageDisplay", "SubagentStart", "SubagentStop", "PreCompact",
+        "PreToolUse", "PostToolBatch", "MessageDisplay", "SubagentStart", "SubagentStop",
         "PreModelRequest", "PostModelRequest", "UserPromptExpansion", "TaskCreated", "TaskCompleted",
     }
 )  # fmt: skip

@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Final
 
-from wakeful.domain.moment import Instant, Reading, Timeline
+from wakeful.domain.moment import Instant, Reading, Sleep, Timeline
 
 # Three calls take a microsecond. Longer apart, we were stopped between them and they do not belong together.
 READING_SECONDS_MAX: Final = 0.01
@@ -21,6 +21,11 @@ class SystemClock:
     def jumps(self) -> int:
         """How often the host slept or its clock was set while we watched."""
         return self._timeline.jumps
+
+    @property
+    def slept(self) -> Sleep | None:
+        """The host's last sleep, as far as somebody looked."""
+        return self._timeline.slept
 
     def now(self) -> Instant:
         return self._timeline.observe(_read())

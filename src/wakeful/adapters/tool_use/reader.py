@@ -16,8 +16,7 @@ from wakeful.adapters.shapes import (
     UNREADABLE,
     declared_timeout_seconds,
     path_in,
-    plain_record,
-    read_torn,
+    read_strange,
 )
 from wakeful.adapters.stamps import wall_of
 from wakeful.domain import events as e
@@ -58,11 +57,8 @@ class ToolUseReader:
     def read(self, line: bytes) -> Sequence[e.Event]:
         try:
             record = _decode(line)
-        except msgspec.ValidationError as error:
-            strange = plain_record(line)
-            return read_torn(line, self.read) if strange is None else (_misshapen(strange, error),)
-        except UNREADABLE:
-            return read_torn(line, self.read)
+        except UNREADABLE as error:
+            return read_strange(line, error, self.read, _misshapen)
         if record.event is UNSET:
             return (e.Drifted(0.0, "event"),)
         if record.event not in _EVENTS:
