@@ -30,5 +30,10 @@ def claude_logs(config_folders: tuple[Path, ...], host: str) -> LogSource:
         depth_max=4,
         owner=owner,
         reader=TranscriptReader,
-        folder_of=lambda cwd: _NOT_IN_FOLDERS.sub("-", cwd),
+        folder_of=project_folder,
     )
+
+
+def project_folder(cwd: str) -> str:
+    """The name of the folder below `projects` in which conversations held in `cwd` are kept."""
+    return _NOT_IN_FOLDERS.sub("-", cwd)

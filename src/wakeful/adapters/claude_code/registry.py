@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from wakeful.adapters.logs.small import read_small, watch_or_await
+from wakeful.adapters.logs.small import entries, read_small, watch_or_await
 from wakeful.adapters.system.proc import boot_id
 from wakeful.domain.errors import BadSessionId
 from wakeful.domain.evidence import Status
@@ -44,6 +44,7 @@ class RegistryEye:
     """Watches registry folders. Who holds which conversation is all it says."""
 
     name = "claude-registry"
+    left_out = None
 
     def __init__(
         self,
@@ -72,8 +73,8 @@ class RegistryEye:
         for registry in self._registries:
             if self._folders is not None and not watch_or_await(self._folders, str(registry)):
                 self._unwatched.append(str(registry))
-            if registry.is_dir():
-                for path in sorted(registry.glob("*.json")):
+            for path in entries(registry):
+                if path.suffix == ".json":
                     self._read(path)
 
     def told(self, changes: Changes) -> None:

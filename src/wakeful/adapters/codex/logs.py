@@ -4,7 +4,7 @@ from pathlib import Path
 
 from wakeful.adapters.codex.rollout import RolloutReader
 from wakeful.adapters.logs.eye import LogSource, Owner
-from wakeful.adapters.logs.small import watch_or_await
+from wakeful.adapters.logs.small import entries, watch_or_await
 from wakeful.adapters.system import proc
 from wakeful.domain.ids import ConversationId, SessionId, is_uuid, parse_session_id
 from wakeful.domain.record import Subject
@@ -48,6 +48,7 @@ class WriterLockEye:
 
     name = "codex-locks"
     slow = None
+    left_out = None
 
     def __init__(
         self,
@@ -67,8 +68,7 @@ class WriterLockEye:
         for folder in self._lock_folders:
             if self._folders is not None:
                 watch_or_await(self._folders, str(folder))
-            if folder.is_dir():
-                self._report([path for path in folder.iterdir() if path.suffix == ".lock"])
+            self._report([path for path in entries(folder) if path.suffix == ".lock"])
 
     def told(self, changes: Changes) -> None:
         if any(changes.touch(str(folder)) for folder in self._lock_folders):

@@ -172,6 +172,13 @@ def cwd(pid: int) -> str | None:
         return None
 
 
+def has_terminal(pid: int) -> bool:
+    """Whether it belongs to a terminal: a person's window, a pane. False when it is gone or not ours to read."""
+    line = _look(f"/proc/{pid}/stat")
+    # Field 7 of proc(5); the first one after the name is number 3.
+    return bool(line) and line[line.rindex(b")") + 2 :].split()[4] != b"0"
+
+
 def environ_value(pid: int, name: str) -> str | None:
     """A variable it was started with; None when it has none, is gone or is not ours to read."""
     wanted = os.fsencode(f"{name}=")

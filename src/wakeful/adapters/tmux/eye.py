@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import Struct, structs
 
 from wakeful.adapters.system import proc
+from wakeful.adapters.tmux.listening import listening_at
 from wakeful.adapters.tmux.panes import DEADLINE_SECONDS, Listing, PaneRow, list_panes, sockets
 from wakeful.domain.evidence import Pane
 from wakeful.domain.ids import SessionId
@@ -62,6 +63,7 @@ class TmuxEye:
         self._chains: dict[SessionId, tuple[Process, ...]] = {}
         self._below: dict[Process, set[SessionId]] = {}
         self._named: set[Path] = set()
+        self._servers: dict[Process, Path | None] = {}
         self._rows: dict[_Place, Process] = {}
         self._panes: dict[Process, Pane] = {}
         self._swept = KEPT_MIN
@@ -106,21 +108,29 @@ class TmuxEye:
     def _settle_in(self, session_id: SessionId) -> bool:
         """Learn where a new holder comes from; False if there is nobody to place."""
         tenant = self._tenant(session_id)
-        if tenant is None or tenant.sight is not Sight.ALIVE:
+        if tenant is None:
             return False
-        try:
-            above = proc.ancestors(tenant.holder.pid)
-        except proc.ProcessHidden:
-            above = []
+        if tenant.sight is Sight.ALIVE:
+            above = _above(tenant.holder)
+        elif tenant.pane is not None:
+            # Gone, and remembered with the pane that outlived it.
+            above = [tenant.pane.process, *_above(tenant.pane.process)]
+        else:
+            return False
         self._forget(session_id)
         self._chains[session_id] = (tenant.holder, *above)
         for process in self._chains[session_id]:
             self._below.setdefault(process, set()).add(session_id)
-        # The socket a holder was started under, wherever it lies: tmux tells its panes by a variable.
-        told = proc.environ_value(tenant.holder.pid, "TMUX")
-        if told:
-            self._named.add(Path(told.partition(",")[0]))
+        self._learn_sockets(above)
         return True
+
+    def _learn_sockets(self, above: list[Process]) -> None:
+        """A pane is a child of its server, wherever that listens."""
+        for process in above:
+            if process not in self._servers:
+                self._servers[process] = listening_at(process.pid)
+            if (socket := self._servers[process]) is not None:
+                self._named.add(socket)
 
     def _forget(self, session_id: SessionId) -> None:
         for process in self._chains.pop(session_id, ()):
@@ -163,7 +173,9 @@ class TmuxEye:
                 self._witness.shown(session_id, pane)
             return
         tenant = self._tenant(session_id)
-        if tenant is not None and tenant.pane is not None and tenant.pane.sight is Sight.ALIVE:
+        if tenant is None or tenant.pane is None or tenant.sight is not Sight.ALIVE:
+            return
+        if tenant.pane.sight is Sight.ALIVE:
             self._lose(session_id, tenant.pane, Sight.ALIVE)
 
     def _lose(self, session_id: SessionId, pane: Pane, runtime: Sight) -> None:
@@ -176,4 +188,13 @@ class TmuxEye:
         for session_id, tenant in tenants.items():
             if tenant is None or (tenant.sight is Sight.DEAD and tenant.pane is None):
                 self._forget(session_id)
+        self._servers = {each: socket for each, socket in self._servers.items() if each in self._below}
         self._swept = max(KEPT_MIN, len(self._chains))
+
+
+def _above(process: Process) -> list[Process]:
+    """Its ancestors; none where they cannot be seen."""
+    try:
+        return proc.ancestors(process.pid)
+    except proc.ProcessHidden:
+        return []

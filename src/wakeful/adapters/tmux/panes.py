@@ -27,7 +27,8 @@ TEXT_CHARS_MAX: Final = 500
 _EMPTY_SERVER: Final = b"no current target"
 # In the order of PaneRow.parse, the only one with spaces last. No more than is needed: what a pane runs is asked of
 # /proc by its pid, for every field costs the server, and the current command alone as much as all of these.
-_ROW: Final = "#{pane_id} #{pane_pid} #{pane_dead} #{session_name}"
+_FIELDS: Final = ("pane_id", "pane_pid", "pane_dead", "session_name")
+_ROW: Final = " ".join(f"#{{{field}}}" for field in _FIELDS)
 
 
 class TmuxFolderClosed(WorldError):
@@ -48,8 +49,11 @@ class PaneRow(Struct, frozen=True):
     @classmethod
     def parse(cls, row: bytes) -> Self:
         """Read a row; raises ValueError if it is not what we asked for."""
-        pane_id, pid, dead, session = row.removesuffix(b"\n").split(b" ", 3)
-        return cls(_text(session), pane_id.decode("ascii"), int(pid), dead == b"1")
+        fields = row.split(b" ", len(_FIELDS) - 1)
+        if len(fields) != len(_FIELDS) or not row.endswith(b"\n"):
+            raise ValueError("this is not a row we asked for")
+        pane_id, pid, dead, session = fields
+        return cls(_text(session[:-1]), pane_id.decode("ascii"), int(pid), dead == b"1")
 
 
 class Listing(Struct, frozen=True):
@@ -90,7 +94,7 @@ def parse_panes(output: bytes, separator: bytes) -> tuple[PaneRow, ...]:
     """Read what tmux printed; raises ValueError if it is not what we asked for."""
     before, *rows = output.split(separator)
     if before:
-        raise ValueError("these are not the rows asked for")
+        raise ValueError("these are not the rows we asked for")
     return tuple(PaneRow.parse(row) for row in rows)
 
 

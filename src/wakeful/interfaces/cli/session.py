@@ -21,6 +21,7 @@ from wakeful.interfaces.cli.reading_text import ending_lines, kept_lines, record
 from wakeful.places import Places
 
 _HERE: Final = "wakeful.interfaces.cli.session"
+_ACTS: Final = "wakeful.interfaces.cli.session_acts"
 COMMANDS: Final = {
     "list": Entry("See", "wakeful.interfaces.cli.ls:ls", "Every session; the same as `wakeful ls`"),
     "health": Entry("See", f"{_HERE}:health", "Whether it is well: exit 0, 1 no, 5 unknown"),
@@ -29,6 +30,16 @@ COMMANDS: Final = {
     "why": Entry("See", f"{_HERE}:why", "The verdict explained, and the one right command"),
     "self": Entry("See", f"{_HERE}:own", "The session this command runs in"),
     "wait": Entry("See", f"{_HERE}:wait", "Block until it is idle, waiting or stopped"),
+    "send": Entry("Run", f"{_ACTS}:send", "Give a managed session a prompt"),
+    "questions": Entry("Run", f"{_ACTS}:questions", "What it asks permission for"),
+    "answer": Entry("Run", f"{_ACTS}:answer", "Allow or deny what it asks for"),
+    "interrupt": Entry("Run", f"{_ACTS}:interrupt", "Cut its turn short; the agent stays"),
+    "resume": Entry("Run", f"{_ACTS}:resume", "Continue it after its agent is gone"),
+    "stop": Entry("Run", f"{_ACTS}:stop", "End its agent, gently first"),
+    "adopt": Entry("Run", f"{_ACTS}:adopt", "Hand a found session over to Wakeful"),
+    "release": Entry("Run", f"{_ACTS}:release", "Take it back: only watched again"),
+    "claim": Entry("Run", "wakeful.interfaces.cli.work_leases:claim", "Take a conversation as its one owner"),
+    "yield": Entry("Run", "wakeful.interfaces.cli.work_leases:give_back", "Give a conversation back"),
     "wrong": Entry("Heal", f"{_HERE}:wrong", "Keep the evidence of a wrong verdict"),
 }
 # Where a client tells its tools which conversation they work for; ours comes first.

@@ -1,0 +1,244 @@
+"""Drives Codex by `codex exec` and `codex exec resume`: one process per turn, which ends by itself.
+
+A prompt goes in by a nameless file, never as an argument: those are short and everybody may read them. What counts is the
+native process below npm's wrapper: it does the work, holds the writer lock and survives the wrapper's death.
+"""
+
+import signal
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from wakeful.adapters.codex.events import Turn
+from wakeful.adapters.driving import (
+    CHOSEN_BY_WAKEFUL,
+    Patience,
+    absence,
+    check_arguments,
+    check_prompt,
+    marked,
+    stop_hosted,
+)
+from wakeful.adapters.logs.following import Following
+from wakeful.adapters.system import proc
+from wakeful.adapters.system.ending import end, sweep
+from wakeful.adapters.system.launch import launch
+from wakeful.adapters.system.run_folder import RunFolder
+from wakeful.domain.hosting import Hosting
+from wakeful.domain.ids import ConversationId, SessionId, is_uuid, parse_session_id
+from wakeful.domain.process import Process, Sight
+from wakeful.ports.clock import Clock
+from wakeful.ports.hands import (
+    ConversationUnknown,
+    Order,
+    PromptRefused,
+    Question,
+    Reply,
+    Seen,
+    StartFailed,
+)
+from wakeful.ports.store import Outcome
+
+TOOL_VARIABLE: Final = "CODEX_THREAD_ID"
+REFUSED: Final = dict.fromkeys(
+    (
+        *("resume", "fork", "review", "-", "--last", "--all", "--ephemeral", "--color", "-C", "--cd"),
+        *("-h", "--help", "-V", "--version"),
+    ),
+    CHOSEN_BY_WAKEFUL,
+)
+UNKNOWN_CONVERSATION: Final = "no rollout found for thread id"
+# After its last word a process took 0.1 to 0.3 s to end, unless a command in the background keeps it.
+LEAVING_SECONDS: Final = 3.0
+
+
+class CodexDriver:
+    """Implements ports.hands.Driver. `environ` is what a process started for a prompt gets; see `deliver`."""
+
+    name = "codex"
+
+    def __init__(
+        self, root: Path, clock: Clock, environ: dict[str, str], patience: Patience | None = None
+    ) -> None:
+        self._root = root
+        self._clock = clock
+        self._environ = environ
+        self._patience = patience or Patience()
+
+    async def start(self, order: Order) -> Seen:
+        program, *words = order.argv
+        flags = [word for word in (words[1:] if words[:1] == ["exec"] else words) if word != "--json"]
+        check_arguments((program, *flags), REFUSED)
+        if order.resume and not is_uuid(order.conversation_id or ""):
+            # Codex would take it for a name, find none and silently begin another conversation.
+            raise ConversationUnknown(conversation=(order.conversation_id or "")[:40], folder=order.cwd)
+        if order.prompt is None:
+            return self._at_rest(order)
+        check_prompt(order.prompt)
+        return await self._run(order, (program, *flags), order.prompt)
+
+    async def resume(self, hosting: Hosting, order: Order) -> Seen:
+        del hosting  # its place is its run folder, wherever it was before
+        return await self.start(order)
+
+    async def deliver(self, hosting: Hosting, prompt: str) -> Seen:
+        """A process of its own for the prompt, in the environment given to the driver; declined while one lives."""
+        check_prompt(prompt)
+        if not await self._has_left(hosting):
+            return Seen(Outcome.DECLINED, "it is still at work: Codex takes a prompt between its turns only")
+        order = Order(
+            session_id=hosting.session_id,
+            conversation_id=hosting.conversation_id,
+            epoch=hosting.epoch,
+            intent_id="",
+            cwd=hosting.cwd,
+            argv=hosting.argv,
+            environ=self._environ,
+            resume=True,
+            prompt=prompt,
+        )
+        seen = await self.start(order)
+        if seen.hosting is None:
+            return seen
+        return replace(
+            seen, hosting=replace(hosting, process=seen.hosting.process, folder=seen.hosting.folder)
+        )
+
+    async def questions(self, hosting: Hosting) -> tuple[Question, ...]:
+        del hosting  # `codex exec` never asks
+        return ()
+
+    async def answer(self, hosting: Hosting, question_id: str, reply: Reply) -> Seen:  # noqa: ARG002 - the port's
+        return Seen(Outcome.DECLINED, "`codex exec` never asks")
+
+    async def interrupt(self, hosting: Hosting) -> Seen:
+        """Ends the process, in which the turn is written down as interrupted; the next prompt goes on from there."""
+        if hosting.process is None or absence(hosting) is not None:
+            return Seen(Outcome.DECLINED, "no turn is running")
+        ending = await end(hosting.process, ((signal.SIGINT, self._patience.interrupt),))
+        if ending.sight is Sight.DEAD:
+            return Seen(Outcome.RECOVERED, f"its turn was interrupted within {ending.seconds:.1f} s")
+        return Seen(Outcome.INEFFECTIVE, f"process {ending.process.pid} did not react to SIGINT")
+
+    async def stop(self, hosting: Hosting) -> Seen:
+        return await stop_hosted(hosting, RunFolder(self._root, hosting.session_id), TOOL_VARIABLE)
+
+    def _at_rest(self, order: Order) -> Seen:
+        """Taken over without a prompt: between its turns nothing of it runs."""
+        if not order.resume or order.conversation_id is None:
+            raise PromptRefused(reason="Codex begins a conversation with a prompt, and none was given")
+        if not _has_rollout(_codex_home(order), order.conversation_id):
+            raise ConversationUnknown(conversation=order.conversation_id, folder=order.cwd)
+        hosting = self._hosting(order, order.conversation_id)
+        return Seen(Outcome.RECOVERED, "nothing of it runs until it gets a prompt", hosting)
+
+    async def _run(self, order: Order, command: tuple[str, ...], prompt: str) -> Seen:
+        program, *flags = command
+        unnamed = parse_session_id(f"new-{order.intent_id}")
+        folder = RunFolder(self._root, order.session_id or unnamed)
+        going_on = ("resume", order.conversation_id) if order.resume and order.conversation_id else ()
+        with folder.reading(prompt) as streams:
+            process = launch(
+                (program, "exec", "--json", *flags, *going_on, "-"),
+                cwd=order.cwd,
+                environ=marked(order.environ, order.session_id, order.epoch, order.intent_id),
+                streams=streams,
+            )
+        async with Following(folder.output, process) as following:
+            return await self._see_start(order, folder, following, process)
+
+    async def _see_start(
+        self, order: Order, folder: RunFolder, following: Following, process: Process
+    ) -> Seen:
+        turn = Turn()
+        named = await following.until(turn.feed, lambda: turn.thread_id is not None, self._patience.start)
+        if not named and not following.is_alive:
+            raise _start_failure(order, folder)
+        if turn.thread_id is None or not is_uuid(turn.thread_id):
+            return await self._give_up(folder, process, "it did not say which conversation it began")
+        if order.resume and turn.thread_id != order.conversation_id:
+            seen = await self._give_up(folder, process, f"it began another conversation, {turn.thread_id}")
+            await sweep(TOOL_VARIABLE, turn.thread_id)
+            return seen
+        native = _native(process, _codex_home(order), turn.thread_id)
+        hosting = replace(self._hosting(order, ConversationId(turn.thread_id)), process=native)
+        if order.session_id is None:
+            folder = folder.rename(self._root, hosting.session_id)
+        return replace(await self._see_turn(folder, following, turn), hosting=hosting)
+
+    async def _see_turn(self, folder: RunFolder, following: Following, turn: Turn) -> Seen:
+        await following.until(turn.feed, lambda: turn.begun or turn.over, self._patience.take)
+        await following.until(turn.feed, lambda: turn.heard or turn.over, self._patience.first_word)
+        if turn.needs_login:
+            return Seen(Outcome.INEFFECTIVE, f"it is not logged in: {turn.failure}")
+        if turn.begun or turn.over:
+            return Seen(Outcome.RECOVERED, "its turn began")
+        if following.is_alive:
+            return Seen(Outcome.UNVERIFIED, "it runs and its turn has not begun yet")
+        return Seen(Outcome.INEFFECTIVE, f"it ended before its turn began: {folder.last_words()}")
+
+    async def _give_up(self, folder: RunFolder, process: Process, reason: str) -> Seen:
+        """Nothing that runs may be unknown to us: what should not be there is ended, the native process first."""
+        for each in (*reversed(proc.descendants(process)), process):
+            await end(each)
+        folder.remove()
+        return Seen(Outcome.INEFFECTIVE, f"{reason}; it was ended")
+
+    async def _has_left(self, hosting: Hosting) -> bool:
+        """Whether its process is gone; one that has said its last word is given time to leave."""
+        folder = RunFolder(self._root, hosting.session_id)
+        if hosting.process is None or proc.sight(hosting.process) is Sight.DEAD:
+            return True
+        if not folder.output.is_file():
+            return False
+        turn = Turn()
+        async with Following(folder.output, hosting.process) as following:
+            await following.until(turn.feed, lambda: turn.over, 0)
+            if turn.over:
+                await following.until(turn.feed, lambda: False, LEAVING_SECONDS)
+            return not following.is_alive
+
+    def _hosting(self, order: Order, conversation: ConversationId) -> Hosting:
+        session_id = order.session_id or SessionId(f"codex-{conversation}")
+        return Hosting(
+            session_id=session_id,
+            conversation_id=conversation,
+            driver=self.name,
+            cwd=order.cwd,
+            argv=order.argv,
+            epoch=order.epoch,
+            since=self._clock.now().wall,
+            folder=str(RunFolder(self._root, session_id).path),
+            name=order.name,
+        )
+
+
+def _codex_home(order: Order) -> Path:
+    own = order.environ.get("CODEX_HOME") or f"{order.environ.get('HOME', '~')}/.codex"
+    return Path(own).expanduser()
+
+
+def _has_rollout(home: Path, conversation: ConversationId) -> bool:
+    return any((home / "sessions").glob(f"*/*/*/rollout-*-{conversation}.jsonl"))
+
+
+def _native(launched: Process, home: Path, thread_id: str) -> Process:
+    """The process that does the work: it holds the thread's lock. What was launched, if that one cannot be seen."""
+    family = {each.pid: each for each in (launched, *proc.descendants(launched))}
+    lock = home / "thread-writer-locks" / f"{thread_id}.lock"
+    try:
+        found = lock.lstat()
+    except OSError:
+        return launched
+    key = (found.st_dev, found.st_ino)
+    holder = proc.flock_holders([key]).get(key)
+    return launched if holder is None else family.get(holder, launched)
+
+
+def _start_failure(order: Order, folder: RunFolder) -> ConversationUnknown | StartFailed:
+    words = folder.last_words() or "it said nothing"
+    folder.remove()
+    if UNKNOWN_CONVERSATION in words:
+        return ConversationUnknown(conversation=order.conversation_id, folder=order.cwd)
+    return StartFailed(program=order.argv[0], reason=words)

@@ -1,0 +1,215 @@
+"""The folder through which a hosted program is spoken to: its input, its append-only output, its last words.
+
+A FIFO that the program itself holds open both ways never ends with whoever drives it, and an appended file needs no
+reader: so it outlives us, and the next one of us goes on. Nothing here knows what is said. The folder is made by a start
+and removed by a stop that saw everything ended; after a crash it stays until then.
+"""
+
+import asyncio
+import fcntl
+import os
+import shutil
+import stat
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from enum import StrEnum
+from errno import ENOENT, ENXIO
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Final
+
+from wakeful.adapters.system.launch import Streams
+from wakeful.domain.errors import WakefulError
+from wakeful.domain.ids import SessionId
+from wakeful.domain.plaintext import plain
+from wakeful.domain.redact import redact
+
+LAST_WORDS_BYTES: Final = 4096
+LAST_WORDS_CHARS_MAX: Final = 300
+# What the kernel lets an ordinary user ask for (fs.pipe-max-size). A line that fits goes in whole or not at all.
+PIPE_BYTES_MAX: Final = 1024 * 1024
+# A pipe is filled page by page: the first and the last one of what lies in it may be nearly empty.
+PIPE_SLACK_BYTES: Final = 2 * 4096
+DRAIN_LOOK_SECONDS: Final = 0.01
+
+_WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Written(StrEnum):
+    """What became of a line."""
+
+    WHOLE = "whole"
+    NO_READER = "nobody reads its input any more"
+    FULL = "its input is full: it has not read for a while"
+    BUSY = "somebody else is writing to it"
+    # The next line would be glued to the rest of this one, so the input is closed for everybody.
+    TORN = "it took half of the text and stopped reading: it can only be stopped and resumed"
+
+
+class RunFolder:
+    """One session's folder below the root that all share."""
+
+    def __init__(self, root: Path, session_id: SessionId) -> None:
+        self.path = root / session_id
+        self.input = self.path / "in"
+        self.output = self.path / "out.jsonl"
+        self._errors = self.path / "err"
+
+    def has_reader(self) -> bool:
+        """Whether some process holds the input open."""
+        descriptor = self._open_input()
+        if descriptor is None:
+            return False
+        os.close(descriptor)
+        return True
+
+    @contextmanager
+    def talking(self) -> Iterator[Streams]:
+        """Fresh input (a FIFO), output and errors for a new process, to be started inside the block.
+
+        Ours are closed at its end; if the start failed, the folder is gone again.
+        """
+        with self._made() as opened:
+            self.input.unlink(missing_ok=True)
+            os.mkfifo(self.input, 0o600)
+            yield self._streams(opened, _open(opened, self.input, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC))
+
+    @contextmanager
+    def reading(self, prompt: str) -> Iterator[Streams]:
+        """The same for a process that reads one prompt to its end."""
+        # Nameless, it cannot be read later by anybody else, and nothing is left to be cleaned up.
+        with self._made() as opened, TemporaryFile(dir=self.path) as source:
+            source.write(prompt.encode())
+            source.seek(0)
+            yield self._streams(opened, source.fileno())
+
+    def trim(self) -> None:
+        """Forget what was said so far; the process goes on appending."""
+        os.truncate(self.output, 0)
+
+    def last_words(self) -> str:
+        """The end of what it wrote to its error stream, safe to show; empty if there is nothing."""
+        try:
+            with self._errors.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_WORDS_BYTES))
+                text = file.read().decode("utf-8", "replace")
+        except FileNotFoundError:
+            return ""
+        # Redacted before it is cut: half a secret is not recognised any more.
+        words = plain(redact(text), LAST_WORDS_BYTES)
+        return words if len(words) <= LAST_WORDS_CHARS_MAX else f"…{words[-LAST_WORDS_CHARS_MAX:]}"
+
+    def rename(self, root: Path, session_id: SessionId) -> "RunFolder":
+        """The same folder under another session's name; open descriptors stay good."""
+        renamed = RunFolder(root, session_id)
+        self.path.rename(renamed.path)
+        return renamed
+
+    def remove(self) -> None:
+        """Remove the folder and what is in it; one that is gone is fine."""
+        if self.path.exists():
+            shutil.rmtree(self.path)
+
+    async def write_line(self, line: bytes, deadline_seconds: float) -> Written:
+        """Write one line to the input. Never waits longer than that, and never writes between another's bytes."""
+        descriptor = self._open_input()
+        if descriptor is None:
+            return Written.NO_READER
+        try:
+            written = await _write_locked(descriptor, line + b"\n", deadline_seconds)
+        finally:
+            os.close(descriptor)
+        if written is Written.TORN:
+            self.input.unlink(missing_ok=True)
+        return written
+
+    def _open_input(self) -> int | None:
+        try:
+            descriptor = os.open(self.input, _WRITE | os.O_NONBLOCK)
+        except OSError as problem:
+            if problem.errno in (ENOENT, ENXIO):
+                return None
+            raise
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            return descriptor
+        os.close(descriptor)
+        return None
+
+    @contextmanager
+    def _made(self) -> Iterator[ExitStack]:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path.mkdir(mode=0o700, exist_ok=True)
+        try:
+            with ExitStack() as opened:
+                yield opened
+        except WakefulError:
+            self.remove()
+            raise
+
+    def _streams(self, opened: ExitStack, source: int) -> Streams:
+        appending = _WRITE | os.O_CREAT | os.O_APPEND | os.O_TRUNC
+        return Streams(source, _open(opened, self.output, appending), _open(opened, self._errors, appending))
+
+
+def _open(opened: ExitStack, path: Path, flags: int) -> int:
+    descriptor = os.open(path, flags, 0o600)
+    opened.callback(os.close, descriptor)
+    return descriptor
+
+
+async def _write_locked(descriptor: int, line: bytes, deadline_seconds: float) -> Written:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return Written.BUSY
+    rest = memoryview(line)
+    try:
+        async with asyncio.timeout(deadline_seconds):
+            while not _has_room(descriptor, len(line)):  # noqa: ASYNC110 - nobody is told when a pipe is drained
+                await asyncio.sleep(DRAIN_LOOK_SECONDS)
+            while rest:
+                rest = rest[_write_some(descriptor, rest) :]
+                if rest:
+                    await _writable(descriptor)
+    except BrokenPipeError:
+        return Written.NO_READER
+    except TimeoutError:
+        return Written.FULL if len(rest) == len(line) else Written.TORN
+    return Written.WHOLE
+
+
+def _has_room(descriptor: int, wanted_bytes: int) -> bool:
+    """Whether the line goes in at once. One longer than any pipe needs an empty one, and a reader that goes on."""
+    room_bytes = _widen(descriptor, wanted_bytes + PIPE_SLACK_BYTES)
+    used_bytes = int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), sys.byteorder)
+    return used_bytes == 0 or used_bytes + wanted_bytes + PIPE_SLACK_BYTES <= room_bytes
+
+
+def _widen(descriptor: int, wanted_bytes: int) -> int:
+    """Make room for the whole line if the kernel allows that; it may not, when a user has many wide pipes."""
+    room_bytes = fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ)
+    if room_bytes >= wanted_bytes:
+        return room_bytes
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, min(wanted_bytes, PIPE_BYTES_MAX))
+    except OSError:
+        return room_bytes
+
+
+def _write_some(descriptor: int, rest: memoryview) -> int:
+    try:
+        return os.write(descriptor, rest)
+    except BlockingIOError:
+        return 0
+
+
+async def _writable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_writer(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_writer(descriptor)

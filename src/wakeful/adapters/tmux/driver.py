@@ -1,0 +1,216 @@
+"""Any command in a tmux session of its own, spoken to by keys: each act looks before and after it, and says what it saw.
+
+Whether it may act was decided before. Only sessions that carry our mark are ended; a pane that a person opened is typed
+into, never closed.
+"""
+
+from collections.abc import Awaitable
+from typing import Final
+
+from msgspec.structs import replace
+
+from wakeful.adapters.system import proc
+from wakeful.adapters.system.ending import end
+from wakeful.adapters.tmux import acts
+from wakeful.adapters.tmux.claude_input import ClaudeInput, permission
+from wakeful.adapters.tmux.claude_status import status_of
+from wakeful.adapters.tmux.failure import TmuxFailed
+from wakeful.adapters.tmux.inputs import CodexInput, Input, PlainInput, ShellInput
+from wakeful.adapters.tmux.keys import typable
+from wakeful.adapters.tmux.pane import PaneHand, shown, until
+from wakeful.adapters.tmux.panes import DEADLINE_SECONDS
+from wakeful.adapters.tmux.programs import program_of, resuming, unwrapped
+from wakeful.adapters.tmux.resuming import resume
+from wakeful.adapters.tmux.screen import Screen, last_words
+from wakeful.adapters.tmux.server import TmuxServer
+from wakeful.adapters.tmux.starting import READY_SECONDS_MAX, Starting
+from wakeful.adapters.tmux.stopping import close_session, stopped, sweep_tools
+from wakeful.adapters.tmux.terminal import terminal_state
+from wakeful.domain.hosting import Hosting
+from wakeful.domain.process import Process, Sight
+from wakeful.ports.clock import Clock
+from wakeful.ports.hands import Order, Question, Reply, Seen
+from wakeful.ports.store import Outcome
+
+_NO_PANE: Final = Seen(Outcome.DECLINED, "nobody knows in which pane it runs")
+
+
+class TmuxDriver:
+    """Hosts sessions on a tmux server of our own, and speaks to those in panes of other servers."""
+
+    name = "tmux"
+
+    def __init__(
+        self,
+        socket: str,
+        folder: str,
+        clock: Clock,
+        *,
+        config: str | None = None,
+        deadline_seconds: float = DEADLINE_SECONDS,
+    ) -> None:
+        """`folder` is for what lives a moment: scripts and texts. `config` replaces the user's tmux.conf."""
+        self._folder = folder
+        self._deadline_seconds = deadline_seconds
+        self._starting = Starting(TmuxServer(socket, deadline_seconds, config), folder, clock)
+
+    async def start(self, order: Order) -> Seen:
+        """Start or resume in a new tmux session. Raises what the port names, BadTmuxName and TmuxFailed."""
+        reader = _checked(order)
+        begun = await self._starting.begin(order)
+        try:
+            ready = await self._starting.settle(
+                begun, lambda screen: _is_ready(reader, screen, begun.hosting.process)
+            )
+            seen = await self._greet(begun.hosting, order.prompt, ready=ready)
+        except TmuxFailed as problem:
+            return Seen(Outcome.UNVERIFIED, f"started, and then: {problem}", begun.hosting)
+        return replace(seen, hosting=begun.hosting)
+
+    async def deliver(self, hosting: Hosting, prompt: str) -> Seen:
+        """Type the prompt, see it stand in the input line, press Enter, see it taken. Raises PromptRefused."""
+        hand = self._hand(hosting)
+        return _NO_PANE if hand is None else await _seen_through(hand, acts.deliver(hand, prompt))
+
+    async def questions(self, hosting: Hosting) -> tuple[Question, ...]:
+        """The permission question on the screen of Claude Code; none for other programs. Raises TmuxFailed."""
+        hand = self._hand(hosting)
+        if hand is None or not isinstance(hand.reader, ClaudeInput):
+            return ()
+        asked = permission(await hand.look())
+        return () if asked is None else (Question(asked.id, shown(asked.tool), shown(asked.text)),)
+
+    async def answer(self, hosting: Hosting, question_id: str, reply: Reply) -> Seen:
+        """Choose the option by its digit, if the question on the screen is still the one that was read."""
+        hand = self._hand(hosting)
+        return _NO_PANE if hand is None else await _seen_through(hand, acts.answer(hand, question_id, reply))
+
+    async def interrupt(self, hosting: Hosting) -> Seen:
+        """Escape where the client knows it, else Ctrl-C; declined while a question is open."""
+        hand = self._hand(hosting)
+        return _NO_PANE if hand is None else await _seen_through(hand, acts.interrupt(hand))
+
+    async def resume(self, hosting: Hosting, order: Order) -> Seen:
+        """In the pane it was in, if a shell waits there; else in a tmux session of its own."""
+        if hosting.pane is not None:
+            try:
+                seen = await self.resume_in_pane(hosting, order)
+            except TmuxFailed:
+                # The pane, or its whole server, is gone.
+                return await self.start(order)
+            if seen.outcome is not Outcome.DECLINED:
+                return seen
+        return await self.start(order)
+
+    async def resume_in_pane(self, hosting: Hosting, order: Order) -> Seen:
+        """Type the command that continues the conversation into the shell its agent left behind.
+
+        The order is the one `start` would get; its environment is the shell's own instead. `hosting` in the answer is
+        set once a new agent was seen. Raises ArgumentRefused, ConversationUnknown, PromptRefused and TmuxFailed.
+        """
+        reader = _checked(order)
+        command = resuming(order.argv, order.conversation_id, order.cwd)
+        if hosting.pane is None:
+            return _NO_PANE
+        server = TmuxServer(hosting.pane.socket, self._deadline_seconds)
+        shell = proc.identify_if_seen((await server.look(hosting.pane.target)).pane_pid)
+        if shell is None:
+            return Seen(Outcome.DECLINED, "the shell of its pane is gone")
+        hand = PaneHand(server, hosting.pane, shell, ShellInput(), self._folder)
+        seen = await _seen_through(hand, resume(hand, hosting, order, command))
+        if seen.hosting is None:
+            return seen
+        greeted = await _seen_through(hand, self._await_and_greet(hand, reader, seen.hosting, order.prompt))
+        return replace(greeted, words=f"{seen.words}; {greeted.words}", hosting=seen.hosting)
+
+    async def stop(self, hosting: Hosting) -> Seen:
+        """End the agent, its tmux session if that is ours, and the tools it left behind."""
+        if hosting.process is None:
+            return Seen(Outcome.DECLINED, "nobody knows its process")
+        if proc.sight(hosting.process) is Sight.ALIVE and status_of(hosting.process) == "busy":
+            await self._calm(hosting)
+        ending = await end(hosting.process)
+        left = await close_session(hosting, self._deadline_seconds)
+        return stopped(ending, await sweep_tools(hosting), left)
+
+    async def _calm(self, hosting: Hosting) -> None:
+        """An interrupted agent ends its own tools. One that cannot be interrupted is ended all the same."""
+        try:
+            await self.interrupt(hosting)
+        except TmuxFailed:
+            return
+
+    async def _greet(self, hosting: Hosting, prompt: str | None, *, ready: bool) -> Seen:
+        """Give a started program its first prompt."""
+        hand = self._hand(hosting)
+        if not ready or hand is None:
+            return Seen(Outcome.UNVERIFIED, f"started, but not ready after {READY_SECONDS_MAX:g} s")
+        if prompt is None:
+            return Seen(Outcome.RECOVERED, f"started in the tmux session {hand.address.session}")
+        seen = await _seen_through(hand, acts.deliver(hand, prompt))
+        outcome = seen.outcome if seen.outcome is Outcome.RECOVERED else Outcome.UNVERIFIED
+        return replace(seen, outcome=outcome, words=f"started; its prompt: {seen.words}")
+
+    async def _await_and_greet(
+        self, hand: PaneHand, reader: Input, hosting: Hosting, prompt: str | None
+    ) -> Seen:
+        """Wait until the program that came up below a shell is ready, then give it its prompt."""
+        process = hosting.process
+        assert process is not None, "it was seen below the shell"
+
+        async def settled() -> bool | None:
+            return _is_ready(reader, await hand.look(), process) or proc.sight(process) is Sight.DEAD or None
+
+        ready = await until(settled, READY_SECONDS_MAX) is not None
+        if proc.sight(process) is Sight.DEAD:
+            said = shown(last_words((await hand.look()).rows))
+            return Seen(Outcome.INEFFECTIVE, "it ended again", untrusted=said)
+        return await self._greet(hosting, prompt, ready=ready)
+
+    def _hand(self, hosting: Hosting) -> PaneHand | None:
+        if hosting.pane is None or hosting.process is None:
+            return None
+        server = TmuxServer(hosting.pane.socket, self._deadline_seconds)
+        return PaneHand(server, hosting.pane, hosting.process, _reader(hosting.argv), self._folder)
+
+
+async def _seen_through(hand: PaneHand, act: Awaitable[Seen]) -> Seen:
+    """The act's own report. When tmux fails in its middle, keys may have been pressed; before that, it is an error."""
+    try:
+        return await act
+    except TmuxFailed as problem:
+        if not hand.touched:
+            raise
+        return Seen(Outcome.UNVERIFIED, f"keys were sent, and then nobody could see what they did: {problem}")
+
+
+def _checked(order: Order) -> Input:
+    """How its program shows its input; its prompt is refused before anything runs. Raises PromptRefused."""
+    reader = _reader(order.argv)
+    if order.prompt is not None:
+        typable(order.prompt, several_lines=reader.several_lines)
+    return reader
+
+
+def _is_ready(reader: Input, screen: Screen, process: Process | None) -> bool:
+    """Claude Code is ready with its first question, or with its input line once it reads keys and says how it is.
+
+    It draws its input line before it reads, and what is typed in between is lost. Another program is ready when it runs.
+    """
+    if not isinstance(reader, ClaudeInput):
+        return True
+    if reader.draft(screen) is None:
+        return reader.question(screen) is not None
+    state = terminal_state(screen.tty)
+    reads = state is not None and not state.canonical
+    return reads and process is not None and status_of(process) is not None
+
+
+def _reader(argv: tuple[str, ...]) -> Input:
+    match program_of(unwrapped(argv)):
+        case "claude":
+            return ClaudeInput()
+        case "codex":
+            return CodexInput()
+        case _:
+            return PlainInput()

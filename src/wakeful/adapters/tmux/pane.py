@@ -1,0 +1,158 @@
+"""One pane and the program in front of it: looked at before every key, and after it.
+
+Nothing is typed unless the screen shows an empty input line of the very process that is meant, and Enter is pressed
+only after the text was seen standing there. What may be typed and why is decided elsewhere.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from wakeful.adapters.system import proc
+from wakeful.adapters.tmux.inputs import Input
+from wakeful.adapters.tmux.keys import LINE_BYTES_MAX, squeezed
+from wakeful.adapters.tmux.screen import Screen, last_words
+from wakeful.adapters.tmux.server import TmuxServer
+from wakeful.adapters.tmux.terminal import belongs_to, in_front, is_interactive_shell, terminal_state
+from wakeful.domain.hosting import PaneAddress
+from wakeful.domain.plaintext import plain
+from wakeful.domain.process import Process, Sight
+from wakeful.domain.redact import redact
+from wakeful.ports.hands import Seen
+from wakeful.ports.store import Outcome
+
+# A paste was shown after 0.05 s; a busy machine may need many times that.
+ECHO_SECONDS_MAX: Final = 3.0
+READ_SECONDS_MAX: Final = 1.0
+POLL_SECONDS: Final = 0.03
+UNREAD: Final = "it has not read what was typed before"
+UNTRUSTED_CHARS_MAX: Final = 300
+# Killing a line joins it with the one above: two strokes for each row of a tall draft.
+CLEAR_STROKES_MAX: Final = 40
+
+T = TypeVar("T")
+
+
+async def until(look: Callable[[], Awaitable[T | None]], seconds: float) -> T | None:
+    """The first answer of `look` that is not None, or None when time is up."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while (seen := await look()) is None:
+        if asyncio.get_running_loop().time() >= deadline:
+            return None
+        await asyncio.sleep(POLL_SECONDS)
+    return seen
+
+
+def shown(text: str) -> str:
+    """A piece of a screen, without secrets and safe to show."""
+    return plain(redact(text), UNTRUSTED_CHARS_MAX)
+
+
+class PaneHand:
+    """Types into one pane. `touched` says whether a key may have reached it."""
+
+    def __init__(
+        self, server: TmuxServer, address: PaneAddress, process: Process, reader: Input, folder: str
+    ) -> None:
+        self.address = address
+        self.process = process
+        self.reader = reader
+        self.touched = False
+        self._server = server
+        self._folder = folder
+
+    async def look(self) -> Screen:
+        """The pane now. Raises TmuxFailed."""
+        return await self._server.look(self.address.target)
+
+    async def press(self, *keys: str) -> None:
+        """Press keys. Raises TmuxFailed."""
+        self.touched = True
+        await self._server.press(self.address.target, *keys)
+
+    def closed(self, screen: Screen) -> str | None:
+        """Why no key may be pressed at all."""
+        if screen.dead:
+            return "its pane is dead"
+        first = self.address.process
+        if first is not None and (first.pid != screen.pane_pid or proc.sight(first) is not Sight.ALIVE):
+            return "another pane has its address now"
+        if proc.sight(self.process) is not Sight.ALIVE or not belongs_to(self.process, screen.pane_pid):
+            return "its agent does not run in this pane any more"
+        if not in_front(self.process):
+            return "something else is in front of the agent in its pane"
+        if screen.in_mode:
+            return "somebody scrolls in its pane (copy mode)"
+        if screen.synchronized:
+            return "its pane is synchronized with others, which would get the keys too"
+        return "its pane takes no input" if screen.input_off else None
+
+    def obstacle(self, screen: Screen, text: str) -> str | None:
+        """Why this text must not be typed now."""
+        return self.closed(screen) or self._deaf(screen, text) or self._occupied(screen)
+
+    async def type_in(self, text: str) -> Seen | Screen:
+        """Put the text into the empty input line and see it there; the screen before, or why it is not there."""
+
+        async def read_up() -> Screen | None:
+            screen = await self.look()
+            return None if self.obstacle(screen, text) == UNREAD else screen
+
+        # A terminal answers questions of its program into the same queue: that is read in a moment.
+        before = await until(read_up, READ_SECONDS_MAX) or await self.look()
+        if (reason := self.obstacle(before, text)) is not None:
+            return Seen(Outcome.DECLINED, reason, untrusted=shown(self._seen(before)))
+        self.touched = True
+        await self._server.paste(self.address.target, text, self._folder)
+
+        async def stands() -> bool | None:
+            return self.reader.shows(await self.look(), before, text) or None
+
+        if await until(stands, ECHO_SECONDS_MAX):
+            return before
+        return await self._take_back(text)
+
+    async def clear(self) -> bool:
+        """Remove what stands in the input line; whether it is empty now. Raises TmuxFailed."""
+        for _ in range(CLEAR_STROKES_MAX):
+            if not self.reader.draft(await self.look()):
+                return True
+            await self.press("C-u")
+            await asyncio.sleep(POLL_SECONDS)
+        return False
+
+    def _deaf(self, screen: Screen, text: str) -> str | None:
+        """Why what is typed would go somewhere else than into an input line."""
+        if not self.reader.shell and is_interactive_shell(proc.command(self.process.pid)):
+            return "its program is a shell, and text is no command"
+        state = terminal_state(screen.tty)
+        if state is None:
+            return "its terminal cannot be looked at"
+        if state.hides:
+            return "it asks for something that is not shown, like a password"
+        if state.unread:
+            return UNREAD
+        if state.canonical and len(text.encode()) > LINE_BYTES_MAX:
+            return f"its terminal keeps {LINE_BYTES_MAX:,} bytes of a line and would drop the rest"
+        return None
+
+    def _occupied(self, screen: Screen) -> str | None:
+        if self.reader.question(screen) is not None:
+            return "a question is open in its terminal, and text could answer it"
+        draft = self.reader.draft(screen)
+        if draft is None:
+            return "no input line is shown in its terminal"
+        return "somebody's draft stands in its input line" if draft else None
+
+    async def _take_back(self, text: str) -> Seen:
+        """The text is not seen standing: no Enter. What stands there is removed only if it is a part of ours."""
+        screen = await self.look()
+        draft = squeezed(self.reader.draft(screen) or "")
+        if draft and draft in squeezed(text) and self.closed(screen) is None and await self.clear():
+            words = "the text did not arrive whole: it was removed again, and Enter was not pressed"
+        else:
+            words = "the text was not seen in the input line: Enter was not pressed"
+        return Seen(Outcome.INEFFECTIVE, words, untrusted=shown(self._seen(screen)))
+
+    def _seen(self, screen: Screen) -> str:
+        return self.reader.question(screen) or screen.cursor_text or last_words(screen.rows)

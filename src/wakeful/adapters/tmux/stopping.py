@@ -1,0 +1,67 @@
+"""What remains after an agent was ended: its tmux session, if that is ours, and the tools it left behind."""
+
+from pathlib import Path
+from typing import Final
+
+from wakeful.adapters.system.ending import Ending, Swept, sweep
+from wakeful.adapters.tmux.failure import TmuxFailed
+from wakeful.adapters.tmux.panes import list_panes
+from wakeful.adapters.tmux.programs import program_of, unwrapped
+from wakeful.adapters.tmux.server import TmuxServer
+from wakeful.adapters.tmux.starting import MARK_EPOCH, MARK_SESSION
+from wakeful.domain.hosting import SESSION_VARIABLE, Hosting
+from wakeful.domain.process import Sight
+from wakeful.ports.hands import Seen
+from wakeful.ports.store import Outcome
+
+# How Claude Code marks the tools of an agent that was not started by us.
+_TOOL_VARIABLE: Final = "CLAUDE_CODE_SESSION_ID"
+
+
+async def close_session(hosting: Hosting, deadline_seconds: float) -> str | None:
+    """Kill the tmux session if it carries our mark; None when nothing of it is left, else why that is not known."""
+    pane = hosting.pane
+    if pane is None or hosting.adopted:
+        return None
+    listing = await list_panes(Path(pane.socket), deadline_seconds)
+    if listing.sight is Sight.UNKNOWN:
+        return listing.reason
+    if pane.target not in {row.pane_id for row in listing.panes}:
+        return None
+    server = TmuxServer(pane.socket, deadline_seconds)
+    try:
+        marks = await server.option(pane.target, MARK_SESSION), await server.option(pane.target, MARK_EPOCH)
+        if marks == (hosting.session_id, str(hosting.epoch)):
+            await server.tell("kill-session", "-t", pane.target)
+    except TmuxFailed as problem:
+        return str(problem)
+    return None
+
+
+async def sweep_tools(hosting: Hosting) -> Swept:
+    """End the tools that carry the session's mark."""
+    program = program_of(unwrapped(hosting.argv))
+    if program == "codex":
+        # Its first terminal starts a daemon that serves every other one too, and that carries the first one's mark.
+        return Swept((), ())
+    if hosting.adopted and program == "claude":
+        return await sweep(_TOOL_VARIABLE, hosting.conversation_id)
+    return await sweep(SESSION_VARIABLE, hosting.session_id, epoch_max=hosting.epoch)
+
+
+def stopped(ending: Ending, swept: Swept, left: str | None) -> Seen:
+    """What was seen of a stop."""
+    pid = ending.process.pid
+    if ending.sight is Sight.ALIVE:
+        return Seen(Outcome.INEFFECTIVE, f"process {pid} still runs")
+    if ending.sight is Sight.UNKNOWN:
+        return Seen(Outcome.UNVERIFIED, f"nobody could see whether process {pid} ended")
+    how = (
+        f"ended by {ending.signal.name} after {ending.seconds:.1f} s" if ending.signal else "was gone already"
+    )
+    words = f"process {pid} {how}; tools swept: {len(swept.endings)}"
+    if swept.left:
+        return Seen(Outcome.INEFFECTIVE, f"{words}; process {swept.left[0].pid} of it still runs")
+    if left is not None:
+        return Seen(Outcome.UNVERIFIED, f"{words}; its tmux session: {left}")
+    return Seen(Outcome.RECOVERED, words)

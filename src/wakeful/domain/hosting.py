@@ -1,0 +1,46 @@
+"""Where a managed session lives: everything needed to speak to it or end it after a restart, and nothing else.
+
+A session is managed as long as a hosting of it is kept. What is kept is an address, never a proof of life: who
+lives is asked of the eyes, by identity.
+"""
+
+from msgspec import Struct
+
+from wakeful.domain.ids import ConversationId, SessionId
+from wakeful.domain.process import Process
+
+# How a process, its tools and its tmux session tell whose they are and how old their claim is.
+SESSION_VARIABLE = "WAKEFUL_SESSION"
+EPOCH_VARIABLE = "WAKEFUL_EPOCH"
+INTENT_VARIABLE = "WAKEFUL_INTENT"
+
+
+class PaneAddress(Struct, frozen=True):
+    """A pane on a tmux server: `target` (`%3`) is its address there, `session` its name for people."""
+
+    socket: str
+    target: str
+    session: str
+    # Its first process: a server that was started anew gives the same target to another pane.
+    process: Process | None = None
+
+
+class Hosting(Struct, frozen=True):
+    """One managed session. `process` is its newest agent process, `epoch` the claim it was started under."""
+
+    session_id: SessionId
+    conversation_id: ConversationId
+    driver: str
+    cwd: str
+    argv: tuple[str, ...]
+    epoch: int
+    since: float
+    process: Process | None = None
+    # The folder with its FIFO and its append-only output, for drivers that talk through files.
+    folder: str | None = None
+    pane: PaneAddress | None = None
+    # Handed over by a person, not started by Wakeful.
+    adopted: bool = False
+    name: str | None = None
+    # A person's stop is final: nothing brings it back but a person.
+    stopped: bool = False

@@ -1,0 +1,114 @@
+"""`wakeful run` and `wakeful attach`: start a managed agent, and go to where a session is shown.
+
+The daemon starts it, so that it has an owner from its first moment; this command only sends what was typed, its
+folder and its environment, and then becomes tmux.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+import msgspec
+
+from wakeful.domain.attaching import attach_argv
+from wakeful.domain.errors import OperatorError, WorldError
+from wakeful.domain.hosting import PaneAddress
+from wakeful.domain.ids import SessionId
+from wakeful.interfaces.cli.client import Answer, Client
+from wakeful.interfaces.cli.options import answers_json, session_argument
+from wakeful.interfaces.cli.output import say
+from wakeful.interfaces.cli.session_acts import ACT_SECONDS_MAX, environ, show_deed
+from wakeful.places import Places
+
+
+class NotShown(OperatorError):
+    """{shown} is not open in any tmux pane. {advice}"""
+
+    code = "not-shown"
+    exit_code = 1
+
+
+class NeedsTerminal(OperatorError):
+    """This is not a terminal. In one, run: {command}"""
+
+    code = "needs-terminal"
+
+
+class TmuxMissing(WorldError):
+    """There is no tmux on the PATH."""
+
+    code = "tmux-missing"
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog="Example: wakeful run --name docs -- claude --model opus",
+)
+@click.option("--name", help="What the tmux session is called.")
+@click.option("--headless", is_flag=True, help="Without a terminal: speak to it with `session send`.")
+@click.option("--detach", is_flag=True, help="Start it and return; `wakeful attach` goes there.")
+@click.option("--prompt", help="The first prompt.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@answers_json
+def run(
+    *,
+    name: str | None,
+    headless: bool,
+    detach: bool,
+    prompt: str | None,
+    command: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Start an agent that Wakeful manages, in a tmux of its own, and attach to it.
+
+    It goes on when this terminal closes, and when Wakeful ends.
+    """
+    request = {
+        "argv": command,
+        "cwd": str(Path.cwd()),
+        "environ": environ(),
+        "name": name,
+        "terminal": not headless,
+        "prompt": prompt,
+    }
+    client = Client(Places.of(os.environ))
+    answer = client.post("/api/sessions", msgspec.json.encode(request), timeout_seconds=ACT_SECONDS_MAX)
+    code = show_deed(answer, as_json=as_json)
+    started = msgspec.json.decode(answer.body)
+    if code or as_json or detach or headless or command[0].endswith("codex"):
+        return code
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        say(f"attach to it with: wakeful attach {started['session_id']}")
+        return code
+    return _go(client, SessionId(started["session_id"]))
+
+
+@click.command(epilog="Example: wakeful attach 3f2a91bc")
+@session_argument
+def attach(*, session_id: SessionId) -> int:
+    """Go to the tmux pane of a session, managed or found."""
+    return _go(Client(Places.of(os.environ)), session_id)
+
+
+def _go(client: Client, session_id: SessionId) -> NoReturn:
+    """Become tmux, in the session's pane."""
+    answer = client.get(f"/api/sessions/{session_id}/attach")
+    argv = _argv(session_id, answer)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise NeedsTerminal(command=" ".join(argv))
+    sys.stdout.flush()
+    try:
+        os.execvp(argv[0], argv)  # noqa: S606 - a fixed program, its words from the daemon
+    except FileNotFoundError as error:
+        raise TmuxMissing from error
+
+
+def _argv(session_id: SessionId, answer: Answer) -> list[str]:
+    """The command for this pane. Raises NotShown, and NestedTerminal inside of another tmux server."""
+    pane: dict[str, Any] | None = msgspec.json.decode(answer.body)["pane"]
+    if pane is None:
+        advice = f"`wakeful session status {session_id}` says how it is."
+        raise NotShown(shown=session_id, advice=advice)
+    return list(attach_argv(msgspec.convert(pane, PaneAddress), os.environ.get("TMUX")))

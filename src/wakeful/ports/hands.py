@@ -1,0 +1,127 @@
+"""Hands: the acts on an agent, behind one port. Each has a deadline and reports what was seen of it.
+
+A driver acts and looks; whether it may act was decided before (`services/gate.py`). It keeps nothing in memory
+that a restart would lose: what must be known later is in the Hosting it gives back.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Protocol
+
+from msgspec import Struct
+
+from wakeful.domain.errors import OperatorError, WorldError
+from wakeful.domain.hosting import Hosting
+from wakeful.domain.ids import ConversationId, SessionId
+from wakeful.ports.store import Outcome
+
+PROMPT_BYTES_MAX = 1024 * 1024
+
+
+class Order(Struct, frozen=True):
+    """A session to be started. `resume`: its conversation exists and goes on; otherwise it must not exist yet.
+
+    `session_id` and `conversation_id` are None where the client names a new conversation itself.
+    """
+
+    session_id: SessionId | None
+    conversation_id: ConversationId | None
+    epoch: int
+    intent_id: str
+    cwd: str
+    # The person's command, program first. What the driver needs is added, what contradicts it refused.
+    argv: tuple[str, ...]
+    # The whole environment it will have, but for what the driver adds.
+    environ: Mapping[str, str]
+    resume: bool = False
+    prompt: str | None = None
+    name: str | None = None
+
+
+class Seen(Struct, frozen=True):
+    """What was seen of an act: `recovered` its effect, `ineffective` that it had none, `unverified` neither."""
+
+    outcome: Outcome
+    words: str
+    hosting: Hosting | None = None
+    # What stood there instead of what was expected, as the agent or its client wrote it.
+    untrusted: str = ""
+
+
+class Question(Struct, frozen=True):
+    """A permission an agent asks for. What it is about is the agent's own text."""
+
+    id: str
+    tool: str
+    untrusted: str
+
+
+class Reply(StrEnum):
+    """A person's answer to a permission question."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+class Driver(Protocol):
+    """One way of hosting a session."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def start(self, order: Order) -> Seen:
+        """Start or resume; `hosting` is set unless nothing was started. Raises the errors below."""
+
+    async def resume(self, hosting: Hosting, order: Order) -> Seen:
+        """Continue a conversation whose agent is gone, in its own place if that is still there; else as `start`."""
+
+    async def deliver(self, hosting: Hosting, prompt: str) -> Seen:
+        """Give the agent a prompt and see that it took it; `hosting` is set if that needed a new process."""
+
+    async def questions(self, hosting: Hosting) -> tuple[Question, ...]:
+        """The permission questions that are open now."""
+
+    async def answer(self, hosting: Hosting, question_id: str, reply: Reply) -> Seen:
+        """Answer the permission question with this id; declined if it is not open any more."""
+
+    async def interrupt(self, hosting: Hosting) -> Seen:
+        """Stop the turn and leave the agent alive, where the client can do that."""
+
+    async def stop(self, hosting: Hosting) -> Seen:
+        """End the agent, gently first, and the tools it left behind; nothing that is not ours is touched."""
+
+
+class ClientMissing(WorldError):
+    """There is no program {program!r} to run. Install it, or give its path."""
+
+    code = "client-missing"
+
+
+class FolderGone(OperatorError):
+    """The working directory {folder} is not there any more."""
+
+    code = "folder-gone"
+
+
+class ConversationUnknown(OperatorError):
+    """There is no conversation {conversation} below {folder}. `wakeful ls --all` shows where it was held."""
+
+    code = "conversation-unknown"
+
+
+class PromptRefused(OperatorError):
+    """This prompt cannot be delivered: {reason}."""
+
+    code = "prompt-refused"
+
+
+class ArgumentRefused(OperatorError):
+    """{program} is driven by Wakeful here: {argument!r} cannot be given with it. {advice}"""
+
+    code = "argument-refused"
+
+
+class StartFailed(WorldError):
+    """{program} could not be started: {reason}"""
+
+    code = "start-failed"

@@ -1,0 +1,114 @@
+"""The act gate: whatever is done to an agent passes here, one act at a time per session.
+
+The intent is stored, the evidence is read again, then comes the act, then its outcome as it was seen. A crash between
+any two steps leaves an open intent; the next start settles it by looking at the world, never by repeating it.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.domain.errors import WakefulError
+from wakeful.domain.hosting import Hosting
+from wakeful.domain.ids import SessionId
+from wakeful.domain.record import safe
+from wakeful.faults import reach
+from wakeful.ports.clock import Clock
+from wakeful.ports.hands import Seen
+from wakeful.ports.store import Conclusion, Intent, Outcome, Store
+
+
+class Act(StrEnum):
+    """What can be done to an agent."""
+
+    START = "start"
+    RESUME = "resume"
+    DELIVER = "deliver"
+    ANSWER = "answer"
+    INTERRUPT = "interrupt"
+    STOP = "stop"
+
+
+class Purpose(Struct, frozen=True):
+    """What an intent must say so that a restart can look for its effect; `planned` is where it would live."""
+
+    planned: Hosting | None = None
+    # A prompt leaves only its length: what people write is not kept twice.
+    prompt_chars: int = 0
+    question_id: str = ""
+
+
+class Deed(Struct, frozen=True):
+    """An act that was asked for, and what became of it. `words` say what was seen; `untrusted` is what a screen said."""
+
+    id: str
+    act: Act
+    session_id: SessionId
+    outcome: Outcome
+    words: str
+    untrusted: str = ""
+
+
+Objection = Callable[[], str | None]
+"""Says why an act must not happen now, from the newest evidence; None if nothing speaks against it."""
+
+Perform = Callable[[str], Awaitable[Seen]]
+"""The act itself; it is given the intent's id, which whatever it starts will carry."""
+
+
+class ActGate:
+    """The only way to a driver."""
+
+    def __init__(self, store: Store, clock: Clock, reread: Callable[[SessionId], None]) -> None:
+        self._store = store
+        self._clock = clock
+        self._reread = reread
+        self._turns: defaultdict[SessionId, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def pass_through(
+        self, act: Act, session_id: SessionId, purpose: Purpose, objection: Objection, perform: Perform
+    ) -> tuple[Deed, Hosting | None]:
+        """Do it, unless something speaks against it. Errors of a driver mean that nothing was done, and are raised."""
+        # Shielded: whoever asked may hang up, but what has begun is brought to its end and written down.
+        return await asyncio.shield(self._in_turn(act, session_id, purpose, objection, perform))
+
+    async def _in_turn(
+        self, act: Act, session_id: SessionId, purpose: Purpose, objection: Objection, perform: Perform
+    ) -> tuple[Deed, Hosting | None]:
+        async with self._turns[session_id]:
+            return await self._one(act, session_id, purpose, objection, perform)
+
+    async def _one(
+        self, act: Act, session_id: SessionId, purpose: Purpose, objection: Objection, perform: Perform
+    ) -> tuple[Deed, Hosting | None]:
+        intent = Intent(uuid4().hex, session_id, act, msgspec.json.encode(purpose), self._clock.now().wall)
+        self._reread(session_id)
+        if (reason := objection()) is not None:
+            # Refused before anything was intended: there is nothing a restart would have to look for.
+            return Deed(intent.id, act, session_id, Outcome.DECLINED, reason), None
+        await self._store.intend(intent)
+        reach("act.intended")
+        seen = await self._attempt(intent, objection, perform)
+        reach("act.done")
+        await self.conclude(intent, seen)
+        deed = Deed(intent.id, act, session_id, seen.outcome, seen.words, safe(seen.untrusted))
+        return deed, seen.hosting
+
+    async def _attempt(self, intent: Intent, objection: Objection, perform: Perform) -> Seen:
+        """Storing took time, and the world went on: look again, then act."""
+        self._reread(intent.session_id)
+        if (reason := objection()) is not None:
+            return Seen(Outcome.DECLINED, reason)
+        try:
+            return await perform(intent.id)
+        except WakefulError as error:
+            await self.conclude(intent, Seen(Outcome.DECLINED, str(error)))
+            raise
+
+    async def conclude(self, intent: Intent, seen: Seen) -> None:
+        await self._store.conclude(Conclusion(intent.id, seen.outcome, seen.words, self._clock.now().wall))

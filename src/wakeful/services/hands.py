@@ -1,0 +1,403 @@
+"""The acts on managed sessions, for everybody who wants one: start, deliver, answer, interrupt, resume, stop.
+
+Each passes the act gate with its own objections, read from the newest evidence; ownership is asked of the store right
+before. Nothing here knows how a client is driven, and nothing here decides that something should be done.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from wakeful.domain.briefs import InterruptedCall, brief
+from wakeful.domain.errors import OperatorError, WorldError
+from wakeful.domain.evidence import Holder, Pane
+from wakeful.domain.hosting import SESSION_VARIABLE, Hosting, PaneAddress
+from wakeful.domain.ids import ConversationId, SessionId
+from wakeful.domain.moment import iso
+from wakeful.domain.process import Process, Sight
+from wakeful.domain.record import safe
+from wakeful.ports.clock import Clock
+from wakeful.ports.hands import Driver, Order, Question, Reply, Seen
+from wakeful.ports.store import Outcome
+from wakeful.services.acts import Act, ActGate, Deed, Objection, Purpose
+from wakeful.services.holdings import Holdings
+from wakeful.services.roster import Roster
+from wakeful.services.starts import Plan, RunRequest, environment, plan_run
+from wakeful.services.watched import Watched
+
+OBSERVING: Final = "the mode is observe: Wakeful acts on nothing"
+FENCED: Final = "somebody else has claimed this conversation since"
+# Which program continues a conversation that was never started by us.
+PROGRAMS: Final = {"claude": "claude", "codex": "codex"}
+
+
+class HolderAlive(WorldError):
+    """{shown} is run by process {pid} since {since}: one conversation has one owner. Stop that one first."""
+
+    code = "holder-alive"
+    exit_code = 1
+    http_status = 409
+
+
+class CannotResume(OperatorError):
+    """{shown} cannot be continued: {reason}."""
+
+    code = "cannot-resume"
+    http_status = 409
+
+
+class World(Protocol):
+    """What must be known about processes to act on the right ones."""
+
+    def carriers(self, variable: str, value: str) -> list[Process]:
+        """The living processes of this user with exactly this variable: agents, not the tools they left behind."""
+
+    def sight(self, process: Process) -> Sight:
+        """Whether it lives."""
+
+    def command(self, process: Process) -> tuple[str, ...]:
+        """The words a process was started with; none if that cannot be read."""
+
+    def environ(self) -> Mapping[str, str]:
+        """The daemon's own environment."""
+
+    def register(self, name: str, process: Process, cwd: str) -> None:
+        """Open the event log by which a program without a conversation is watched."""
+
+
+class Hands:
+    """Everything that can be done to a managed session."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        roster: Roster,
+        holdings: Holdings,
+        drivers: Mapping[str, Driver],
+        gate: ActGate,
+        world: World,
+        mode: str,
+    ) -> None:
+        self._clock = clock
+        self._roster = roster
+        self._holdings = holdings
+        self._drivers = drivers
+        self._gate = gate
+        self._world = world
+        self._mode = mode
+
+    async def run(self, request: RunRequest) -> Deed:
+        """Start a new managed session. Raises what the plan and the driver raise; then nothing was started."""
+        plan = plan_run(request, uuid4())
+        if plan.session_id is None:
+            return await self._run_unnamed(plan, request)
+        lease = await self._holdings.claim(plan.session_id)
+        try:
+            deed, hosting = await self._start(plan, plan.session_id, request, lease.epoch)
+        except BaseException:
+            await self._holdings.yield_(lease)
+            raise
+        if hosting is None:
+            await self._holdings.yield_(lease)
+            return deed
+        await self._settle_in(plan, hosting)
+        return deed
+
+    async def deliver(self, text: str, prompt: str) -> Deed:
+        """Give the agent a prompt."""
+        watched, hosting = self._managed(text)
+        driver = self._drivers[hosting.driver]
+
+        def objection() -> str | None:
+            if self._mode == "observe":
+                return OBSERVING
+            # Codex runs one process per turn: there a prompt starts one, and the driver declines while one lives.
+            if hosting.driver != "codex" and not watched.presence.living:
+                return f"its process is gone: `wakeful session resume {watched.subject.id}` brings it back"
+            return None
+
+        return await self._act(
+            Act.DELIVER,
+            watched,
+            Purpose(prompt_chars=len(prompt)),
+            objection,
+            lambda current: driver.deliver(current, prompt),
+        )
+
+    async def questions(self, text: str) -> tuple[Question, ...]:
+        """What the agent asks permission for now."""
+        watched, _ = self._managed(text)
+        hosting = self._current(watched)
+        assert hosting is not None, "managed, as was just seen"
+        return await self._drivers[hosting.driver].questions(hosting)
+
+    async def answer(self, text: str, question_id: str, reply: Reply) -> Deed:
+        """Answer a permission question."""
+        watched, hosting = self._managed(text)
+        driver = self._drivers[hosting.driver]
+        return await self._act(
+            Act.ANSWER,
+            watched,
+            Purpose(question_id=question_id),
+            lambda: self._needs_life(watched),
+            lambda current: driver.answer(current, question_id, reply),
+        )
+
+    async def interrupt(self, text: str) -> Deed:
+        """Cut the running turn short; the agent stays."""
+        watched, hosting = self._managed(text)
+        driver = self._drivers[hosting.driver]
+        return await self._act(
+            Act.INTERRUPT, watched, Purpose(), lambda: self._needs_life(watched), driver.interrupt
+        )
+
+    async def stop(self, text: str) -> Deed:
+        """End the agent and what it left behind. A person's stop is final: nothing revives it."""
+        watched, hosting = self._managed(text)
+        driver = self._drivers[hosting.driver]
+        await self._holdings.keep(replace(hosting, stopped=True))
+        return await self._act(
+            Act.STOP,
+            watched,
+            Purpose(planned=self._current(watched)),
+            lambda: OBSERVING if self._mode == "observe" else None,
+            driver.stop,
+        )
+
+    async def resume(self, text: str, caller: Mapping[str, str] | None = None) -> Deed:
+        """Continue a conversation whose agent is gone, in its own place. Raises HolderAlive, CannotResume.
+
+        The agent gets the caller's environment, else the daemon's own, and is told what was interrupted.
+        """
+        watched, hosting = self._managed(text)
+        if hosting.driver == "tmux" and watched.subject.provider not in PROGRAMS:
+            raise CannotResume(
+                shown=watched.subject.id, reason="its program keeps no conversation to return to"
+            )
+        self._refuse_while_held(watched)
+        prompt = _brief(watched, self._clock.now().wall)
+        environ = environment(self._world.environ() if caller is None else caller)
+        following = await self._holdings.advance(hosting)
+        driver = self._drivers[following.driver]
+
+        async def perform(intent_id: str) -> Seen:
+            order = Order(
+                session_id=following.session_id,
+                conversation_id=following.conversation_id,
+                epoch=following.epoch,
+                intent_id=intent_id,
+                cwd=following.cwd,
+                argv=following.argv,
+                environ=environ,
+                resume=True,
+                prompt=prompt,
+                name=following.name,
+            )
+            return await driver.resume(self._current(watched) or following, order)
+
+        deed, hosted = await self._gate.pass_through(
+            Act.RESUME,
+            following.session_id,
+            Purpose(planned=following),
+            lambda: self._held_by(watched),
+            perform,
+        )
+        if hosted is not None:
+            await self._holdings.keep(replace(hosted, adopted=following.adopted))
+        return deed
+
+    def pane(self, text: str) -> PaneAddress | None:
+        """Where a session is shown, managed or found."""
+        watched = self._roster.find(text)
+        pane, hosting = watched.presence.pane, self._holdings.find(watched.subject.id)
+        if pane is not None:
+            return _address(pane) if pane.sight is Sight.ALIVE else None
+        return hosting.pane if hosting is not None else None
+
+    async def adopt(self, text: str) -> Hosting:
+        """Manage a session that was merely found. Raises ConversationHeld, HolderAlive (twins), CannotResume."""
+        watched = self._roster.find(text)
+        session_id = watched.subject.id
+        known = self._holdings.find(session_id)
+        if known is not None:
+            return known
+        holder = self._only_holder(watched)
+        process = holder.process if holder is not None else None
+        lease = await self._holdings.claim(session_id, process)
+        try:
+            hosting = self._adopted(watched, process, lease.epoch)
+        except OperatorError:
+            await self._holdings.yield_(lease)
+            raise
+        await self._holdings.keep(hosting)
+        return hosting
+
+    async def release(self, text: str) -> Hosting:
+        """Let go of a managed session; its agent goes on."""
+        _, hosting = self._managed(text)
+        await self._holdings.drop(hosting)
+        return hosting
+
+    def _managed(self, text: str) -> tuple[Watched, Hosting]:
+        watched = self._roster.find(text)
+        return watched, self._holdings.get(watched.subject.id)
+
+    async def _act(
+        self,
+        act: Act,
+        watched: Watched,
+        purpose: Purpose,
+        objection: Objection,
+        perform: Callable[[Hosting], Awaitable[Seen]],
+    ) -> Deed:
+        session_id = watched.subject.id
+
+        async def guarded(_intent_id: str) -> Seen:
+            hosting = self._current(watched)
+            if hosting is None or not await self._holdings.is_ours(hosting):
+                return Seen(Outcome.DECLINED, FENCED)
+            return await perform(hosting)
+
+        deed, hosted = await self._gate.pass_through(act, session_id, purpose, objection, guarded)
+        if hosted is not None:
+            await self._holdings.keep(hosted)
+        return deed
+
+    def _current(self, watched: Watched) -> Hosting | None:
+        """Where the session is now: processes and panes change while an address is kept."""
+        hosting = self._holdings.find(watched.subject.id)
+        if hosting is None:
+            return None
+        living, pane = watched.presence.living, watched.presence.pane
+        return replace(
+            hosting,
+            process=living[0].process if living else hosting.process,
+            pane=_address(pane) if pane is not None and pane.sight is Sight.ALIVE else hosting.pane,
+        )
+
+    def _needs_life(self, watched: Watched) -> str | None:
+        if self._mode == "observe":
+            return OBSERVING
+        return None if watched.presence.living else "its process is gone"
+
+    def _held_by(self, watched: Watched) -> str | None:
+        if self._mode == "observe":
+            return OBSERVING
+        living = watched.presence.living
+        return f"process {living[0].process.pid} holds it" if living else self._carried(watched.subject.id)
+
+    def _carried(self, session_id: SessionId) -> str | None:
+        """A process of ours that has not registered yet is a holder too."""
+        carriers = self._world.carriers(SESSION_VARIABLE, session_id)
+        return f"process {carriers[0].pid} was started for it and lives" if carriers else None
+
+    def _refuse_while_held(self, watched: Watched) -> None:
+        living = watched.presence.living
+        if living:
+            raise _alive(watched.subject.id, living[0])
+
+    def _only_holder(self, watched: Watched) -> Holder | None:
+        living = watched.presence.living
+        if len(living) > 1:
+            raise CannotResume(
+                shown=watched.subject.id,
+                reason=f"{len(living)} processes hold it ({', '.join(str(each.process.pid) for each in living)})",
+            )
+        return living[0] if living else None
+
+    def _adopted(self, watched: Watched, process: Process | None, epoch: int) -> Hosting:
+        subject, pane = watched.subject, watched.presence.pane
+        program = PROGRAMS.get(subject.provider)
+        cwd = watched.activity.cwd or watched.presence.cwd
+        conversation = watched.activity.conversation_id or subject.conversation_id
+        if program is None or cwd is None or conversation is None:
+            raise CannotResume(
+                shown=subject.id, reason="only Claude Code and Codex sessions can be handed over"
+            )
+        in_pane = pane is not None and pane.sight is Sight.ALIVE
+        return Hosting(
+            session_id=subject.id,
+            conversation_id=conversation,
+            driver="tmux" if in_pane else program,
+            cwd=cwd,
+            # Its own flags are worth keeping where a person sees it; without a terminal they were for one run.
+            argv=self._world.command(process) if process is not None and in_pane else (program,),
+            epoch=epoch,
+            since=self._clock.now().wall,
+            process=process,
+            pane=_address(pane) if pane is not None and in_pane else None,
+            adopted=True,
+        )
+
+    async def _run_unnamed(self, plan: Plan, request: RunRequest) -> Deed:
+        """A client that names its own conversation: claimed once the name is known, by nobody else before."""
+        placeholder = SessionId(f"start-{uuid4().hex}")
+        deed, hosting = await self._start(plan, placeholder, request, epoch=1)
+        if hosting is None:
+            return deed
+        lease = await self._holdings.claim(hosting.session_id, hosting.process)
+        await self._holdings.keep(replace(hosting, epoch=lease.epoch))
+        return replace(deed, session_id=hosting.session_id)
+
+    async def _start(
+        self, plan: Plan, session_id: SessionId, request: RunRequest, epoch: int
+    ) -> tuple[Deed, Hosting | None]:
+        driver = self._drivers[plan.driver]
+        planned = Hosting(
+            session_id=session_id,
+            conversation_id=plan.conversation_id or ConversationId(""),
+            driver=plan.driver,
+            cwd=request.cwd,
+            argv=plan.argv,
+            epoch=epoch,
+            since=self._clock.now().wall,
+            name=plan.name,
+        )
+
+        async def perform(intent_id: str) -> Seen:
+            order = Order(
+                session_id=plan.session_id,
+                conversation_id=plan.conversation_id,
+                epoch=epoch,
+                intent_id=intent_id,
+                cwd=request.cwd,
+                argv=plan.argv,
+                environ=environment(request.environ),
+                prompt=plan.prompt,
+                name=plan.name,
+            )
+            return await driver.start(order)
+
+        def objection() -> str | None:
+            return OBSERVING if self._mode == "observe" else self._carried(session_id)
+
+        return await self._gate.pass_through(
+            Act.START, session_id, Purpose(planned=planned), objection, perform
+        )
+
+    async def _settle_in(self, plan: Plan, hosting: Hosting) -> None:
+        await self._holdings.keep(hosting)
+        if plan.name == hosting.session_id and hosting.process is not None:
+            self._world.register(hosting.session_id, hosting.process, hosting.cwd)
+
+
+def _address(pane: Pane) -> PaneAddress:
+    return PaneAddress(pane.socket, pane.target, pane.session, pane.process)
+
+
+def _alive(session_id: SessionId, holder: Holder) -> HolderAlive:
+    return HolderAlive(shown=session_id, pid=holder.process.pid, since=iso(holder.seen_at.wall))
+
+
+def _brief(watched: Watched, now: float) -> str | None:
+    """What the agent must be told: nothing, if it had finished what it was asked."""
+    if not watched.activity.in_turn:
+        return None
+    calls = [
+        InterruptedCall(call.tool, safe(call.input.decode(errors="replace")), now - call.since.wall)
+        for call in watched.activity.calls.values()
+    ]
+    return brief(calls, [safe(orphan.command) for orphan in watched.presence.orphans])

@@ -1,0 +1,173 @@
+"""Which sessions are ours: their hostings, and the leases that say so. One live owner per conversation.
+
+A hosting is kept in the store, so that a restart finds its sessions again with the same epoch. Its lease is renewed as
+long as it is kept; a lease that somebody else has claimed meanwhile ends it: a late owner does nothing more.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from wakeful.domain.errors import OperatorError
+from wakeful.domain.hosting import Hosting
+from wakeful.domain.ids import SessionId
+from wakeful.domain.moment import iso
+from wakeful.domain.process import Process, Sight
+from wakeful.domain.record import Subject
+from wakeful.domain.work import ConversationHeld, HeldLease, Lease, LeaseKey
+from wakeful.ports.store import Store
+from wakeful.services.supervision import Supervisor
+
+# A lease lasts 60 s: two renewals may fail before anybody else can claim it.
+RENEW_SECONDS: Final = 20.0
+# Whose sessions are called after their client; any other is called as it was named.
+PROVIDERS: Final = frozenset({"claude", "codex"})
+
+log = logging.getLogger("wakeful")
+
+
+class NotManaged(OperatorError):
+    """{shown} was found, not handed over, so Wakeful does not touch it. `wakeful session adopt {shown}` changes that."""
+
+    code = "not-managed"
+    http_status = 409
+
+
+class Holdings:
+    """The managed sessions. Whoever acts on one asks here first, and again right before."""
+
+    def __init__(
+        self, store: Store, supervisor: Supervisor, host: str, watch: Callable[[Process], Sight]
+    ) -> None:
+        self._store = store
+        self._supervisor = supervisor
+        self._host = host
+        self._owner = f"wakeful on {host}"
+        self._watch = watch
+        self._hosted: dict[SessionId, Hosting] = {}
+        # Between two epochs a claim is nobody's for a moment; that must not be taken for a loss.
+        self._advancing = asyncio.Lock()
+
+    async def load(self) -> None:
+        """Find again what an earlier daemon managed."""
+        for hosting in await self._store.hostings():
+            self._take(hosting)
+        await self.renew_all()
+
+    def find(self, session_id: SessionId) -> Hosting | None:
+        return self._hosted.get(session_id)
+
+    def get(self, session_id: SessionId) -> Hosting:
+        """The hosting of a managed session. Raises NotManaged."""
+        hosting = self._hosted.get(session_id)
+        if hosting is None:
+            raise NotManaged(shown=session_id)
+        return hosting
+
+    def all(self) -> list[Hosting]:
+        return list(self._hosted.values())
+
+    async def claim(self, session_id: SessionId, holder: Process | None = None) -> Lease:
+        """The lease of a conversation nobody has. Raises ConversationHeld, naming who has it."""
+        taken = await self._store.claim_lease(LeaseKey(session_id), self._owner, holder=holder)
+        if isinstance(taken, HeldLease):
+            raise held(taken)
+        return taken
+
+    async def advance(self, hosting: Hosting) -> Hosting:
+        """The same session under its next epoch: whoever was started before is fenced from here on.
+
+        Raises ConversationHeld if somebody else was quicker; then it is not ours any more.
+        """
+        async with self._advancing:
+            await self._store.yield_lease(LeaseKey(hosting.session_id), hosting.epoch)
+            try:
+                lease = await self.claim(hosting.session_id)
+            except ConversationHeld:
+                await self._lose(hosting)
+                raise
+            following = replace(hosting, epoch=lease.epoch, process=None, stopped=False)
+            await self.keep(following)
+            return following
+
+    async def yield_(self, lease: Lease) -> None:
+        """Give back a claim that came to nothing."""
+        await self._store.yield_lease(lease.key, lease.epoch)
+
+    async def abandon(self, planned: Hosting) -> None:
+        """Give back the claim of a start that a crash cut off."""
+        await self._store.yield_lease(LeaseKey(planned.session_id), planned.epoch)
+
+    async def keep(self, hosting: Hosting) -> None:
+        """Manage this session from now on, durably."""
+        await self._store.host(hosting)
+        self._take(hosting)
+
+    async def drop(self, hosting: Hosting) -> None:
+        """Manage it no longer; its agent goes on as it is."""
+        await self._store.unhost(hosting.session_id)
+        await self._store.yield_lease(LeaseKey(hosting.session_id), hosting.epoch)
+        self._forget(hosting.session_id)
+
+    async def is_ours(self, hosting: Hosting) -> bool:
+        """Whether nobody claimed it since; renews the claim. Asked of the store right before every act."""
+        async with self._advancing:
+            renewed = await self._store.renew_lease(LeaseKey(hosting.session_id), hosting.epoch)
+            if renewed is None:
+                await self._lose(hosting)
+        return renewed is not None
+
+    async def renew_all(self) -> None:
+        for hosting in self.all():
+            await self.is_ours(hosting)
+
+    async def run(self) -> None:
+        """Renew every claim before it ends, until cancelled."""
+        while True:
+            await asyncio.sleep(RENEW_SECONDS)
+            await self.renew_all()
+
+    def _take(self, hosting: Hosting) -> None:
+        self._hosted[hosting.session_id] = hosting
+        self._supervisor.manage(hosting.session_id, attempt=hosting.epoch)
+        if hosting.process is not None:
+            # Known before its client has registered itself anywhere.
+            self._supervisor.held(
+                self._subject(hosting),
+                hosting.process,
+                self._watch(hosting.process),
+                source="hands",
+                cwd=hosting.cwd,
+            )
+
+    def _subject(self, hosting: Hosting) -> Subject:
+        provider, dash, _ = hosting.session_id.partition("-")
+        known = dash and provider in PROVIDERS
+        return Subject(
+            hosting.session_id,
+            provider if known else "events",
+            self._host,
+            "wakeful",
+            hosting.conversation_id if known else None,
+        )
+
+    def _forget(self, session_id: SessionId) -> None:
+        del self._hosted[session_id]
+        self._supervisor.manage(session_id, attempt=None)
+
+    async def _lose(self, hosting: Hosting) -> None:
+        known = self._hosted.get(hosting.session_id)
+        if known is not None and known.epoch == hosting.epoch:
+            log.warning("%s was claimed by somebody else: not managed here any more", hosting.session_id)
+            await self._store.unhost(hosting.session_id)
+            self._forget(hosting.session_id)
+
+
+def held(lease: HeldLease) -> ConversationHeld:
+    """The refusal that names who has it."""
+    return ConversationHeld(
+        shown=lease.key, owner=lease.owner, since=iso(lease.since), until=iso(lease.expires_at)
+    )

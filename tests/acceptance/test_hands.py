@@ -1,0 +1,273 @@
+"""Claims about acting on real agents through the real command: started, spoken to, interrupted, killed and brought back.
+
+One daemon, a scripted model, and clients in a home of their own. Whatever is started is ended with the test.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import parts
+from clients import ClaudeHome, CodexHome, end_tmux, require, require_tmux, wait_for
+from daemons import RunningDaemon, Spoken
+from wakeful.testing.scripted_model import ScriptedModel, script
+
+DONE = {"text": "All done"}
+Record = dict[str, Any]
+
+
+def bash(command: str) -> Record:
+    return {"tool": "Bash", "input": {"command": command}}
+
+
+class Operator:
+    """A person at a terminal in the project's folder, with the agent's environment."""
+
+    def __init__(self, daemon: RunningDaemon, home: ClaudeHome | CodexHome) -> None:
+        self.daemon = daemon
+        self.home = home
+
+    def type(self, *arguments: str) -> Spoken:
+        """Run a command in the project's folder."""
+        return self.daemon.run(*arguments, cwd=self.home.project)
+
+    def start(self, *arguments: str) -> str:
+        """`wakeful run`, which must succeed; the session's id."""
+        deed = self.type("run", "--json", *arguments)
+        assert deed.exit_code == 0, deed.err + deed.out
+        session_id: str = deed.json["session_id"]
+        return session_id
+
+    def act(self, act: str, session_id: str, *arguments: str) -> Record:
+        done = self.type("session", act, session_id, *arguments, "--json")
+        assert done.out, done.err
+        deed: Record = done.json
+        return deed
+
+    def record(self, session_id: str) -> Record | None:
+        return next((each for each in self.daemon.sessions() if each["id"] == session_id), None)
+
+    def wait_until(self, session_id: str, what: str, **fields: object) -> Record:
+        def look() -> Record | None:
+            record = self.record(session_id)
+            fits = record is not None and all(record[name] == value for name, value in fields.items())
+            return record if fits else None
+
+        return wait_for(look, f"{what}: {self.record(session_id)}")
+
+
+@pytest.fixture
+def model() -> Iterator[ScriptedModel]:
+    with ScriptedModel() as model:
+        yield model
+
+
+@pytest.fixture
+def claude(tmp_path: Path, model: ScriptedModel) -> Iterator[ClaudeHome]:
+    require(parts.CLAUDE)
+    require_tmux()
+    with ClaudeHome(tmp_path, model) as home:
+        yield home
+
+
+@pytest.fixture
+def codex(tmp_path: Path, model: ScriptedModel) -> Iterator[CodexHome]:
+    require(parts.CODEX)
+    with CodexHome(tmp_path, model) as home:
+        yield home
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[RunningDaemon]:
+    daemon = RunningDaemon(tmp_path / "wakeful")
+    yield daemon
+    daemon.end()
+    end_tmux(Path(daemon.environ["WAKEFUL_HOME"]) / "tmux.sock")
+
+
+@pytest.fixture
+def operator(claude: ClaudeHome, daemon: RunningDaemon) -> Operator:
+    daemon.watch(**claude.environ())
+    daemon.up()
+    return Operator(daemon, claude)
+
+
+@pytest.fixture
+def codex_operator(codex: CodexHome, daemon: RunningDaemon) -> Operator:
+    # Later turns of Codex are processes of their own, in the daemon's environment.
+    daemon.watch(**codex.environ())
+    daemon.up()
+    return Operator(daemon, codex)
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_prompt_and_answer_without_a_terminal(operator: Operator) -> None:
+    """A managed session takes a first prompt and a second one, in one process and one conversation."""
+    session_id = operator.start("--headless", "--prompt", script(DONE), "--", "claude")
+    first = operator.wait_until(session_id, "end of the first turn", state="idle", managed=True)
+    assert operator.act("send", session_id, script(DONE))["outcome"] == "recovered"
+    second = operator.wait_until(session_id, "end of the second turn", state="idle", health="healthy")
+    assert first["pid"] == second["pid"]
+    (transcript,) = operator.home.transcripts()  # type: ignore[union-attr]
+    assert transcript.read_text().count("All done") >= 2
+
+
+def test_a_question_is_answered(operator: Operator, claude: ClaudeHome) -> None:
+    """The permission question is shown, allowed once, and the tool runs; denied, it does not."""
+    asking = script(bash("touch allowed"), bash("touch denied"), DONE)
+    session_id = operator.start("--headless", "--prompt", asking, "--", "claude")
+    operator.wait_until(session_id, "question", state="waiting", attention="person")
+    asked = operator.act("questions", session_id)["questions"]
+    assert (len(asked), asked[0]["tool"], "touch allowed" in asked[0]["untrusted"]) == (1, "Bash", True)
+    assert operator.act("answer", session_id, "allow")["outcome"] == "recovered"
+    wait_for(lambda: (claude.project / "allowed").exists() or None, "the tool's effect")
+    operator.wait_until(session_id, "second question", state="waiting")
+    assert operator.act("answer", session_id, "deny")["outcome"] == "recovered"
+    operator.wait_until(session_id, "end of the turn", state="idle")
+    assert not (claude.project / "denied").exists()
+
+
+def test_interrupted_in_a_tool_it_goes_on(operator: Operator, claude: ClaudeHome) -> None:
+    """The turn ends, the tool is gone, the same process takes the next prompt."""
+    session_id = operator.start("--headless", "--prompt", script(bash("sleep 100"), DONE), "--", "claude")
+    claude.wait_for_tool("sleep")
+    assert operator.act("interrupt", session_id)["outcome"] == "recovered"
+    wait_for(lambda: claude.tool_pids() == [] or None, "end of the tool")
+    assert operator.act("send", session_id, script(DONE))["outcome"] == "recovered"
+    operator.wait_until(session_id, "next turn's end", state="idle", health="healthy")
+
+
+def test_killed_in_a_tool_it_is_resumed_and_told(operator: Operator, claude: ClaudeHome) -> None:
+    """The same conversation goes on in a new process under the next epoch, and learns what was cut off."""
+    session_id = operator.start("--headless", "--prompt", script(bash("sleep 100"), DONE), "--", "claude")
+    tool = claude.wait_for_tool("sleep")
+    alive = operator.wait_until(session_id, "life", session_alive=True)
+    refused = operator.type("session", "resume", session_id)
+    assert (refused.exit_code, f"process {alive['pid']}" in refused.err) == (1, True)
+    kill(alive["pid"])
+    operator.wait_until(session_id, "death", health="dead")
+    assert operator.act("resume", session_id)["outcome"] == "recovered"
+    back = operator.wait_until(session_id, "return", session_alive=True)
+    assert (back["attempt"], back["pid"] != alive["pid"]) == (2, True)
+    (transcript,) = claude.transcripts()
+    assert "sleep 100" in wait_for(lambda: _brief_in(transcript), "brief")
+    assert tool, "the orphan was there"
+
+
+def _brief_in(transcript: Path) -> str | None:
+    return next(
+        (line for line in transcript.read_text().splitlines() if "Wakeful: your process" in line), None
+    )
+
+
+def test_what_was_started_outlives_the_daemon(operator: Operator, claude: ClaudeHome) -> None:
+    """Killed in the middle of a turn, the daemon finds its session again with the same epoch and speaks to it."""
+    turn = script(bash("sleep 2"), DONE)
+    session_id = operator.start("--headless", "--prompt", turn, "--", "claude", "--allowedTools", "Bash")
+    claude.wait_for_tool("sleep")
+    before = operator.wait_until(session_id, "work", state="prompting")
+    operator.daemon.kill()
+    operator.daemon.up()
+    after = operator.wait_until(session_id, "end of the turn", state="idle", managed=True)
+    assert (after["pid"], after["attempt"]) == (before["pid"], before["attempt"])
+    assert operator.act("send", session_id, script(DONE))["outcome"] == "recovered"
+
+
+def test_a_stopped_session_leaves_nothing(operator: Operator, claude: ClaudeHome) -> None:
+    """Agent and tool are gone, and it is not dead but stopped."""
+    session_id = operator.start("--headless", "--prompt", script(bash("sleep 100"), DONE), "--", "claude")
+    claude.wait_for_tool("sleep")
+    assert operator.act("stop", session_id)["outcome"] == "recovered"
+    assert (claude.tool_pids(), claude.registry()) == ([], [])
+    operator.wait_until(session_id, "end", state="stopped", session_alive=False)
+
+
+def test_in_a_terminal_of_its_own(operator: Operator, claude: ClaudeHome) -> None:
+    """`run` in tmux: the pane is found, a prompt is typed and taken, a stop closes it."""
+    session_id = operator.start("--name", "docs", "--", "claude")
+    shown = operator.type("attach", session_id)
+    assert (shown.exit_code, "attach-session -t %" in shown.err) == (2, True)
+    operator.wait_until(session_id, "idle agent", state="idle", managed=True)
+    sent = operator.act("send", session_id, script(DONE))
+    assert sent["outcome"] == "recovered", sent
+    operator.wait_until(session_id, "end of the turn", state="idle", health="healthy")
+    assert operator.act("stop", session_id)["outcome"] == "recovered"
+    operator.wait_until(session_id, "end", state="stopped", session_alive=False)
+    assert claude.registry() == []
+
+
+def test_adopted_killed_and_resumed_in_its_pane(
+    operator: Operator, claude: ClaudeHome, tmp_path: Path
+) -> None:
+    """A hand-started agent is handed over, dies, and comes back in the same pane; its neighbour is left alone."""
+    socket = tmp_path / "hand.sock"
+    try:
+        asking = script(bash("touch made; sleep 100"), DONE)
+        pane = claude.in_tmux(socket, asking, "mine", shell_wrapped=True)
+        mine = operator.daemon.wait_for_session(lambda record: record["state"] == "waiting", "question")
+        pane.press("Enter")
+        claude.wait_for_tool("sleep")
+        neighbour = claude.in_tmux(socket, script(DONE), "yours")
+        yours = operator.daemon.wait_for_session(
+            lambda record: record["id"] != mine["id"] and record["state"] == "idle", "neighbour"
+        )
+        refused = operator.type("session", "send", yours["id"], "hello")
+        assert (refused.exit_code, "wakeful session adopt" in refused.err) == (2, True)
+        assert operator.act("adopt", mine["id"])["managed"]
+        kill(mine["pid"])
+        operator.wait_until(mine["id"], "death", health="dead")
+        resumed = operator.act("resume", mine["id"])
+        assert resumed["outcome"] == "recovered", resumed
+        back = operator.wait_until(mine["id"], "return", session_alive=True)
+        assert back["pid"] != mine["pid"]
+        assert _parent(back["pid"]) == int(pane.shown("pane_pid"))
+        after = operator.record(yours["id"])
+        assert after is not None
+        assert (after["pid"], after["managed"]) == (yours["pid"], False)
+        assert "hello" not in neighbour.screen()
+    finally:
+        end_tmux(socket)
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_codex_from_prompt_to_prompt(codex_operator: Operator, codex: CodexHome) -> None:
+    """One process per turn, one conversation; killed in a tool it is resumed under its own id."""
+    flags = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
+    session_id = codex_operator.start("--", "codex", "exec", *flags, script(DONE))
+    codex_operator.wait_until(session_id, "end of the first turn", state="stopped", managed=True)
+    sent = codex_operator.act("send", session_id, script({"run": "sleep 100"}, DONE))
+    assert sent["outcome"] == "recovered", sent
+    codex.wait_for_tool("sleep")
+    working = codex_operator.wait_until(session_id, "work", state="prompting")
+    kill(working["pid"])
+    codex_operator.wait_until(session_id, "death", health="dead")
+    resumed = codex_operator.act("resume", session_id)
+    assert resumed["outcome"] == "recovered", resumed
+    (rollout,) = codex.rollouts()
+    assert wait_for(lambda: "Wakeful: your process" in rollout.read_text() or None, "brief")
+
+
+def test_bad_orders_are_refused_with_nothing_started(operator: Operator, claude: ClaudeHome) -> None:
+    """Each has one clear line and the right exit code."""
+    missing = operator.type("run", "--", "no-such-agent")
+    assert (missing.exit_code, "no-such-agent" in missing.err) == (3, True)
+    assert operator.type("run", "--name", "../x", "--", "claude").exit_code == 2
+    assert operator.type("run", "--headless", "--", "claude", "--resume", "x").exit_code == 2
+    assert operator.type("run", "--", "codex").exit_code == 2
+    assert operator.type("session", "send", "nobody", "x").exit_code == 2
+    session_id = operator.start("--headless", "--prompt", script(DONE), "--", "claude")
+    operator.wait_until(session_id, "end of the turn", state="idle")
+    for prompt in ("", "red \x1b[31m", "bell \x07"):
+        refused = operator.type("session", "send", session_id, prompt)
+        assert (refused.exit_code, "prompt" in refused.err) == (2, True), refused.err
+    assert len(claude.transcripts()) == 1

@@ -1,0 +1,250 @@
+"""Claims about driving the real Codex: one process per turn, the native one, in the conversation that was meant."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from msgspec.structs import replace
+
+from clients import CodexHome
+from wakeful.adapters.codex.driver import CodexDriver
+from wakeful.adapters.system import proc
+from wakeful.adapters.system.clock import SystemClock
+from wakeful.domain.errors import WakefulError
+from wakeful.domain.hosting import Hosting
+from wakeful.domain.ids import ConversationId
+from wakeful.domain.process import Sight
+from wakeful.ports.hands import (
+    ArgumentRefused,
+    ClientMissing,
+    ConversationUnknown,
+    FolderGone,
+    Order,
+    PromptRefused,
+    Reply,
+    Seen,
+    StartFailed,
+)
+from wakeful.ports.store import Outcome
+from wakeful.testing.scripted_model import script
+
+FREE = ("codex", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
+SECONDS_MAX = 15.0
+# Stands in for a client that begins another conversation than the one it was told to go on with.
+ANOTHER_THREAD = """#!/bin/sh
+echo '{"type":"thread.started","thread_id":"01a1e1b7-8985-7cd0-ab99-366ecff06ef5"}'
+echo '{"type":"turn.started"}'
+exec sleep 60
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def driver(root: Path, codex_home: CodexHome) -> CodexDriver:
+    return CodexDriver(root, SystemClock(), codex_home.environ())
+
+
+def order_for(home: CodexHome, prompt: str | None, **changes: Any) -> Order:
+    order = Order(
+        session_id=None,
+        conversation_id=None,
+        epoch=1,
+        intent_id=uuid4().hex,
+        cwd=str(home.project),
+        argv=FREE,
+        environ=home.environ(),
+        prompt=prompt,
+    )
+    return replace(order, **changes)
+
+
+def hosted(seen: Seen) -> Hosting:
+    assert seen.outcome is Outcome.RECOVERED, seen.words
+    assert seen.hosting is not None
+    return seen.hosting
+
+
+def is_gone(hosting: Hosting) -> bool:
+    assert hosting.process is not None
+    return proc.sight(hosting.process) is Sight.DEAD
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < deadline, f"no {what}"
+        await asyncio.sleep(0.02)
+
+
+def said(hosting: Hosting) -> str:
+    assert hosting.folder is not None
+    return (Path(hosting.folder) / "out.jsonl").read_text()
+
+
+def test_from_prompt_to_prompt_to_stop(codex_home: CodexHome, driver: CodexDriver, root: Path) -> None:
+    """A new conversation names itself, the next prompt goes on in it, and a stop leaves nothing."""
+
+    async def scenario() -> None:
+        hosting = hosted(await driver.start(order_for(codex_home, script({"text": "first"}))))
+        assert hosting.session_id == f"codex-{hosting.conversation_id}"
+        assert hosting.folder == str(root / hosting.session_id)
+        await until(lambda: "turn.completed" in said(hosting), "end of the first turn")
+        # Right after its last word: the process is given the moment it needs to leave.
+        seen = await driver.deliver(hosting, f"--help {script({'text': 'second'})}")
+        again = hosted(seen)
+        assert again.conversation_id == hosting.conversation_id
+        await until(lambda: '"second"' in said(again), "second answer")
+        assert (await driver.answer(again, "any", Reply.ALLOW)).outcome is Outcome.DECLINED
+        assert (await driver.stop(again)).outcome is Outcome.RECOVERED
+
+    asyncio.run(scenario())
+    assert len(codex_home.rollouts()) == 1
+    assert codex_home.pids() == []
+    assert list(root.iterdir()) == []
+
+
+def test_interrupted_in_a_tool_it_goes_on(codex_home: CodexHome, driver: CodexDriver) -> None:
+    """The native process is the one held; a prompt is declined while it works, and taken after an interrupt."""
+
+    async def scenario() -> None:
+        hosting = hosted(
+            await driver.start(order_for(codex_home, script({"run": "sleep 60"}, {"text": "never"})))
+        )
+        assert hosting.process is not None
+        assert proc.comm(hosting.process.pid) == "codex"
+        tool = await asyncio.to_thread(codex_home.wait_for_tool, "sleep")
+        assert (await driver.deliver(hosting, "hello")).outcome is Outcome.DECLINED
+        seen = await driver.interrupt(hosting)
+        assert seen.outcome is Outcome.RECOVERED
+        assert is_gone(hosting)
+        await until(lambda: proc.identify(tool) is None, "end of the tool")
+        assert (await driver.interrupt(hosting)).outcome is Outcome.DECLINED
+        again = hosted(await driver.deliver(hosting, script({"text": "went on"})))
+        await until(lambda: "went on" in said(again), "next answer")
+        await driver.stop(again)
+
+    asyncio.run(scenario())
+    (rollout,) = codex_home.rollouts()
+    assert b"turn_aborted" in rollout.read_bytes()
+
+
+def test_killed_in_a_tool_and_resumed(codex_home: CodexHome, driver: CodexDriver) -> None:
+    """Killed -9, its orphan is ended by a stop and the same conversation goes on in a new process."""
+
+    async def scenario() -> None:
+        order = order_for(codex_home, script({"run": "sleep 60; true"}, {"text": "never"}))
+        hosting = hosted(await driver.start(order))
+        orphan = await asyncio.to_thread(codex_home.wait_for_tool, "sleep")
+        assert hosting.process is not None
+        os.kill(hosting.process.pid, signal.SIGKILL)
+        await until(lambda: is_gone(hosting), "death")
+        assert proc.identify(orphan) is not None
+        assert (await driver.stop(hosting)).outcome is Outcome.RECOVERED
+        assert proc.identify(orphan) is None
+        resume = replace(
+            order,
+            session_id=hosting.session_id,
+            conversation_id=hosting.conversation_id,
+            resume=True,
+            epoch=2,
+        )
+        resting = hosted(await driver.start(replace(resume, prompt=None)))
+        assert resting.process is None
+        again = hosted(await driver.start(replace(resume, prompt=script({"text": "back again"}))))
+        assert again.epoch == 2
+        await until(lambda: "back again" in said(again), "answer")
+        await driver.stop(again)
+
+    asyncio.run(scenario())
+    assert len(codex_home.rollouts()) == 1
+    assert codex_home.pids() == []
+
+
+def test_stopped_in_a_tool(codex_home: CodexHome, driver: CodexDriver, root: Path) -> None:
+    """A stop ends the native process, npm's wrapper and the tool."""
+
+    async def scenario() -> None:
+        prompt = script({"run": "sleep 60; true"}, {"text": "never"})
+        hosting = hosted(await driver.start(order_for(codex_home, prompt)))
+        await asyncio.to_thread(codex_home.wait_for_tool, "sleep")
+        stopped = await driver.stop(hosting)
+        assert stopped.outcome is Outcome.RECOVERED
+        assert "SIGINT" in stopped.words
+        await until(lambda: codex_home.pids() == [], "empty home")
+
+    asyncio.run(scenario())
+    assert list(root.iterdir()) == []
+
+
+def test_another_conversation_than_the_one_meant_is_ended(
+    codex_home: CodexHome, driver: CodexDriver, tmp_path: Path, root: Path
+) -> None:
+    """A process that goes on with something else has no effect, says so, and does not stay."""
+    program = tmp_path / "codex"
+    program.write_text(ANOTHER_THREAD)
+    program.chmod(0o700)
+    conversation = ConversationId(str(uuid4()))
+    order = order_for(codex_home, "hello", argv=(str(program),), conversation_id=conversation, resume=True)
+    seen = asyncio.run(driver.start(order))
+    assert (seen.outcome, seen.hosting) == (Outcome.INEFFECTIVE, None)
+    assert "01a1e1b7-8985-7cd0-ab99-366ecff06ef5" in seen.words
+    assert codex_home.pids() == []
+    assert list(root.iterdir()) == []
+
+
+def test_a_missing_key_is_named(codex_home: CodexHome, driver: CodexDriver) -> None:
+    """A turn that fails for want of a login had no effect, in the client's own words."""
+    environ = {name: value for name, value in codex_home.environ().items() if name != "SCRIPTED_KEY"}
+    seen = asyncio.run(driver.start(order_for(codex_home, "hello", environ=environ)))
+    assert seen.outcome is Outcome.INEFFECTIVE
+    assert seen.words.startswith("it is not logged in: Missing environment variable")
+
+
+def test_a_prompt_of_the_largest_size_is_taken(codex_home: CodexHome, driver: CodexDriver) -> None:
+    """A megabyte goes in, which no argument could carry."""
+
+    async def scenario() -> None:
+        hosting = hosted(await driver.start(order_for(codex_home, "x" * 1024 * 1024)))
+        await until(lambda: "turn.completed" in said(hosting), "end of the turn")
+        await driver.stop(hosting)
+
+    asyncio.run(scenario())
+
+
+UNKNOWN = ConversationId("0c5b2a52-6ffa-4d9b-9e40-000000000000")
+REFUSALS: dict[str, tuple[str | None, dict[str, Any], type[WakefulError]]] = {
+    "unknown conversation": ("hi", {"conversation_id": UNKNOWN, "resume": True}, ConversationUnknown),
+    "unknown, without a prompt": (None, {"conversation_id": UNKNOWN, "resume": True}, ConversationUnknown),
+    "malformed conversation": ("hi", {"conversation_id": "newest", "resume": True}, ConversationUnknown),
+    "no conversation": ("hi", {"resume": True}, ConversationUnknown),
+    "missing client": ("hi", {"argv": ("kodex",)}, ClientMissing),
+    "folder gone": ("hi", {"cwd": "/nowhere/at/all"}, FolderGone),
+    "no prompt": (None, {}, PromptRefused),
+    "empty prompt": ("", {}, PromptRefused),
+    "huge prompt": ("x" * (1024 * 1024 + 1), {}, PromptRefused),
+    "escape prompt": ("hello \x1b[2J", {}, PromptRefused),
+    "another command": ("hi", {"argv": ("codex", "login")}, ArgumentRefused),
+    "another conversation": ("hi", {"argv": ("codex", "exec", "resume", "--last")}, ArgumentRefused),
+    "refused by the client": ("hi", {"argv": ("codex", "--bogus")}, StartFailed),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_bad_orders_start_nothing(case: str, codex_home: CodexHome, driver: CodexDriver, root: Path) -> None:
+    """What cannot be done as asked is refused, nothing runs and no folder stays."""
+    prompt, changes, expected = REFUSALS[case]
+    with pytest.raises(expected):
+        asyncio.run(driver.start(order_for(codex_home, prompt, **changes)))
+    assert codex_home.pids() == []
+    assert codex_home.rollouts() == []
+    assert not root.exists() or list(root.iterdir()) == []

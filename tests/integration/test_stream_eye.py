@@ -1,0 +1,168 @@
+"""Claims about following a driven client's own stream: real files, and a witness that takes notes."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wakeful.adapters.claude_code.stream_eye import TAIL_BYTES, StreamEye
+from wakeful.domain.events import Asked, Event, Retried
+from wakeful.domain.ids import SessionId
+from wakeful.domain.record import Subject
+from wakeful.ports.eyes import Changes
+from wakeful.testing.virtual_clock import VirtualClock
+
+ID = SessionId("claude-a")
+RUNNING = {"type": "system", "subtype": "session_state_changed", "state": "running"}
+RETRY = {"type": "system", "subtype": "api_retry", "attempt": 1}
+PARTIAL = {"type": "stream_event", "event": {"type": "content_block_delta"}}
+
+
+def question(words: str = "make a file") -> dict[str, Any]:
+    request = {"subtype": "can_use_tool", "tool_name": "Bash", "description": words}
+    return {"type": "control_request", "request_id": "r1", "request": request}
+
+
+class Notes:
+    """A witness of what the eye said."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.moves: list[SessionId] = []
+
+    def heard(self, subject: Subject, events: Sequence[Event], *, live: bool, anew: bool = False) -> None:
+        assert (subject.id, subject.conversation_id, live, anew) == (ID, "a", True, False)
+        self.events += events
+
+    def moved(self, session_id: SessionId) -> None:
+        self.moves.append(session_id)
+
+    def kinds(self) -> list[str]:
+        return [type(each).__name__ for each in self.events]
+
+
+class Run:
+    """A run folder, the eye on it and its notes."""
+
+    def __init__(self, root: Path) -> None:
+        self.output = root / ID / "out.jsonl"
+        self.output.parent.mkdir(parents=True)
+        self.notes = Notes()
+        self.eye = StreamEye(root, "host", VirtualClock(), self.notes)  # type: ignore[arg-type]
+
+    def say(self, *records: dict[str, Any]) -> None:
+        with self.output.open("a") as file:
+            file.writelines(json.dumps(each, separators=(",", ":")) + "\n" for each in records)
+
+    def told(self) -> None:
+        self.eye.told(Changes({str(self.output)}, set(), set()))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path / "run")
+
+
+def test_a_question_and_its_answer_are_told(run: Run) -> None:
+    """The client asks on its stream, and its state says when that is over."""
+    run.say(RUNNING)
+    run.eye.look()
+    run.say(question())
+    run.told()
+    assert [(each.about) for each in run.notes.events if isinstance(each, Asked)] == ["make a file"]
+    run.say(RUNNING)
+    run.told()
+    assert run.notes.kinds() == ["Asked", "Answered"]
+
+
+def test_an_open_question_survives_a_restart(run: Run) -> None:
+    """At first sight only the question that nobody answered is told."""
+    run.say(RETRY, question("an old one"), RUNNING, RETRY, question("the open one"))
+    run.eye.look()
+    assert [each.about for each in run.notes.events if isinstance(each, Asked)] == ["the open one"]
+    assert run.notes.moves == []
+
+
+def test_an_answered_question_is_history(run: Run) -> None:
+    """At first sight of a stream that goes on, nothing is told."""
+    run.say(question(), RUNNING, RETRY)
+    run.eye.look()
+    assert run.notes.events == []
+
+
+def test_partial_messages_are_life_and_nothing_else(run: Run) -> None:
+    """The model speaks: the session moves, and no event says more than that."""
+    run.say(RUNNING)
+    run.eye.look()
+    run.say(*[PARTIAL] * 100)
+    run.told()
+    assert (run.notes.events, run.notes.moves) == ([], [ID])
+
+
+def test_a_retry_is_told_while_it_happens(run: Run) -> None:
+    """The transcript does not mention it."""
+    run.eye.look()
+    run.say(RUNNING)
+    run.told()
+    run.say(RETRY)
+    run.told()
+    assert any(isinstance(each, Retried) for each in run.notes.events)
+
+
+def test_a_torn_line_is_read_when_it_is_whole(run: Run) -> None:
+    """Half of a question is none."""
+    run.say(RUNNING)
+    run.eye.look()
+    line = json.dumps(question())
+    with run.output.open("a") as file:
+        file.write(line[:20])
+    run.told()
+    assert run.notes.events == []
+    with run.output.open("a") as file:
+        file.write(line[20:] + "\n")
+    run.told()
+    assert run.notes.kinds() == ["Asked"]
+
+
+def test_a_file_begun_anew_is_read_from_its_beginning(run: Run) -> None:
+    """Between two turns the driver empties a long one."""
+    run.say(*[PARTIAL] * 50)
+    run.eye.look()
+    run.output.write_text("")
+    run.told()
+    run.say(question())
+    run.told()
+    assert run.notes.kinds() == ["Asked"]
+
+
+def test_only_the_end_of_a_long_stream_is_read(run: Run) -> None:
+    """What was said long ago costs nothing at a restart, and cannot be an open question."""
+    run.say(question())
+    run.say(*[{**PARTIAL, "padding": "x" * 1000}] * (TAIL_BYTES // 1000 + 10))
+    run.eye.look()
+    assert run.notes.events == []
+
+
+@pytest.mark.parametrize("line", ["", "null", "[]", "{", '{"type":7}', '{"type":"control_request"}', "\x00"])
+def test_what_is_no_line_of_a_client_is_skipped(run: Run, line: str) -> None:
+    """The next good line still counts."""
+    run.say(RUNNING)
+    run.eye.look()
+    with run.output.open("a") as file:
+        file.write(line + "\n")
+    run.say(question())
+    run.told()
+    assert run.notes.kinds() == ["Asked"]
+
+
+def test_strange_names_are_left_alone(run: Run, tmp_path: Path) -> None:
+    """Only folders named as sessions of this client are looked into; a link is not followed."""
+    outside = tmp_path / "outside.jsonl"
+    outside.write_text(json.dumps(question()) + "\n")
+    run.output.symlink_to(outside)
+    (run.output.parents[1] / "codex-b").mkdir()
+    run.eye.look()
+    run.told()
+    assert run.notes.events == []
