@@ -13,6 +13,7 @@ from wakeful.config import KEYS
 from wakeful.domain.evidence import Rung
 from wakeful.domain.findings import EXIT_CODES, MEANINGS, Code, Health, State
 from wakeful.domain.turn import OPEN, TRANSITIONS, Phase, Step
+from wakeful.domain.waits import WAIT_WORDS
 from wakeful.interfaces.cli.app import root
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference"
@@ -81,7 +82,19 @@ def findings() -> str:
             )
     lines += ["", "Exit codes of `wakeful session health` by health:", ""]
     lines += [f"- `{health}`: {code}" for health, code in EXIT_CODES.items()]
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, "", *_waits(), ""])
+
+
+def _waits() -> Iterator[str]:
+    yield from (
+        "# Expected waits",
+        "",
+        "Silence is judged only against these. Numbers are keys of `[detect]`.",
+        "",
+    )
+    yield from ("| wait | rests on | runs out |", "|---|---|---|")
+    for kind, (evidence, end) in WAIT_WORDS.items():
+        yield f"| `{kind}` | {evidence} | {end} |"
 
 
 def configuration() -> str:

@@ -55,11 +55,12 @@ class RunningDaemon:
         """Where to look, as the clients' own variables: CLAUDE_CONFIG_DIR, CODEX_HOME."""
         self.environ |= {name: str(value) for name, value in environ.items()}
 
-    def up(self, *arguments: str) -> None:
-        """Start it and wait until it answers."""
+    def up(self, *arguments: str, port: int | None = 0) -> None:
+        """Start it and wait until it answers; without a port it takes the one that is configured."""
+        asked_for = [] if port is None else ["--port", str(port)]
         with (self.home / "daemon.log").open("ab") as log:
             self._process = subprocess.Popen(
-                self.argv("up", "--port", "0", *arguments),
+                self.argv("up", *asked_for, *arguments),
                 env=self.environ,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -83,7 +84,9 @@ class RunningDaemon:
     def argv(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "wakeful", *arguments]
 
-    def run(self, *arguments: str, environ: Mapping[str, str] | None = None) -> Spoken:
+    def run(
+        self, *arguments: str, environ: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> Spoken:
         """Type a command."""
         done = subprocess.run(
             self.argv(*arguments),
@@ -92,7 +95,7 @@ class RunningDaemon:
             capture_output=True,
             text=True,
             timeout=60,
-            cwd=self.home,
+            cwd=cwd or self.home,
             check=False,
         )
         return Spoken(done)
@@ -108,6 +111,12 @@ class RunningDaemon:
         return wait_for(
             lambda: next((each for each in self.sessions() if fits(each)), None), what, timeout_seconds
         )
+
+    def has_ended(self) -> bool:
+        """Whether it ended by itself; then it can be started again."""
+        if self._process is not None and self._process.poll() is not None:
+            self._process = None
+        return self._process is None
 
     def kill(self) -> None:
         """As a crash would."""

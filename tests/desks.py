@@ -14,6 +14,8 @@ from typing import Any, Final, TypeVar
 import httpx
 import msgspec
 
+from hand_doubles import ScriptedDriver, ScriptedWorld
+from wakeful.adapters.system.connections import tcp_callers
 from wakeful.domain.events import Asked, CallStarted, Event, Failure, Opened, Prompted, TurnEnded, TurnFailed
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.policy import Policy
@@ -22,14 +24,19 @@ from wakeful.domain.record import Subject
 from wakeful.interfaces.http.access import Access
 from wakeful.interfaces.http.app import build_app
 from wakeful.interfaces.http.binding import PortBusy, bind_tcp, bind_unix
+from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.gate import Gate
 from wakeful.interfaces.http.server import serve
 from wakeful.interfaces.http.token_file import load_or_create_token
 from wakeful.ports.store import Transition
+from wakeful.services.acts import ActGate
 from wakeful.services.desk import Desk, EyeRecord, Standing
-from wakeful.services.feed import Feed
+from wakeful.services.feed import Change, Feed
+from wakeful.services.hands import Hands
+from wakeful.services.holdings import Holdings
 from wakeful.services.roster import Roster
-from wakeful.services.supervision import Change, Supervisor
+from wakeful.services.supervision import Supervisor
+from wakeful.services.work import WorkDesk
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 
@@ -43,16 +50,36 @@ class House:
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
+        self.reread: list[SessionId] = []
+        # For whose orphans somebody was asked to look.
+        self.searched: list[SessionId] = []
         self.policy = Policy()
         self.roster = Roster(self.policy.fold_after_seconds)
         self.feed = Feed()
-        self.store = MemoryStore()
+        self.store = MemoryStore(now=self._wall)
         self.supervisor = Supervisor(self.clock, self.roster, self.policy, self, boot_id=BOOT)
         self.desk = Desk(
             self.clock, self.roster, self.feed, self.store.transitions, self.policy, self.standing
         )
+        self.work_desk = WorkDesk(self.store, self.clock, self.roster.resolve, lambda: None)
+        self.driver = ScriptedDriver()
+        self.world = ScriptedWorld()
+        self.holdings = Holdings(self.store, self.supervisor, "testhost", self.watch)
+        self.gate = ActGate(self.store, self.clock, self.reread.append)
+        self.hands = self.hands_in("mine")
         self._ended: set[Process] = set()
         self._pids = iter(range(700_000, 4_000_000))
+
+    def hands_in(self, mode: str) -> Hands:
+        return Hands(
+            clock=self.clock,
+            roster=self.roster,
+            holdings=self.holdings,
+            drivers={"claude": self.driver, "codex": self.driver, "tmux": self.driver},
+            gate=self.gate,
+            world=self.world,
+            mode=mode,
+        )
 
     def standing(self) -> Standing:
         eyes = (EyeRecord("by hand", None),)
@@ -109,8 +136,7 @@ class House:
     def catch_up(self, session_id: SessionId) -> None: ...
 
     def watch(self, process: Process) -> Sight:
-        del process
-        return Sight.ALIVE
+        return Sight.DEAD if process in self._ended else Sight.ALIVE
 
     def seek_holder(self, session_id: SessionId) -> None: ...
 
@@ -118,7 +144,8 @@ class House:
 
     def seek_pane(self, session_id: SessionId) -> None: ...
 
-    def died(self, session_id: SessionId) -> None: ...
+    def died(self, session_id: SessionId) -> None:
+        self.searched.append(session_id)
 
     def tool_alive(self, agent: Process, within_seconds: float) -> bool:
         del agent, within_seconds
@@ -126,7 +153,7 @@ class House:
 
     def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
         _at_once(self.store.record(transitions))
-        self.feed.publish((change.session_id, msgspec.json.encode(change)) for change in changes)
+        self.feed.publish(changes)
 
 
 def _at_once(work: Coroutine[Any, Any, object]) -> None:
@@ -166,6 +193,8 @@ class Doors:
         self.path = folder / "wakeful.sock"
         self.token = load_or_create_token(folder / "token")
         self.orders: list[str] = []
+        # The session each pid works for, as far as a test says so.
+        self.working_for: dict[int, SessionId] = {}
         self._listeners = (bind_unix(self.path), bind_tcp("127.0.0.1", 0))
         tcp = self._listeners[1]
         assert not isinstance(tcp, PortBusy)
@@ -173,6 +202,9 @@ class Doors:
         self.access = Access(self.token, self.port, house.clock.now)
         self.app: Gate = build_app(
             house.desk,
+            house.work_desk,
+            house.hands,
+            Deciders(self.supervised, tcp_callers),
             self.access,
             now=house.clock.now,
             ancestors=ancestors,
@@ -181,6 +213,9 @@ class Doors:
         self._loop = asyncio.new_event_loop()
         self._open = threading.Event()
         self._thread = threading.Thread(target=self._run, name="doors")
+
+    def supervised(self, pids: Sequence[int]) -> SessionId | None:
+        return next((self.working_for[pid] for pid in pids if pid in self.working_for), None)
 
     @property
     def url(self) -> str:

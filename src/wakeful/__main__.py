@@ -79,7 +79,19 @@ def _print(body: bytes, code: int) -> int:
             left = left[os.write(1, left) :]
     except BrokenPipeError:
         return 141
+    except OSError as problem:
+        return _unwritten(problem)
     return code
+
+
+def _unwritten(problem: OSError) -> int:
+    """A full disk or a closed descriptor: one line, and the world's exit code."""
+    try:
+        os.write(2, f"wakeful: standard output: {problem.strerror}\n".encode())
+    except OSError:
+        # Nobody is left to tell; the exit code says it.
+        return 3
+    return 3
 
 
 if __name__ == "__main__":

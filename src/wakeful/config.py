@@ -4,6 +4,7 @@ Every problem is found in one pass and named with its file, line and key. Nothin
 read or whether they may be trusted, and nothing here writes one.
 """
 
+import errno
 import os
 import re
 import stat
@@ -18,7 +19,7 @@ from msgspec import Meta, Struct
 
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.plaintext import plain
-from wakeful.domain.policy import Policy
+from wakeful.domain.policy import Dollars, Policy
 
 # The default file with every key has 3 KB; whatever is larger is no configuration.
 FILE_BYTES_MAX: Final = 1_048_576
@@ -38,6 +39,12 @@ class HomeMissing(ConfigError):
     """HOME is not set, so there is no place to look in. Set HOME, or WAKEFUL_HOME to a folder of your own."""
 
     code = "home-missing"
+
+
+class HomeNotThere(ConfigError):
+    """HOME is {shown!r}, and there is no such folder. Set HOME to yours, or WAKEFUL_HOME to a folder of your own."""
+
+    code = "home-not-there"
 
 
 class PathNotAbsolute(ConfigError):
@@ -61,6 +68,7 @@ _Folder = Annotated[str, Meta(pattern=r"^(/|~/)")]
 _Folders = tuple[_Folder, ...]
 _Seconds = Annotated[float, Meta(gt=0, le=SECONDS_MAX)]
 _Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+_Dollars = Annotated[float, Meta(ge=0, le=1_000_000)]
 
 
 class Daemon(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -92,7 +100,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 _SECTIONS: Final[Mapping[str, type[Struct]]] = {"daemon": Daemon, "detect": Policy, "eyes": Eyes}
 # The domain gives numbers their names and defaults; that they are positive is the configuration's business.
-_POSITIVE: Final[Mapping[type, Any]] = {float: _Seconds, int: _Count}
+_POSITIVE: Final[Mapping[type, Any]] = {float: _Seconds, int: _Count, Dollars: _Dollars}
 _ALLOWED: Final[Mapping[Any, str]] = {
     _Loopback: "a loopback address: 127.0.0.1, ::1 or localhost",
     _Port: "a whole number from 0 to 65535",
@@ -101,6 +109,7 @@ _ALLOWED: Final[Mapping[Any, str]] = {
     _Folders: 'a list of paths that begin with / or ~/, like ["~/logs"]',
     _Seconds: f"a number of seconds above 0, {SECONDS_MAX} at most",
     _Count: "a whole number from 1 to 1000000000",
+    _Dollars: "a number of dollars from 0 to 1000000",
 }
 
 
@@ -163,7 +172,11 @@ def read_file(path: str, *, follow_symlink: bool = True) -> bytes:
                 raise ConfigError(problems=f"{plain(path)}: not a regular file")
             content = file.read(FILE_BYTES_MAX + 1)
     except OSError as problem:
-        raise ConfigError(problems=f"{plain(path)}: {problem.strerror}") from problem
+        link = problem.errno == errno.ELOOP and not follow_symlink
+        reason = (
+            "a symbolic link, which could show any file of yours: not followed" if link else problem.strerror
+        )
+        raise ConfigError(problems=f"{plain(path)}: {reason}") from problem
     if len(content) > FILE_BYTES_MAX:
         raise ConfigError(problems=f"{plain(path)}: larger than {FILE_BYTES_MAX} bytes")
     return content
@@ -207,12 +220,23 @@ def _of_document(document: Document, problems: list[str]) -> Iterator[_Setting]:
     for section, table in tables.items():
         origin = _origin(shown, lines, section)
         if section not in _SECTIONS:
-            problems.append(f"{origin}: [{plain(section, 60)}]: unknown. {_meant(section, _SECTIONS)}")
+            problems.append(f"{origin}: {_stray(section, table)}")
         elif not isinstance(table, dict):
             problems.append(f"{origin}: {section}: must be a table, [{section}]")
         else:
             for name, value in table.items():
                 yield _Setting(f"{section}.{name}", value, _origin(shown, lines, section, name))
+
+
+def _stray(name: str, value: object) -> str:
+    """What to say of a top-level name that is no section: a key of one, more often than not."""
+    shown = plain(name, 60)
+    if isinstance(value, dict):
+        return f"[{shown}]: unknown. {_meant(name, _SECTIONS)}"
+    key = next((each for each in KEYS if each.partition(".")[2] == name), None)
+    if key is None:
+        return f"{shown}: unknown. {_meant(name, _SECTIONS)}"
+    return f"{shown}: unknown outside of a section. Did you mean {key}? It stands under [{key.partition('.')[0]}]."
 
 
 def _parsed(content: bytes) -> tuple[str, dict[str, Any]]:
@@ -254,9 +278,14 @@ def _checked(setting: _Setting, environ: Mapping[str, str]) -> Any:
     try:
         checked = msgspec.convert(value, key.kind, strict=not setting.from_text)
     except msgspec.ValidationError as problem:
-        said = f"{shown}: {plain(repr(setting.value), 60)} is not {key.allowed}"
+        said = f"{shown}: {_written(setting.value)} is not {key.allowed}"
         raise ConfigError(problems=f"{setting.origin}: {said}") from problem
     return tuple(_expanded(path, environ) for path in checked) if key.kind == _Folders else checked
+
+
+def _written(value: object) -> str:
+    """A wrong value as its author wrote it: TOML's booleans are not Python's."""
+    return str(value).lower() if isinstance(value, bool) else plain(repr(value), 60)
 
 
 def _expanded(path: str, environ: Mapping[str, str]) -> str:

@@ -22,28 +22,34 @@ from wakeful.adapters.logs.folders import FolderWatch
 from wakeful.adapters.sqlite.store import SqliteStore
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.clock import SystemClock
+from wakeful.adapters.system.connections import tcp_callers
 from wakeful.adapters.system.exits import ExitWatch
 from wakeful.config import Config
-from wakeful.domain.errors import WorldError
+from wakeful.domain.errors import WakefulError, WorldError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process
 from wakeful.domain.record import SessionRecord
+from wakeful.handwork import Handwork
+from wakeful.home import make_home
 from wakeful.interfaces.http.access import Access
+from wakeful.interfaces.http.access_log import access_file
 from wakeful.interfaces.http.app import build_app
 from wakeful.interfaces.http.binding import PortBusy, bind_tcp, bind_unix
+from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.gate import Gate
-from wakeful.interfaces.http.server import serve as serve_door
+from wakeful.interfaces.http.server import serve as serve_door, shut
 from wakeful.interfaces.http.token_file import load_or_create_token
 from wakeful.lookout import Lookout
 from wakeful.places import Places
 from wakeful.ports.store import Bookmark, Store, Transition
 from wakeful.services.cases import CaseBook
 from wakeful.services.desk import Desk, History, Standing
-from wakeful.services.feed import Feed
+from wakeful.services.expiry import RunExpiry
+from wakeful.services.feed import Change, Feed
 from wakeful.services.scribe import Scribe
-from wakeful.services.supervision import Change
 from wakeful.services.watched import Standing as SessionStanding, standing_of
+from wakeful.services.work import WorkDesk
 
 # A backstop: whatever inotify did not tell is found this late. Costs 55 ms of CPU per 10,000 logs.
 SWEEP_SECONDS: Final = 300.0
@@ -55,6 +61,7 @@ DRAIN_SECONDS: Final = 5.0
 # 000 keeps what it wrote down for 30 days.
 RETENTION_SECONDS: Final = 30 * 86_400.0
 PRUNE_SECONDS: Final = 6 * 3600.0
+STORE_RETRY_SECONDS: Final = 5.0
 
 log = logging.getLogger("wakeful")
 
@@ -74,6 +81,9 @@ class Daemon(Lookout):
         super().__init__(config, places, SystemClock(), self.exits, folders=folders, bookmarks=bookmarks)
         self.feed = Feed()
         self.scribe = Scribe(store)
+        self.expiry = RunExpiry(store, self.clock)
+        self.work = WorkDesk(store, self.clock, self.roster.resolve, self.expiry.look_sooner)
+        self.handwork = Handwork(self, places, store, config.daemon.mode)
         self._store = store
         self._folders = folders
         self._loop = asyncio.get_running_loop()
@@ -93,7 +103,7 @@ class Daemon(Lookout):
 
     def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
         self.scribe.take(transitions)
-        self.feed.publish((change.session_id, msgspec.json.encode(change)) for change in changes)
+        self.feed.publish(changes)
 
     def died(self, session_id: SessionId) -> None:
         task = self._loop.create_task(self._search(session_id))
@@ -113,7 +123,7 @@ class Daemon(Lookout):
             await asyncio.sleep(SLOW_SWEEP_SECONDS if slow else SWEEP_SECONDS)
             for log_eye in self.logs:
                 await log_eye.sweep()
-            for eye in (*self.holders, self.spool):
+            for eye in (*self.holders, self.streams, self.spool):
                 eye.look()
 
     async def forget_old(self) -> None:
@@ -129,7 +139,7 @@ class Daemon(Lookout):
             await self.save_place()
 
     async def save_place(self) -> None:
-        bookmarks = [bookmark for eye in self.logs for bookmark in eye.take_bookmarks()]
+        bookmarks = self.take_bookmarks()
         if bookmarks:
             await self._store.save_bookmarks(bookmarks)
 
@@ -151,25 +161,13 @@ class Daemon(Lookout):
         self.supervisor.left_behind(session_id, orphans)
 
 
-class HomeUnusable(WorldError):
-    """The state folder {folder} cannot be made: {reason}. Set WAKEFUL_HOME to a folder of your own."""
-
-    code = "home-unusable"
-
-
-def make_home(places: Places) -> None:
-    """Make the state folder and those others write into, for this user alone. Raises HomeUnusable."""
-    for folder in (places.home, places.spool, places.events):
-        try:
-            Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise HomeUnusable(folder=folder, reason=error.strerror) from error
-
-
 class Doors:
-    """The sockets that were opened, and what to say about them."""
+    """The sockets that were opened, and what to say about them.
 
-    def __init__(self, config: Config, places: Places) -> None:
+    A busy port that somebody asked for by name is refused; without the usual one there is still the socket.
+    """
+
+    def __init__(self, config: Config, places: Places, *, port_asked_for: bool = False) -> None:
         make_home(places)
         # The Unix socket comes first: it is also what keeps a second daemon from starting.
         self.listeners = [bind_unix(Path(places.socket))]
@@ -177,11 +175,22 @@ class Doors:
         self.notes: list[str] = []
         self.port: int | None = None
         if config.daemon.tcp:
-            self._open_tcp(config)
+            try:
+                self._open_tcp(config, port_asked_for=port_asked_for)
+            except WakefulError:
+                self.close()
+                raise
 
-    def _open_tcp(self, config: Config) -> None:
+    def close(self) -> None:
+        """Leave no socket behind where nobody was served."""
+        for listener in self.listeners:
+            shut(listener)
+
+    def _open_tcp(self, config: Config, *, port_asked_for: bool) -> None:
         listener = bind_tcp(config.daemon.host, config.daemon.port)
         if isinstance(listener, PortBusy):
+            if port_asked_for:
+                raise listener
             self.notes.append(f"{listener} Only the socket is open; `--port 0` picks a free port.")
             return
         self.listeners.append(listener)
@@ -190,14 +199,21 @@ class Doors:
 
 
 async def serve(
-    config: Config, places: Places, announce: Callable[[str], None], *, with_login: bool = False
+    config: Config,
+    places: Places,
+    announce: Callable[[str], None],
+    *,
+    with_login: bool = False,
+    port_asked_for: bool = False,
 ) -> None:
     """Run until SIGINT, SIGTERM, `wakeful down` or cancellation. `announce` gets lines for a person to read.
 
     `with_login` puts a one-time login into the page's link: only for a terminal somebody sits at.
     """
-    doors = Doors(config, places)
+    doors = Doors(config, places, port_asked_for=port_asked_for)
     async with AsyncExitStack() as stack:
+        stack.callback(doors.close)
+        stack.enter_context(access_file(Path(places.logs) / "access.log"))
         store = await SqliteStore.open(Path(places.database))
         stack.push_async_callback(store.close)
         folders = await stack.enter_async_context(FolderWatch())
@@ -205,8 +221,10 @@ async def serve(
         stack.callback(daemon.exits.close)
         daemon.supervisor.recall_standings(await _standings(store))
         await daemon.look()
+        await daemon.handwork.take_up()
         ended = asyncio.Event()
         app, access = _app(config, places, doors, daemon, history=store.transitions, end=ended.set)
+        stack.callback(app.log.close)
         link = _link(config, doors, access if with_login else None)
         for line in _greeting(config, doors, daemon, link):
             announce(line)
@@ -254,7 +272,16 @@ def _app(
     desk = Desk(
         daemon.clock, daemon.roster, daemon.feed, history, daemon.policy, standing, daemon.tree, cases
     )
-    app = build_app(desk, access, now=daemon.clock.now, ancestors=_ancestor_pids, shut_down=end)
+    app = build_app(
+        desk,
+        daemon.work,
+        daemon.handwork.hands,
+        Deciders(daemon.handwork.supervised, tcp_callers),
+        access,
+        now=daemon.clock.now,
+        ancestors=_ancestor_pids,
+        shut_down=end,
+    )
     return app, access
 
 
@@ -281,9 +308,11 @@ def _greeting(config: Config, doors: Doors, daemon: Daemon, link: str | None) ->
     yield f"listening on {' and '.join(doors.listening)}"
     if link is not None:
         yield f"page: {link}"
-    yield f"found {total['shown']} sessions, {total['managed']} managed; {total['older']} older ones folded"
+    sessions = "session" if total["shown"] == 1 else "sessions"
+    yield f"found {total['shown']} {sessions}, {total['managed']} managed; {total['older']} older folded"
     yield from (f"note: {note}" for note in doors.notes)
-    yield from (f"note: {eye.name}: {eye.slow}" for eye in daemon.eye_records() if eye.slow)
+    for eye in daemon.eye_records():
+        yield from (f"note: {eye.name}: {told}" for told in (eye.slow, eye.left_out) if told)
 
 
 _MODES: Final = {
@@ -291,6 +320,16 @@ _MODES: Final = {
     "mine": "will act on managed sessions only; found ones are watched",
     "all": "may act on every session",
 }
+
+
+async def _whatever_the_store_says(task: Callable[[], Coroutine[None, None, None]], otherwise: str) -> None:
+    """Keep a background task going: a full disk must not end the daemon, which still sees and tells the truth."""
+    while True:
+        try:
+            await task()
+        except WorldError as error:
+            log.warning("%s: %s", otherwise, error)
+            await asyncio.sleep(STORE_RETRY_SECONDS)
 
 
 async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], ended: asyncio.Event) -> None:
@@ -302,9 +341,12 @@ async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], end
         *doors,
         daemon.listen(),
         daemon.sweep(),
-        daemon.keep_place(),
         daemon.tmux.run(),
         daemon.scribe.run(),
+        _whatever_the_store_says(daemon.keep_place, "bookmarks are not saved"),
+        _whatever_the_store_says(daemon.expiry.run, "leases do not expire"),
+        _whatever_the_store_says(daemon.forget_old, "old transitions are not dropped"),
+        _whatever_the_store_says(daemon.handwork.holdings.run, "claims are not renewed"),
     )
     tasks = [asyncio.create_task(each) for each in work]
     waiting = asyncio.create_task(ended.wait())
@@ -316,7 +358,11 @@ async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], end
     finally:
         daemon.feed.close()
         await daemon.scribe.drain(DRAIN_SECONDS)
-        await daemon.save_place()
+        try:
+            await daemon.save_place()
+        except WorldError as error:
+            # The next start reads a little more; nothing else depends on it.
+            log.warning("bookmarks were not saved: %s", error)
         for task in (*tasks, waiting):
             task.cancel()
         await asyncio.gather(*tasks, waiting, return_exceptions=True)

@@ -4,6 +4,7 @@ Nothing here writes, listens or stays. The daemon builds on it; `wakeful ls` wit
 """
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from typing import Final
 from wakeful import __version__
 from wakeful.adapters.claude_code.logs import claude_logs
 from wakeful.adapters.claude_code.registry import RegistryEye
+from wakeful.adapters.claude_code.stream_eye import StreamEye
 from wakeful.adapters.codex.logs import WriterLockEye, codex_logs
 from wakeful.adapters.logs.eye import LogEye
 from wakeful.adapters.neutral.logs import event_logs
@@ -25,7 +27,6 @@ from wakeful.config import Config
 from wakeful.domain.events import Event
 from wakeful.domain.evidence import Orphan
 from wakeful.domain.ids import SessionId
-from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.record import Subject, safe
 from wakeful.places import Places
@@ -33,14 +34,16 @@ from wakeful.ports.clock import Clock
 from wakeful.ports.eyes import Eye, Folders, Processes
 from wakeful.ports.store import Bookmark, Transition
 from wakeful.services.desk import Desk, EyeRecord, ProcessRecord, Standing
-from wakeful.services.feed import Feed
+from wakeful.services.feed import Change, Feed
 from wakeful.services.roster import Roster
-from wakeful.services.supervision import Change, Supervisor
+from wakeful.services.supervision import Supervisor
 
 # The variable that a client gives its tools: the only thread from an orphan back to its session.
 TOOL_VARIABLES: Final = {"claude": "CLAUDE_CODE_SESSION_ID", "codex": "CODEX_THREAD_ID"}
 # A process's start time is rounded to ticks, and a call's is stamped before its process exists.
 START_SLACK_SECONDS: Final = 2.0
+
+log = logging.getLogger("wakeful")
 
 
 class PlainProcesses:
@@ -90,12 +93,15 @@ class Lookout:
             RegistryEye(claude_folders(config), self.host, self.supervisor, processes, folders),
             WriterLockEye(codex_homes(config), self.host, self.supervisor, processes, folders),
         ]
-        self.tmux = TmuxEye(self.tenant, self.supervisor, processes, _resolved(config.eyes.tmux_sockets))
+        self.tmux = TmuxEye(
+            self.tenant, self.supervisor, processes, _resolved((places.tmux, *config.eyes.tmux_sockets))
+        )
+        self.streams = StreamEye(Path(places.run), self.host, clock, self.supervisor, folders)
         self.spool = SpoolEye(Path(places.spool), self.host, clock, self.supervisor, folders)
 
     @property
     def eyes(self) -> list[Eye]:
-        return [*self.logs, *self.holders, self.spool]
+        return [*self.logs, *self.holders, self.streams, self.spool]
 
     async def look(self) -> None:
         """One pass of every eye, and a verdict for everything they saw."""
@@ -106,7 +112,7 @@ class Lookout:
             pass
 
     def eye_records(self) -> tuple[EyeRecord, ...]:
-        told = [EyeRecord(eye.name, eye.slow) for eye in self.eyes]
+        told = [EyeRecord(eye.name, eye.slow, eye.left_out) for eye in self.eyes]
         return (*told, EyeRecord(self.tmux.name, self.tmux.slow))
 
     def tenant(self, session_id: SessionId) -> Tenant | None:
@@ -128,10 +134,21 @@ class Lookout:
     def catch_up(self, session_id: SessionId) -> None:
         for eye in self.logs:
             eye.catch_up(session_id)
+        self.streams.catch_up(session_id)
 
     def recall_events(self, session_id: SessionId, limit: int) -> list[Event]:
         """The newest events of the session's log, whichever eye follows it."""
         return [event for eye in self.logs for event in eye.recall_events(session_id, limit)]
+
+    def take_bookmarks(self) -> list[Bookmark]:
+        """How far every log was read. What one eye fails to say costs another reading, not what the others say."""
+        bookmarks: list[Bookmark] = []
+        for eye in self.logs:
+            try:
+                bookmarks += eye.take_bookmarks()
+            except Exception:
+                log.exception("%s could not say how far it has read", eye.name)
+        return bookmarks
 
     def seek_holder(self, session_id: SessionId) -> None:
         for eye in self.holders:
@@ -201,8 +218,8 @@ def look_once(config: Config) -> Desk:
         mode=config.daemon.mode,
         version=__version__,
         host=lookout.host,
-        pid=os.getpid(),
-        started_at=iso(lookout.clock.now().wall),
+        pid=None,
+        started_at=None,
         listening=(),
         eyes=lookout.eye_records(),
         notes=("no daemon: this is one look, nothing is watched",),

@@ -9,6 +9,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# sun_path of unix(7) has 108 bytes, the last of them a NUL: nobody can listen at a longer path.
+SOCKET_PATH_BYTES_MAX = 107
+
 
 class Places:
     """The paths below one state folder."""
@@ -52,6 +55,16 @@ class Places:
     def events(self) -> str:
         """Neutral event logs any program may append to."""
         return f"{self.home}/events"
+
+    @property
+    def run(self) -> str:
+        """What managed sessions without a terminal read and write, a folder each."""
+        return f"{self.home}/run"
+
+    @property
+    def tmux(self) -> str:
+        """The socket of the tmux server that managed sessions get."""
+        return f"{self.home}/tmux.sock"
 
     @property
     def logs(self) -> str:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -41,7 +41,10 @@ LINES_LOOKED_AT_MAX: Final = 50
 _LOOK_BYTES: Final = 32 * 1024
 _SUBAGENTS: Final = "subagents"
 _NOT_IN_IDS: Final = re.compile(r"[^A-Za-z0-9._:@+-]+")
+_TOOL_USE: Final = frozenset({b'"pre_tool_use"', b'"post_tool_use"'})
 _at: Final = attrgetter("at")
+# A first record can be long (instructions, tools), and only its keys are asked for.
+_decode_keys: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class NoSuchRecording(OperatorError):
@@ -143,12 +146,12 @@ def format_of(file: Path) -> str | None:
 
 def _shape(line: bytes) -> str | None:
     try:
-        record = msgspec.json.decode(line, type=dict[str, Any])
+        record = _decode_keys(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if "events" in record and "id" in record:
         return CASES
-    if record.get("event") in {"pre_tool_use", "post_tool_use"}:
+    if bytes(record.get("event", b"")) in _TOOL_USE:
         return "tool-use"
     if "event" in record and "at" in record:
         return "events"
@@ -173,8 +176,10 @@ def _batches(
     read = reader.read
     try:
         for lines in recorded_lines(file, on_bytes):
+            events: list[Event] = []
             for line in lines:
-                yield read(line) if type(line) is bytes else _rest_of(line, reader)
+                events += read(line) if type(line) is bytes else _rest_of(line, reader)
+            yield events
     except WakefulError as problem:
         on_problem(problem)
 

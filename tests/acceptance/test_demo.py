@@ -113,6 +113,9 @@ def test_a_pipe_gets_all_six_verdicts(guest: Guest) -> None:
     assert {" ".join(change.split(maxsplit=1)) for change in changes} >= {
         f"{name} {standing}" for name, standing in VERDICTS.items()
     }
+    assert {change.split(maxsplit=1)[1] for change in changes if change.startswith("works")} == {
+        "prompting healthy"
+    }, "work that gets on is no loop"
     assert EXPECTED_WAIT in output
     assert "its tool still runs as process" in output
     assert "Silence counts after 4 s here" in output

@@ -204,7 +204,8 @@ def test_a_busy_port_leaves_the_socket(daemon: RunningDaemon) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        daemon.up("--port", str(taken.getsockname()[1]))
+        daemon.environ["WAKEFUL_PORT"] = str(taken.getsockname()[1])
+        daemon.up(port=None)
         status = daemon.run("status", "--json").json
     assert status["daemon"]["listening"] == [str(daemon.socket)]
     assert "taken" in daemon.said()
@@ -262,3 +263,34 @@ def test_wait_is_told_of_a_death(daemon: RunningDaemon, config: Path, agent: sub
     wait_for(lambda: None if waiting.poll() is not None else True, "waiter")
     agent.kill()
     assert waiting.wait(10) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b'{"type":"us'])
+def test_a_log_without_a_whole_line_is_no_session_yet(
+    daemon: RunningDaemon, config: Path, content: bytes
+) -> None:
+    """Empty or torn in its first line: the daemon lives, keeps its place in the other logs, and ends in order."""
+    new = f"{uuid.uuid4()}"
+    logs = (
+        config / "projects" / "-new" / f"{new}.jsonl",
+        daemon.home
+        / ".codex"
+        / "sessions"
+        / "2027"
+        / "01"
+        / "15"
+        / f"rollout-2027-01-15T08-00-00-{new}.jsonl",
+        daemon.home / "state" / "events" / "x.jsonl",
+    )
+    (daemon.home / "state").mkdir(mode=0o700)
+    for log in logs:
+        log.parent.mkdir(parents=True)
+        log.write_bytes(content)
+    transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
+    daemon.up()
+    assert [each["id"] for each in daemon.sessions()] == [SESSION]
+    assert (daemon.end(), "Traceback" in daemon.said()) == (0, False)
+    daemon.up()
+    append(logs[0], transcripts.prompt(time.time(), new))
+    daemon.wait_for_session(lambda each: each["id"] == f"claude-{new}", "session")
+    assert daemon.end() == 0

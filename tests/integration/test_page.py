@@ -143,7 +143,7 @@ def test_a_row_opens_to_its_reasons_and_commands(page: Page) -> None:
     button.focus()
     page.keyboard.press("Enter")
     expect(button).to_have_attribute("aria-expanded", "true")
-    expect(detail(page, "killed")).to_contain_text("call 'Bash' was open")
+    expect(detail(page, "killed")).to_contain_text("calls left open: 1")
     expect(detail(page, "killed").locator("code", has_text="claude --resume killed")).to_be_visible()
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from clients import require_tmux
 from tmux_servers import Server
 from wakeful.adapters.system import proc
 from wakeful.adapters.tmux.eye import Tenant, TmuxEye
@@ -139,3 +140,42 @@ def test_a_neighbour_keeps_its_pane(server: Server, house: House) -> None:
     server.tmux("kill-session", "-t", "mine")
     house.look()
     assert (house.pane(ONE).sight, house.pane(TWO).sight) == (Sight.DEAD, Sight.ALIVE)
+
+
+@pytest.mark.parametrize("given", ["absolute", "relative"])
+def test_a_server_elsewhere_is_found_without_a_word_from_the_pane(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    """An agent started with a cleared environment has no `$TMUX`; its server is its ancestor all the same."""
+    require_tmux()
+    monkeypatch.setenv("TMUX_TMPDIR", str(tmp_path))
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    server = Server(Path("sock") if given == "relative" else place / "sock")
+    house = House(tmp_path / "nothing")
+    try:
+        house.move_in(ONE, server.start("work", "env", "-i", "/bin/sleep", "600"))
+        monkeypatch.chdir(tmp_path)
+        house.look()
+        assert (house.pane(ONE).socket, house.pane(ONE).session) == (str(place / "sock"), "work")
+    finally:
+        monkeypatch.chdir(place)
+        server.end()
+
+
+def test_a_dead_agents_pane_is_looked_for_after_a_restart(server: Server, house: House) -> None:
+    """Only its pane is remembered: that it is still there, and under which name, is learnt from tmux."""
+    shell = server.start("before", "sleep", "600")
+    agent = Process(1, 1, proc.boot_id())
+    process = proc.identify(shell)
+    assert process is not None
+    known = Pane(str(server.socket), "before", "%0", process, Sight.ALIVE, Sight.UNKNOWN)
+    server.tmux("rename-session", "-t", "before", "after")
+    house.tenants[ONE] = Tenant(ONE, agent, Sight.DEAD, known)
+    house.eye.hurry(ONE)
+    house.look()
+    assert (house.pane(ONE).session, house.pane(ONE).runtime) == ("after", Sight.ALIVE)
+    server.end()
+    house.look()
+    assert house.pane(ONE).sight is Sight.DEAD

@@ -207,7 +207,7 @@ def test_a_refusal_is_unknown_and_says_why(server: Server, pretend: Callable[[st
     server.start("agent", "sleep", "600")
     pretend("printf '\\033[31maccess not allowed\\n' >&2; exit 1")
     listing, _ = timed(server.socket, PATIENCE_SECONDS)
-    assert (listing.sight, listing.reason) == (Sight.UNKNOWN, "[31maccess not allowed")
+    assert (listing.sight, listing.reason) == (Sight.UNKNOWN, "access not allowed")
 
 
 def test_a_missing_tmux_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """`session why` and `session wrong` at a real daemon with scripted agents: processes, logs and doors are real."""
 
+import os
+import signal
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -195,3 +197,21 @@ def test_a_bad_report_is_refused(daemon: RunningDaemon, start: Start) -> None:
             answer = owner.post(f"/api/sessions/{agent.session_id}/wrong", json=report)
             assert (answer.status_code, answer.json()["code"]) == (400, "bad-request")
     assert not (Path(daemon.environ["WAKEFUL_HOME"]) / "cases").exists()
+
+
+def test_an_orphan_that_ended_is_waited_for_no_more(daemon: RunningDaemon, start: Start) -> None:
+    """As soon as the tool is done, and after a restart as before it, `why` says what is true now."""
+    daemon.up()
+    agent = start(PROMPT, PUSH)
+    tool_pid = agent.wait_for_tool()
+    daemon.wait_for_session(lambda each: each["alive_to"] == "tool", "work")
+    agent.kill()
+    waits = f"resume it once process {tool_pid} has ended: its tool still runs, and would run twice"
+    wait_for(lambda: why_when(daemon, agent, lambda _: True).command_text == waits or None, "orphan")
+    daemon.end()
+    daemon.up()
+    wait_for(lambda: why_when(daemon, agent, lambda _: True).command_text == waits or None, "orphan again")
+    os.kill(tool_pid, signal.SIGKILL)
+    goes_on = "resume the conversation where it stopped"
+    wait_for(lambda: why_when(daemon, agent, lambda _: True).command_text == goes_on or None, "its end")
+    assert why_when(daemon, agent, lambda _: True).sentence == "died in the middle of `git push`"

@@ -25,7 +25,12 @@ from wakeful.interfaces.http.binding import (
 )
 from wakeful.interfaces.http.penalties import CALLERS_MAX, SECONDS_MAX, WAITING_MAX, Penalties
 from wakeful.interfaces.http.refusals import TooManyFailures
-from wakeful.interfaces.http.token_file import TokenFileBroken, TokenFileUnsafe, load_or_create_token
+from wakeful.interfaces.http.token_file import (
+    TokenFileBroken,
+    TokenFileLink,
+    TokenFileUnsafe,
+    load_or_create_token,
+)
 
 
 def test_a_token_is_made_once_for_its_owner_only(tmp_path: Path) -> None:
@@ -65,7 +70,7 @@ def test_a_token_of_somebody_else_is_refused(tmp_path: Path) -> None:
     token = load_or_create_token(path)
     link = tmp_path / "link"
     link.symlink_to(path)
-    with pytest.raises(TokenFileUnsafe):
+    with pytest.raises(TokenFileLink, match="Remove it"):
         load_or_create_token(link)
     if os.geteuid() == 0:
         os.chown(path, 65534, 65534)
@@ -112,6 +117,14 @@ def test_a_loose_folder_is_refused(tmp_path: Path, mode: int) -> None:
     with pytest.raises(FolderTooOpen, match="chmod 700"):
         bind_unix(tmp_path / "wakeful.sock")
     assert not list(tmp_path.iterdir())
+
+
+def test_nobody_is_sent_to_change_what_a_link_points_at(tmp_path: Path) -> None:
+    """A state folder that is a link to a loose one: the way out is a folder of one's own, not chmod."""
+    (tmp_path / "loose").mkdir(mode=0o755)
+    (tmp_path / "state").symlink_to("loose")
+    with pytest.raises(FolderTooOpen, match="symbolic link: set WAKEFUL_HOME"):
+        bind_unix(tmp_path / "state/wakeful.sock")
 
 
 def test_a_stale_socket_is_replaced(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Who comes in and who does not, against the real servers on a real socket and a real port."""
 
+import logging
 import os
 import stat
 import subprocess
@@ -19,6 +20,7 @@ from websockets.sync.client import ClientConnection, connect, unix_connect
 
 from desks import Doors, open_doors, raw
 from wakeful.interfaces.http.access import OPEN
+from wakeful.interfaces.http.access_log import FILE_BYTES_MAX, NOTES_MAX, Note, access_file
 
 FOREIGN_HOSTS = (
     "evil.example",
@@ -364,15 +366,43 @@ def test_the_access_log_tells_no_secrets(own_doors: Doors, caplog: pytest.LogCap
         client.get("/api/sessions/sk-ant-api03-abcdefghijklmnop")
     with own_doors.socket() as owner:
         owner.get("/healthz")
-        # A line follows its answer; that of the first request is there when the second is answered.
+        # A note follows its answer; that of the first request is there when the second is answered.
         owner.get("/healthz")
+    own_doors.call(own_doors.app.log.close)
     lines = [record.getMessage() for record in caplog.records if record.name == "wakeful.access"]
-    assert lines[0].startswith("GET /api/sessions 200 tcp ")
-    assert any(line.startswith("GET /healthz 200 socket ") for line in lines)
+    assert " GET /api/sessions 200 tcp " in lines[0]
+    assert any(" GET /healthz 200 socket " in line for line in lines)
     text = "\n".join(lines)
     assert not [
         secret for secret in ("hunter2", own_doors.token, "abcdefghijkl", "\nFORGED") if secret in text
     ]
+
+
+def test_a_flood_does_not_flood_the_access_log(own_doors: Doors, caplog: pytest.LogCaptureFixture) -> None:
+    """So many lines a second and a count of the rest; refusals keep places of their own."""
+    caplog.set_level("INFO", "wakeful.access")
+    log = own_doors.app.log
+
+    def flood() -> None:
+        for status in (*[200] * (NOTES_MAX + 7), *[401] * (NOTES_MAX + 1)):
+            log.take(Note(0.0, "GET", "/healthz", status, "tcp", 0.001))
+        log.close()
+
+    own_doors.call(flood)
+    lines = [record.getMessage() for record in caplog.records if record.name == "wakeful.access"]
+    assert [sum(f" {status} tcp" in line for line in lines) for status in (200, 401)] == [NOTES_MAX] * 2
+    assert lines[-1] == "and 8 more"
+
+
+def test_the_access_file_is_the_owners_and_bounded(tmp_path: Path) -> None:
+    """Mode 0600, and when it is full it is begun anew with two older ones kept."""
+    with access_file(tmp_path / "access.log"):
+        for _ in range(4 * FILE_BYTES_MAX // 1000):
+            logging.getLogger("wakeful.access").info("x" * 1000)
+    files = sorted(tmp_path.iterdir())
+    assert [file.name for file in files] == ["access.log", "access.log.1", "access.log.2"]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    assert max(file.stat().st_size for file in files) <= FILE_BYTES_MAX
 
 
 def test_a_bug_is_said_and_not_shown(own_doors: Doors, caplog: pytest.LogCaptureFixture) -> None:

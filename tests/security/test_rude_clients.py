@@ -6,11 +6,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from desks import Doors, open_doors, raw, received
+from wakeful.domain.ids import SessionId
 from wakeful.interfaces.http import connections, gate
 from wakeful.interfaces.http.gate import BODY_BYTES_MAX
+from wakeful.services.feed import Change
 
 PROBLEM = "application/problem+json"
 OPENING = (
@@ -241,10 +244,11 @@ def test_a_subscriber_that_never_reads_does_not_grow_memory(
     """It is dropped and forgotten while the daemon tells the others on, no larger than before."""
     monkeypatch.setattr(connections, "STALL_SECONDS_MAX", 0.3)
     feed = own_doors.house.feed
-    change = b'{"x":"' + b"x" * 100_000 + b'"}'
+    record = msgspec.Raw(b'"' + b"x" * 100_000 + b'"')
+    change = Change(SessionId("x"), None, "idle", None, "healthy", "idle", "2027-01-15T08:00:00.000Z", record)
 
     def is_forgotten() -> bool:
-        feed.publish([("x", change)])
+        feed.publish([change])
         return not feed._listeners
 
     before = resident_bytes()

@@ -253,7 +253,7 @@ def test_no_text_of_a_session_can_command_a_terminal(project: str, said: str) ->
 def test_an_escape_hidden_in_json_does_not_come_back_to_life() -> None:
     """A call's input is JSON: its escapes are undone, and what they hid is made plain."""
     shown = call_text('Bash {"command":"echo \\u001b[31mred\\nrm -rf /"}')
-    assert shown == "Bash: echo [31mred rm -rf /"
+    assert shown == "Bash: echo red rm -rf /"
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ def test_a_record_as_text_keeps_every_field() -> None:
         "  - name  attach",
         "    argv  tmux -t 'my session'",
         "evidence",
-        "  untrusted  a [2Jb | c",
+        "  untrusted  ab | c",
     ]
 
 
@@ -400,7 +400,7 @@ def test_status_states_the_mode_first() -> None:
 
 def test_our_own_spaces_stay_and_foreign_controls_go() -> None:
     """Aligned lines keep their alignment when a strange character stands in them."""
-    assert plain_keeping_indent("  a   b\x1b[2J\u202e é") == "  a   b [2J  é"
+    assert plain_keeping_indent("  a   b\x1b[2J\u202e é") == "  a   b  é"
 
 
 def test_several_failures_at_once_are_told_by_the_first(capsys: pytest.CaptureFixture[str]) -> None:

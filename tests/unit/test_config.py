@@ -103,7 +103,7 @@ def test_all_problems_are_reported_together_with_file_line_and_key() -> None:
         ("detect.silence_seconds = 0", "0 is not"),
         ("detect.silence_seconds = nan", "nan is not"),
         ("detect.silence_seconds = inf", "inf is not"),
-        ("detect.silence_seconds = true", "True is not"),
+        ("detect.silence_seconds = true", "true is not"),
         ("detect.repeats_max = 1.5", "1.5 is not a whole number"),
         ("detect.repeats_max = 0", "0 is not a whole number"),
         ("daemon.port = 65536", "65536 is not"),
@@ -259,6 +259,32 @@ def test_a_link_is_never_followed_even_to_trusted_content(clone: Path) -> None:
     (clone / "wakeful.toml").rename(clone / "real.toml")
     (clone / "wakeful.toml").symlink_to("real.toml")
     assert load_settings(None).config == Config()
+
+
+def test_a_link_is_called_a_link(clone: Path) -> None:
+    """Whoever made it is told what is refused and why, not what the system calls it."""
+    (clone / "wakeful.toml").rename(clone / "real.toml")
+    (clone / "wakeful.toml").symlink_to("real.toml")
+    with pytest.raises(
+        ConfigError, match=r"wakeful\.toml: a symbolic link, which could show any file of yours"
+    ):
+        trust.found_here()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            'mode = "all"',
+            "f.toml:1: mode: unknown outside of a section. Did you mean daemon.mode? It stands under [daemon].",
+        ),
+        ("zzz = 1", "f.toml:1: zzz: unknown. Known: daemon, detect, eyes."),
+        ("[mod]", "f.toml:1: [mod]: unknown. Known: daemon, detect, eyes."),
+    ],
+)
+def test_a_key_outside_of_its_section_is_shown_the_way(content: str, said: str) -> None:
+    """The commonest slip, a key at the top of the file, is answered with its full name."""
+    assert problems_of(content) == [said]
 
 
 def test_what_is_trusted_is_written_for_the_owner_alone(clone: Path) -> None:

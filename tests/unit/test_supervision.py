@@ -5,7 +5,7 @@ import pytest
 
 from desks import House, subject
 from wakeful.domain.events import CallEnded, CallStarted, Progressed, Prompted
-from wakeful.domain.evidence import Status
+from wakeful.domain.evidence import Orphan, Pane, Status
 from wakeful.domain.findings import Code, Health, State
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.record import SessionRecord
@@ -189,3 +189,77 @@ def test_a_secret_in_an_error_does_not_reach_the_record(house: House) -> None:
     body = house.roster.watched[subject("a").id].body()
     assert b"abcdefghijklmnop" not in body
     assert b"hunter2" not in body
+
+
+def test_nothing_is_kept_of_a_session_nobody_heard_of(house: House) -> None:
+    """An empty log is followed before it is a session; asking about it is no error."""
+    assert house.supervisor.kept(subject("empty").id) is None
+
+
+def killed_with_tools(house: House, *pids: int) -> list[Process]:
+    """An agent that died and left these tools running."""
+    process = house.start("a")
+    house.work("a")
+    house.end(process)
+    tools = [Process(pid, 1, process.boot_id) for pid in pids]
+    house.supervisor.left_behind(subject("a").id, tuple(Orphan(each, "make") for each in tools))
+    house.settle()
+    return tools
+
+
+def still_running(house: House) -> list[str]:
+    return [line for line in record(house, "a").findings[0].evidence if "still runs" in line]
+
+
+def test_an_orphan_that_ended_is_named_no_more(house: House) -> None:
+    """One tool ends after the other, and each is dropped as it does."""
+    one, two = killed_with_tools(house, 71, 72)
+    assert still_running(house) == [
+        "its tool still runs as process 71",
+        "its tool still runs as process 72",
+    ]
+    house.end(one)
+    assert still_running(house) == ["its tool still runs as process 72"]
+    house.end(two)
+    assert still_running(house) == []
+
+
+def test_an_orphan_that_ended_before_it_was_reported_is_not_named(house: House) -> None:
+    """Looking for orphans takes a while; whoever is gone by then is none."""
+    house.end(Process(71, 1, "a-boot-of-a-test"))
+    killed_with_tools(house, 71)
+    assert still_running(house) == []
+
+
+def test_a_restart_says_the_same_of_an_agent_that_left_its_pane(house: House) -> None:
+    """The pane is remembered with the rest, and its tools are looked for again."""
+    agent = house.start("a")
+    house.work("a")
+    pane = Pane("/run/tmux", "work", "%0", Process(70, 1, agent.boot_id), Sight.ALIVE, Sight.ALIVE)
+    house.supervisor.shown(subject("a").id, pane)
+    kept = house.supervisor.kept(subject("a").id)
+    assert kept is not None
+
+    after = House()
+    after.end(agent)
+    assert after.supervisor.recalled(subject("a"), kept)
+    after.settle()
+    assert codes(after, "a") == [Code.AGENT_EXITED]
+    assert after.searched == [subject("a").id]
+
+
+def test_a_pane_that_ended_with_the_daemon_away_is_not_remembered(house: House) -> None:
+    """Whose pane is gone too has not left for a shell: it is dead."""
+    agent = house.start("a")
+    house.work("a")
+    pane = Pane("/run/tmux", "work", "%0", Process(70, 1, agent.boot_id), Sight.ALIVE, Sight.ALIVE)
+    house.supervisor.shown(subject("a").id, pane)
+    kept = house.supervisor.kept(subject("a").id)
+    assert kept is not None
+
+    after = House()
+    after.end(agent)
+    after.end(pane.process)
+    assert after.supervisor.recalled(subject("a"), kept)
+    after.settle()
+    assert codes(after, "a") == [Code.SESSION_DEAD]

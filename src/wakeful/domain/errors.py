@@ -42,7 +42,7 @@ class OwnError(WakefulError):
 
 
 class BadSessionId(OperatorError):
-    """{shown!r} is not a session id: letters, digits and . _ : @ + - only, 200 characters at most."""
+    """{shown!r} is not a session id: letters, digits and . _ : @ + - only, no . or - first, no .. and 200 at most."""
 
     code = "bad-session-id"
 

@@ -6,6 +6,7 @@ from typing import Final, NewType
 from wakeful.domain.errors import BadSessionId
 
 SESSION_ID_CHARS_MAX: Final = 200
+SHOWN_CHARS_MAX: Final = 40
 # A leading dash would read as an option, a leading dot as a hidden or parent folder.
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+-]*\Z")
 _UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\Z", re.IGNORECASE | re.ASCII)
@@ -21,7 +22,8 @@ SessionId = NewType("SessionId", str)
 def parse_session_id(text: str) -> SessionId:
     """The one door for ids from outside: accept `text` or raise BadSessionId, which shows 40 characters of it."""
     if len(text) > SESSION_ID_CHARS_MAX or ".." in text or _SESSION_ID.match(text) is None:
-        raise BadSessionId(shown=text[:40])
+        shown = text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…"
+        raise BadSessionId(shown=shown)
     return SessionId(text)
 
 

@@ -1,19 +1,56 @@
-"""Text from outside, made safe to show. Allow-listed characters only: terminals obey the others."""
+"""Text from outside, made safe to show. Allow-listed characters only: terminals obey the others.
 
+What is a command to a terminal and what nobody can see is decided here; what is secret is not.
+"""
+
+import re
 import unicodedata
 from typing import Final
 
 # Bidirectional overrides and other format characters can make a line read as something it is not.
 _REFUSED_CATEGORIES: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
+_BREAKS: Final = frozenset("\t\n\v\f\r\x85\u2028\u2029")
+# Printable by their category, and yet without any width: fillers, joiners, variation selectors.
+_WIDTHLESS: Final = re.compile(
+    r"(?<=[\0!-~])[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]+(?=[\0!-~])"
+)
 SHOWN_CHARS_MAX: Final = 2000
+# Whole commands to a terminal, ECMA-48's in both spellings: colours and cursor moves (CSI), strings with their end
+# on the same line (OSC, DCS, SOS, PM, APC), character sets, and a few of two characters, unless text goes on there.
+SEQUENCE: Final = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*(?:[@-~]|\Z)"
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x90-\x9f\r\n]*(?:\x07|\x1b\\|\x9c)"
+    r"|\x1b[ -/]+[0-~]"
+    r"|\x1b[78=>cDEHMZ](?!\w)"
+)
 
 
 def plain(text: str, chars_max: int = SHOWN_CHARS_MAX) -> str:
-    """One line of printable text: controls become spaces, the rest of a long text an ellipsis."""
+    """One line of printable text: commands to terminals are gone, other controls become spaces, the rest an ellipsis."""
     cut = text[: chars_max + 1]
-    if cut.isascii() and cut.isprintable():
-        cleaned = cut
-    else:
-        cleaned = "".join(" " if unicodedata.category(char) in _REFUSED_CATEGORIES else char for char in cut)
-    cleaned = " ".join(cleaned.split())
+    if not cut.isprintable():
+        cut = _translated(SEQUENCE.sub("", cut), " ")
+    cleaned = " ".join(cut.split())
     return cleaned if len(text) <= chars_max else cleaned[: chars_max - 1] + "…"
+
+
+def hides_something(text: str) -> bool:
+    """Whether a reader sees less than there is: controls other than line breaks, characters without a width."""
+    if not text.isascii() and _WIDTHLESS.search(text) is not None:
+        return True
+    # Two passes in C tell most texts apart; `isprintable` says no to every kind of space but one, too.
+    if text.replace("\n", "").isprintable():
+        return False
+    return any(unicodedata.category(char) in _REFUSED_CATEGORIES for char in set(text) - _BREAKS)
+
+
+def without_hidden(text: str, mark: str) -> str:
+    """The text as it reads, with `mark` wherever something was that nobody sees; line breaks stay."""
+    text = SEQUENCE.sub(mark, text)
+    return _WIDTHLESS.sub(mark, _translated(text, mark, kept=_BREAKS | {mark}))
+
+
+def _translated(text: str, instead: str, kept: frozenset[str] = frozenset()) -> str:
+    """Every refused character replaced; a text has few different characters, however long it is."""
+    refused = {char for char in set(text) - kept if unicodedata.category(char) in _REFUSED_CATEGORIES}
+    return text.translate({ord(char): instead for char in refused})

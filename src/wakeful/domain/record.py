@@ -3,6 +3,7 @@
 Whatever an agent, a client or a provider wrote stands only under keys named `untrusted`, redacted and plain.
 """
 
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -19,7 +20,7 @@ from wakeful.domain.verdict import ExpectedWait, Finding, Verdict, WaitKind
 
 SCHEMA: Final = 1
 # Bump when judging changes. Folding has a version of its own: what was folded by another one is read again.
-JUDGE_VERSION: Final = 1
+JUDGE_VERSION: Final = 2
 RULES: Final = f"{RULE_VERSION}.{JUDGE_VERSION}"
 """By which rules a verdict was reached, so that two verdicts can be told apart by more than their time."""
 UNTRUSTED_CHARS_MAX: Final = 300
@@ -148,7 +149,7 @@ def describe(
     return SessionRecord(
         schema=SCHEMA,
         id=subject.id,
-        project=plain(activity.project or project_of(subject, cwd), PROJECT_CHARS_MAX),
+        project=plain(_safe_path(activity.project or project_of(subject, cwd)), PROJECT_CHARS_MAX),
         agent=subject.agent,
         provider=subject.provider,
         host=subject.host,
@@ -159,10 +160,9 @@ def describe(
         state=verdict.state,
         health=verdict.health,
         active_prompt=verdict.active_prompt,
-        # Nothing can be delivered to a session that was merely found.
-        attachable=False,
+        attachable=_is_attachable(subject, verdict),
         eligible_for_wake=False,
-        ineligibility_reason="session_not_attachable",
+        ineligibility_reason=_ineligibility(subject, verdict),
         session_alive=verdict.agent is Sight.ALIVE,
         attention=verdict.attention,
         findings=tuple(_finding(finding, verdict.state) for finding in verdict.findings),
@@ -177,7 +177,7 @@ def describe(
         judged_at=stamp,
         valid_until=_iso(verdict.next_check_at),
         updated_at=stamp,
-        cwd=plain(cwd, UNTRUSTED_CHARS_MAX) if cwd else None,
+        cwd=_safe_path(cwd) if cwd else None,
         pid=holder.process.pid if holder is not None and holder.sight is Sight.ALIVE else None,
         rules=RULES,
     )
@@ -191,6 +191,10 @@ def project_of(subject: Subject, cwd: str | None) -> str:
 def safe(text: str) -> str:
     """Text from outside as it may be shown: redacted, plain, short."""
     return plain(redact(text), UNTRUSTED_CHARS_MAX)
+
+
+# A path has 4,096 bytes at most, and many sessions share a few of them.
+_safe_path = lru_cache(maxsize=1024)(safe)
 
 
 def _iso(instant: Instant | None) -> str | None:
@@ -248,12 +252,58 @@ def _actions(
         actions.append(Action("attach", True, "its pane is open in tmux", argv, True))
     conversation = activity.conversation_id or subject.conversation_id
     if conversation is not None and subject.provider in _RESUME:
-        actions.append(_resume(subject.provider, conversation, verdict))
+        actions.append(_resume(subject, conversation, verdict))
+        if not subject.managed:
+            text = "Wakeful may then act on it"
+            actions.append(Action("adopt", True, text, _ours("adopt", subject), True))
+    if subject.managed:
+        actions += _managed_actions(subject, verdict)
     return tuple(actions)
 
 
+def _is_attachable(subject: Subject, verdict: Verdict) -> bool:
+    """Nothing can be delivered to a session that was merely found."""
+    return subject.managed and verdict.agent is Sight.ALIVE
+
+
+def _ineligibility(subject: Subject, verdict: Verdict) -> str:
+    """003's reason, out of its closed set."""
+    if not _is_attachable(subject, verdict):
+        return "session_not_attachable"
+    return "session_prompt_active" if verdict.active_prompt else "heartbeat_no_policy"
+
+
+def _managed_actions(subject: Subject, verdict: Verdict) -> list[Action]:
+    """What Wakeful does to a session it was given."""
+    alive = verdict.agent is Sight.ALIVE
+    idle = alive and not verdict.active_prompt
+    return [
+        Action(
+            "send", idle, "it waits for a prompt" if idle else _BUSY[alive], _ours("send", subject), False
+        ),
+        Action(
+            "interrupt",
+            alive and verdict.active_prompt,
+            "a turn runs" if alive and verdict.active_prompt else "no turn runs",
+            _ours("interrupt", subject),
+            False,
+        ),
+        Action(
+            "stop", alive, "ends its agent" if alive else "its process is gone", _ours("stop", subject), False
+        ),
+        Action("release", True, "Wakeful then only watches it", _ours("release", subject), True),
+    ]
+
+
+_BUSY: Final = {True: "a turn runs", False: "its process is gone"}
+
+
+def _ours(act: str, subject: Subject) -> tuple[str, ...]:
+    return ("wakeful", "session", act, subject.id)
+
+
 def _wait_argv(subject: Subject) -> tuple[str, ...]:
-    return ("wakeful", "session", "wait", subject.id, "--until", "idle")
+    return (*_ours("wait", subject), "--until", "idle")
 
 
 _RESUME_REASONS: Final = {
@@ -263,6 +313,7 @@ _RESUME_REASONS: Final = {
 }
 
 
-def _resume(provider: str, conversation: ConversationId, verdict: Verdict) -> Action:
-    argv = (*_RESUME[provider], conversation)
+def _resume(subject: Subject, conversation: ConversationId, verdict: Verdict) -> Action:
+    by_hand = (*_RESUME[subject.provider], conversation)
+    argv = _ours("resume", subject) if subject.managed else by_hand
     return Action("resume", verdict.agent is Sight.DEAD, _RESUME_REASONS[verdict.agent], argv, False)

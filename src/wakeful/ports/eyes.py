@@ -76,8 +76,8 @@ class Witness(Protocol):
     def left_behind(self, session_id: SessionId, orphans: tuple[Orphan, ...]) -> None:
         """Tools that outlived their agent."""
 
-    def kept(self, session_id: SessionId) -> bytes:
-        """What `recalled` will want back: everything folded of this session so far."""
+    def kept(self, session_id: SessionId) -> bytes | None:
+        """What `recalled` will want back: everything folded of this session so far; None if nothing was heard of it."""
 
     def forgotten(self, session_id: SessionId) -> None:
         """The session's log was deleted."""
@@ -122,6 +122,10 @@ class Eye(Protocol):
     @property
     def slow(self) -> str | None:
         """Why this eye sees late, in words for `status` and `doctor`; None while it is told."""
+
+    @property
+    def left_out(self) -> str | None:
+        """What lies in the place of a log and is not read, and why; None if there is nothing of the kind."""
 
     def look(self) -> None:
         """Report everything that can be seen now. The first look also asks to be told of changes."""

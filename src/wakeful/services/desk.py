@@ -52,18 +52,21 @@ class Answer(Struct, frozen=True):
 
 
 class EyeRecord(Struct, frozen=True):
+    """An eye: why it sees late, and which logs it does not read."""
+
     name: str
     slow: str | None
+    left_out: str | None = None
 
 
 class Standing(Struct, frozen=True):
-    """What the daemon says of itself, ahead of any session."""
+    """What the daemon says of itself, ahead of any session. One look without a daemon has no pid and no start."""
 
     mode: str
     version: str
     host: str
-    pid: int
-    started_at: str
+    pid: int | None
+    started_at: str | None
     listening: tuple[str, ...]
     eyes: tuple[EyeRecord, ...]
     notes: tuple[str, ...]

@@ -1,6 +1,7 @@
-"""Pushes transitions to whoever listens, batched: a message per change would cost 75 % of a core at 100 clients.
+"""Pushes changes to whoever listens, batched: a message per change would cost 75 % of a core at 100 clients.
 
-A listener that does not read is dropped, never waited for.
+Of several changes of one session inside a batch one is sent, from what it first was to what it is now. A listener
+that does not read is dropped, never waited for.
 """
 
 import asyncio
@@ -8,9 +9,28 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+import msgspec
+from msgspec import Struct
+
+from wakeful.domain.ids import SessionId
+
 BATCH_SECONDS: Final = 0.05
 # At 20 batches a second this is half a minute of not reading.
 QUEUED_BATCHES_MAX: Final = 600
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Change(Struct, frozen=True, gc=False):
+    """One message of the push feed: what a session was, what it is, why, and its record."""
+
+    session_id: SessionId
+    old_state: str | None
+    state: str
+    old_health: str | None
+    health: str
+    reason: str
+    at: str
+    record: msgspec.Raw
 
 
 class Listener:
@@ -42,18 +62,20 @@ class Listener:
 
 
 class Feed:
-    """Collects encoded changes for BATCH_SECONDS, then hands one message to every listener."""
+    """Collects changes for BATCH_SECONDS, then hands one message to every listener."""
 
     def __init__(self) -> None:
         self._listeners: set[Listener] = set()
-        self._changes: dict[str, bytes] = {}
+        self._changes: dict[SessionId, Change] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def publish(self, changes: Iterable[tuple[str, bytes]]) -> None:
-        """Announce changes by key; of several with one key inside a batch the newest is sent."""
+    def publish(self, changes: Iterable[Change]) -> None:
+        """Announce changes; of several of one session the newest is sent, with what it was before the first."""
         if not self._listeners:
             return
-        self._changes.update(changes)
+        for change in changes:
+            first = self._changes.get(change.session_id)
+            self._changes[change.session_id] = change if first is None else _since(first, change)
         if self._timer is None and self._changes:
             self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._send)
 
@@ -75,7 +97,14 @@ class Feed:
 
     def _send(self) -> None:
         self._timer = None
-        batch = b'{"changes":[' + b",".join(self._changes.values()) + b"]}"
+        batch = b'{"changes":' + _encode(list(self._changes.values())) + b"}"
         self._changes.clear()
         for listener in self._listeners:
             listener.offer(batch)
+
+
+def _since(first: Change, newest: Change) -> Change:
+    """One change for both: whoever compares old and new misses nothing that lasted."""
+    if (first.old_state, first.old_health) == (newest.old_state, newest.old_health):
+        return newest
+    return msgspec.structs.replace(newest, old_state=first.old_state, old_health=first.old_health)

@@ -7,77 +7,31 @@ session cost one verdict. One heap of deadlines wakes it: idle sessions cost not
 import heapq
 from collections.abc import Sequence
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
-from msgspec import Struct
 
 from wakeful.domain.activity import Activity, fold
 from wakeful.domain.events import Event, Opened
 from wakeful.domain.evidence import Holder, Orphan, Pane, Status, hold
 from wakeful.domain.ids import SessionId
 from wakeful.domain.judge import judge
-from wakeful.domain.moment import Instant
+from wakeful.domain.moment import Instant, Sleep
 from wakeful.domain.policy import Policy
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.record import Subject, describe
 from wakeful.domain.turn import Phase
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Transition
+from wakeful.services.feed import Change
 from wakeful.services.roster import OldLog, Roster
+from wakeful.services.surroundings import Surroundings
 from wakeful.services.watched import Kept, Standing, Watched, standing_of
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode_kept: Final = msgspec.json.Decoder(Kept).decode
 # A few milliseconds of judging, then the loop may serve a request.
 JUDGED_AT_ONCE_MAX: Final = 100
-
-
-class Change(Struct, frozen=True, gc=False):
-    """One message of the push feed: what a session was, what it is, why, and its record."""
-
-    session_id: SessionId
-    old_state: str | None
-    state: str
-    old_health: str | None
-    health: str
-    reason: str
-    at: str
-    record: msgspec.Raw
-
-
-class Surroundings(Protocol):
-    """What the supervisor asks of whoever runs it."""
-
-    def wake(self) -> None:
-        """Call `settle` soon."""
-
-    def alarm(self, awake: float) -> None:
-        """Call `ring` at this moment."""
-
-    def catch_up(self, session_id: SessionId) -> None:
-        """Let the eyes report whatever is new about a session, now."""
-
-    def watch(self, process: Process) -> Sight:
-        """Whether it lives; if it does, its end will be told."""
-
-    def seek_holder(self, session_id: SessionId) -> None:
-        """A log grows and nobody is known to write it: find out who does."""
-
-    def seek_named(self, subject: Subject, pid: int, wall: float) -> None:
-        """A log says that the process with this pid wrote it, at this time: report who that is."""
-
-    def seek_pane(self, session_id: SessionId) -> None:
-        """A session has a new holder: find out where it is shown."""
-
-    def died(self, session_id: SessionId) -> None:
-        """Look for tools the agent left behind, in your own time."""
-
-    def tool_alive(self, agent: Process, within_seconds: float) -> bool:
-        """Whether the agent has a living descendant that was started within the last so many seconds."""
-
-    def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
-        """Store and announce what was judged."""
 
 
 class Supervisor:
@@ -95,6 +49,9 @@ class Supervisor:
         self._deadlines: list[tuple[float, SessionId]] = []
         self._by_process: dict[Process, set[SessionId]] = {}
         self._stored: dict[SessionId, Standing] = {}
+        # Managed sessions, by the epoch their agent was started under.
+        self._attempts: dict[SessionId, int] = {}
+        self._slept: Sleep | None = None
         roster.unfold = self.unfold
 
     def recall_standings(self, standings: dict[SessionId, Standing]) -> None:
@@ -131,6 +88,9 @@ class Supervisor:
             self._recall_holder(watched, holder, same_boot=same_boot)
         if same_boot:
             watched.activity = memory.activity
+            self._recall_pane(watched, memory.pane)
+            if watched.presence.agent is Sight.DEAD and watched.activity.in_turn:
+                self._around.died(subject.id)
         self._mark(subject.id)
         return same_boot
 
@@ -200,6 +160,9 @@ class Supervisor:
             pane = watched.presence.pane
             if pane is not None and pane.process == process:
                 watched.presence.pane = msgspec.structs.replace(pane, sight=Sight.DEAD)
+            self._keep_orphans(
+                watched, tuple(each for each in watched.presence.orphans if each.process != process)
+            )
 
     def shown(self, session_id: SessionId, pane: Pane | None) -> None:
         watched = self.roster.watched.get(session_id)
@@ -212,13 +175,20 @@ class Supervisor:
 
     def left_behind(self, session_id: SessionId, orphans: tuple[Orphan, ...]) -> None:
         watched = self.roster.watched.get(session_id)
-        if watched is not None and watched.presence.orphans != orphans:
-            watched.presence.orphans = orphans
-            self._mark(session_id)
+        if watched is None:
+            return
+        # Their end is told like anybody's: nobody is asked to wait for a tool that is done.
+        living = tuple(each for each in orphans if self._around.watch(each.process) is not Sight.DEAD)
+        for each in living:
+            self._by_process.setdefault(each.process, set()).add(session_id)
+        self._keep_orphans(watched, living)
 
-    def kept(self, session_id: SessionId) -> bytes:
-        watched = self.roster.watched[session_id]
-        return _encode(Kept(self._boot_id, watched.activity, watched.presence.holders))
+    def kept(self, session_id: SessionId) -> bytes | None:
+        watched = self.roster.watched.get(session_id)
+        if watched is None:
+            return None
+        presence = watched.presence
+        return _encode(Kept(self._boot_id, watched.activity, presence.holders, presence.pane))
 
     def forgotten(self, session_id: SessionId) -> None:
         self.roster.old.pop(session_id, None)
@@ -239,11 +209,23 @@ class Supervisor:
             self._read(watched)
         self._judge(watched, self._clock.now())
 
+    def manage(self, session_id: SessionId, *, attempt: int | None) -> None:
+        """From now on this session is managed, in this attempt; or, with None, merely found again."""
+        if attempt is None:
+            self._attempts.pop(session_id, None)
+        else:
+            self._attempts[session_id] = attempt
+        watched = self.roster.watched.get(session_id)
+        if watched is not None:
+            watched.subject = self._with_attempt(watched.subject)
+            self._mark(session_id)
+
     def settle(self) -> bool:
         """Judge what evidence has touched, a slice at a time; True if more is left."""
         transitions: list[Transition] = []
         changes: list[Change] = []
         now = self._clock.now()
+        self._notice_sleep()
         for session_id in list(islice(self._dirty, JUDGED_AT_ONCE_MAX)):
             del self._dirty[session_id]
             watched = self.roster.watched.get(session_id)
@@ -256,6 +238,7 @@ class Supervisor:
     def ring(self) -> float | None:
         """Mark every session whose deadline has come; the next deadline, if any."""
         now = self._clock.now().awake
+        self._notice_sleep()
         while self._deadlines and self._deadlines[0][0] <= now:
             due, session_id = heapq.heappop(self._deadlines)
             watched = self.roster.watched.get(session_id)
@@ -264,15 +247,32 @@ class Supervisor:
                 self._mark(session_id)
         return self._deadlines[0][0] if self._deadlines else None
 
+    def _notice_sleep(self) -> None:
+        """After a sleep everybody at work is judged anew: what they wait for ends at another time of day."""
+        if self._clock.slept is self._slept:
+            return
+        self._slept = self._clock.slept
+        for watched in self.roster.watched.values():
+            watched.presence.slept = self._slept
+            if watched.check_at is not None:
+                self._mark(watched.subject.id)
+
     def _watch(self, subject: Subject) -> Watched:
         watched = self.roster.watched.get(subject.id)
         if watched is None:
             watched = self.roster.watched[subject.id] = Watched(
-                subject, standing=self._stored.pop(subject.id, None)
+                self._with_attempt(subject), standing=self._stored.pop(subject.id, None)
             )
+            watched.presence.slept = self._slept
             self.roster.old.pop(subject.id, None)
             self.roster.changed_membership()
         return watched
+
+    def _with_attempt(self, subject: Subject) -> Subject:
+        attempt = self._attempts.get(subject.id)
+        if attempt == (subject.attempt if subject.managed else None):
+            return subject
+        return msgspec.structs.replace(subject, managed=attempt is not None, attempt=attempt or 0)
 
     def _read(self, watched: Watched) -> None:
         """Have a log read that was only remembered or glimpsed: from here on what it was doing matters."""
@@ -294,6 +294,19 @@ class Supervisor:
         if holder.sight is Sight.ALIVE:
             self._around.seek_pane(watched.subject.id)
 
+    def _recall_pane(self, watched: Watched, pane: Pane | None) -> None:
+        """A pane outlives the daemon, often also its agent. What tmux says of it now is asked anew."""
+        if pane is None or self._around.watch(pane.process) is not Sight.ALIVE:
+            return
+        watched.presence.pane = msgspec.structs.replace(pane, sight=Sight.ALIVE, runtime=Sight.UNKNOWN)
+        self._by_process.setdefault(pane.process, set()).add(watched.subject.id)
+        self._around.seek_pane(watched.subject.id)
+
+    def _keep_orphans(self, watched: Watched, orphans: tuple[Orphan, ...]) -> None:
+        if watched.presence.orphans != orphans:
+            watched.presence.orphans = orphans
+            self._mark(watched.subject.id)
+
     def _mark(self, session_id: SessionId) -> None:
         if not self._dirty:
             self._around.wake()
@@ -309,12 +322,13 @@ class Supervisor:
             self._around.died(watched.subject.id)
 
     def _look_at_tool(self, watched: Watched) -> None:
-        """A wait for a tool has run out: is its process still there?"""
-        living, calls, now = watched.presence.living, watched.activity.calls, self._clock.now()
-        if watched.activity.phase is not Phase.TOOL or not living or not calls:
+        """A wait for a tool, or for what one left running, has run out: is its process still there?"""
+        living, activity, now = watched.presence.living, watched.activity, self._clock.now()
+        awaited = activity.background if activity.phase is not Phase.TOOL else activity.calls
+        if not living or not awaited:
             return
         # Helpers that an agent keeps for life (MCP servers) are older than the call and say nothing about it.
-        oldest_seconds = now.wall - min(call.since.wall for call in calls.values())
+        oldest_seconds = now.wall - min(each.since.wall for each in awaited.values())
         if self._around.tool_alive(living[0].process, oldest_seconds):
             watched.presence.tool_seen_at = now
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct, field
 
 from wakeful.domain.activity import Activity
-from wakeful.domain.evidence import Holder, Presence
+from wakeful.domain.evidence import Holder, Pane, Presence
 from wakeful.domain.findings import Attention, Code, Health, State
 from wakeful.domain.process import Sight
 from wakeful.domain.record import SessionRecord, Subject, health_view
@@ -25,6 +25,7 @@ class Kept(Struct):
     boot_id: str
     activity: Activity
     holders: dict[int, Holder]
+    pane: Pane | None = None
 
 
 class Watched(Struct, gc=False):

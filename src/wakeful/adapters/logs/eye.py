@@ -13,8 +13,9 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.adapters.logs.folders import Found, scan_tree
+from wakeful.adapters.logs.left_out import LeftOut
 from wakeful.adapters.logs.small import watch_or_await
-from wakeful.adapters.logs.tail import Batch, LogFile
+from wakeful.adapters.logs.tail import Batch, LogFile, Refusal
 from wakeful.adapters.shapes import read_torn
 from wakeful.domain.activity import RULE_VERSION
 from wakeful.domain.events import Event, Opened
@@ -89,6 +90,7 @@ class LogEye:
         self._seen: dict[str, tuple[int, float]] = {}
         self._cwds: dict[str, str] = {}
         self._unwatched = 0
+        self._left_out = LeftOut()
 
     @property
     def name(self) -> str:
@@ -98,22 +100,33 @@ class LogEye:
     def slow(self) -> str | None:
         if not self._unwatched:
             return None
-        return f"{self._unwatched} folders cannot be watched (inotify limit): swept every few seconds instead"
+        folders = "1 folder" if self._unwatched == 1 else f"{self._unwatched} folders"
+        return f"{folders} cannot be watched (inotify limit): swept every few seconds instead"
+
+    @property
+    def left_out(self) -> str | None:
+        return self._left_out.words()
 
     def look(self) -> None:
         """Scan every root; read what is recent or grew, remember the rest."""
         self._unwatched = 0
+        odd: dict[str, Refusal] = {}
         for root in self._source.roots:
             self._watch(str(root))
-            self.meet(
-                root, scan_tree(root, self._source.suffix, self._source.depth_max, on_folder=self._watch)
-            )
+            found = scan_tree(root, self._source.suffix, self._source.depth_max, self._watch, odd)
+            self.meet(root, found)
+        self._left_out.see_all(self._in_the_place_of_logs(odd))
 
     async def sweep(self) -> None:
         """The same without holding up the loop: folders are watched already, and files are listed in a thread."""
+        odd: dict[str, Refusal] = {}
         for root in self._source.roots:
-            found = await asyncio.to_thread(scan_tree, root, self._source.suffix, self._source.depth_max)
+            found = await asyncio.to_thread(
+                scan_tree, root, self._source.suffix, self._source.depth_max, odd=odd
+            )
             self.meet(root, found)
+        for opened in self._left_out.see_all(self._in_the_place_of_logs(odd)):
+            self._watch(opened)
 
     def meet(self, root: Path, found: list[Found]) -> None:
         """Logs as a scan shows them, newest first."""
@@ -139,8 +152,10 @@ class LogEye:
         if root is not None:
             self._watch(folder)
             depth = folder.count("/") - str(root).count("/")
-            found = scan_tree(folder, self._source.suffix, self._source.depth_max - depth, self._watch)
+            odd = {folder: Refusal.NOT_A_FILE} if folder.endswith(self._source.suffix) else {}
+            found = scan_tree(folder, self._source.suffix, self._source.depth_max - depth, self._watch, odd)
             self.meet(root, found)
+            self._left_out.see(self._in_the_place_of_logs(odd))
         elif any(f"{each}/".startswith(f"{folder}/") for each in self._source.roots):
             self.look()
 
@@ -177,7 +192,9 @@ class LogEye:
         if position is not None:
             head = b"" if position.head_hash is None else position.head_hash.to_bytes(4)
             kept = self._witness.kept(followed.subject.id)
-            yield Bookmark(path, position.inode, position.offset, head, RULE_VERSION, kept)
+            # A log without one complete line is no session yet: there is nothing to go on from.
+            if kept is not None:
+                yield Bookmark(path, position.inode, position.offset, head, RULE_VERSION, kept)
 
     def _watch(self, folder: str) -> None:
         if self._folders is not None and not watch_or_await(self._folders, folder):
@@ -189,11 +206,21 @@ class LogEye:
     def _owner(self, root: Path, path: str) -> Owner | None:
         return self._source.owner(tuple(path[len(str(root)) + 1 :].split("/")))
 
+    def _in_the_place_of_logs(self, odd: Mapping[str, Refusal]) -> dict[str, Refusal]:
+        """Of what a scan found odd: closed folders, and what has the name of a session's log."""
+        return {
+            path: why
+            for path, why in odd.items()
+            if why is Refusal.CLOSED
+            or ((root := self._root_of(path)) is not None and self._owner(root, path) is not None)
+        }
+
     def _meet(self, root: Path, found: Found, *, is_recent: bool, rank: int) -> None:
         """A log as a scan shows it: unchanged, grown, recent or old. `rank` counts newer ones."""
         path = found.path
         stamp = (found.size, found.mtime)
-        before = self._seen.get(path)
+        # One that could not be read is met anew each time: permissions change without a trace in size and time.
+        before = None if path in self._left_out else self._seen.get(path)
         if before == stamp:
             return
         self._seen[path] = stamp
@@ -269,6 +296,7 @@ class LogEye:
                 return
 
     def _report(self, followed: _Followed, batch: Batch, *, live: bool) -> None:
+        self._left_out.read(followed.file.path, batch.refused)
         if not (batch.lines or batch.marks or batch.reset):
             return
         followed.unsaved = True
@@ -281,6 +309,7 @@ class LogEye:
 
     def _lost(self, gone: str) -> None:
         """A log is gone, or a folder with all in it."""
+        self._left_out.forget(gone)
         for session_id, path in list(self._paths.items()):
             if path == gone or path.startswith(f"{gone}/"):
                 del self._paths[session_id]

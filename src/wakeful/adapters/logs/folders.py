@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from msgspec import Struct
 
+from wakeful.adapters.logs.tail import Refusal
 from wakeful.ports.eyes import Changes
 
 if TYPE_CHECKING:
@@ -187,24 +188,27 @@ def scan_tree(
     suffix: str,
     depth_max: int,
     on_folder: Callable[[str], object] | None = None,
+    odd: dict[str, Refusal] | None = None,
 ) -> list[Found]:
     """Every regular file with this suffix, at most `depth_max` folders below the root.
 
     `on_folder` hears of each folder below the root before it is listed: a watch set there misses nothing.
+    What has the suffix and is no regular file, and folders that are closed to us, are added to `odd`.
     """
     found: list[Found] = []
-    folders = _list(os.fspath(root), suffix, found)
+    odd = {} if odd is None else odd
+    folders = _list(os.fspath(root), suffix, found, odd)
     for _ in range(depth_max):
         inner: list[str] = []
         for folder in folders:
             if on_folder is not None:
                 on_folder(folder)
-            inner += _list(folder, suffix, found)
+            inner += _list(folder, suffix, found, odd)
         folders = inner
     return found
 
 
-def _list(folder: str, suffix: str, found: list[Found]) -> list[str]:
+def _list(folder: str, suffix: str, found: list[Found], odd: dict[str, Refusal]) -> list[str]:
     """Add the files of a folder to those found; the folders in it."""
     folders: list[str] = []
     try:
@@ -212,9 +216,14 @@ def _list(folder: str, suffix: str, found: list[Found]) -> list[str]:
             for entry in entries:
                 if entry.name.endswith(suffix) and entry.is_file(follow_symlinks=False):
                     _add(entry, found)
-                elif entry.is_dir(follow_symlinks=False):
+                    continue
+                if entry.name.endswith(suffix):
+                    odd[entry.path] = Refusal.SYMLINK if entry.is_symlink() else Refusal.NOT_A_FILE
+                if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
-    except OSError:  # vanished or forbidden: nothing to be read there now, and the next scan looks again
+    except PermissionError:
+        odd[folder] = Refusal.CLOSED
+    except OSError:  # vanished: nothing to be read there now, and the next scan looks again
         return folders
     return folders
 

@@ -25,7 +25,18 @@ def read_small(path: Path, bytes_max: int) -> bytes | None:
 
 
 def watch_or_await(folders: Folders, folder: str) -> bool:
-    """Watch a folder, or the nearest one above it that exists, to be told when it appears. False: it cannot be."""
+    """Watch a folder, or the nearest one above it that exists, to be told when it appears.
+
+    False: a limit of the kernel is reached, and it must be swept. One that is closed to us has nothing to sweep.
+    """
     while not os.path.isdir(folder) and folder != "/":  # noqa: PTH112 - strings are what the kernel reports
         folder = os.path.dirname(folder)  # noqa: PTH120
-    return folders.add(folder)
+    return folders.add(folder) or not os.access(folder, os.R_OK)
+
+
+def entries(folder: Path) -> list[Path]:
+    """What lies in a folder, by name; nothing if it is missing, no folder or closed to us."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []

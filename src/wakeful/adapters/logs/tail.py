@@ -51,6 +51,8 @@ class Refusal(StrEnum):
     # A folder, pipe, socket or device stands where a file should.
     NOT_A_FILE = "not_a_file"
     UNREADABLE = "unreadable"
+    # A folder that we may not list: whatever lies in it is not seen at all.
+    CLOSED = "closed"
     FAILED = "failed"
 
 

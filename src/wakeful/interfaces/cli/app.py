@@ -3,6 +3,7 @@
 Commands return their exit code or raise; nobody else calls `exit`.
 """
 
+import io
 import os
 import sys
 from typing import Final
@@ -30,6 +31,9 @@ COMMANDS: Final = {
     "replay": Entry("See", f"{_HERE}.replay:replay", "Judge recorded logs again, with any thresholds"),
     "up": Entry("Run", f"{_HERE}.running:up", "Start watching; --detach puts it behind"),
     "down": Entry("Run", f"{_HERE}.running:down", "End the daemon; agents go on"),
+    "run": Entry("Run", f"{_HERE}.run:run", "Start an agent that Wakeful manages: run -- claude …"),
+    "attach": Entry("Run", f"{_HERE}.run:attach", "Go to the pane of a session"),
+    "work": Entry("Run", f"{_HERE}.work:work", "Hand out work: add, list, claim, heartbeat, complete, fail"),
     "config": Entry("Set up", f"{_HERE}.config_commands:config", "init, show, check, trust"),
 }
 
@@ -38,6 +42,12 @@ class NotLinux(WorldError):
     """Wakeful needs Linux; this is {platform}."""
 
     code = "not-linux"
+
+
+class OutputLost(WorldError):
+    """standard output: {reason}"""
+
+    code = "output-lost"
 
 
 @click.command(
@@ -56,20 +66,46 @@ def root() -> None:
 def run() -> int:
     """Run the command of this process's arguments. Whatever happens becomes one line and an exit code."""
     try:
-        # A terminal that cannot show a character shows a question mark instead.
-        for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+        _prepare_streams()
         code = _invoke(sys.argv[1:])
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Python flushes once more at its end and would complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return PIPE_BROKEN
     except Exception as problem:  # noqa: BLE001 - the last place where a bug can become one line
-        return _explained(problem)
+        return _explained(_lost_output() or problem)
     return code
+
+
+def _prepare_streams() -> None:
+    """A terminal that cannot show a character shows a question mark instead. Raises OutputLost."""
+    if sys.stderr is None:
+        # Closed by the caller: nobody wants to hear what else there is to say.
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - it stays open as long as we run
+    if sys.stdout is None:
+        raise OutputLost(reason="closed")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _lost_output() -> OutputLost | None:
+    """What is wrong with standard output, if it takes nothing any more: what failed then is this."""
+    if sys.stdout is None:
+        return None
+    try:
+        sys.stdout.flush()
+    except OSError as problem:
+        _discard_output()
+        return OutputLost(reason=problem.strerror)
+    return None
+
+
+def _discard_output() -> None:
+    """Python flushes once more at its end and would complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _invoke(words: list[str]) -> int:
@@ -113,7 +149,8 @@ def _usage(problem: click.ClickException) -> int:
         problem.show()
     else:
         hint = f" Try '{context.command_path} --help'." if context is not None else ""
-        _complain(plain(f"{problem.format_message()}{hint}"))
+        said = plain(problem.format_message())
+        _complain(f"{said}{'' if said.endswith(('.', '?', '!')) else '.'}{hint}")
     return problem.exit_code if problem.exit_code != 1 else 2
 
 

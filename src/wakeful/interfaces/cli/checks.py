@@ -19,8 +19,11 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.config import Config, ConfigError, Loaded
-from wakeful.interfaces.cli.client import SOCKET_PATH_BYTES_MAX, Client, DaemonNotRunning, DaemonSilent
-from wakeful.places import Places
+from wakeful.domain.errors import WakefulError
+from wakeful.home import store_version
+from wakeful.interfaces.cli.client import Client, DaemonNotRunning, DaemonSilent
+from wakeful.interfaces.cli.status import Overview
+from wakeful.places import SOCKET_PATH_BYTES_MAX, Places
 
 TMUX_SECONDS_MAX: Final = 3.0
 # Beyond this many folders the exact number changes nothing.
@@ -29,7 +32,7 @@ FOLDERS_COUNTED_MAX: Final = 500_000
 WATCHES_SHARE_MAX: Final = 0.8
 # One descriptor for each process that matters, some hundred for everything else.
 DESCRIPTORS_MIN: Final = 4096
-_SQLITE_MAGIC: Final = b"SQLite format 3\0"
+OWN_HOME: Final = "set WAKEFUL_HOME to a folder of your own"
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+[\w.-]*")
 _WATCHES: Final = Path("/proc/sys/fs/inotify/max_user_watches")
 
@@ -86,12 +89,17 @@ def state_folder(scene: Scene) -> Finding:
         above = next(parent for parent in home.parents if parent.exists())
         if os.access(above, os.W_OK):
             return _ok(f"{home} will be made by `wakeful up`")
-        return _fail(f"{above} cannot be written to", "set WAKEFUL_HOME to a folder of your own")
+        return _fail(f"{above} cannot be written to", OWN_HOME)
     found = home.stat()
-    if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        return _fail(f"{home} is open to others", f"chmod 700 {home}")
+    if found.st_uid != os.geteuid():
+        return _fail(f"{home} is another user's", OWN_HOME)
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        # Nobody is sent to change what a link points at.
+        return _fail(f"{home} is open to others", OWN_HOME if home.is_symlink() else f"chmod 700 {home}")
+    if os.statvfs(home).f_flag & os.ST_RDONLY:
+        return _fail(f"{home} is on a read-only file system", f"make that writable, or {OWN_HOME}")
     if not os.access(home, os.W_OK):
-        return _fail(f"{home} cannot be written to", f"chmod 700 {home}")
+        return _fail(f"{home} cannot be written to", OWN_HOME if home.is_symlink() else f"chmod 700 {home}")
     return _ok(str(home))
 
 
@@ -109,8 +117,29 @@ def daemon(scene: Scene) -> Finding:
     return _ok(f"answers at {path} (pid {pid})")
 
 
+def eyes(scene: Scene) -> Finding:
+    try:
+        answer = Client(scene.places).get("/api/status").body
+        told = msgspec.json.decode(answer, type=Overview).daemon.eyes
+    except (DaemonNotRunning, DaemonSilent):
+        return _ok("nothing is watched while no daemon runs")
+    except msgspec.DecodeError:
+        return _warn("the daemon is of another version", "wakeful down, then wakeful up")
+    late = [f"{eye.name}: {eye.slow}" for eye in told if eye.slow]
+    left_out = [f"{eye.name} leaves out {eye.left_out}" for eye in told if eye.left_out]
+    if late or left_out:
+        return _warn(
+            "; ".join((*late, *left_out)), "let this user read them, or leave them" if left_out else ""
+        )
+    return _ok(f"{len(told)} are told of every change")
+
+
 def token(scene: Scene) -> Finding:
     path = Path(scene.places.token)
+    if path.is_symlink():
+        return _fail(
+            f"{path} is a symbolic link, which is never followed", f"rm {path}; a start makes a new one"
+        )
     if not path.exists():
         return _ok("will be made by `wakeful up`")
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
@@ -122,12 +151,11 @@ def database(scene: Scene) -> Finding:
     path = Path(scene.places.database)
     if not path.exists():
         return _ok("will be made by `wakeful up`")
-    with path.open("rb") as file:
-        head = file.read(100)
-    if len(head) < 100 or not head.startswith(_SQLITE_MAGIC):
-        return _fail(f"{path} is not a database", f"move {path} away; `wakeful up` makes a new one")
-    # Offset 60 of the file's header: the version of the tables.
-    return _ok(f"readable, tables of version {int.from_bytes(head[60:64], 'big')}")
+    try:
+        return _ok(f"readable, tables of version {store_version(path)}")
+    except WakefulError as problem:
+        away = f"or move {path} away: `wakeful up` makes a new one"
+        return _fail(str(problem), "let this user read it" if problem.retryable else away)
 
 
 def tmux(_scene: Scene) -> Finding:
@@ -201,6 +229,7 @@ CHECKS: Final[Mapping[str, Callable[[Scene], Finding]]] = {
     "configuration": configuration,
     "state folder": state_folder,
     "daemon": daemon,
+    "eyes": eyes,
     "token": token,
     "database": database,
     "tmux": tmux,

@@ -4,15 +4,13 @@ Nothing here prints, and nothing here knows what an answer means.
 """
 
 import os
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from wakeful.domain.errors import OperatorError, OwnError, WakefulError, WorldError
 from wakeful.interfaces.cli import wire
-from wakeful.places import Places
+from wakeful.places import SOCKET_PATH_BYTES_MAX, Places
 
 ANSWER_SECONDS_MAX: Final = 10.0
-# sun_path of unix(7) has 108 bytes, the last of them a NUL: nobody can listen at a longer path.
-SOCKET_PATH_BYTES_MAX: Final = 107
 
 
 class DaemonNotRunning(WorldError):
@@ -33,6 +31,18 @@ class DaemonUnreachable(WorldError):
 
     code = "daemon-unreachable"
     retryable = True
+
+
+class Declined(OperatorError):
+    """{detail}"""
+
+    code = "declined"
+    exit_code = 1
+
+    @property
+    def problem(self) -> dict[str, object]:
+        """The daemon's whole document."""
+        return cast("dict[str, object]", self.facts["problem"])
 
 
 class Refused(OperatorError):
@@ -71,15 +81,26 @@ class Client:
         """Raises DaemonNotRunning, DaemonSilent, or what the daemon answered instead."""
         return self._ask("GET", target, b"", timeout_seconds)
 
-    def post(self, target: str, body: bytes = b"{}") -> Answer:
-        """Raises as `get` does."""
-        return self._ask("POST", target, body, ANSWER_SECONDS_MAX)
+    def post(
+        self,
+        target: str,
+        body: bytes = b"{}",
+        *,
+        key: str | None = None,
+        timeout_seconds: float = ANSWER_SECONDS_MAX,
+    ) -> Answer:
+        """Raises as `get` does. `key` is an Idempotency-Key: printable ASCII."""
+        return self._ask("POST", target, body, timeout_seconds, key)
 
-    def _ask(self, method: str, target: str, body: bytes, timeout_seconds: float) -> Answer:
+    def _ask(
+        self, method: str, target: str, body: bytes, timeout_seconds: float, key: str | None = None
+    ) -> Answer:
         if len(os.fsencode(self._socket)) > SOCKET_PATH_BYTES_MAX:
             raise DaemonNotRunning
         try:
-            reply = wire.ask(self._socket, target, method=method, body=body, timeout_seconds=timeout_seconds)
+            reply = wire.ask(
+                self._socket, target, method=method, body=body, key=key, timeout_seconds=timeout_seconds
+            )
         except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as problem:
             raise DaemonNotRunning from problem
         except TimeoutError as problem:
@@ -93,16 +114,17 @@ class Client:
 
 def _refusal(reply: wire.Reply) -> WakefulError:
     """The error in the daemon's words, in the family its exit code names."""
-    detail = _detail(reply)
-    families: dict[str, type[WakefulError]] = {"2": Refused, "3": Unable}
-    return families.get(reply.headers.get("x-wakeful-exit", ""), Failed)(detail=detail)
+    problem = _problem(reply)
+    detail = str(problem.get("detail") or problem.get("title") or f"status {reply.status}")
+    families: dict[str, type[WakefulError]] = {"1": Declined, "2": Refused, "3": Unable}
+    family = families.get(reply.headers.get("x-wakeful-exit", ""), Failed)
+    return family(detail=detail, problem=problem)
 
 
-def _detail(reply: wire.Reply) -> str:
+def _problem(reply: wire.Reply) -> dict[str, object]:
     import msgspec  # noqa: PLC0415 - only refusals are decoded here
 
     try:
-        problem = msgspec.json.decode(reply.body, type=dict[str, object])
+        return msgspec.json.decode(reply.body, type=dict[str, object])
     except msgspec.DecodeError:
-        return f"status {reply.status}"
-    return str(problem.get("detail") or problem.get("title") or f"status {reply.status}")
+        return {}

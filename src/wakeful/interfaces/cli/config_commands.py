@@ -10,6 +10,7 @@ import msgspec
 
 from wakeful.config import KEYS, ConfigError, Loaded, combine
 from wakeful.domain.errors import OperatorError
+from wakeful.home import require_home
 from wakeful.interfaces.cli import trust as trusting
 from wakeful.interfaces.cli.lazy import Entry, LazyGroup
 from wakeful.interfaces.cli.options import answers_json
@@ -26,7 +27,7 @@ COMMANDS: Final = {
 }
 MEANINGS: Final = {
     "daemon.host": "Where the TCP door listens: loopback only.",
-    "daemon.port": "0 picks a free port. A busy one leaves the Unix socket alone open.",
+    "daemon.port": "0 picks a free port. A busy one leaves the Unix socket alone open; `--port` insists.",
     "daemon.tcp": "false: the Unix socket only.",
     "daemon.mode": "observe acts on nothing, mine heals managed sessions, all heals every one.",
     "detect.silence_seconds": "A turn without any sign of progress for this long is silent.",
@@ -34,6 +35,8 @@ MEANINGS: Final = {
     "detect.settle_seconds": "Text whose log does not say whether more follows ends a turn after this.",
     "detect.tool_seconds": "A tool that declares no time limit of its own may run this long.",
     "detect.tool_grace_seconds": "And this much longer, before it counts as stuck.",
+    "detect.compaction_seconds": "Summarising a conversation may take this long.",
+    "detect.wake_grace_seconds": "After the host woke up, nobody is silent for this long.",
     "detect.errors_in_a_row_max": "More failed calls in a row are an error cascade.",
     "detect.cycles_max": "More rounds of two to five calls with the same results are a loop.",
     "detect.duplicates_max": "One call with one result more often, only reading in between, is a loop.",
@@ -41,6 +44,9 @@ MEANINGS: Final = {
     "detect.runaway_seconds": "A turn at work for longer runs away; a person's waits do not count.",
     "detect.runaway_calls_max": "So do more calls in one turn,",
     "detect.runaway_tokens_max": "and more tokens.",
+    "detect.runaway_cost_usd": "and more dollars, where the next two say what a million tokens cost.",
+    "detect.input_usd_per_million": "0: nobody said.",
+    "detect.output_usd_per_million": "0: nobody said.",
     "detect.failures_alike_max": "More prompts in a row failing the same way are a poisoned conversation.",
     "detect.never_started_seconds": "Busy for this long with nothing written down never started.",
     "detect.repeats_max": "More repetitions of one call with one result are a loop.",
@@ -79,6 +85,8 @@ def init(*, config_file: str | None) -> int:
     if path is None:
         # Without a HOME there is no place of one's own to write to; `of` says what to set.
         path = f"{Places.of(os.environ).home}/wakeful.toml"
+    if config_file is None:
+        require_home(os.environ)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     try:
         with Path(path).open("x", encoding="utf-8") as file:

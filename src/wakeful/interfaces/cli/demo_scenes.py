@@ -26,6 +26,8 @@ _DECLARED: Final = re.compile(r"may run (\d+) s")
 # Shorter pauses between two records are not worth a word.
 _QUIET_SECONDS_MIN: Final = 3.0
 _BUILD_TIMEOUT_SECONDS: Final = 300
+# Four calls of two seconds for each: more than a minute of work.
+_FILES: Final = ("cart", "price", "stock", "order", "query", "index", "facet", "page", "route", "cache")
 
 
 class Scene(Struct, frozen=True):
@@ -49,15 +51,24 @@ def scenes(pace: float) -> tuple[Scene, ...]:
 
 
 def _works(pace: float) -> list[Mapping[str, Any]]:
-    calls = [
-        {"tool": "Read", "input": {"file_path": "src/cart.py"}, "result": "class Cart: ..."},
-        {"tool": "Edit", "input": {"file_path": "src/cart.py"}, "result": "The file has been updated."},
-        {"tool": "Bash", "input": {"command": "pytest -q"}, "result": "41 passed"},
-        {"tool": "Grep", "input": {"pattern": "def total"}, "result": "src/cart.py"},
-    ]
+    calls = [call for number, name in enumerate(_FILES) for call in _change(name, number)]
     return [
         {"prompt": "Add a search to the shop"},
-        {"loop": [{**call, "seconds": 2 * pace} for call in calls]},
+        *({**call, "seconds": 2 * pace} for call in calls),
+        {"end": "The shop has a search."},
+    ]
+
+
+def _change(name: str, number: int) -> list[Mapping[str, Any]]:
+    """One file is read, changed and tested: every call is another one, and every result news."""
+    path, wanted = f"src/{name}.py", f"def {name}_"
+    found = f"src/shop.py:{12 + 3 * number}: from shop.{name} import {name}_index"
+    edit = {"file_path": path, "old_string": f"{wanted}find", "new_string": f"{wanted}search"}
+    return [
+        {"tool": "Grep", "input": {"pattern": wanted}, "result": found},
+        {"tool": "Read", "input": {"file_path": path}, "result": f"class {name.title()}:\n    ..."},
+        {"tool": "Edit", "input": edit, "result": f"The file {path} has been updated."},
+        {"tool": "Bash", "input": {"command": f"pytest -q {name}"}, "result": f"{41 + number} passed"},
     ]
 
 

@@ -14,6 +14,7 @@ import click
 
 from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.plaintext import plain
+from wakeful.home import make_home
 from wakeful.interfaces.cli.client import Client, DaemonNotRunning, DaemonSilent, DaemonUnreachable
 from wakeful.places import Places
 
@@ -40,30 +41,26 @@ def start_behind(places: Places, arguments: list[str]) -> int:
     pid = _answering_pid(client)
     if pid is not None:
         raise RunsAlready(pid=pid)
-    log = _fresh_log(places)
+    make_home(places)
+    # A file of its own: of several starts at once each shows the words of its own child.
+    log = Path(places.logs) / f"up.{os.getpid()}.log"
     child = _spawn(arguments, log)
     code = _wait_for_answer(client, child, log)
     for line in log.read_text(errors="replace").splitlines()[-_LINES_SHOWN_MAX:]:
         click.echo(plain(line), err=code != 0)
+    if code == 0:
+        # The daemon goes on writing to it, under the name people look for.
+        log.replace(log.with_name("up.log"))
+    else:
+        log.unlink()
     return code
-
-
-def _fresh_log(places: Places) -> Path:
-    # One by one: `parents` would give the state folder the mode of everybody's folders.
-    folder = Path(places.logs)
-    Path(places.home).mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    log = folder / "up.log"
-    # A new file each time: whoever still writes to the old one, it is not this daemon.
-    log.unlink(missing_ok=True)
-    log.touch(mode=0o600)
-    return log
 
 
 def _spawn(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
     # -P: a `wakeful` folder in the working directory is not what we mean to run.
     argv = [sys.executable, "-P", "-m", "wakeful", "up", *arguments]
-    with log.open("ab") as output:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+    with os.fdopen(os.open(log, flags, 0o600), "ab") as output:
         return subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )

@@ -2,12 +2,35 @@
 
 from collections.abc import Callable
 from functools import wraps
+from typing import Any
 
 import click
 
 from wakeful.domain.ids import parse_session_id
 
 Command = Callable[..., int]
+
+
+class WholeNumber(click.IntRange):
+    """click's own type, but for its words about what is no number at all."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            int(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Number(click.FloatRange):
+    """The same for numbers that may have a fraction."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def answers_json(command: Command) -> Command:

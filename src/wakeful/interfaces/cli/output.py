@@ -6,7 +6,7 @@ Nothing that came from a session reaches a terminal except through here or throu
 import sys
 import time
 
-from wakeful.domain.plaintext import plain
+from wakeful.domain.plaintext import SEQUENCE, plain
 
 
 def say(line: str = "") -> None:
@@ -33,8 +33,8 @@ def wall_now() -> float:
 
 def plain_keeping_indent(line: str) -> str:
     """Plain text with our own leading and aligning spaces left as they are."""
-    return line if line.isascii() and line.isprintable() else _aligned(line)
+    return line if line.isprintable() else _aligned(line)
 
 
 def _aligned(line: str) -> str:
-    return "".join(char if char == " " else plain(char) or " " for char in line)
+    return "".join(char if char == " " else plain(char) or " " for char in SEQUENCE.sub("", line))

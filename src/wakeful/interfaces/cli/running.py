@@ -12,8 +12,10 @@ import msgspec
 
 from wakeful.config import Config
 from wakeful.domain.errors import WorldError
+from wakeful.home import require_home
 from wakeful.interfaces.cli.client import Client
 from wakeful.interfaces.cli.detaching import start_behind
+from wakeful.interfaces.cli.options import Number, WholeNumber
 from wakeful.interfaces.cli.output import say
 from wakeful.interfaces.cli.settings import load_settings
 from wakeful.places import Places
@@ -29,19 +31,21 @@ class StillRunning(WorldError):
 
 @click.command(epilog="Example: wakeful up --detach")
 @click.option("--detach", is_flag=True, help="Put it behind and give the terminal back.")
-@click.option("--port", type=click.IntRange(0, 65535), help="TCP port on loopback; 0 picks a free one.")
+@click.option("--port", type=WholeNumber(0, 65535), help="TCP port on loopback; 0 picks a free one.")
 @click.option("--no-tcp", is_flag=True, help="Listen on the Unix socket only.")
 @click.option("--config", "config_file", metavar="FILE", help="Read this configuration and no other.")
 def up(*, detach: bool, port: int | None, no_tcp: bool, config_file: str | None) -> int:
     """Watch every session of this machine until Ctrl-C."""
     places = Places.of(os.environ)
+    require_home(os.environ)
     if detach:
         return start_behind(places, _arguments(port, config_file, no_tcp=no_tcp))
     config = _with_doors(load_settings(config_file).config, port, no_tcp=no_tcp)
     from wakeful.daemon import serve  # noqa: PLC0415 - a mistake in the options should not wait for it
 
     # A login code is for the eyes in front of a terminal, not for a log.
-    asyncio.run(serve(config, places, _announce, with_login=sys.stdout.isatty()))
+    with_login, asked = sys.stdout.isatty(), port is not None
+    asyncio.run(serve(config, places, _announce, with_login=with_login, port_asked_for=asked))
     return 0
 
 
@@ -93,7 +97,7 @@ def open_page(*, browser: bool) -> int:
 
 
 @click.command(epilog="Example: wakeful demo --seconds 30")
-@click.option("--seconds", type=click.FloatRange(10, 600), help="How long it takes; a minute by default.")
+@click.option("--seconds", type=Number(10, 600), help="How long it takes; a minute by default.")
 def demo(*, seconds: float | None) -> int:
     """Start scripted agents in a throw-away home and watch their verdicts change."""
     from wakeful.interfaces.cli.demo import run_demo  # noqa: PLC0415 - brings the scripted agents along

@@ -26,11 +26,12 @@ MODES: Final = {
 class _Eye(Struct, frozen=True):
     name: str
     slow: str | None
+    left_out: str | None = None
 
 
 class _Daemon(Struct, frozen=True):
     version: str
-    pid: int
+    pid: int | None
     listening: tuple[str, ...]
     eyes: tuple[_Eye, ...]
     notes: tuple[str, ...]
@@ -82,9 +83,11 @@ def overview_lines(overview: Overview, records: list[SessionRecord], older: int)
     for eye in daemon.eyes:
         if eye.slow is not None:
             yield f"slow       {eye.name}: {eye.slow}"
+        if eye.left_out is not None:
+            yield f"left out   {eye.name}: {eye.left_out}"
     folded = f", {older:,} older" if older else ""
     yield f"sessions   {counts_text(records) or 'none'}{folded}"
-    for each in daemon.notes:
-        yield f"note       {each}"
-    if daemon.listening:
+    if daemon.pid is not None:
+        # Without a daemon the only note is that there is none, and that was said already.
+        yield from (f"note       {each}" for each in daemon.notes)
         yield f"daemon     {daemon.version}, pid {daemon.pid}"

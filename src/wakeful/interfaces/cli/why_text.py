@@ -94,8 +94,8 @@ def _fired(rule: FiredRule) -> Iterator[Line]:
 
 
 def _held(rule: HeldRule) -> Iterator[Line]:
-    until = f"until {rule.until}" if rule.until else "until a person moves"
-    held = f" by {rule.by} {until}: {rule.evidence}"
+    until = f" until {rule.until}" if rule.until else ""
+    held = f" by {rule.by}{until}: {rule.evidence}"
     yield ((f"  {rule.code}", "bold"), (held, ""), _said(rule.untrusted))
     yield ((f"    rule: {rule.rule}", "dim"),)
 

@@ -29,7 +29,13 @@ class Reply:
 
 
 def ask(
-    socket_path: str, target: str, *, method: str = "GET", body: bytes = b"", timeout_seconds: float
+    socket_path: str,
+    target: str,
+    *,
+    method: str = "GET",
+    body: bytes = b"",
+    key: str | None = None,
+    timeout_seconds: float,
 ) -> Reply:
     """Send one request, read the whole answer. Raises OSError, TimeoutError included; never outlasts its time."""
     deadline = monotonic() + timeout_seconds
@@ -40,17 +46,19 @@ def ask(
         # Whoever listens on the socket: the first four bytes of struct ucred.
         peer = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
         # sendall keeps to the socket's timeout as a whole.
-        connection.sendall(_request(method, target, body))
+        connection.sendall(_request(method, target, body, key))
         raw = _read_all(connection, deadline)
     finally:
         connection.close()
     return _parsed(raw, int.from_bytes(peer[:4], "little", signed=True))
 
 
-def _request(method: str, target: str, body: bytes) -> bytes:
+def _request(method: str, target: str, body: bytes, key: str | None) -> bytes:
     head = f"{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     if method != "GET":
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    if key is not None:
+        head += f"Idempotency-Key: {key}\r\n"
     return head.encode("ascii") + b"\r\n" + body
 
 

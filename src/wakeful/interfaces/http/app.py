@@ -15,20 +15,28 @@ from wakeful import __version__
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.moment import Instant
 from wakeful.interfaces.http.access import Access
+from wakeful.interfaces.http.act_routes import ActRoutes
 from wakeful.interfaces.http.asgi import App
 from wakeful.interfaces.http.case_routes import CaseRoutes
+from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.entry_routes import EntryRoutes
 from wakeful.interfaces.http.gate import Gate
 from wakeful.interfaces.http.live import LiveRoute
 from wakeful.interfaces.http.penalties import Penalties
 from wakeful.interfaces.http.problems import answer_error
 from wakeful.interfaces.http.session_routes import SessionRoutes
+from wakeful.interfaces.http.work_routes import WorkRoutes
 from wakeful.interfaces.page import PAGE_PATHS, page_file
 from wakeful.services.desk import Desk
+from wakeful.services.hands import Hands
+from wakeful.services.work import WorkDesk
 
 
 def build_app(
     desk: Desk,
+    work: WorkDesk,
+    hands: Hands,
+    deciders: Deciders,
     access: Access,
     *,
     now: Callable[[], Instant],
@@ -41,7 +49,9 @@ def build_app(
         _health_check(),
         *SessionRoutes(desk, ancestors).handlers(),
         *CaseRoutes(desk).handlers(),
-        *EntryRoutes(access, penalties, now, shut_down).handlers(),
+        *WorkRoutes(work).handlers(),
+        *ActRoutes(hands, deciders).handlers(),
+        *EntryRoutes(access, penalties, now, shut_down, deciders).handlers(),
     )
     handlers: list[ControllerRouterHandler] = [*described, LiveRoute(desk).handler()]
     handlers += [_page_route(path) for path in PAGE_PATHS]

@@ -16,17 +16,22 @@ from pathlib import Path
 from typing import Final
 
 from wakeful.domain.errors import OperatorError, WorldError
+from wakeful.places import SOCKET_PATH_BYTES_MAX
 
 BACKLOG: Final = 2048
 PROBE_SECONDS_MAX: Final = 2.0
-# sun_path of Linux, less its final NUL.
-SOCKET_PATH_BYTES_MAX: Final = 107
 
 
 class FolderTooOpen(OperatorError):
-    """{folder} must be yours alone, since the socket in it is. Run: chmod 700 {folder}"""
+    """{folder} must be yours alone, since the socket in it is. {todo}"""
 
     code = "folder-too-open"
+
+
+class SocketUnmade(WorldError):
+    """The socket {path} cannot be made: {reason}. Set WAKEFUL_HOME to a folder that can be written to."""
+
+    code = "socket-unmade"
 
 
 class SocketPathTooLong(OperatorError):
@@ -70,7 +75,7 @@ class PortRefused(WorldError):
 def bind_unix(path: Path) -> socket.socket:
     """A listening socket at `path`, for its owner only. Replaces one that nobody answers at.
 
-    Raises FolderTooOpen, SocketPathTooLong, NotASocket or AlreadyRunning.
+    Raises FolderTooOpen, SocketPathTooLong, SocketUnmade, NotASocket or AlreadyRunning.
     """
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
         raise SocketPathTooLong(path=path)
@@ -82,9 +87,9 @@ def bind_unix(path: Path) -> socket.socket:
             os.fchmod(listener.fileno(), 0o600)
             listener.bind(os.fspath(path))
             listener.listen(BACKLOG)
-        except BaseException:
+        except OSError as error:
             listener.close()
-            raise
+            raise SocketUnmade(path=path, reason=error.strerror) from error
     return listener
 
 
@@ -128,11 +133,19 @@ def _folder_locked(folder: Path) -> Iterator[None]:
     try:
         found = os.fstat(descriptor)
         if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-            raise FolderTooOpen(folder=folder)
+            raise FolderTooOpen(folder=folder, todo=_to_close(folder, found))
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
+
+
+def _to_close(folder: Path, found: os.stat_result) -> str:
+    """What to do about a folder that is open to others. Nobody is sent to change what a link points at."""
+    if found.st_uid == os.geteuid() and not folder.is_symlink():
+        return f"Run: chmod 700 {folder}"
+    what = "a symbolic link" if folder.is_symlink() else "another user's"
+    return f"It is {what}: set WAKEFUL_HOME to a folder of your own."
 
 
 def _clear(path: Path) -> None:

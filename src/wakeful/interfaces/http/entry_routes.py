@@ -11,6 +11,7 @@ from wakeful.domain.moment import Instant, iso
 from wakeful.interfaces.http.access import Access, cookie_in
 from wakeful.interfaces.http.answers import Encoded, encoded
 from wakeful.interfaces.http.asgi import Scope
+from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.gate import caller_of
 from wakeful.interfaces.http.logins import CODE_SECONDS_MAX, LOGIN_SECONDS_MAX
 from wakeful.interfaces.http.penalties import Penalties
@@ -25,19 +26,25 @@ class EntryRoutes:
     """The few orders a door takes for itself."""
 
     def __init__(
-        self, access: Access, penalties: Penalties, now: Callable[[], Instant], shut_down: Callable[[], None]
+        self,
+        access: Access,
+        penalties: Penalties,
+        now: Callable[[], Instant],
+        shut_down: Callable[[], None],
+        deciders: Deciders,
     ) -> None:
         self._access = access
         self._penalties = penalties
         self._now = now
         self._shut_down = shut_down
+        self._deciders = deciders
 
     def handlers(self) -> Sequence[HTTPRouteHandler]:
         return (
             post("/api/login", status_code=200, responses=PROBLEMS)(self.log_in),
             post("/api/logout", status_code=200, responses=PROBLEMS, sync_to_thread=False)(self.log_out),
             post("/api/login-codes", responses=PROBLEMS, sync_to_thread=False)(self.new_code),
-            post("/api/shutdown", status_code=202, responses=PROBLEMS, sync_to_thread=False)(self.shut_down),
+            post("/api/shutdown", status_code=202, responses=PROBLEMS)(self.shut_down),
         )
 
     async def log_in(
@@ -67,8 +74,9 @@ class EntryRoutes:
         until = iso(self._now().plus(CODE_SECONDS_MAX).wall)
         return encoded(LoginCode(code, url, until), status_code=201)
 
-    def shut_down(self) -> Encoded[Done]:
-        """Let the daemon go down; agents live on."""
+    async def shut_down(self, request: Request[Any, Any, Any]) -> Encoded[Done]:
+        """Let the daemon go down; agents live on. A person's decision: refused to supervised agents."""
+        await self._deciders.admit(request)
         self._shut_down()
         return encoded(Done(done=True), status_code=202)
 

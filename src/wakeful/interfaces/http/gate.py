@@ -1,17 +1,15 @@
 """The one way in: every request of both doors passes here before routing, HTTP and WebSocket alike.
 
 It shows the request to `Access`, bounds its body, and turns refusals into problem documents. No other file
-decides who may ask. What it logs holds no query strings and no secrets.
+decides who may ask. What it notes of a request for the log holds no query string.
 """
 
 import asyncio
-import logging
 from typing import Final
 
 from wakeful.domain.errors import WakefulError
-from wakeful.domain.plaintext import plain
-from wakeful.domain.redact import redact
 from wakeful.interfaces.http.access import WEBSOCKET, Access, Door, knock_of
+from wakeful.interfaces.http.access_log import AccessLog, Note
 from wakeful.interfaces.http.asgi import PEER, PROOF, App, Message, Receive, Scope, Send
 from wakeful.interfaces.http.penalties import Penalties
 from wakeful.interfaces.http.problems import MEDIA_TYPE, NoSuchRoute, bug, problem_body, problem_headers
@@ -19,9 +17,7 @@ from wakeful.interfaces.http.refusals import BodyTooLarge, BodyTooSlow, CallerGo
 
 BODY_BYTES_MAX: Final = 1024 * 1024
 BODY_SECONDS_MAX: Final = 30
-PATH_CHARS_LOGGED_MAX: Final = 200
 _READING: Final = frozenset({"GET", "HEAD"})
-_log: Final = logging.getLogger("wakeful.access")
 
 _POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -46,6 +42,7 @@ class Gate:
         self._app = app
         self._access = access
         self._penalties = penalties
+        self.log = AccessLog()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         loop = asyncio.get_running_loop()
@@ -62,8 +59,9 @@ class Gate:
         except Exception as error:  # noqa: BLE001 - the last place where a bug can become an answer
             await reply.refuse(bug(error))
         finally:
-            if _log.isEnabledFor(logging.INFO):
-                _log_access(scope, door, reply.status, loop.time() - began_at)
+            method = scope.get("method", WEBSOCKET)
+            seconds = loop.time() - began_at
+            self.log.take(Note(began_at, method, scope["path"], reply.status, door, seconds))
 
     async def _let_in(self, door: Door, scope: Scope, receive: Receive, reply: "_Reply") -> None:
         method = scope.get("method", WEBSOCKET)
@@ -173,9 +171,3 @@ class _SocketReply(_Reply):
 
 
 _REPLIES: Final = {"http": _Reply, "websocket": _SocketReply}
-
-
-def _log_access(scope: Scope, door: Door, status: int, seconds: float) -> None:
-    path = plain(redact(scope["path"]), PATH_CHARS_LOGGED_MAX)
-    method = scope.get("method", WEBSOCKET)
-    _log.info("%s %s %d %s %.1f ms", method, path, status, door, seconds * 1000)

@@ -49,6 +49,13 @@ async def serve(app: App, listener: socket.socket) -> None:
         listener.close()
 
 
+def shut(listener: socket.socket) -> None:
+    """Close a door at which nobody was served yet, and remove its file; one that is closed stays so."""
+    if listener.fileno() != -1:
+        _remove_file(listener)
+        listener.close()
+
+
 def _config(app: App) -> uvicorn.Config:
     return uvicorn.Config(
         app,

@@ -3,6 +3,7 @@
 It is created whole or not at all, and never accepted when somebody else could have read or written it.
 """
 
+import errno
 import os
 import re
 import secrets
@@ -23,6 +24,12 @@ class TokenFileUnsafe(OperatorError):
     code = "token-file-unsafe"
 
 
+class TokenFileLink(OperatorError):
+    """{path} is a symbolic link, and a token is never read through one. Remove it; the next start makes a new one."""
+
+    code = "token-file-link"
+
+
 class TokenFileBroken(OperatorError):
     """{path} holds no token of ours. Delete it; the next start makes a new one."""
 
@@ -30,7 +37,7 @@ class TokenFileBroken(OperatorError):
 
 
 def load_or_create_token(path: Path) -> str:
-    """The token in this file, made now if there is none. Raises TokenFileUnsafe or TokenFileBroken."""
+    """The token in this file, made now if there is none. Raises TokenFileUnsafe, TokenFileLink or TokenFileBroken."""
     try:
         return read_token(path)
     except FileNotFoundError:
@@ -39,14 +46,16 @@ def load_or_create_token(path: Path) -> str:
 
 
 def read_token(path: Path) -> str:
-    """The token in this file. Raises FileNotFoundError, TokenFileUnsafe or TokenFileBroken."""
+    """The token in this file. Raises FileNotFoundError, TokenFileUnsafe, TokenFileLink or TokenFileBroken."""
     try:
         # NONBLOCK: somebody's FIFO of this name must not make us wait.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise
     except OSError as error:
-        # A link (ELOOP), or a file of somebody else.
+        if error.errno == errno.ELOOP:
+            raise TokenFileLink(path=path) from error
+        # A file of somebody else.
         raise TokenFileUnsafe(path=path) from error
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)

@@ -1,0 +1,42 @@
+"""The state folder: made for this user alone, and what is wrong with it or with the store in it.
+
+Where it lies is for `places`; what is in it belongs to whoever writes it.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from wakeful.config import HomeNotThere
+from wakeful.domain.errors import WorldError
+from wakeful.places import Places
+
+
+class HomeUnusable(WorldError):
+    """The state folder {folder} cannot be made: {reason}. Set WAKEFUL_HOME to a folder that can be written to."""
+
+    code = "home-unusable"
+
+
+def require_home(environ: Mapping[str, str]) -> None:
+    """Raises HomeNotThere if everything would lie below a HOME that does not exist: a slip, not a wish."""
+    home = environ.get("HOME", "")
+    chosen = environ.get("WAKEFUL_HOME") or environ.get("XDG_STATE_HOME", "").startswith("/")
+    if home and not chosen and not Path(home).is_dir():
+        raise HomeNotThere(shown=home)
+
+
+def make_home(places: Places) -> None:
+    """Make the state folder and those others write into, for this user alone. Raises HomeUnusable."""
+    # One by one: `parents` would give the state folder the mode of everybody's folders.
+    for folder in (places.home, places.spool, places.events, places.run, places.logs):
+        try:
+            Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise HomeUnusable(folder=folder, reason=error.strerror) from error
+
+
+def store_version(path: Path) -> int:
+    """The version of the store's tables. Raises what `wakeful up` would raise about it; writes nothing."""
+    from wakeful.adapters.sqlite.opening import inspect_database  # noqa: PLC0415 - `up --detach` needs none of it
+
+    return inspect_database(path)

@@ -1,0 +1,43 @@
+"""What the supervisor asks of whoever runs it: the daemon, a single look, a test, a simulation."""
+
+from typing import Protocol
+
+from wakeful.domain.ids import SessionId
+from wakeful.domain.process import Process, Sight
+from wakeful.domain.record import Subject
+from wakeful.ports.store import Transition
+from wakeful.services.feed import Change
+
+
+class Surroundings(Protocol):
+    """Every call comes from the loop in which the supervisor runs."""
+
+    def wake(self) -> None:
+        """Call `settle` soon."""
+
+    def alarm(self, awake: float) -> None:
+        """Call `ring` at this moment."""
+
+    def catch_up(self, session_id: SessionId) -> None:
+        """Let the eyes report whatever is new about a session, now."""
+
+    def watch(self, process: Process) -> Sight:
+        """Whether it lives; if it does, its end will be told."""
+
+    def seek_holder(self, session_id: SessionId) -> None:
+        """A log grows and nobody is known to write it: find out who does."""
+
+    def seek_named(self, subject: Subject, pid: int, wall: float) -> None:
+        """A log says that the process with this pid wrote it, at this time: report who that is."""
+
+    def seek_pane(self, session_id: SessionId) -> None:
+        """A session has a new holder: find out where it is shown."""
+
+    def died(self, session_id: SessionId) -> None:
+        """Look for tools the agent left behind, in your own time."""
+
+    def tool_alive(self, agent: Process, within_seconds: float) -> bool:
+        """Whether the agent has a living descendant that was started within the last so many seconds."""
+
+    def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
+        """Store and announce what was judged."""

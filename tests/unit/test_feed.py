@@ -1,0 +1,62 @@
+"""The push feed: what one batch says of a session that changed more than once in it."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from wakeful.domain.ids import SessionId
+from wakeful.services.feed import Change, Feed
+
+AT = "2027-01-15T08:00:00.000Z"
+
+
+def change(session: str, *, was: tuple[str, str] | None, now: tuple[str, str]) -> Change:
+    old_state, old_health = was or (None, None)
+    record = msgspec.Raw(msgspec.json.encode({"id": session, "health": now[1]}))
+    return Change(SessionId(session), old_state, now[0], old_health, now[1], now[0], AT, record)
+
+
+def one_batch(*published: Change) -> list[dict[str, Any]]:
+    """What a listener gets when these come one after the other."""
+
+    async def scene() -> bytes:
+        feed = Feed()
+        with feed.listening() as listener:
+            for each in published:
+                feed.publish([each])
+            return await anext(listener.batches())
+
+    changes: list[dict[str, Any]] = msgspec.json.decode(asyncio.run(scene()))["changes"]
+    return changes
+
+
+AT_WORK, DEAD = ("prompting", "healthy"), ("stopped", "dead")
+
+
+def test_a_batch_tells_a_transition_that_was_followed_by_a_refresh() -> None:
+    """A death and, a moment later, its orphans are one change: from working to dead."""
+    (told,) = one_batch(
+        change("a", was=AT_WORK, now=DEAD),
+        change("a", was=DEAD, now=DEAD),
+    )
+    assert (told["old_state"], told["old_health"]) == AT_WORK
+    assert (told["state"], told["health"], told["record"]["health"]) == (*DEAD, "dead")
+
+
+def test_a_new_session_stays_new_within_its_batch() -> None:
+    """What was not there before the batch has no former state, however often it changed since."""
+    (told,) = one_batch(
+        change("a", was=None, now=("idle", "healthy")),
+        change("a", was=("idle", "healthy"), now=AT_WORK),
+    )
+    assert (told["old_state"], told["state"]) == (None, "prompting")
+
+
+def test_sessions_do_not_share_their_past() -> None:
+    """Each keeps what it was itself."""
+    told = one_batch(
+        change("a", was=AT_WORK, now=DEAD),
+        change("b", was=("idle", "healthy"), now=AT_WORK),
+    )
+    assert [(each["session_id"], each["old_state"]) for each in told] == [("a", "prompting"), ("b", "idle")]
