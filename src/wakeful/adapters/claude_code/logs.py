@@ -16,9 +16,11 @@ def claude_logs(config_folders: tuple[Path, ...], host: str) -> LogSource:
     """The transcripts below these configuration folders (`~/.claude` by default)."""
 
     def owner(parts: tuple[str, ...]) -> Owner | None:
+        # Asked about every log there is, so the common case comes first and by number.
+        if len(parts) == 2:
+            conversation = parts[1].removesuffix(".jsonl")
+            return Owner(subject_of(conversation, host)) if is_uuid(conversation) else None
         match parts:
-            case (_, name) if is_uuid(name.removesuffix(".jsonl")):
-                return Owner(subject_of(name.removesuffix(".jsonl"), host))
             case (_, conversation, "subagents", _) if is_uuid(conversation):
                 return Owner(subject_of(conversation, host), side=True)
         return None

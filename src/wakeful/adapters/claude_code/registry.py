@@ -11,9 +11,8 @@ from msgspec import Struct
 
 from wakeful.adapters.logs.small import entries, read_small, watch_or_await
 from wakeful.adapters.system.proc import boot_id
-from wakeful.domain.errors import BadSessionId
 from wakeful.domain.evidence import Status
-from wakeful.domain.ids import ConversationId, SessionId, parse_session_id
+from wakeful.domain.ids import ConversationId, SessionId, is_uuid
 from wakeful.domain.process import Process
 from wakeful.domain.record import Subject
 from wakeful.ports.eyes import Changes, Folders, Processes, Witness
@@ -91,14 +90,14 @@ class RegistryEye:
 
     def _read(self, path: Path) -> None:
         entry = read_entry(path)
-        if entry is None:
+        # What is no UUID, or no time, was not written by the client we know.
+        if entry is None or not is_uuid(entry.session_id):
             return
         try:
-            subject = subject_of(entry.session_id, self._host)
             process = entry.process
-        except (BadSessionId, ValueError):
-            # Not written by the client we know.
+        except ValueError:
             return
+        subject = subject_of(entry.session_id, self._host)
         before = self._held.get(process)
         if before is not None and before != subject.id:
             self._witness.released(before, process)
@@ -125,11 +124,7 @@ def read_entry(path: Path) -> Entry | None:
 
 
 def subject_of(conversation: str, host: str) -> Subject:
-    """The session of a Claude Code conversation. Raises BadSessionId if that is no id."""
+    """The session of a Claude Code conversation, which must be a UUID: that is always an id."""
     return Subject(
-        id=parse_session_id(f"claude-{conversation}"),
-        provider="claude",
-        host=host,
-        source="claude-code",
-        conversation_id=ConversationId(conversation),
+        SessionId(f"claude-{conversation}"), "claude", host, "claude-code", ConversationId(conversation)
     )

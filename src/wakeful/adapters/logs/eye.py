@@ -219,8 +219,10 @@ class LogEye:
         """A log as a scan shows it: unchanged, grown, recent or old. `rank` counts newer ones."""
         path = found.path
         stamp = (found.size, found.mtime)
-        # One that could not be read is met anew each time: permissions change without a trace in size and time.
-        before = None if path in self._left_out else self._seen.get(path)
+        before = self._seen.get(path)
+        if before is not None and path in self._left_out:
+            # It could not be read, so it is met anew: permissions change without a trace in size and time.
+            before = None
         if before == stamp:
             return
         self._seen[path] = stamp

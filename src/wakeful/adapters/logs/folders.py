@@ -214,10 +214,11 @@ def _list(folder: str, suffix: str, found: list[Found], odd: dict[str, Refusal])
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if entry.name.endswith(suffix) and entry.is_file(follow_symlinks=False):
+                named = entry.name.endswith(suffix)
+                if named and entry.is_file(follow_symlinks=False):
                     _add(entry, found)
                     continue
-                if entry.name.endswith(suffix):
+                if named:
                     odd[entry.path] = Refusal.SYMLINK if entry.is_symlink() else Refusal.NOT_A_FILE
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
