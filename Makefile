@@ -30,6 +30,7 @@ accuracy: $(VENV)/test.stamp
 
 docs: $(VENV)/test.stamp
 	$(BIN)/python -m bench.reference
+	$(BIN)/python -m bench.effects --write docs/reference/effects.md
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -245,10 +245,12 @@ def _next_step(record: SessionRecord, presence: Presence, verdict: Verdict) -> t
         return attach, _AT_ITS_PANE[code]
     if code is not None or verdict.health is Health.UNKNOWN:
         return inspect, "look at the evidence: nothing here can be done blindly"
+    if verdict.state is State.WAITING and attach is not None:
+        return attach, "go to its pane and answer"
     if verdict.state is State.WAITING:
-        return (
-            (attach, "go to its pane and answer") if attach else (inspect, "find its process, then answer it")
-        )
+        questions = allowed.get("questions")
+        answer = "see what it asks, then `wakeful session answer`"
+        return (questions, answer) if questions else (inspect, "find its process, then answer it")
     if verdict.state is State.IDLE and attach is not None:
         return attach, "nothing is wrong; go to its pane to prompt it"
     return allowed["wait"], "nothing is wrong; wait until it is done"

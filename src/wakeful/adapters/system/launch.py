@@ -5,6 +5,7 @@ Our children are reaped as they end and nobody waits for them; once we are gone,
 
 import asyncio
 import os
+import resource
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,8 @@ from wakeful.adapters.system import proc
 from wakeful.domain.process import Process
 from wakeful.ports.hands import ClientMissing, FolderGone, StartFailed
 
+# The daemon raises its own limit for pidfds; programs that use select() expect the one their user has.
+_DESCRIPTORS: Final = resource.getrlimit(resource.RLIMIT_NOFILE)
 # Kept until reaped, as the kernel keeps them: a child that is forgotten stays as a zombie.
 _children: Final[dict[int, subprocess.Popen[bytes]]] = {}
 
@@ -36,6 +39,7 @@ def launch(argv: Sequence[str], *, cwd: str, environ: Mapping[str, str], streams
     program = find_program(argv[0], cwd=cwd, path=environ.get("PATH", os.defpath))
     child = _spawn(program, argv, cwd, environ, streams)
     _children[child.pid] = child
+    resource.prlimit(child.pid, resource.RLIMIT_NOFILE, _DESCRIPTORS)
     # Read before anybody reaps it, so that even one that has ended already has an identity.
     process = proc.parse_stat(Path(f"/proc/{child.pid}/stat").read_bytes()).process
     _reap_at_its_end(child)
