@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: run test check bench accuracy docs clean
+.PHONY: run test check bench accuracy effects docs clean
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/wakeful up
@@ -28,9 +28,12 @@ bench: $(VENV)/test.stamp
 accuracy: $(VENV)/test.stamp
 	$(BIN)/python -m bench.accuracy --write docs/accuracy.md $(ACCURACY_ARGS)
 
+# The rules of effects with their shares over recorded calls; recordings as above.
+effects: $(VENV)/test.stamp
+	$(BIN)/python -m bench.effects --write docs/reference/effects.md
+
 docs: $(VENV)/test.stamp
 	$(BIN)/python -m bench.reference
-	$(BIN)/python -m bench.effects --write docs/reference/effects.md
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
