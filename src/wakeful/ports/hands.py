@@ -13,6 +13,7 @@ from msgspec import Struct
 from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import ConversationId, SessionId
+from wakeful.domain.process import Process, Sight
 from wakeful.ports.store import Outcome
 
 PROMPT_BYTES_MAX = 1024 * 1024
@@ -89,6 +90,25 @@ class Driver(Protocol):
 
     async def stop(self, hosting: Hosting) -> Seen:
         """End the agent, gently first, and the tools it left behind; nothing that is not ours is touched."""
+
+
+class World(Protocol):
+    """What must be known about processes to act on the right ones."""
+
+    def carriers(self, variable: str, value: str) -> list[Process]:
+        """The living processes of this user with exactly this variable: agents, not the tools they left behind."""
+
+    def sight(self, process: Process) -> Sight:
+        """Whether it lives."""
+
+    def command(self, process: Process) -> tuple[str, ...]:
+        """The words a process was started with; none if that cannot be read."""
+
+    def environ(self) -> Mapping[str, str]:
+        """The daemon's own environment."""
+
+    def register(self, name: str, process: Process, cwd: str) -> None:
+        """Open the event log by which a program without a conversation is watched."""
 
 
 class ClientMissing(WorldError):

@@ -5,7 +5,7 @@ before. Nothing here knows how a client is driven, and nothing here decides that
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Protocol
+from typing import Final
 from uuid import uuid4
 
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.record import safe
 from wakeful.ports.clock import Clock
-from wakeful.ports.hands import Driver, Order, Question, Reply, Seen
+from wakeful.ports.hands import Driver, Order, Question, Reply, Seen, World
 from wakeful.ports.store import Outcome
 from wakeful.services.acts import Act, ActGate, Deed, Objection, Purpose
 from wakeful.services.holdings import Holdings
@@ -46,25 +46,6 @@ class CannotResume(OperatorError):
 
     code = "cannot-resume"
     http_status = 409
-
-
-class World(Protocol):
-    """What must be known about processes to act on the right ones."""
-
-    def carriers(self, variable: str, value: str) -> list[Process]:
-        """The living processes of this user with exactly this variable: agents, not the tools they left behind."""
-
-    def sight(self, process: Process) -> Sight:
-        """Whether it lives."""
-
-    def command(self, process: Process) -> tuple[str, ...]:
-        """The words a process was started with; none if that cannot be read."""
-
-    def environ(self) -> Mapping[str, str]:
-        """The daemon's own environment."""
-
-    def register(self, name: str, process: Process, cwd: str) -> None:
-        """Open the event log by which a program without a conversation is watched."""
 
 
 class Hands:

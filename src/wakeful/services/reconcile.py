@@ -11,10 +11,9 @@ from msgspec.structs import replace
 
 from wakeful.domain.hosting import INTENT_VARIABLE, SESSION_VARIABLE, Hosting
 from wakeful.domain.process import Sight
-from wakeful.ports.hands import Seen
+from wakeful.ports.hands import Seen, World
 from wakeful.ports.store import Intent, Outcome, Store
 from wakeful.services.acts import Act, ActGate, Purpose
-from wakeful.services.hands import World
 from wakeful.services.holdings import Holdings
 
 INTERRUPTED: Final = "Wakeful ended in the middle of it and nobody saw what it did"
