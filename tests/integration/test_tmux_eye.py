@@ -19,6 +19,7 @@ from wakeful.lookout import PlainProcesses
 
 # Longer than a listing takes on a busy machine.
 SHORT_SECONDS: Final = 2.0
+LOOKS_MAX: Final = 50
 ONE, TWO = SessionId("one"), SessionId("two")
 
 
@@ -48,6 +49,13 @@ class House:
 
     def look(self) -> None:
         asyncio.run(self.eye.look())
+
+    def look_until_sure(self, session_id: SessionId) -> None:
+        """A server that is just ending answers somehow; afterwards nobody does."""
+        for _ in range(LOOKS_MAX):
+            self.look()
+            if self.pane(session_id).sight is not Sight.UNKNOWN:
+                return
 
     def pane(self, session_id: SessionId) -> Pane:
         pane = self.tenants[session_id].pane
@@ -103,7 +111,7 @@ def test_a_killed_server_takes_its_panes_along(server: Server, house: House) -> 
     house.move_in(ONE, server.start("mine", "sleep", "600"))
     house.look()
     server.end()
-    house.look()
+    house.look_until_sure(ONE)
     assert (house.pane(ONE).sight, house.pane(ONE).runtime) == (Sight.DEAD, Sight.DEAD)
 
 
@@ -121,6 +129,19 @@ def test_a_stopped_server_makes_its_panes_unknown_and_they_return(server: Server
         os.kill(pid, signal.SIGCONT)
     house.look()
     assert house.pane(ONE).sight is Sight.ALIVE
+
+
+def test_a_server_that_dies_while_nobody_knows_is_dead_in_the_end(server: Server, house: House) -> None:
+    """First it does not answer, then it is gone: unknown, then dead."""
+    house.move_in(ONE, server.start("mine", "sleep", "600"))
+    house.look()
+    pid = server.pid
+    os.kill(pid, signal.SIGSTOP)
+    house.look()
+    assert house.pane(ONE).sight is Sight.UNKNOWN
+    os.kill(pid, signal.SIGKILL)
+    house.look_until_sure(ONE)
+    assert (house.pane(ONE).sight, house.pane(ONE).runtime) == (Sight.DEAD, Sight.DEAD)
 
 
 def test_a_session_resumed_outside_tmux_leaves_its_pane(server: Server, house: House) -> None:
@@ -177,5 +198,5 @@ def test_a_dead_agents_pane_is_looked_for_after_a_restart(server: Server, house:
     house.look()
     assert (house.pane(ONE).session, house.pane(ONE).runtime) == ("after", Sight.ALIVE)
     server.end()
-    house.look()
+    house.look_until_sure(ONE)
     assert house.pane(ONE).sight is Sight.DEAD

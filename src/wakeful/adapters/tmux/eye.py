@@ -65,6 +65,7 @@ class TmuxEye:
         self._named: set[Path] = set()
         self._servers: dict[Process, Path | None] = {}
         self._rows: dict[_Place, Process] = {}
+        self._doubted: set[_Place] = set()
         self._panes: dict[Process, Pane] = {}
         self._swept = KEPT_MIN
         self._slow: str | None = None
@@ -143,9 +144,21 @@ class TmuxEye:
         runtimes = {str(each.socket): each.sight for each in listings}
         listed = {(str(each.socket), row) for each in listings for row in each.panes if not row.dead}
         for place in self._rows.keys() - listed:
-            self._vanish(self._rows.pop(place), runtimes.get(place[0], Sight.DEAD))
-        for place in listed - self._rows.keys():
+            runtime = runtimes.get(place[0], Sight.DEAD)
+            if runtime is Sight.UNKNOWN:
+                self._doubt(place)
+            else:
+                self._doubted.discard(place)
+                self._vanish(self._rows.pop(place), runtime)
+        for place in (listed - self._rows.keys()) | (listed & self._doubted):
+            self._doubted.discard(place)
             self._appear(place)
+
+    def _doubt(self, place: _Place) -> None:
+        """Its server gave no answer: nobody knows, until it does."""
+        if place not in self._doubted:
+            self._doubted.add(place)
+            self._tell(self._rows[place], Sight.UNKNOWN)
 
     def _appear(self, place: _Place) -> None:
         socket, row = place
@@ -160,10 +173,15 @@ class TmuxEye:
             self._place(session_id)
 
     def _vanish(self, process: Process, runtime: Sight) -> None:
-        pane = self._panes.pop(process, None)
+        self._panes.pop(process, None)
+        self._tell(process, runtime)
+
+    def _tell(self, process: Process, runtime: Sight) -> None:
+        """Everybody who was shown there hears what became of the pane."""
         for session_id in self._below.get(process, ()):
             tenant = self._tenant(session_id)
-            if tenant is not None and pane is not None and tenant.pane == pane:
+            pane = tenant.pane if tenant is not None else None
+            if pane is not None and pane.process == process and pane.sight is not Sight.DEAD:
                 self._lose(session_id, pane, runtime)
 
     def _place(self, session_id: SessionId) -> None:
