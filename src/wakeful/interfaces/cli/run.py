@@ -5,6 +5,7 @@ folder and its environment, and then becomes tmux.
 """
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
@@ -97,7 +98,7 @@ def _go(client: Client, session_id: SessionId) -> NoReturn:
     answer = client.get(f"/api/sessions/{session_id}/attach")
     argv = _argv(session_id, answer)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise NeedsTerminal(command=" ".join(argv))
+        raise NeedsTerminal(command=shlex.join(argv))
     sys.stdout.flush()
     try:
         os.execvp(argv[0], argv)  # noqa: S606 - a fixed program, its words from the daemon
