@@ -82,8 +82,14 @@ class Daemon(Lookout):
         self.feed = Feed()
         self.scribe = Scribe(store)
         self.expiry = RunExpiry(store, self.clock)
-        self.work = WorkDesk(store, self.clock, self.roster.resolve, self.expiry.look_sooner)
         self.handwork = Handwork(self, places, store, config.daemon.mode)
+        self.work = WorkDesk(
+            store,
+            self.clock,
+            self.roster.resolve,
+            self.expiry.look_sooner,
+            lambda session_id: self.handwork.holdings.find(session_id) is not None,
+        )
         self._store = store
         self._folders = folders
         self._loop = asyncio.get_running_loop()

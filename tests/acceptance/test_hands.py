@@ -271,3 +271,5 @@ def test_bad_orders_are_refused_with_nothing_started(operator: Operator, claude:
         refused = operator.type("session", "send", session_id, prompt)
         assert (refused.exit_code, "prompt" in refused.err) == (2, True), refused.err
     assert len(claude.transcripts()) == 1
+    taken = operator.type("session", "yield", session_id, "--epoch", "1")
+    assert (taken.exit_code, "wakeful session release" in taken.err) == (1, True)

@@ -209,6 +209,20 @@ def test_a_process_that_has_not_registered_yet_is_a_holder(house: House) -> None
     assert (deed.outcome, house.driver.asked) == (Outcome.DECLINED, [])
 
 
+def test_of_two_resumes_at_once_one_wins_and_ownership_stays(house: House) -> None:
+    """The second finds a living holder and is declined; it takes no epoch from the first."""
+    process = adopted(house)
+    house.end(process)
+
+    async def both() -> list[Outcome]:
+        deeds = await asyncio.gather(house.hands.resume("a"), house.hands.resume("a"))
+        return sorted(deed.outcome for deed in deeds)
+
+    assert now(both()) == [Outcome.DECLINED, Outcome.RECOVERED]
+    assert now(house.holdings.is_ours(house.holdings.get(A)))
+    assert house.holdings.get(A).epoch == 2
+
+
 def test_a_stop_is_kept_as_final(house: House) -> None:
     """A stopped session stays managed and is marked, so that nothing brings it back by itself."""
     adopted(house)

@@ -253,7 +253,8 @@ def _actions(
     conversation = activity.conversation_id or subject.conversation_id
     if conversation is not None and subject.provider in _RESUME:
         actions.append(_resume(subject, conversation, verdict))
-        if not subject.managed:
+        # Offered where somebody might want to act, not with every session that is well.
+        if not subject.managed and (verdict.findings or verdict.agent is Sight.DEAD):
             text = "Wakeful may then act on it"
             actions.append(Action("adopt", True, text, _ours("adopt", subject), True))
     if subject.managed:

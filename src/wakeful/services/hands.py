@@ -161,10 +161,11 @@ class Hands:
         self._refuse_while_held(watched)
         prompt = _brief(watched, self._clock.now().wall)
         environ = environment(self._world.environ() if caller is None else caller)
-        following = await self._holdings.advance(hosting)
-        driver = self._drivers[following.driver]
+        driver = self._drivers[hosting.driver]
 
         async def perform(intent_id: str) -> Seen:
+            # Only now, when nothing speaks against it: a new epoch fences whoever was started under the old one.
+            following = await self._holdings.advance(self._holdings.get(hosting.session_id))
             order = Order(
                 session_id=following.session_id,
                 conversation_id=following.conversation_id,
@@ -177,17 +178,19 @@ class Hands:
                 prompt=prompt,
                 name=following.name,
             )
-            return await driver.resume(self._current(watched) or following, order)
+            seen = await driver.resume(self._current(watched) or following, order)
+            if seen.hosting is not None:
+                # Before anybody else's turn: whoever asks next must find it held.
+                await self._holdings.keep(replace(seen.hosting, adopted=hosting.adopted))
+            return seen
 
-        deed, hosted = await self._gate.pass_through(
+        deed, _ = await self._gate.pass_through(
             Act.RESUME,
-            following.session_id,
-            Purpose(planned=following),
+            hosting.session_id,
+            Purpose(planned=hosting),
             lambda: self._held_by(watched),
             perform,
         )
-        if hosted is not None:
-            await self._holdings.keep(replace(hosted, adopted=following.adopted))
         return deed
 
     def pane(self, text: str) -> PaneAddress | None:
@@ -240,11 +243,12 @@ class Hands:
             hosting = self._current(watched)
             if hosting is None or not await self._holdings.is_ours(hosting):
                 return Seen(Outcome.DECLINED, FENCED)
-            return await perform(hosting)
+            seen = await perform(hosting)
+            if seen.hosting is not None:
+                await self._holdings.keep(seen.hosting)
+            return seen
 
-        deed, hosted = await self._gate.pass_through(act, session_id, purpose, objection, guarded)
-        if hosted is not None:
-            await self._holdings.keep(hosted)
+        deed, _ = await self._gate.pass_through(act, session_id, purpose, objection, guarded)
         return deed
 
     def _current(self, watched: Watched) -> Hosting | None:

@@ -26,7 +26,10 @@ async def reconcile(store: Store, gate: ActGate, holdings: Holdings, world: Worl
     for intent in await store.open_intents():
         seen, planned = _seen(intent, world), _planned(intent)
         if seen.hosting is not None:
-            await holdings.keep(seen.hosting)
+            known = holdings.find(seen.hosting.session_id)
+            # A resume claims its epoch after it was intended; what is kept knows it.
+            epoch = known.epoch if known is not None else seen.hosting.epoch
+            await holdings.keep(replace(seen.hosting, epoch=epoch))
         elif intent.act == Act.START and planned is not None:
             # Claimed for somebody who never came: the name is free again.
             await holdings.abandon(planned)

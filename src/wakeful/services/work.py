@@ -151,6 +151,14 @@ class Yielded(Struct, frozen=True):
     epoch: int
 
 
+class ManagedHere(OperatorError):
+    """{shown} is Wakeful's own. `wakeful session release {shown}` lets go of it."""
+
+    code = "managed-here"
+    http_status = 409
+    exit_code = 1
+
+
 class WorkDesk:
     """`resolve` gives the full id of a session; `changed` is called when a run may end sooner than was known."""
 
@@ -160,8 +168,10 @@ class WorkDesk:
         clock: Clock,
         resolve: Callable[[str], SessionId],
         changed: Callable[[], None],
+        is_managed: Callable[[SessionId], bool] = lambda _session_id: False,
     ) -> None:
         self._store = store
+        self._is_managed = is_managed
         self._clock = clock
         self._resolve = resolve
         self._changed = changed
@@ -269,8 +279,11 @@ class WorkDesk:
         return Answer(_encode(Renewed(epoch, iso(until))))
 
     async def yield_session(self, text: str, epoch: int) -> Answer:
-        """Raises LeaseLost."""
+        """Raises LeaseLost, or ManagedHere for a session of Wakeful's own."""
         session_id = self._resolve(text)
+        if self._is_managed(session_id):
+            # An epoch is no secret: what Wakeful owns, a person takes back.
+            raise ManagedHere(shown=session_id)
         if not await self._store.yield_lease(LeaseKey(session_id), epoch):
             raise LeaseLost(shown=session_id, epoch=epoch)
         self._changed()

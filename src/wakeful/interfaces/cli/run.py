@@ -20,7 +20,7 @@ from wakeful.domain.ids import SessionId
 from wakeful.interfaces.cli.client import Answer, Client
 from wakeful.interfaces.cli.options import answers_json, session_argument
 from wakeful.interfaces.cli.output import say
-from wakeful.interfaces.cli.session_acts import ACT_SECONDS_MAX, environ, show_deed
+from wakeful.interfaces.cli.session_acts import ACT_SECONDS_MAX, check_prompt, environ, show_deed
 from wakeful.places import Places
 
 
@@ -29,6 +29,12 @@ class NotShown(OperatorError):
 
     code = "not-shown"
     exit_code = 1
+
+
+class NoWorkingDirectory(OperatorError):
+    """The folder this shell is in is not there any more. Go to another one and try again."""
+
+    code = "no-working-directory"
 
 
 class NeedsTerminal(OperatorError):
@@ -66,9 +72,11 @@ def run(
 
     It goes on when this terminal closes, and when Wakeful ends.
     """
+    if prompt is not None:
+        check_prompt(prompt)
     request = {
         "argv": command,
-        "cwd": str(Path.cwd()),
+        "cwd": _here(),
         "environ": environ(),
         "name": name,
         "terminal": not headless,
@@ -91,6 +99,13 @@ def run(
 def attach(*, session_id: SessionId) -> int:
     """Go to the tmux pane of a session, managed or found."""
     return _go(Client(Places.of(os.environ)), session_id)
+
+
+def _here() -> str:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError as error:
+        raise NoWorkingDirectory from error
 
 
 def _go(client: Client, session_id: SessionId) -> NoReturn:

@@ -19,6 +19,14 @@ from wakeful.places import Places
 
 # A stop goes up a ladder of patience; starting a client takes seconds on a busy machine.
 ACT_SECONDS_MAX: Final = 120.0
+# Written as JSON, with its quotes and line ends, it must still fit a request.
+PROMPT_BYTES_MAX: Final = 500_000
+
+
+class PromptNotSent(OperatorError):
+    """This prompt was not sent: {reason}."""
+
+    code = "prompt-not-sent"
 
 
 class NoQuestion(OperatorError):
@@ -41,6 +49,7 @@ class SeveralQuestions(OperatorError):
 def send(*, session_id: SessionId, prompt: str | None, as_json: bool) -> int:
     """Give a managed session a prompt. Without PROMPT it is read from standard input."""
     text = prompt if prompt is not None else sys.stdin.read()
+    check_prompt(text)
     return show_deed(order(session_id, "send", {"prompt": text}), as_json=as_json)
 
 
@@ -115,6 +124,16 @@ def order(session_id: SessionId, act: str, body: Any = None) -> Answer:
     return Client(Places.of(os.environ)).post(
         f"/api/sessions/{session_id}/{act}", encoded, timeout_seconds=ACT_SECONDS_MAX
     )
+
+
+def check_prompt(text: str) -> None:
+    """Refuse here what the daemon could not even be given. Raises PromptNotSent."""
+    if not _is_text(text):
+        raise PromptNotSent(reason="it is not text in UTF-8")
+    if len(text.encode()) > PROMPT_BYTES_MAX:
+        raise PromptNotSent(
+            reason=f"it has more than {PROMPT_BYTES_MAX:,} bytes; write it to a file and name that"
+        )
 
 
 def environ() -> dict[str, str]:
