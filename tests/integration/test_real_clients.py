@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,13 +49,16 @@ def test_claude_in_tmux_from_question_to_rest(
 ) -> None:
     """Waiting for a person, then working, then idle; found, never managed, its pane named."""
     terminal = claude_home.in_tmux(
-        tmux_socket, script({**ASKING, "input": {"command": "touch x; sleep 2"}}, DONE), "a"
+        tmux_socket, script({**ASKING, "input": {"command": "touch x; sleep 6"}}, DONE), "a"
     )
     waiting = watching.wait_for_session(is_in("waiting"), "session that waits")
     assert waiting["attention"] == "person"
     assert waiting["health"] == "healthy"
     assert waiting["managed"] is False
     assert waiting["active_prompt"] is True
+    # A dialog is drawn a moment before it reads keys.
+    wait_for(lambda: "Do you want to proceed?" in terminal.screen() or None, "dialog")
+    time.sleep(0.5)
     terminal.press("Enter")
     working = watching.wait_for_session(is_in_a_tool, "session in a tool")
     assert (working["session_alive"], working["alive_to"]) == (True, "tool")

@@ -170,7 +170,13 @@ def test_an_interrupt_ends_the_turn_and_the_next_prompt_is_taken(desk: Desk) -> 
     desk.say(hosting, script({"hang": "accept"}))
     desk.home.wait_for_status("busy")
     assert desk.interrupt(hosting).outcome is Outcome.RECOVERED
-    desk.say(hosting, "go on")
+    seen = desk.deliver(hosting, "go on")
+    if seen.outcome is Outcome.DECLINED:
+        # Seldom the client puts the cut-off prompt back after the driver has looked: then nothing is typed over it.
+        assert "draft" in seen.words
+        assert hosting.pane is not None
+        desk.server.tmux("send-keys", "-t", hosting.pane.target, "C-u")
+        desk.say(hosting, "go on")
     desk.wait_for_prompt("go on")
     assert proc.sight(process_of(hosting)) is Sight.ALIVE
 
