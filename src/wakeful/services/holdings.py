@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
-from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.record import Subject
 from wakeful.domain.work import ConversationHeld, HeldLease, Lease, LeaseKey
 from wakeful.ports.store import Store
 from wakeful.services.supervision import Supervisor
+from wakeful.services.work import held
 
 # A lease lasts 60 s: two renewals may fail before anybody else can claim it.
 RENEW_SECONDS: Final = 20.0
@@ -164,10 +164,3 @@ class Holdings:
             log.warning("%s was claimed by somebody else: not managed here any more", hosting.session_id)
             await self._store.unhost(hosting.session_id)
             self._forget(hosting.session_id)
-
-
-def held(lease: HeldLease) -> ConversationHeld:
-    """The refusal that names who has it."""
-    return ConversationHeld(
-        shown=lease.key, owner=lease.owner, since=iso(lease.since), until=iso(lease.expires_at)
-    )
