@@ -107,10 +107,18 @@ class RunningDaemon:
     def wait_for_session(
         self, fits: Callable[[dict[str, Any]], bool], what: str, timeout_seconds: float = 20
     ) -> dict[str, Any]:
-        """The first session that fits, as soon as there is one."""
-        return wait_for(
-            lambda: next((each for each in self.sessions() if fits(each)), None), what, timeout_seconds
-        )
+        """The first session that fits, as soon as there is one; a failure shows what was seen last."""
+        last: list[dict[str, Any]] = []
+
+        def look() -> dict[str, Any] | None:
+            last[:] = self.sessions()
+            return next((each for each in last if fits(each)), None)
+
+        try:
+            return wait_for(look, what, timeout_seconds)
+        except AssertionError as error:
+            error.add_note(f"seen last: {json.dumps(last, indent=1)}")
+            raise
 
     def has_ended(self) -> bool:
         """Whether it ended by itself; then it can be started again."""

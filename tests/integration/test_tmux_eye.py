@@ -185,6 +185,21 @@ def test_a_server_elsewhere_is_found_without_a_word_from_the_pane(
         server.end()
 
 
+def test_a_socket_left_out_of_the_kernels_list_is_found_at_the_next_look(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list skips rows while others open and close sockets: one reading without it proves nothing."""
+    monkeypatch.setenv("TMUX_TMPDIR", str(tmp_path))
+    house = House(tmp_path / "nothing")
+    house.move_in(ONE, server.start("work", "sleep", "600"))
+    with monkeypatch.context() as skipped:
+        skipped.setattr("wakeful.adapters.tmux.eye.listening_at", lambda _pid: None)
+        house.look()
+    assert house.tenants[ONE].pane is None
+    house.look()
+    assert house.pane(ONE).session == "work"
+
+
 def test_a_dead_agents_pane_is_looked_for_after_a_restart(server: Server, house: House) -> None:
     """Only its pane is remembered: that it is still there, and under which name, is learnt from tmux."""
     shell = server.start("before", "sleep", "600")

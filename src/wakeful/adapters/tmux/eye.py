@@ -7,14 +7,14 @@ sessions cost nothing.
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct, structs
 
 from wakeful.adapters.system import proc
-from wakeful.adapters.tmux.listening import listening_at
+from wakeful.adapters.tmux.listening import is_server, listening_at
 from wakeful.adapters.tmux.panes import DEADLINE_SECONDS, Listing, PaneRow, list_panes, sockets
 from wakeful.domain.evidence import Pane
 from wakeful.domain.ids import SessionId
@@ -64,6 +64,7 @@ class TmuxEye:
         self._below: dict[Process, set[SessionId]] = {}
         self._named: set[Path] = set()
         self._servers: dict[Process, Path | None] = {}
+        self._unheard: set[Process] = set()
         self._rows: dict[_Place, Process] = {}
         self._doubted: set[_Place] = set()
         self._panes: dict[Process, Pane] = {}
@@ -83,6 +84,7 @@ class TmuxEye:
         """List every server once, and only if there is a session to place."""
         arrived = [each for each in self._arrived if self._settle_in(each)]
         self._arrived.clear()
+        self._learn_sockets(self._unheard)
         named = (*self._extra_sockets, *self._named)
         paths = sockets(os.getuid(), named) if self._chains else []
         listings = [await list_panes(path, self._deadline_seconds) for path in paths]
@@ -125,12 +127,17 @@ class TmuxEye:
         self._learn_sockets(above)
         return True
 
-    def _learn_sockets(self, above: list[Process]) -> None:
-        """A pane is a child of its server, wherever that listens."""
-        for process in above:
-            if process not in self._servers:
-                self._servers[process] = listening_at(process.pid)
-            if (socket := self._servers[process]) is not None:
+    def _learn_sockets(self, above: Iterable[Process]) -> None:
+        """A pane is a child of its server, wherever that listens. One that was not found out is looked at again."""
+        for process in [each for each in above if each not in self._servers]:
+            serves = is_server(process.pid)
+            socket = listening_at(process.pid) if serves else None
+            if serves and socket is None:
+                self._unheard.add(process)
+                continue
+            self._unheard.discard(process)
+            self._servers[process] = socket
+            if socket is not None:
                 self._named.add(socket)
 
     def _forget(self, session_id: SessionId) -> None:

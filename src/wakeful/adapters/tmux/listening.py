@@ -16,10 +16,15 @@ _SERVER_NAME: Final = "tmux"
 _LISTENS: Final = 0x10000
 
 
+def is_server(pid: int) -> bool:
+    return proc.comm(pid).startswith(_SERVER_NAME)
+
+
 def listening_at(pid: int) -> Path | None:
-    """The socket of the tmux server with this pid; None if it is none, listens nowhere or cannot be looked at."""
-    if not proc.comm(pid).startswith(_SERVER_NAME):
-        return None
+    """The socket of the tmux server with this pid; None if it listens nowhere or cannot be looked at.
+
+    None may be wrong once: the kernel leaves rows out of its list of sockets while others open and close theirs.
+    """
     inodes = _socket_inodes(pid)
     try:
         rows = Path(f"/proc/{pid}/net/unix").read_bytes().splitlines()
