@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NewType
 
 import msgspec
 from msgspec import Meta, Struct
@@ -69,6 +69,16 @@ _Folders = tuple[_Folder, ...]
 _Seconds = Annotated[float, Meta(gt=0, le=SECONDS_MAX)]
 _Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 _Dollars = Annotated[float, Meta(ge=0, le=1_000_000)]
+_Path = Annotated[str, Meta(pattern=r"^((/|~/).*)?$")]
+_Url = Annotated[str, Meta(pattern=r"^(https?://\S+)?$")]
+_RedisUrl = Annotated[str, Meta(pattern=r"^((redis|rediss|unix)://\S+)?$")]
+_StoreUrl = Annotated[str, Meta(pattern=r"^(sqlite:///.+)?$")]
+_Repository = Annotated[str, Meta(pattern=r"^([\w.-]+/[\w.-]+)?$")]
+_Repositories = tuple[Annotated[str, Meta(pattern=r"^[^=]+=[\w.-]+/[\w.-]+$")], ...]
+_Names = tuple[str, ...]
+Secret = NewType("Secret", str)
+"""A value that is shown to nobody."""
+_Secrets = tuple[Secret, ...]
 
 
 class Daemon(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -90,15 +100,100 @@ class Eyes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tmux_sockets: _Folders = ()
 
 
+class StorePlace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where memory is kept."""
+
+    url: _StoreUrl = ""
+
+
+class Runaway(StrEnum):
+    """What becomes of a turn that runs away while it makes progress."""
+
+    NOTIFY = "notify"
+    REVIVE = "revive"
+
+
+class Heal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How trouble is answered."""
+
+    runaway: Runaway = Runaway.NOTIFY
+    confirm_seconds: _Seconds = 3.0
+    steer_seconds: _Seconds = 120.0
+    pace_seconds: _Seconds = 2.0
+    pace_burst: _Count = 10
+
+
+class Alerts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who is told, and of what."""
+
+    telegram_token: Secret = Secret("")
+    telegram_chat: str = ""
+    telegram_api: _Url = "https://api.telegram.org"
+    urls: _Secrets = ()
+    desktop: bool = True
+    needs_you: bool = True
+    finished: bool = False
+    trouble: bool = True
+    needs_you_seconds: _Seconds = 10.0
+    cooldown_seconds: _Seconds = 3600.0
+    ping_url: _Url = ""
+
+
+class GitHub(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where trouble is filed."""
+
+    repo: _Repository = ""
+    repos: _Repositories = ()
+    public: bool = False
+
+
+class Events(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The log of critical events."""
+
+    critical_path: _Path = ""
+
+
+class RedisPlace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The Redis whose sessions and jobs are watched."""
+
+    url: _RedisUrl = ""
+    logs: _Path = ""
+    interval_seconds: _Seconds = 300.0
+
+
+class Projects(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which projects somebody serves."""
+
+    active: _Names = ()
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that can be configured."""
 
     daemon: Daemon = Daemon()
     detect: Policy = Policy()
     eyes: Eyes = Eyes()
+    store: StorePlace = StorePlace()
+    heal: Heal = Heal()
+    alerts: Alerts = Alerts()
+    github: GitHub = GitHub()
+    events: Events = Events()
+    redis: RedisPlace = RedisPlace()
+    projects: Projects = Projects()
 
 
-_SECTIONS: Final[Mapping[str, type[Struct]]] = {"daemon": Daemon, "detect": Policy, "eyes": Eyes}
+_SECTIONS: Final[Mapping[str, type[Struct]]] = {
+    "daemon": Daemon,
+    "detect": Policy,
+    "eyes": Eyes,
+    "store": StorePlace,
+    "heal": Heal,
+    "alerts": Alerts,
+    "github": GitHub,
+    "events": Events,
+    "redis": RedisPlace,
+    "projects": Projects,
+}
 # The domain gives numbers their names and defaults; that they are positive is the configuration's business.
 _POSITIVE: Final[Mapping[type, Any]] = {float: _Seconds, int: _Count, Dollars: _Dollars}
 _ALLOWED: Final[Mapping[Any, str]] = {
@@ -110,6 +205,24 @@ _ALLOWED: Final[Mapping[Any, str]] = {
     _Seconds: f"a number of seconds above 0, {SECONDS_MAX} at most",
     _Count: "a whole number from 1 to 1000000000",
     _Dollars: "a number of dollars from 0 to 1000000",
+    Runaway: "notify or revive",
+    _Path: "empty, or a path that begins with / or ~/",
+    _Url: "empty, or an address that begins with https:// or http://",
+    _RedisUrl: "empty, or redis://, rediss:// or unix:// and an address",
+    _StoreUrl: "empty, or sqlite:/// and an absolute path",
+    _Repository: "empty, or owner/name",
+    _Repositories: 'a list like ["project=owner/name"]',
+    _Names: 'a list of names, like ["popoto"]',
+    str: "any text",
+    Secret: "any text; it is shown to nobody",
+    _Secrets: "a list of addresses; they are shown to nobody",
+}
+# Lists of paths are written as in PATH in the environment, other lists with commas.
+_LISTS: Final[Mapping[Any, str]] = {
+    _Folders: os.pathsep,
+    _Names: ",",
+    _Secrets: ",",
+    _Repositories: ",",
 }
 
 
@@ -120,6 +233,10 @@ class Key(Struct, frozen=True):
     kind: Any
     default: Any
     allowed: str
+
+    @property
+    def is_secret(self) -> bool:
+        return self.kind in (Secret, _Secrets)
 
 
 def _keys() -> Iterator[Key]:
@@ -272,19 +389,22 @@ def _checked(setting: _Setting, environ: Mapping[str, str]) -> Any:
     if key is None:
         raise ConfigError(problems=f"{setting.origin}: {shown}: unknown. {_meant(setting.key, KEYS)}")
     value = setting.value
-    if setting.from_text and key.kind == _Folders:
-        # As in PATH.
-        value = [part for part in value.split(os.pathsep) if part]
+    if setting.from_text and key.kind in _LISTS:
+        value = [part for part in value.split(_LISTS[key.kind]) if part]
     try:
         checked = msgspec.convert(value, key.kind, strict=not setting.from_text)
     except msgspec.ValidationError as problem:
-        said = f"{shown}: {_written(setting.value)} is not {key.allowed}"
+        said = f"{shown}: {_written(setting.value, key)} is not {key.allowed}"
         raise ConfigError(problems=f"{setting.origin}: {said}") from problem
+    if key.kind == _Path:
+        return _expanded(checked, environ) if checked else checked
     return tuple(_expanded(path, environ) for path in checked) if key.kind == _Folders else checked
 
 
-def _written(value: object) -> str:
-    """A wrong value as its author wrote it: TOML's booleans are not Python's."""
+def _written(value: object, key: Key) -> str:
+    """A wrong value as its author wrote it: TOML's booleans are not Python's, and a secret stays one."""
+    if key.is_secret:
+        return "this value"
     return str(value).lower() if isinstance(value, bool) else plain(repr(value), 60)
 
 

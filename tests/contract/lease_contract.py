@@ -32,7 +32,7 @@ from wakeful.domain.work import (
     WorkId,
     WorkState,
 )
-from wakeful.ports.store import Store, StoreClosed
+from wakeful.ports.store import Note, Store, StoreClosed
 from wakeful.testing.virtual_clock import VirtualClock
 
 OpenTimedStore = Callable[[Callable[[], float]], Awaitable[Store]]
@@ -363,3 +363,12 @@ class LeaseContract:
         """Any sequence of claims, heartbeats, endings and hours gives the answers of the memory store."""
         modest = settings(max_examples=40, stateful_step_count=40, deadline=None)
         run_state_machine_as_test(machine_for(open_store), settings=modest)
+
+    async def test_a_budget_comes_back_when_its_window_has_passed(self, open_store: OpenTimedStore) -> None:
+        """What was spent longer ago than the window no longer counts."""
+        clock = [1000.0]
+        store = await open_store(lambda: clock[0])
+        assert await store.spend("work", Note("revival", "1", b""), times_max=1, window_seconds=60)
+        clock[0] += 60
+        assert await store.spend("work", Note("revival", "2", b""), times_max=1, window_seconds=60)
+        await store.close()

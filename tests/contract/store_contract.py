@@ -19,7 +19,7 @@ from contract.store_model import machine_for
 from wakeful.domain.hosting import Hosting, PaneAddress
 from wakeful.domain.ids import ConversationId, SessionId, parse_session_id
 from wakeful.domain.process import Process
-from wakeful.ports.store import Bookmark, Conclusion, Intent, Outcome, Store, StoreClosed, Transition
+from wakeful.ports.store import Bookmark, Conclusion, Intent, Note, Outcome, Store, StoreClosed, Transition
 
 OpenStore = Callable[[], Awaitable[Store]]
 
@@ -343,3 +343,43 @@ class StoreContract:
         """Any sequence of operations gives the answers of a trivial model and leaves what it holds."""
         modest = settings(max_examples=30, stateful_step_count=25, deadline=None)
         run_state_machine_as_test(machine_for(open_store), settings=modest)
+
+    async def test_the_newest_note_of_a_key_counts(self, store: Store) -> None:
+        """Notes are kept by kind and key, listed by key, and one kind does not see another."""
+        await store.keep_note(Note("mute", "b", b"1"))
+        await store.keep_note(Note("mute", "a", b"1"))
+        await store.keep_note(Note("mute", "b", b"2"))
+        await store.keep_note(Note("pause", "a", b"3"))
+        assert await store.notes("mute") == [Note("mute", "a", b"1"), Note("mute", "b", b"2")]
+
+    async def test_a_new_note_never_replaces_one(self, store: Store) -> None:
+        """Of two who open the same incident one is told that it was there already."""
+        first = Note("incident", "a", b"1")
+        assert await store.keep_new_note(first)
+        assert not await store.keep_new_note(first)
+        assert not await store.keep_new_note(Note("incident", "a", b"2"))
+        assert await store.notes("incident") == [first]
+
+    async def test_a_dropped_note_is_gone(self, store: Store) -> None:
+        """Dropping says whether there was something to drop."""
+        await store.keep_note(Note("mute", "a", b"1"))
+        assert await store.drop_note("mute", "a")
+        assert not await store.drop_note("mute", "a")
+        assert await store.notes("mute") == []
+
+    async def test_a_budget_is_spent_so_often_and_no_more(self, store: Store) -> None:
+        """The note that says on what is kept with the spending, and not without it."""
+        assert await store.spend("work", Note("revival", "1", b""), times_max=1, window_seconds=60)
+        assert not await store.spend("work", Note("revival", "2", b""), times_max=1, window_seconds=60)
+        assert await store.spend("other", Note("revival", "3", b""), times_max=1, window_seconds=60)
+        assert [note.key for note in await store.notes("revival")] == ["1", "3"]
+
+    async def test_what_was_given_back_can_be_spent_again(self, store: Store) -> None:
+        """An act that was skipped costs nothing, and is given back once."""
+        note = Note("revival", "1", b"")
+        await store.spend("work", note, times_max=1, window_seconds=60)
+        assert await store.give_back("work", note)
+        assert not await store.give_back("work", note)
+        assert await store.notes("revival") == []
+        assert await store.spend("work", note, times_max=1, window_seconds=60)
+        assert not await store.spend("work", note, times_max=1, window_seconds=60)

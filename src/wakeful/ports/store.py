@@ -108,6 +108,14 @@ class Conclusion(Struct, frozen=True):
     at: float
 
 
+class Note(Struct, frozen=True):
+    """A small thing to remember under a name: a mute, a pause, a case, an incident, an alert that is owed."""
+
+    kind: str
+    key: str
+    body: bytes
+
+
 class Store(Protocol):
     async def record(
         self, transitions: Sequence[Transition], *, notices: Sequence[tuple[str, bytes]] = ()
@@ -241,6 +249,27 @@ class Store(Protocol):
 
     async def hostings(self) -> list[Hosting]:
         """Every managed session, ordered by id."""
+
+    async def keep_note(self, note: Note) -> None:
+        """Remember it, durably; the newest word counts."""
+
+    async def keep_new_note(self, note: Note) -> bool:
+        """Remember it, durably, unless one of this kind and key is there, which stays as it is: False."""
+
+    async def drop_note(self, kind: str, key: str) -> bool:
+        """Forget it, durably. False if it was not there."""
+
+    async def notes(self, kind: str) -> list[Note]:
+        """Every note of a kind, ordered by key."""
+
+    async def spend(self, key: str, note: Note, *, times_max: int, window_seconds: float) -> bool:
+        """Spend a budget and keep the note that says on what, both or neither, durably.
+
+        False, and nothing changed: it was spent `times_max` times within the window, by the store's clock.
+        """
+
+    async def give_back(self, key: str, note: Note) -> bool:
+        """Undo the newest spending and forget its note, durably. False, and nothing changed: there is no such note."""
 
     async def close(self) -> None:
         """Finish what was begun and let go of the file; twice is once. After that everything raises StoreClosed."""

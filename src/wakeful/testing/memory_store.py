@@ -27,6 +27,7 @@ from wakeful.ports.store import (
     Bookmark,
     Conclusion,
     Intent,
+    Note,
     OutboxRow,
     SessionRow,
     StoreClosed,
@@ -43,8 +44,11 @@ class MemoryStore:
     """Everything in dictionaries by sequence number or id; each operation is whole because nothing awaits."""
 
     def __init__(self, *, now: Callable[[], float] = _system_wall) -> None:
+        self._now = now
         self._runs = MemoryRuns(now)
         self._hostings: dict[SessionId, Hosting] = {}
+        self._notes: dict[tuple[str, str], Note] = {}
+        self._spendings: dict[str, list[float]] = {}
         self._sessions: dict[SessionId, SessionRow] = {}
         self._transitions: dict[int, Transition] = {}
         self._outbox: dict[int, OutboxRow] = {}
@@ -220,6 +224,42 @@ class MemoryStore:
     async def hostings(self) -> list[Hosting]:
         self._require_open()
         return [self._hostings[each] for each in sorted(self._hostings)]
+
+    async def keep_note(self, note: Note) -> None:
+        self._require_open()
+        self._notes[note.kind, note.key] = note
+
+    async def keep_new_note(self, note: Note) -> bool:
+        self._require_open()
+        if (note.kind, note.key) in self._notes:
+            return False
+        self._notes[note.kind, note.key] = note
+        return True
+
+    async def drop_note(self, kind: str, key: str) -> bool:
+        self._require_open()
+        return self._notes.pop((kind, key), None) is not None
+
+    async def notes(self, kind: str) -> list[Note]:
+        self._require_open()
+        return [self._notes[each] for each in sorted(self._notes) if each[0] == kind]
+
+    async def spend(self, key: str, note: Note, *, times_max: int, window_seconds: float) -> bool:
+        self._require_open()
+        at, spendings = self._now(), self._spendings.setdefault(key, [])
+        if sum(each > at - window_seconds for each in spendings) >= times_max:
+            return False
+        spendings.append(at)
+        self._notes[note.kind, note.key] = note
+        return True
+
+    async def give_back(self, key: str, note: Note) -> bool:
+        self._require_open()
+        if self._notes.pop((note.kind, note.key), None) is None:
+            return False
+        if self._spendings.get(key):
+            self._spendings[key].pop()
+        return True
 
     async def close(self) -> None:
         self._closed = True

@@ -155,3 +155,25 @@ DELETE FROM hostings WHERE session_id = ?
 
 -- name: hostings
 SELECT hosting FROM hostings ORDER BY session_id
+
+-- name: keep_note
+INSERT INTO notes (kind, key, body) VALUES (?, ?, ?)
+ON CONFLICT (kind, key) DO UPDATE SET body = excluded.body
+
+-- name: keep_new_note
+INSERT INTO notes (kind, key, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING
+
+-- name: drop_note
+DELETE FROM notes WHERE kind = ? AND key = ?
+
+-- name: notes
+SELECT kind, key, body FROM notes WHERE kind = ? ORDER BY key
+
+-- name: spent
+SELECT count(*) FROM spendings WHERE key = ? AND at > ?
+
+-- name: spend
+INSERT INTO spendings (key, at) VALUES (?, ?)
+
+-- name: give_back
+DELETE FROM spendings WHERE seq = (SELECT max(seq) FROM spendings WHERE key = ?)

@@ -41,6 +41,7 @@ from wakeful.ports.store import (
     Bookmark,
     Conclusion,
     Intent,
+    Note,
     OutboxRow,
     SessionRow,
     StoreClosed,
@@ -207,6 +208,25 @@ class SqliteStore:
     async def hostings(self) -> list[Hosting]:
         return await self._read(_hosting, "hostings")
 
+    async def keep_note(self, note: Note) -> None:
+        await self._commit(partial(_write, "keep_note", [_note_row(note)]), durable=True)
+
+    async def keep_new_note(self, note: Note) -> bool:
+        return await self._commit(partial(_write, "keep_new_note", [_note_row(note)]), durable=True) == 1
+
+    async def drop_note(self, kind: str, key: str) -> bool:
+        return await self._commit(partial(_write, "drop_note", [(kind, key)]), durable=True) == 1
+
+    async def notes(self, kind: str) -> list[Note]:
+        return await self._read(Note, "notes", kind)
+
+    async def spend(self, key: str, note: Note, *, times_max: int, window_seconds: float) -> bool:
+        operation = partial(_spend, key, note, times_max, window_seconds, self._now)
+        return await self._commit(operation, durable=True)
+
+    async def give_back(self, key: str, note: Note) -> bool:
+        return await self._commit(partial(_give_back, key, note), durable=True)
+
     async def close(self) -> None:
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
@@ -271,6 +291,34 @@ def _record(
     _write("point_session", [(str(each.session_id), seq) for seq, each in numbered], connection)
     _write("owe", notices, connection)
     return numbered[-1][0] if numbered else 0
+
+
+def _note_row(note: Note) -> Row:
+    return str(note.kind), str(note.key), note.body
+
+
+def _spend(
+    key: str,
+    note: Note,
+    times_max: int,
+    window_seconds: float,
+    now: WallClock,
+    connection: sqlite3.Connection,
+) -> bool:
+    at = now()
+    (spent,) = connection.execute(QUERIES["spent"], (key, at - window_seconds)).fetchone()
+    if spent >= times_max:
+        return False
+    _write("spend", [(key, at)], connection)
+    _write("keep_note", [_note_row(note)], connection)
+    return True
+
+
+def _give_back(key: str, note: Note, connection: sqlite3.Connection) -> bool:
+    if _write("drop_note", [(note.kind, note.key)], connection) == 0:
+        return False
+    _write("give_back", [(key,)], connection)
+    return True
 
 
 def _transition_row(seq: int, each: Transition) -> Row:

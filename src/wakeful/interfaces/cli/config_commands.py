@@ -57,6 +57,31 @@ MEANINGS: Final = {
     "eyes.tool_use_dirs": "Folders whose folders hold a tool_use.jsonl each.",
     "eyes.event_dirs": "Folders of neutral event logs, beside events/ of the state folder.",
     "eyes.tmux_sockets": "Beside every tmux socket of this user that is found by itself.",
+    "store.url": "Empty: wakeful.db of the state folder. Several daemons of one machine may share a file.",
+    "heal.runaway": "revive also revives a turn that runs away while it makes progress.",
+    "heal.confirm_seconds": "Trouble must last this long before anything is done about it.",
+    "heal.steer_seconds": "A word to the agent gets this long to help before more is done.",
+    "heal.pace_seconds": "One session is brought back in this time,",
+    "heal.pace_burst": "after so many at once.",
+    "alerts.telegram_token": "The bot that sends alerts; better as WAKEFUL_ALERTS__TELEGRAM_TOKEN.",
+    "alerts.telegram_chat": "The chat it writes to.",
+    "alerts.telegram_api": "Where the Bot API is served.",
+    "alerts.urls": "Any address that apprise knows, such as ntfy://, mailto:// or slack://.",
+    "alerts.desktop": "Also on the desktop, where there is one.",
+    "alerts.needs_you": "Tell when a session waits for a person.",
+    "alerts.finished": "Tell when a turn is finished.",
+    "alerts.trouble": "Tell when something is wrong, and when it is over.",
+    "alerts.needs_you_seconds": "A question that is answered sooner is not told.",
+    "alerts.cooldown_seconds": "The same trouble of the same session is not told again for this long.",
+    "alerts.ping_url": "Called every minute while judging works: a service there notices a dead host.",
+    "github.repo": "Where `gh` files trouble. Empty: nowhere.",
+    "github.repos": "The same for single projects.",
+    "github.public": "Allow a public repository: what a session did is then read by everybody.",
+    "events.critical_path": "Empty: logs/critical_events.jsonl of the state folder.",
+    "redis.url": "Sessions and jobs as popoto keeps them. Empty: not watched.",
+    "redis.logs": "The folder whose folders hold a tool_use.jsonl for each of these sessions.",
+    "redis.interval_seconds": "How often they are checked.",
+    "projects.active": "Projects that somebody serves; a message for another one is told. Empty: not checked.",
 }
 
 
@@ -121,15 +146,25 @@ def show(*, config_file: str | None, as_json: bool) -> int:
     """Show every value in force, and whether it comes from a file, the environment or the defaults."""
     loaded = load_settings(config_file)
     if as_json:
-        show_json(msgspec.json.encode({"config": loaded.config, "origins": loaded.origins}))
+        show_json(msgspec.json.encode({"config": _public(loaded), "origins": loaded.origins}))
         return 0
     for line in _shown(loaded):
         say(line)
     return 0
 
 
+def _public(loaded: Loaded) -> dict[str, dict[str, Any]]:
+    """Every value; of a secret only whether it was set."""
+    values: dict[str, dict[str, Any]] = msgspec.to_builtins(loaded.config)
+    for name, key in KEYS.items():
+        section, _, short = name.partition(".")
+        if key.is_secret and values[section][short]:
+            values[section][short] = "(set, not shown)"
+    return values
+
+
 def _shown(loaded: Loaded) -> list[str]:
-    values = msgspec.to_builtins(loaded.config)
+    values = _public(loaded)
     pairs = [(name, *name.split(".")) for name in KEYS]
     cells = [
         (f"{name} = {_toml(values[section][key])}", loaded.origins[name]) for name, section, key in pairs
