@@ -77,12 +77,20 @@ class Session(BaseModel):
     cwd: str | None
     pid: int | None
     rules: str
+    name: str | None
+
+
+class Pause(BaseModel):
+    by: str
+    since: str
+    reason: str
 
 
 class Sessions(BaseModel):
     sessions: list[Session]
     older: int
     next_cursor: str | None
+    paused: Pause | None
 
 
 def app_of(sessions: Sessions) -> FastAPI:

@@ -12,6 +12,8 @@ import msgspec
 from wakeful.config import KEYS
 from wakeful.domain.evidence import Rung
 from wakeful.domain.findings import EXIT_CODES, MEANINGS, Code, Health, State
+from wakeful.domain.incident import SENTENCES, Cause
+from wakeful.domain.plan import BUDGET_SECONDS, RULES, Step as PlanStep, revive_rule as _revive
 from wakeful.domain.turn import OPEN, TRANSITIONS, Phase, Step
 from wakeful.domain.waits import WAIT_WORDS
 from wakeful.interfaces.cli.app import root
@@ -143,7 +145,37 @@ def _walk(command: click.Command, parent: click.Context | None) -> Iterator[clic
             yield from _walk(inner, context)
 
 
+def healing() -> str:
+    """What is done about a trouble: the rules of the plan in their order."""
+    lines = [MADE, "# What is done about a trouble", ""]
+    lines += [
+        "The first rule that has an answer decides; nobody acts without it. Steps, from the gentlest: "
+        + ", ".join(f"`{step}`" for step in PlanStep)
+        + ".",
+        "",
+        "| | rule |",
+        "|---|---|",
+    ]
+    lines += [f"| {number} | {rule.__doc__} |" for number, rule in enumerate(RULES, 1)]
+    lines += [
+        f"| {len(RULES) + 1} | {_revive.__doc__} |",
+        "",
+        f"One revival for each work, remembered for {BUDGET_SECONDS / 86_400:.0f} days.",
+        "A work is what was asked until a turn ends well.",
+        "",
+        "# Incidents",
+        "",
+        "Trouble with a shared cause is one incident, one alert and one issue.",
+        "",
+        "| cause | what the alert says |",
+        "|---|---|",
+    ]
+    lines += [f"| `{cause}` | {SENTENCES[cause].format(scope='…')} |" for cause in Cause]
+    return "\n".join([*lines, ""])
+
+
 PAGES = {
+    "healing.md": healing,
     "states.md": states,
     "findings.md": findings,
     "configuration.md": configuration,

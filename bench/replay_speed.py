@@ -1,6 +1,6 @@
 """Row "replay": `wakeful replay` over recorded logs, beside jq taking the same fields out of the same files.
 
-CPU seconds, not wall time, each the least of three runs in turn: on a shared machine a neighbour makes either
+CPU seconds, not wall time, each the least of five runs in turn: on a shared machine a neighbour makes either
 slower. The recordings `$WAKEFUL_CORPUS` names are repeated up to the size of the run; without them synthetic
 transcripts stand in.
 """
@@ -25,7 +25,7 @@ from bench.figures import Figure
 
 ROW: Final = "replay"
 RATIO_MIN: Final = 4.0
-RUNS: Final = 3
+RUNS: Final = 5
 # Of 40 recorded sessions the mean has 1 MB.
 LOG_BYTES: Final = 1_000_000
 # Asked for once, as the crowd's room hides the environment of whoever started the run.

@@ -39,6 +39,8 @@ class RunningDaemon:
             "PATH": os.environ["PATH"],
             "TMUX_TMPDIR": str(home),
             "LANG": "C.UTF-8",
+            # Tests about anything else decide themselves what becomes of the dead.
+            "WAKEFUL_HEAL__CONFIRM_SECONDS": "86400",
         }
         self._process: subprocess.Popen[bytes] | None = None
 

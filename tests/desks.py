@@ -28,17 +28,19 @@ from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.gate import Gate
 from wakeful.interfaces.http.server import serve
 from wakeful.interfaces.http.token_file import load_or_create_token
-from wakeful.ports.store import Transition
+from wakeful.ports.store import Store, Transition
 from wakeful.services.acts import ActGate
+from wakeful.services.calm import Calm
 from wakeful.services.desk import Desk, EyeRecord, Standing
 from wakeful.services.feed import Change, Feed
 from wakeful.services.hands import Hands
 from wakeful.services.holdings import Holdings
+from wakeful.services.incidents import Incidents
 from wakeful.services.roster import Roster
 from wakeful.services.supervision import Supervisor
 from wakeful.services.work import WorkDesk
 from wakeful.testing.memory_store import MemoryStore
-from wakeful.testing.virtual_clock import VirtualClock
+from wakeful.testing.virtual_clock import START_WALL, VirtualClock
 
 BOOT: Final = "a-boot-of-a-test"
 STARTED_AT: Final = "2027-01-15T08:00:00.000Z"
@@ -48,15 +50,15 @@ T = TypeVar("T")
 class House:
     """Clock, supervisor, desk and store, without eyes: a test says what was seen. Is its own Surroundings."""
 
-    def __init__(self) -> None:
-        self.clock = VirtualClock()
+    def __init__(self, *, store: Store | None = None, start_wall: float = START_WALL) -> None:
+        self.clock = VirtualClock(start_wall)
         self.reread: list[SessionId] = []
         # For whose orphans somebody was asked to look.
         self.searched: list[SessionId] = []
         self.policy = Policy()
         self.roster = Roster(self.policy.fold_after_seconds)
         self.feed = Feed()
-        self.store = MemoryStore(now=self._wall)
+        self.store: Store = store or MemoryStore(now=self._wall)
         self.supervisor = Supervisor(self.clock, self.roster, self.policy, self, boot_id=BOOT)
         self.desk = Desk(
             self.clock, self.roster, self.feed, self.store.transitions, self.policy, self.standing
@@ -65,7 +67,9 @@ class House:
         self.driver = ScriptedDriver()
         self.world = ScriptedWorld()
         self.holdings = Holdings(self.store, self.supervisor, "testhost", self.watch)
-        self.gate = ActGate(self.store, self.clock, self.reread.append)
+        self.calm = Calm(self.store, self.clock)
+        self.incidents = Incidents(self.store, self.clock)
+        self.gate = ActGate(self.store, self.clock, self.reread.append, self.calm.forbids)
         self.hands = self.hands_in("mine")
         self._ended: set[Process] = set()
         self._pids = iter(range(700_000, 4_000_000))
@@ -83,7 +87,9 @@ class House:
 
     def standing(self) -> Standing:
         eyes = (EyeRecord("by hand", None),)
-        return Standing("mine", "0.0.0", "testhost", 1, STARTED_AT, ("a socket",), eyes, ())
+        notes = tuple(self.calm.lines(self._wall()))
+        paused = self.calm.paused_record
+        return Standing("mine", "0.0.0", "testhost", 1, STARTED_AT, ("a socket",), eyes, notes, paused)
 
     def start(self, name: str, *, project: str = "shop", pid: int | None = None) -> Process:
         """An agent of this conversation comes up and is idle."""
@@ -152,7 +158,8 @@ class House:
         return False
 
     def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
-        _at_once(self.store.record(transitions))
+        if isinstance(self.store, MemoryStore):
+            _at_once(self.store.record(transitions))
         self.feed.publish(changes)
 
 
@@ -209,6 +216,8 @@ class Doors:
             now=house.clock.now,
             ancestors=ancestors,
             shut_down=lambda: self.orders.append("shut down"),
+            calm=house.calm,
+            incidents=house.incidents.listed,
         )
         self._loop = asyncio.new_event_loop()
         self._open = threading.Event()

@@ -1,15 +1,18 @@
 """A driver and a world for tests of the hands: they do what the test says and remember what was asked of them."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.process import Process, Sight
-from wakeful.ports.hands import Order, Question, Reply, Seen
+from wakeful.ports.hands import Begun, Order, Question, Reply, Seen, unannounced
 from wakeful.ports.store import Outcome
 
 BOOT: Final = "a-boot-of-a-test"
+
+
+async def _at_once() -> None: ...
 
 
 class ScriptedDriver:
@@ -20,9 +23,12 @@ class ScriptedDriver:
         self.asked: list[tuple[str, Hosting | Order]] = []
         self.outcome = Outcome.RECOVERED
         self.problem: Exception | None = None
+        self.environ: Mapping[str, str] | None = None
         self.names_itself: SessionId | None = None
+        # Runs between the begin of a start and its end.
+        self.settled: Callable[[], Awaitable[None]] = _at_once
 
-    async def start(self, order: Order) -> Seen:
+    async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
         self._do("start", order)
         if self.outcome is not Outcome.RECOVERED:
             return Seen(self.outcome, "not started")
@@ -39,13 +45,16 @@ class ScriptedDriver:
             process=Process(900_000 + len(self.asked), 1, BOOT),
             name=order.name,
         )
+        await begun(hosting)
+        await self.settled()
         return Seen(Outcome.RECOVERED, "started", hosting)
 
     async def resume(self, hosting: Hosting, order: Order) -> Seen:
         del hosting
         return await self.start(order)
 
-    async def deliver(self, hosting: Hosting, prompt: str) -> Seen:
+    async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
+        self.environ = environ
         return self._do(f"deliver {prompt}", hosting)
 
     async def questions(self, hosting: Hosting) -> tuple[Question, ...]:

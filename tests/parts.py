@@ -92,12 +92,15 @@ CLAUDE: Final = Client("claude", "@anthropic-ai/claude-code", "2.1.197")
 CODEX: Final = Client("codex", "@openai/codex", "0.166.0")
 CLIENTS: Final = (CLAUDE, CODEX)
 
+REDIS: Final = Program("redis-server", package="redis-server")
+
 # The order is the order of installation: the clients need npm.
 PARTS: Final[Sequence[Part]] = (
     Program("tmux", package="tmux"),
     Program("jq", package="jq"),
     Program("chromium", package="chromium"),
     Program("strace", package="strace"),
+    REDIS,
     Program("node", package="nodejs"),
     Program("npm", package="npm"),
     *CLIENTS,

@@ -10,6 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from wakeful.domain.work import ConversationHeld, LeaseLost
     from wakeful.owning import Ownership, claim_next_run, complete_run, fail_run, heartbeat_run_lease, own
+    from wakeful.session_watchdog import watchdog_loop
 
 __all__ = [
     "ConversationHeld",
@@ -21,8 +22,14 @@ __all__ = [
     "fail_run",
     "heartbeat_run_lease",
     "own",
+    "watchdog_loop",
 ]
-_DOMAIN = ("ConversationHeld", "LeaseLost")
+# Whatever is not named here is about work and its owners.
+_HOMES = {
+    "ConversationHeld": "wakeful.domain.work",
+    "LeaseLost": "wakeful.domain.work",
+    "watchdog_loop": "wakeful.session_watchdog",
+}
 
 
 def __getattr__(name: str) -> object:
@@ -31,4 +38,4 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'wakeful' has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 - see above
 
-    return getattr(import_module("wakeful.domain.work" if name in _DOMAIN else "wakeful.owning"), name)
+    return getattr(import_module(_HOMES.get(name, "wakeful.owning")), name)

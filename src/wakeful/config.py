@@ -71,6 +71,8 @@ _Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 _Dollars = Annotated[float, Meta(ge=0, le=1_000_000)]
 _Path = Annotated[str, Meta(pattern=r"^((/|~/).*)?$")]
 _Url = Annotated[str, Meta(pattern=r"^(https?://\S+)?$")]
+# Whoever has it can pretend that we live.
+_PingUrl = Annotated[str, Meta(pattern=r"^(https?://\S+)?$", description="secret")]
 _RedisUrl = Annotated[str, Meta(pattern=r"^((redis|rediss|unix)://\S+)?$")]
 _StoreUrl = Annotated[str, Meta(pattern=r"^(sqlite:///.+)?$")]
 _Repository = Annotated[str, Meta(pattern=r"^([\w.-]+/[\w.-]+)?$")]
@@ -136,7 +138,7 @@ class Alerts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     trouble: bool = True
     needs_you_seconds: _Seconds = 10.0
     cooldown_seconds: _Seconds = 3600.0
-    ping_url: _Url = ""
+    ping_url: _PingUrl = ""
 
 
 class GitHub(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -208,6 +210,7 @@ _ALLOWED: Final[Mapping[Any, str]] = {
     Runaway: "notify or revive",
     _Path: "empty, or a path that begins with / or ~/",
     _Url: "empty, or an address that begins with https:// or http://",
+    _PingUrl: "empty, or an address that begins with https:// or http://; it is shown to nobody",
     _RedisUrl: "empty, or redis://, rediss:// or unix:// and an address",
     _StoreUrl: "empty, or sqlite:/// and an absolute path",
     _Repository: "empty, or owner/name",
@@ -236,7 +239,7 @@ class Key(Struct, frozen=True):
 
     @property
     def is_secret(self) -> bool:
-        return self.kind in (Secret, _Secrets)
+        return self.kind in (Secret, _Secrets, _PingUrl, _RedisUrl)
 
 
 def _keys() -> Iterator[Key]:

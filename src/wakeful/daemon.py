@@ -24,7 +24,9 @@ from wakeful.adapters.system import proc
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.system.connections import tcp_callers
 from wakeful.adapters.system.exits import ExitWatch
+from wakeful.care import Care
 from wakeful.config import Config
+from wakeful.domain.calm import pause_words
 from wakeful.domain.errors import WakefulError, WorldError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
@@ -40,9 +42,10 @@ from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.gate import Gate
 from wakeful.interfaces.http.server import serve as serve_door, shut
 from wakeful.interfaces.http.token_file import load_or_create_token
-from wakeful.lookout import Lookout
+from wakeful.lookout import BOOKMARKS_AT_ONCE_MAX, Lookout
 from wakeful.places import Places
 from wakeful.ports.store import Bookmark, Store, Transition
+from wakeful.services.calm import Calm
 from wakeful.services.cases import CaseBook
 from wakeful.services.desk import Desk, History, Standing
 from wakeful.services.expiry import RunExpiry
@@ -82,7 +85,9 @@ class Daemon(Lookout):
         self.feed = Feed()
         self.scribe = Scribe(store)
         self.expiry = RunExpiry(store, self.clock)
-        self.handwork = Handwork(self, places, store, config.daemon.mode)
+        self.calm = Calm(store, self.clock)
+        self.handwork = Handwork(self, places, store, config.daemon.mode, self.calm.forbids)
+        self.care = Care(self, places, store, config, self.handwork, self.calm)
         self.work = WorkDesk(
             store,
             self.clock,
@@ -110,6 +115,7 @@ class Daemon(Lookout):
     def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
         self.scribe.take(transitions)
         self.feed.publish(changes)
+        self.care.seen(changes)
 
     def died(self, session_id: SessionId) -> None:
         task = self._loop.create_task(self._search(session_id))
@@ -136,6 +142,7 @@ class Daemon(Lookout):
         """Transitions are kept for a month; a session's newest one stays."""
         while True:
             await self._store.prune(self.clock.now().wall - RETENTION_SECONDS)
+            await self.care.forget_old()
             await asyncio.sleep(PRUNE_SECONDS)
 
     async def keep_place(self) -> None:
@@ -145,12 +152,17 @@ class Daemon(Lookout):
             await self.save_place()
 
     async def save_place(self) -> None:
-        bookmarks = self.take_bookmarks()
-        if bookmarks:
-            await self._store.save_bookmarks(bookmarks)
+        """Once for every log: what grows meanwhile is for the next time."""
+        more = True
+        while more:
+            bookmarks = self.take_bookmarks()
+            more = len(bookmarks) == BOOKMARKS_AT_ONCE_MAX
+            if bookmarks:
+                await self._store.save_bookmarks(bookmarks)
 
     def _gone(self, process: Process) -> None:
         self.supervisor.gone(process)
+        self.tmux.ended(process)
 
     def _settle(self) -> None:
         if self.supervisor.settle():
@@ -220,14 +232,16 @@ async def serve(
     async with AsyncExitStack() as stack:
         stack.callback(doors.close)
         stack.enter_context(access_file(Path(places.logs) / "access.log"))
-        store = await SqliteStore.open(Path(places.database))
+        store = await SqliteStore.open(Path(config.store.url.removeprefix("sqlite://") or places.database))
         stack.push_async_callback(store.close)
         folders = await stack.enter_async_context(FolderWatch())
         daemon = Daemon(config, places, store, folders, {each.path: each for each in await store.bookmarks()})
         stack.callback(daemon.exits.close)
         daemon.supervisor.recall_standings(await _standings(store))
+        await daemon.calm.current()
         await daemon.look()
         await daemon.handwork.take_up()
+        await daemon.care.take_up()
         ended = asyncio.Event()
         app, access = _app(config, places, doors, daemon, history=store.transitions, end=ended.set)
         stack.callback(app.log.close)
@@ -270,7 +284,13 @@ def _app(
             started_at=started_at,
             listening=tuple(doors.listening),
             eyes=daemon.eye_records(),
-            notes=(*doors.notes, *trouble),
+            notes=(
+                *doors.notes,
+                *trouble,
+                *daemon.care.alerts.troubles,
+                *daemon.calm.lines(daemon.clock.now().wall),
+            ),
+            paused=daemon.calm.paused_record,
         )
 
     wrong = Path(places.cases) / "wrong.jsonl"
@@ -287,6 +307,10 @@ def _app(
         now=daemon.clock.now,
         ancestors=_ancestor_pids,
         shut_down=end,
+        calm=daemon.calm,
+        incidents=daemon.care.incidents.listed,
+        critical=daemon.care.critical,
+        healing=(daemon.care.healer, daemon.care.restorer),
     )
     return app, access
 
@@ -310,6 +334,8 @@ def _link(config: Config, doors: Doors, access: Access | None) -> str | None:
 def _greeting(config: Config, doors: Doors, daemon: Daemon, link: str | None) -> Iterator[str]:
     """Which sessions it may touch, where it listens, and what it found."""
     total = daemon.roster.counts(daemon.clock.now())["total"]
+    if daemon.calm.paused is not None:
+        yield pause_words(daemon.calm.paused)
     yield f"mode: {config.daemon.mode} ({_MODES[config.daemon.mode]})"
     yield f"listening on {' and '.join(doors.listening)}"
     if link is not None:
@@ -353,6 +379,7 @@ async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], end
         _whatever_the_store_says(daemon.expiry.run, "leases do not expire"),
         _whatever_the_store_says(daemon.forget_old, "old transitions are not dropped"),
         _whatever_the_store_says(daemon.handwork.holdings.run, "claims are not renewed"),
+        *(_whatever_the_store_says(task, otherwise) for task, otherwise in daemon.care.tasks()),
     )
     tasks = [asyncio.create_task(each) for each in work]
     waiting = asyncio.create_task(ended.wait())
@@ -363,6 +390,7 @@ async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], end
             task.result()
     finally:
         daemon.feed.close()
+        await daemon.care.asking.close()
         await daemon.scribe.drain(DRAIN_SECONDS)
         try:
             await daemon.save_place()

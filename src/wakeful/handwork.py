@@ -21,7 +21,7 @@ from wakeful.places import Places
 from wakeful.ports.clock import Clock
 from wakeful.ports.hands import Driver
 from wakeful.ports.store import Store
-from wakeful.services.acts import ActGate
+from wakeful.services.acts import ActGate, Objection
 from wakeful.services.hands import Hands
 from wakeful.services.holdings import Holdings
 from wakeful.services.reconcile import reconcile
@@ -31,20 +31,29 @@ from wakeful.services.starts import environment
 class Handwork:
     """The hands of one daemon, and what they need to begin and to go on."""
 
-    def __init__(self, lookout: Lookout, places: Places, store: Store, mode: str) -> None:
+    def __init__(
+        self, lookout: Lookout, places: Places, store: Store, mode: str, forbidden: Objection = lambda: None
+    ) -> None:
         self._store = store
         self._lookout = lookout
         self._world = LocalWorld(lookout.clock, Path(places.events))
         self.holdings = Holdings(store, lookout.supervisor, lookout.host, lookout.watch)
-        self._gate = ActGate(store, lookout.clock, self._reread)
-        self.hands = Hands(
-            clock=lookout.clock,
-            roster=lookout.roster,
+        self._gate = ActGate(store, lookout.clock, self._reread, forbidden)
+        table = drivers(places, lookout.clock)
+        self.hands = self._hands(table, mode)
+        # For what nobody asked for: the same drivers, the same gate, and a pause stops them.
+        self.own_hands = self._hands(table, mode, by_itself=True)
+
+    def _hands(self, table: Mapping[str, Driver], mode: str, *, by_itself: bool = False) -> Hands:
+        return Hands(
+            clock=self._lookout.clock,
+            roster=self._lookout.roster,
             holdings=self.holdings,
-            drivers=drivers(places, lookout.clock),
+            drivers=table,
             gate=self._gate,
             world=self._world,
             mode=mode,
+            by_itself=by_itself,
         )
 
     async def take_up(self) -> None:

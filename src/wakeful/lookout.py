@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +43,8 @@ from wakeful.services.supervision import Supervisor
 TOOL_VARIABLES: Final = {"claude": "CLAUDE_CODE_SESSION_ID", "codex": "CODEX_THREAD_ID"}
 # A process's start time is rounded to ticks, and a call's is stamped before its process exists.
 START_SLACK_SECONDS: Final = 2.0
+# Half a megabyte: ten thousand at once, as after a start, would hold up the loop and swell the memory for good.
+BOOKMARKS_AT_ONCE_MAX: Final = 500
 
 log = logging.getLogger("wakeful")
 
@@ -141,11 +144,14 @@ class Lookout:
         return [event for eye in self.logs for event in eye.recall_events(session_id, limit)]
 
     def take_bookmarks(self) -> list[Bookmark]:
-        """How far every log was read. What one eye fails to say costs another reading, not what the others say."""
+        """How far logs were read that have not said so yet; BOOKMARKS_AT_ONCE_MAX of them if there may be more.
+
+        What one eye fails to say costs another reading, not what the others say.
+        """
         bookmarks: list[Bookmark] = []
         for eye in self.logs:
             try:
-                bookmarks += eye.take_bookmarks()
+                bookmarks += islice(eye.take_bookmarks(), BOOKMARKS_AT_ONCE_MAX - len(bookmarks))
             except Exception:
                 log.exception("%s could not say how far it has read", eye.name)
         return bookmarks

@@ -160,7 +160,7 @@ def test_without_a_daemon_reading_commands_look_once(home: Home) -> None:
     """They answer from one look, say so on stderr, and leave neither file nor folder."""
     done = home.run("session", "list", "--json")
     assert (done.returncode, done.stderr) == (0, NO_DAEMON)
-    assert json.loads(done.stdout) == {"sessions": [], "older": 0, "next_cursor": None}
+    assert json.loads(done.stdout) == {"sessions": [], "older": 0, "next_cursor": None, "paused": None}
     assert home.run("ls").stdout.startswith("No agent session")
     status = home.run("status")
     assert (status.returncode, status.stderr, status.stdout.split()[:2]) == (0, NO_DAEMON, ["mode", "mine:"])

@@ -5,103 +5,11 @@ One daemon, a scripted model, and clients in a home of their own. Whatever is st
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-import parts
-from clients import ClaudeHome, CodexHome, end_tmux, require, require_tmux, wait_for
-from daemons import RunningDaemon, Spoken
-from wakeful.testing.scripted_model import ScriptedModel, script
-
-DONE = {"text": "All done"}
-Record = dict[str, Any]
-
-
-def bash(command: str) -> Record:
-    return {"tool": "Bash", "input": {"command": command}}
-
-
-class Operator:
-    """A person at a terminal in the project's folder, with the agent's environment."""
-
-    def __init__(self, daemon: RunningDaemon, home: ClaudeHome | CodexHome) -> None:
-        self.daemon = daemon
-        self.home = home
-
-    def type(self, *arguments: str) -> Spoken:
-        """Run a command in the project's folder."""
-        return self.daemon.run(*arguments, cwd=self.home.project)
-
-    def start(self, *arguments: str) -> str:
-        """`wakeful run`, which must succeed; the session's id."""
-        deed = self.type("run", "--json", *arguments)
-        assert deed.exit_code == 0, deed.err + deed.out
-        session_id: str = deed.json["session_id"]
-        return session_id
-
-    def act(self, act: str, session_id: str, *arguments: str) -> Record:
-        done = self.type("session", act, session_id, *arguments, "--json")
-        assert done.out, done.err
-        deed: Record = done.json
-        return deed
-
-    def record(self, session_id: str) -> Record | None:
-        return next((each for each in self.daemon.sessions() if each["id"] == session_id), None)
-
-    def wait_until(self, session_id: str, what: str, **fields: object) -> Record:
-        def look() -> Record | None:
-            record = self.record(session_id)
-            fits = record is not None and all(record[name] == value for name, value in fields.items())
-            return record if fits else None
-
-        return wait_for(look, f"{what}: {self.record(session_id)}")
-
-
-@pytest.fixture
-def model() -> Iterator[ScriptedModel]:
-    with ScriptedModel() as model:
-        yield model
-
-
-@pytest.fixture
-def claude(tmp_path: Path, model: ScriptedModel) -> Iterator[ClaudeHome]:
-    require(parts.CLAUDE)
-    require_tmux()
-    with ClaudeHome(tmp_path, model) as home:
-        yield home
-
-
-@pytest.fixture
-def codex(tmp_path: Path, model: ScriptedModel) -> Iterator[CodexHome]:
-    require(parts.CODEX)
-    with CodexHome(tmp_path, model) as home:
-        yield home
-
-
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[RunningDaemon]:
-    daemon = RunningDaemon(tmp_path / "wakeful")
-    yield daemon
-    daemon.end()
-    end_tmux(Path(daemon.environ["WAKEFUL_HOME"]) / "tmux.sock")
-
-
-@pytest.fixture
-def operator(claude: ClaudeHome, daemon: RunningDaemon) -> Operator:
-    daemon.watch(**claude.environ())
-    daemon.up()
-    return Operator(daemon, claude)
-
-
-@pytest.fixture
-def codex_operator(codex: CodexHome, daemon: RunningDaemon) -> Operator:
-    # Later turns of Codex are processes of their own, in the daemon's environment.
-    daemon.watch(**codex.environ())
-    daemon.up()
-    return Operator(daemon, codex)
+from clients import ClaudeHome, CodexHome, end_tmux, wait_for
+from operators import DONE, Operator, bash
+from wakeful.testing.scripted_model import script
 
 
 def kill(pid: int) -> None:

@@ -87,6 +87,14 @@ def test_prompts_are_anything_and_terminals_are_safe(busy: RunningDaemon) -> Non
     assert piped(busy, b"  \n", "work", "add", "-").returncode == 2
 
 
+@pytest.mark.parametrize("prompt", ["", " \n"])
+def test_an_empty_prompt_is_no_work(busy: RunningDaemon, prompt: str) -> None:
+    """It is said in one sentence, and nothing is kept."""
+    refused = busy.run("work", "add", prompt)
+    assert (refused.exit_code, refused.err) == (2, "wakeful: The prompt is empty: say what is to be done.\n")
+    assert busy.run("work", "list", "--json").json["works"] == []
+
+
 def test_one_key_makes_one_work_across_a_crash(busy: RunningDaemon) -> None:
     """Said again after the daemon was killed, an order with a key is still one work."""
     first = add(busy, "--key", "nightly-1", "mend it")

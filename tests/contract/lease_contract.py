@@ -17,7 +17,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from msgspec import structs
 
 from contract.lease_model import machine_for
-from wakeful.domain.ids import SessionId, parse_session_id
+from wakeful.domain.hosting import Hosting
+from wakeful.domain.ids import ConversationId, SessionId, parse_session_id
 from wakeful.domain.process import Process
 from wakeful.domain.work import (
     LEASE_ENDED,
@@ -372,3 +373,26 @@ class LeaseContract:
         clock[0] += 60
         assert await store.spend("work", Note("revival", "2", b""), times_max=1, window_seconds=60)
         await store.close()
+
+    async def test_a_session_is_hosted_anew_under_the_next_epoch(self, store: Store) -> None:
+        """Claim and hosting move together; whoever has the older epoch is refused and changes nothing."""
+        lease = await store.claim_lease(LeaseKey("claude-a"), "us")
+        assert isinstance(lease, Lease)
+        first = Hosting(
+            SessionId("claude-a"),
+            ConversationId("a"),
+            "claude",
+            "/",
+            ("claude",),
+            lease.epoch,
+            0.0,
+            stopped=True,
+        )
+        await store.host(first)
+        second = await store.rehost(first, "us")
+        assert isinstance(second, Hosting)
+        assert (second.epoch, second.stopped) == (lease.epoch + 1, False)
+        assert await store.hostings() == [second]
+        assert isinstance(await store.rehost(first, "somebody else"), HeldLease)
+        assert await store.hostings() == [second]
+        assert await store.renew_lease(LeaseKey("claude-a"), second.epoch) is not None

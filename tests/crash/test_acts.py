@@ -38,7 +38,8 @@ def killed_at(daemon: RunningDaemon, point: str, *command: str) -> None:
     """The daemon dies at this point of the command's act, and comes up again without a fault."""
     daemon.watch(WAKEFUL_FAULTS=f"{point}:1:kill")
     daemon.up()
-    assert daemon.run(*command).exit_code != 0
+    cut_off = daemon.run(*command)
+    assert (cut_off.exit_code, "The daemon ended while it was asked" in cut_off.err) == (3, True), cut_off.err
     wait_for(lambda: daemon.has_ended() or None, "death of the daemon")
     del daemon.environ["WAKEFUL_FAULTS"]
     daemon.up()
@@ -75,3 +76,21 @@ def test_killed_in_a_stop_the_next_daemon_says_what_is_left(daemon: RunningDaemo
     killed_at(daemon, "act.intended", "session", "stop", NAME)
     assert len(panes(daemon)) == 1
     assert daemon.run("session", "stop", NAME, "--json").json["outcome"] == "recovered"
+
+
+def test_killed_around_a_prompt_the_session_says_that_nobody_saw_it_taken(daemon: RunningDaemon) -> None:
+    """A first prompt and a later one: the session lives, warns, and says so until a prompt was seen taken."""
+    killed_at(daemon, "act.done", "run", "--detach", "--name", NAME, "--prompt", "first", "--", "cat")
+    assert len(panes(daemon)) == 1
+    assert ["(5 characters)" in each for each in warnings(daemon)] == [True]
+    assert "5 characters" in daemon.run("session", "why", NAME).out
+    sent = daemon.run("session", "send", NAME, "once more")
+    assert (sent.exit_code, warnings(daemon)) == (0, []), sent.out + sent.err
+    daemon.end()
+    killed_at(daemon, "act.intended", "session", "send", NAME, "a third time")
+    assert ["12 characters" in each for each in warnings(daemon)] == [True]
+
+
+def warnings(daemon: RunningDaemon) -> list[str]:
+    found: list[str] = daemon.run("session", "status", NAME, "--json").json["supervision"]["warnings"]
+    return found

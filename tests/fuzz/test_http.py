@@ -38,6 +38,7 @@ METHODS = st.sampled_from(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPT
 # Every order there is, with a place for an id where it has one.
 ORDERS = (
     *("/api/work", "/api/work/claim", "/api/sessions"),
+    *("/api/pause", "/api/resume", "/api/mutes", "/api/unmute"),
     *(f"/api/work/{{}}/{verb}" for verb in ("heartbeat", "complete", "fail")),
     *(
         f"/api/sessions/{{}}/{verb}"
@@ -53,13 +54,14 @@ ORDERS = (
             "renew",
             "yield",
             "wrong",
+            "mute",
         )
     ),
 )
 FIELDS = (
     *("prompt", "environ", "question_id", "reply", "argv", "cwd", "provider", "name", "driver", "session_id"),
     *("project", "context", "attempts_max", "delay_seconds", "owner", "holder", "epoch", "ttl_seconds"),
-    *("result", "reason", "expect", "note"),
+    *("result", "reason", "expect", "note", "kind", "value", "for_seconds", "by"),
 )
 JSON = st.recursive(
     st.none()
@@ -67,7 +69,7 @@ JSON = st.recursive(
     | st.integers()
     | st.floats()
     | st.text(max_size=20)
-    | st.sampled_from(["claude", "working"]),
+    | st.sampled_from(["claude", "working", "session", "project", "code", "loop"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=5,
 )

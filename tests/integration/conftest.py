@@ -7,6 +7,7 @@ import pytest
 
 import parts
 from clients import ClaudeHome, CodexHome, end_tmux, require, require_tmux
+from redis_servers import RedisServer, require_redis
 from tmux_servers import Server
 from wakeful.testing.scripted_model import ScriptedModel
 
@@ -45,5 +46,14 @@ def server(tmp_path: Path) -> Iterator[Server]:
     """A tmux server that starts with its first session."""
     require_tmux()
     server = Server(tmp_path / "socket")
+    yield server
+    server.end()
+
+
+@pytest.fixture
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A Redis of one's own. Its folder has a short name: a socket's path has 107 bytes at most."""
+    require_redis()
+    server = RedisServer(tmp_path_factory.mktemp("r"))
     yield server
     server.end()

@@ -278,7 +278,7 @@ def test_a_client_that_does_not_read_blocks_nobody(claude_home: ClaudeHome, root
         began = time.monotonic()
         full = await driver.deliver(hosting, "x" * 1024 * 1024)
         assert (full.outcome, "full" in full.words) == (Outcome.INEFFECTIVE, True)
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < 10.0
         os.kill(hosting.process.pid, signal.SIGCONT)
         assert await results(hosting, 1) == ["later"]
         # A prompt of the largest size goes through as soon as it reads.

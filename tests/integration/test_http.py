@@ -20,6 +20,8 @@ from clients import wait_for
 from desks import Doors, House, open_doors, subject
 from wakeful.domain.record import HealthView, SessionRecord
 from wakeful.domain.why import Why
+from wakeful.interfaces.http.calm_routes import MuteList
+from wakeful.interfaces.http.incident_routes import IncidentList
 from wakeful.interfaces.http.problems import Problem
 from wakeful.interfaces.http.shapes import SessionInspection, SessionList, SessionStatus, SessionWait
 from wakeful.services.desk import EventList, Overview
@@ -43,6 +45,9 @@ SHAPES: dict[str, type] = {
     "/api/sessions/killed/inspect": SessionInspection,
     "/api/sessions/asking/status": SessionStatus,
     "/api/sessions/nobody": Problem,
+    "/api/mutes": MuteList,
+    "/api/incidents": IncidentList,
+    "/api/incidents?all=true": IncidentList,
 }
 
 

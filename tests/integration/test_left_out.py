@@ -105,6 +105,19 @@ def test_a_failing_eye_loses_nobody_elses_place(project: Path, monkeypatch: pyte
     assert [Path(each.path).stem for each in seen.take_bookmarks()] == [conversation]
 
 
+def test_places_are_said_a_few_at_a_time(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many logs were read, their places come in slices, and each of them once."""
+    monkeypatch.setattr("wakeful.lookout.BOOKMARKS_AT_ONCE_MAX", 2)
+    conversations = {str(uuid.uuid4()) for _ in range(3)}
+    for each in conversations:
+        transcripts.write(project.parents[1], each, transcripts.prompt(time.time(), each))
+    seen = lookout()
+    asyncio.run(seen.look())
+    slices = [[Path(each.path).stem for each in seen.take_bookmarks()] for _ in range(3)]
+    assert [len(each) for each in slices] == [2, 1, 0]
+    assert {stem for each in slices for stem in each} == conversations
+
+
 def _need_setpriv() -> None:
     if shutil.which("setpriv") is None:
         pytest.skip("setpriv (util-linux) is missing")

@@ -183,6 +183,19 @@ def test_a_lost_connection_is_never_green(tmp_path: Path, browser: Browser) -> N
         assert grey == "grayscale(1)"
 
 
+def test_a_pause_is_said_above_everything(doors: Doors, context: BrowserContext) -> None:
+    """Who, since when and why, as text; it goes with the pause, without a new visit."""
+    context.add_init_script(HURRY)
+    with doors.socket() as owner:
+        owner.post("/api/pause", json={"by": "ada@host", "reason": HOSTILE}).raise_for_status()
+        page = open_link(doors, context)
+        expect(page.locator("#paused")).to_contain_text("PAUSED by ada@host since Jan")
+        expect(page.locator("#paused")).to_contain_text("<script>")
+        assert page.title() == "(3) Wakeful"
+        owner.post("/api/resume", json={}).raise_for_status()
+    expect(page.locator("#paused")).to_be_hidden()
+
+
 HURRY = "const real = setTimeout; window.setTimeout = (act, ms) => real(act, Math.min(ms, 200));"
 
 

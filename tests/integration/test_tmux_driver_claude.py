@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-from clients import ClaudeHome, end_tmux, require_tmux, wait_for
+from clients import ClaudeHome, TmuxSession, end_tmux, require_tmux, wait_for
 from tmux_servers import Server
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.clock import SystemClock
@@ -25,6 +25,8 @@ from wakeful.ports.store import Outcome
 from wakeful.testing.scripted_model import script
 
 DONE: Final = {"text": "All done"}
+# A prompt the model never answers.
+HANGS: Final = script({"hang": "accept"})
 
 
 def asking(command: str) -> dict[str, object]:
@@ -63,9 +65,12 @@ class Desk:
     def deliver(self, hosting: Hosting, text: str) -> Seen:
         return asyncio.run(self.driver.deliver(hosting, text))
 
-    def say(self, hosting: Hosting, text: str) -> None:
+    def say(self, hosting: Hosting, text: str) -> Hosting:
+        """Deliver it, which must succeed; the hosting as it is kept then."""
         seen = self.deliver(hosting, text)
-        assert seen.outcome is Outcome.RECOVERED, seen
+        assert (seen.outcome, seen.hosting is not None) == (Outcome.RECOVERED, True), seen
+        assert seen.hosting is not None
+        return seen.hosting
 
     def interrupt(self, hosting: Hosting) -> Seen:
         return asyncio.run(self.driver.interrupt(hosting))
@@ -167,18 +172,31 @@ def test_an_interrupt_ends_the_turn_and_the_next_prompt_is_taken(desk: Desk) -> 
     wait_for(lambda: True if proc.identify(tool) is None else None, "end of the tool")
     idle = desk.interrupt(hosting)
     assert (idle.outcome, idle.words) == (Outcome.DECLINED, "no turn runs that could be interrupted")
-    desk.say(hosting, script({"hang": "accept"}))
-    desk.home.wait_for_status("busy")
-    assert desk.interrupt(hosting).outcome is Outcome.RECOVERED
-    seen = desk.deliver(hosting, "go on")
-    if seen.outcome is Outcome.DECLINED:
-        # Seldom the client puts the cut-off prompt back after the driver has looked: then nothing is typed over it.
-        assert "draft" in seen.words
-        assert hosting.pane is not None
-        desk.server.tmux("send-keys", "-t", hosting.pane.target, "C-u")
-        desk.say(hosting, "go on")
+    for cut_off in (HANGS, f"two\nlines, é and 漢字 {HANGS}", "\n".join(map(str, range(30))) + HANGS):
+        hosting = desk.say(hosting, cut_off)
+        desk.home.wait_for_status("busy")
+        seen = desk.interrupt(hosting)
+        assert (seen.outcome, seen.words.endswith("given back and removed")) == (Outcome.RECOVERED, True), (
+            seen
+        )
+    desk.say(hosting, "go on")
     desk.wait_for_prompt("go on")
     assert proc.sight(process_of(hosting)) is Sight.ALIVE
+
+
+def test_what_a_person_typed_is_not_removed_by_an_interrupt(desk: Desk) -> None:
+    """A prompt of theirs that comes back, and a draft beside the turn, are left where they stand."""
+    hosting = desk.start(prompt="hello")
+    desk.rest()
+    assert hosting.pane is not None
+    terminal = TmuxSession(desk.socket, hosting.pane.session)
+    terminal.type_line(f"mine {HANGS}")
+    desk.home.wait_for_status("busy")
+    seen = desk.interrupt(hosting)
+    assert (seen.outcome, "something stands" in seen.words) == (Outcome.RECOVERED, True), seen
+    assert "mine @@" in desk.screen()
+    declined = desk.deliver(hosting, "go on")
+    assert (declined.outcome, "draft" in declined.words) == (Outcome.DECLINED, True)
 
 
 def test_a_killed_agent_is_resumed_and_a_stop_takes_its_tools(desk: Desk) -> None:

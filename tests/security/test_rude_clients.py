@@ -12,7 +12,7 @@ import pytest
 from desks import Doors, open_doors, raw, received
 from wakeful.domain.ids import SessionId
 from wakeful.interfaces.http import connections, gate
-from wakeful.interfaces.http.gate import BODY_BYTES_MAX
+from wakeful.interfaces.http.gate import BODY_BYTES_MAX, PROMPT_BODY_BYTES_MAX
 from wakeful.services.feed import Change
 
 PROBLEM = "application/problem+json"
@@ -54,6 +54,19 @@ def test_a_body_has_an_end(doors: Doors) -> None:
         assert client.post("/api/login-codes", content=just).status_code == 201
         assert client.post("/api/login-codes", content=just + b" ").json()["code"] == "body-too-large"
         assert client.post("/api/login-codes", content=endless()).status_code == 413
+
+
+def test_a_prompt_may_be_longer_than_other_bodies(doors: Doors) -> None:
+    """Four mebibytes where prompts are given, so that one of a megabyte fits however it is written; no byte more."""
+    prompt = '"\\\n' * 333_333
+    just = msgspec.json.encode({"prompt": prompt}).ljust(PROMPT_BODY_BYTES_MAX)
+    with doors.socket(headers={"content-type": "application/json"}) as client:
+        for path in ("/api/work", "/api/sessions", "/api/sessions/nobody/send"):
+            assert client.post(path, content=just).status_code != 413
+            assert client.post(path, content=just + b" ").json()["code"] == "body-too-large"
+        assert client.post("/api/sessions/nobody/stop", content=just).status_code == 413
+        work_id = client.post("/api/work", content=just).json()["id"]
+        assert client.get(f"/api/work/{work_id}").json()["prompt"] == prompt
 
 
 def test_a_gigabyte_is_read_by_nobody(doors: Doors) -> None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 from rich.console import Console
 
 from wakeful.domain.errors import OwnError
@@ -183,16 +184,16 @@ AT_160 = """\
 2,000 older: wakeful ls --all
 """
 IN_A_PIPE = """\
-ID                                           STATE      HEALTH    ATTENTION  AGE  PROVIDER  PROJECT                 DOING
-claude-1710cf53-27ac-435a-ba97-c643656412a9  waiting    healthy   person     4m   claude    api-server              asks you · Bash: rm -rf build && make release
-claude-06905269-ed6f-4b09-b165-c8ce36e2f24b  idle       degraded  login      31m  claude    billing                 the provider refused the login · Please run /login
-codex-0199c4ab-66ce-7b36-8512-bd1311072231   stopped    dead      operator   12m  codex     infrastructure-modules  its process ended inside a turn · exec_command: cargo build
-codex-0199c4ab-46d4-7c7a-9c39-02b38963dc6e   prompting  healthy   none       4s   codex     paper                   thinking
-claude-b8a1abcd-1a69-46c7-8da4-f9fc3c6da5d7  prompting  healthy   none       48s  claude    日本語プロジェクト      Bash: make test 2>&1 | tail (+1 more)
-claude-42a00403-ce80-44b0-a404-2bb3d4341aad  idle       degraded  time       1h   claude    billing                 the usage limit is reached · resets 3pm
-claude-8534f457-38d0-48ec-8f10-99c6c3e1b258  idle       healthy   none       50m  claude    notes                   ready for a prompt
-claude-2a318785-3184-4f27-8591-42deccea2645  stopped    healthy   none       6h   claude    scratch                 ended after its turn
-nightly-crawler                              stopped    unknown   none       19h  nightly   crawler                 no process seen
+ID                                           STATE      HEALTH    ATTENTION  AGE  PROVIDER  PROJECT                 MANAGED  DOING
+claude-1710cf53-27ac-435a-ba97-c643656412a9  waiting    healthy   person     4m   claude    api-server              -        asks you · Bash: rm -rf build && make release
+claude-06905269-ed6f-4b09-b165-c8ce36e2f24b  idle       degraded  login      31m  claude    billing                 -        the provider refused the login · Please run /login
+codex-0199c4ab-66ce-7b36-8512-bd1311072231   stopped    dead      operator   12m  codex     infrastructure-modules  -        its process ended inside a turn · exec_command: cargo build
+codex-0199c4ab-46d4-7c7a-9c39-02b38963dc6e   prompting  healthy   none       4s   codex     paper                   -        thinking
+claude-b8a1abcd-1a69-46c7-8da4-f9fc3c6da5d7  prompting  healthy   none       48s  claude    日本語プロジェクト      -        Bash: make test 2>&1 | tail (+1 more)
+claude-42a00403-ce80-44b0-a404-2bb3d4341aad  idle       degraded  time       1h   claude    billing                 -        the usage limit is reached · resets 3pm
+claude-8534f457-38d0-48ec-8f10-99c6c3e1b258  idle       healthy   none       50m  claude    notes                   -        ready for a prompt
+claude-2a318785-3184-4f27-8591-42deccea2645  stopped    healthy   none       6h   claude    scratch                 -        ended after its turn
+nightly-crawler                              stopped    unknown   none       19h  nightly   crawler                 -        no process seen
 """
 
 
@@ -214,6 +215,15 @@ def test_the_list_in_a_pipe() -> None:
     lines = plain_lines(rows(RECORDS, NOW))
     assert "\n".join(lines) + "\n" == IN_A_PIPE
     assert not any("\t" in line or "\x1b" in line or "…" in line for line in lines)
+
+
+def test_managed_sessions_are_marked_and_called_by_their_name() -> None:
+    """Found ones have a dash there; on a terminal the column is there only for somebody who manages something."""
+    named = replace(RECORDS[0], managed=True, name="docs")
+    mixed = [named, replace(RECORDS[1], managed=True), RECORDS[2]]
+    assert [line.split()[7] for line in plain_lines(rows(mixed, NOW))] == ["MANAGED", "-", "docs", "yes"]
+    assert ("MANAGED" in drawn(mixed, 120), "docs" in drawn(mixed, 120)) == (True, True)
+    assert "MANAGED" not in drawn(RECORDS, 120)
 
 
 @pytest.mark.parametrize("width", [1, 10, 40, 60, 71, 72, 100, 300])
@@ -372,24 +382,25 @@ def test_the_end_of_waiting_is_one_line() -> None:
     assert ending_lines(body) == ["needs person: claude-1 is waiting, healthy"]
 
 
-def test_status_states_the_mode_first() -> None:
-    """Then where it listens, who sees late, how many there are; a pause is said with it."""
+def test_status_states_pause_and_mode_first() -> None:
+    """Then where it listens, who sees late, how many there are."""
     overview = msgspec.convert(
         {
             "mode": "observe",
-            "paused": True,
             "daemon": {
                 "version": "1.0",
                 "pid": 7,
                 "listening": ["/s", "http://127.0.0.1:4747"],
                 "eyes": [{"name": "claude", "slow": None}, {"name": "codex", "slow": "no watches left"}],
                 "notes": ["port 4747 is taken"],
+                "paused": {"by": "ada", "since": "2027-01-15T08:00:00.000Z", "reason": ""},
             },
         },
         Overview,
     )
     assert list(overview_lines(overview, RECORDS, 2000)) == [
-        "mode       observe: acts on nothing, PAUSED: nothing is done until `wakeful resume`",
+        "PAUSED by ada since 2027-01-15T08:00:00.000Z; Wakeful does nothing by itself until `wakeful resume`",
+        "mode       observe: acts on nothing",
         "listening  /s, http://127.0.0.1:4747",
         "slow       codex: no watches left",
         "sessions   3 need you, 2 prompting, 2 idle, 2 stopped, 2,000 older",

@@ -3,6 +3,7 @@
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -16,11 +17,12 @@ from wakeful.config import (
     HomeMissing,
     Mode,
     PathNotAbsolute,
+    Runaway,
     combine,
     load,
 )
 from wakeful.interfaces.cli import trust
-from wakeful.interfaces.cli.config_commands import MEANINGS, default_lines
+from wakeful.interfaces.cli.config_commands import MEANINGS, _shown, default_lines
 from wakeful.interfaces.cli.settings import load_settings
 from wakeful.places import Places, config_path
 
@@ -57,13 +59,35 @@ def test_a_file_sets_what_it_names(file: Path) -> None:
     assert config.eyes.claude_dirs == ("/a", "/home/me/b")
 
 
+SPECIAL: dict[str, tuple[str, Any]] = {
+    "daemon.host": ("::1", "::1"),
+    "daemon.mode": ("all", Mode.ALL),
+    "store.url": ("sqlite:///a", "sqlite:///a"),
+    "heal.runaway": ("revive", Runaway.REVIVE),
+    "alerts.telegram_api": ("http://a", "http://a"),
+    "alerts.urls": ("ntfy://a,json://b", ("ntfy://a", "json://b")),
+    "alerts.ping_url": ("https://a", "https://a"),
+    "github.repo": ("me/agents", "me/agents"),
+    "github.repos": ("shop=me/shop,bank=me/bank", ("shop=me/shop", "bank=me/bank")),
+    "events.critical_path": ("/a", "/a"),
+    "redis.url": ("redis://a", "redis://a"),
+    "redis.logs": ("/a", "/a"),
+    "projects.active": ("shop,bank", ("shop", "bank")),
+}
+USUAL: dict[type, tuple[str, Any]] = {
+    bool: ("0", False),
+    int: ("17", 17),
+    float: ("17", 17.0),
+    str: ("17", "17"),
+    tuple: ("/a:/b", ("/a", "/b")),
+}
+
+
 @pytest.mark.parametrize("name", KEYS)
 def test_every_key_can_come_from_the_environment(name: str) -> None:
     """WAKEFUL_SECTION__KEY is typed as the file's key is, and wins over the file."""
     variable = "WAKEFUL_" + name.replace(".", "__").upper()
-    special = {"daemon.host": ("::1", "::1"), "daemon.tcp": ("0", False), "daemon.mode": ("all", Mode.ALL)}
-    usual = ("/a:/b", ("/a", "/b")) if KEYS[name].default == () else ("17", 17)
-    text, expected = special.get(name, usual)
+    text, expected = SPECIAL.get(name) or USUAL[type(KEYS[name].default)]
     loaded = combine([Document("f", b"[daemon]\nmode = 'observe'")], {variable: text})
     section, _, key = name.partition(".")
     assert getattr(getattr(loaded.config, section), key) == expected
@@ -116,7 +140,10 @@ def test_all_problems_are_reported_together_with_file_line_and_key() -> None:
         ("eyes.event_dirs = '/a'", "is not a list of paths"),
         ("daemon = 3", "must be a table"),
         ("daemon = {port = 'x'}", "'x' is not"),
-        ("nonsense = 1", "Known: daemon, detect, eyes."),
+        (
+            "nonsense = 1",
+            "Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects.",
+        ),
         ("detect.silence = 1", "Did you mean detect.silence_seconds?"),
         ("daemon.zzz = 1", "Known: daemon.host, daemon.port, daemon.tcp, daemon.mode."),
     ],
@@ -278,8 +305,14 @@ def test_a_link_is_called_a_link(clone: Path) -> None:
             'mode = "all"',
             "f.toml:1: mode: unknown outside of a section. Did you mean daemon.mode? It stands under [daemon].",
         ),
-        ("zzz = 1", "f.toml:1: zzz: unknown. Known: daemon, detect, eyes."),
-        ("[mod]", "f.toml:1: [mod]: unknown. Known: daemon, detect, eyes."),
+        (
+            "zzz = 1",
+            "f.toml:1: zzz: unknown. Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects.",
+        ),
+        (
+            "[mod]",
+            "f.toml:1: [mod]: unknown. Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects.",
+        ),
     ],
 )
 def test_a_key_outside_of_its_section_is_shown_the_way(content: str, said: str) -> None:
@@ -312,3 +345,14 @@ def test_a_named_file_is_the_only_one(clone: Path, file: Path) -> None:
     file.write_text("[daemon]\nport = 9\n")
     config = load_settings(str(file)).config
     assert (config.daemon.port, config.daemon.mode) == (9, Mode.MINE)
+
+
+def test_a_secret_is_shown_to_nobody(file: Path) -> None:
+    """Neither in a listing nor in the message about a wrong value."""
+    (said,) = problems_of('[redis]\nurl = "http://user:pass-word@host"\n')
+    assert "pass-word" not in said
+    file.write_text('[alerts]\ntelegram_token = "123:abc"\nurls = ["ntfy://pass-word@host"]\n')
+    shown = "\n".join(_shown(combine([Document("f.toml", file.read_bytes())], {})))
+    assert "123:abc" not in shown
+    assert "pass-word" not in shown
+    assert shown.count("(set, not shown)") == 2

@@ -97,7 +97,8 @@ def test_an_act_is_intended_before_and_concluded_after(house: House) -> None:
     open_during: list[list[Intent]] = []
     deliver = house.driver.deliver
 
-    async def watched(hosting: Hosting, prompt: str) -> Any:
+    async def watched(hosting: Hosting, prompt: str, environ: object = None) -> Any:
+        del environ
         open_during.append(await house.store.open_intents())
         return await deliver(hosting, prompt)
 
@@ -301,7 +302,8 @@ def test_acts_on_one_session_wait_for_each_other(house: House) -> None:
     order: list[str] = []
     delivering = house.driver.deliver
 
-    async def slow(hosting: Hosting, prompt: str) -> Any:
+    async def slow(hosting: Hosting, prompt: str, environ: object = None) -> Any:
+        del environ
         order.append("deliver begins")
         await asyncio.sleep(0)
         await asyncio.sleep(0)

@@ -6,7 +6,6 @@ Only asked after a turn failed. A time of day without its zone is meant in the z
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
-from zoneinfo import ZoneInfo
 
 _UNIT_SECONDS: Final = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 _EPOCH: Final = re.compile(r"\|\s?(\d{10})\b")
@@ -60,6 +59,8 @@ def _at_clock(text: str, at: float) -> float | None:
 
 def _zone(name: str | None) -> tzinfo | None:
     """The named zone; None, which means this host's own, if there is no such zone here."""
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 - a file search and more: only a limit that names its zone needs it
+
     try:
         return ZoneInfo(name) if name else None
     except (ValueError, OSError, LookupError):

@@ -46,6 +46,15 @@ def brief(calls: Sequence[InterruptedCall], running: Sequence[str] = ()) -> str:
     )
 
 
+def fresh_brief(conversation_id: str) -> str:
+    """What to tell an agent that takes the place of a conversation that cannot go on."""
+    return (
+        f"Wakeful: the conversation {conversation_id} worked in this folder and cannot go on; you take its place. "
+        "Look at what is done already before you do anything, then go on with its work; if you cannot tell what it "
+        "was, say so and end your turn."
+    )
+
+
 def unfit(prompt: str, bytes_max: int) -> str | None:
     """Why this prompt must not be delivered, or None. Nothing is stripped: what is not meant is refused."""
     if not prompt.strip():

@@ -122,7 +122,7 @@ _ALWAYS: Final[Mapping[Code, Meaning]] = {
         Health.DEGRADED, Severity.CRITICAL, Notice.NEEDS_YOU, Act.NOTIFY, Attention.LOGIN
     ),
     Code.USAGE_LIMITED: Meaning(Health.DEGRADED, Severity.WARNING, Notice.TROUBLE, Act.NONE, Attention.TIME),
-    Code.POISONED_CONVERSATION: _TOLD,
+    Code.POISONED_CONVERSATION: _STUCK,
     Code.TURN_FAILED: _STUCK,
     Code.LOOP: _STUCK,
     Code.ERROR_CASCADE: _STUCK,

@@ -4,7 +4,7 @@ A session is managed as long as a hosting of it is kept. What is kept is an addr
 lives is asked of the eyes, by identity.
 """
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.process import Process
@@ -44,3 +44,9 @@ class Hosting(Struct, frozen=True):
     name: str | None = None
     # A person's stop is final: nothing brings it back but a person.
     stopped: bool = False
+    # Where its client keeps things, for those that run one process per turn; nothing secret is among them.
+    places: dict[str, str] = field(default_factory=dict)
+    # A digest of what was last typed for it: a client that gives it back is told from a person's draft.
+    typed: str = ""
+    # What nobody saw the end of, because Wakeful ended in its middle; until the next prompt that is seen taken.
+    note: str = ""

@@ -21,7 +21,7 @@ SEEN_MAX: Final = 64
 SEEN_RECENTLY: Final = 3
 
 
-class _Seen(Struct):
+class _Seen(Struct, gc=False):
     """A call with its result, since the last new write."""
 
     since: Instant
@@ -29,7 +29,7 @@ class _Seen(Struct):
     last_index: int = 0
 
 
-class _Run(Struct):
+class _Run(Struct, gc=False):
     """How many calls in a row equalled the one a cycle's length before."""
 
     length: int = 0
@@ -37,15 +37,14 @@ class _Run(Struct):
     polled: bool = False
 
 
-class Circles(Struct):
-    """What one turn has repeated so far."""
+class Circles(Struct, gc=False):
+    """What one turn has repeated so far. Every session has one, and most of them repeat nothing: that takes no room."""
 
     # The last calls with their results, and when each was made.
-    recent: list[int] = field(default_factory=list)
-    recent_since: list[Instant] = field(default_factory=list)
-    runs: list[_Run] = field(default_factory=lambda: [_Run() for _ in range(CYCLE_CALLS_MAX)])
-    # Whether any of the runs has something to lose when a new call comes back.
-    running: bool = False
+    recent: tuple[int, ...] = ()
+    recent_since: tuple[Instant, ...] = ()
+    # One for each length of a cycle; none while nothing is repeated and nothing polled.
+    runs: tuple[_Run, ...] = ()
     seen: dict[int, _Seen] = field(default_factory=dict)
     # What each call brought when it was made first, the call that came back last at the end.
     results: dict[int, bytes] = field(default_factory=dict)
@@ -73,11 +72,7 @@ def forget(circles: Circles) -> None:
 
 def forget_calls(circles: Circles) -> None:
     """A turn is over, and its calls with it. What was said stays: a hook that asks again gets the same words."""
-    circles.recent.clear()
-    circles.recent_since.clear()
-    if circles.running:
-        circles.runs = [_Run() for _ in range(CYCLE_CALLS_MAX)]
-        circles.running = False
+    circles.recent = circles.recent_since = circles.runs = ()
     circles.seen.clear()
     circles.results.clear()
     circles.poll = 0
@@ -135,7 +130,7 @@ def _signature(results: dict[int, bytes], call: int, result: bytes) -> int:
 
 
 def _polled(circles: Circles, signature: int, at: Instant) -> None:
-    circles.running = True
+    circles.runs = circles.runs or _no_runs()
     for run in circles.runs:
         run.polled = True
     if signature != circles.poll:
@@ -159,18 +154,22 @@ def _forget_before(circles: Circles, *, is_write: bool) -> None:
 
 def _extend_runs(circles: Circles, signature: int, since: Instant) -> None:
     recent, recent_since = circles.recent, circles.recent_since
-    if circles.running or signature in recent:
-        circles.running = signature in recent
+    if signature not in recent:
+        circles.runs = ()
+    else:
+        circles.runs = circles.runs or _no_runs()
         for size, run in enumerate(circles.runs, start=1):
             if len(recent) >= size and recent[-size] == signature:
                 run.since = run.since or recent_since[-size]
                 run.length += 1
             else:
                 run.length, run.since, run.polled = 0, None, False
-    recent.append(signature)
-    recent_since.append(since)
-    if len(recent) > CYCLE_CALLS_MAX:
-        del recent[0], recent_since[0]
+    circles.recent = (*recent[1 - CYCLE_CALLS_MAX :], signature)
+    circles.recent_since = (*recent_since[1 - CYCLE_CALLS_MAX :], since)
+
+
+def _no_runs() -> tuple[_Run, ...]:
+    return tuple(_Run() for _ in range(CYCLE_CALLS_MAX))
 
 
 def _cycle(circles: Circles, policy: Policy, now: Instant) -> Circle | None:

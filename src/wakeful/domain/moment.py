@@ -151,4 +151,8 @@ def _minute(minutes: int) -> str:
 
 def latest(instants: Iterable[Instant | None]) -> Instant | None:
     """The newest of those that exist."""
-    return max(filter(None, instants), default=None)
+    newest = None
+    for instant in instants:
+        if instant is not None and (newest is None or instant > newest):
+            newest = instant
+    return newest

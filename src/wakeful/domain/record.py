@@ -25,6 +25,8 @@ RULES: Final = f"{RULE_VERSION}.{JUDGE_VERSION}"
 """By which rules a verdict was reached, so that two verdicts can be told apart by more than their time."""
 UNTRUSTED_CHARS_MAX: Final = 300
 PROJECT_CHARS_MAX: Final = 100
+# Asked for with every record; before Python 3.12 an enum's member is looked up anew each time it is named.
+_ALIVE, _DEAD = Sight.ALIVE, Sight.DEAD
 
 
 class FindingRecord(Struct, frozen=True, gc=False):
@@ -74,6 +76,9 @@ class Subject(Struct, frozen=True, gc=False):
     managed: bool = False
     # Its log is its own word: alive until it says that it closed. Only where no process can be known.
     vouched: bool = False
+    # What a person called it, and what Wakeful did not see the end of.
+    name: str | None = None
+    note: str = ""
 
 
 class SessionRecord(Struct, frozen=True, gc=False):
@@ -112,6 +117,7 @@ class SessionRecord(Struct, frozen=True, gc=False):
     cwd: str | None
     pid: int | None
     rules: str
+    name: str | None = None
 
     @property
     def exit_code(self) -> int:
@@ -145,11 +151,11 @@ def describe(
     """The record of a verdict. Nothing in it is computed again when it is read."""
     holder = presence.newest
     cwd = activity.cwd or presence.cwd
-    stamp = iso(now.wall)
+    stamp = _stamp(now.wall)
     return SessionRecord(
         schema=SCHEMA,
         id=subject.id,
-        project=plain(_safe_path(activity.project or project_of(subject, cwd)), PROJECT_CHARS_MAX),
+        project=_safe_project(activity.project or project_of(subject, cwd)),
         agent=subject.agent,
         provider=subject.provider,
         host=subject.host,
@@ -163,9 +169,9 @@ def describe(
         attachable=_is_attachable(subject, verdict),
         eligible_for_wake=False,
         ineligibility_reason=_ineligibility(subject, verdict),
-        session_alive=verdict.agent is Sight.ALIVE,
+        session_alive=verdict.agent is _ALIVE,
         attention=verdict.attention,
-        findings=tuple(_finding(finding, verdict.state) for finding in verdict.findings),
+        findings=_findings(verdict),
         expected_waits=tuple(map(_wait, verdict.waits)),
         alive_to=verdict.alive_to,
         broken_at=verdict.broken_at,
@@ -178,8 +184,9 @@ def describe(
         valid_until=_iso(verdict.next_check_at),
         updated_at=stamp,
         cwd=_safe_path(cwd) if cwd else None,
-        pid=holder.process.pid if holder is not None and holder.sight is Sight.ALIVE else None,
+        pid=holder.process.pid if holder is not None and holder.sight is _ALIVE else None,
         rules=RULES,
+        name=subject.name,
     )
 
 
@@ -195,10 +202,23 @@ def safe(text: str) -> str:
 
 # A path has 4,096 bytes at most, and many sessions share a few of them.
 _safe_path = lru_cache(maxsize=1024)(safe)
+# Sessions are judged many at once, at one time.
+_stamp = lru_cache(maxsize=1)(iso)
+
+
+@lru_cache(maxsize=1024)
+def _safe_project(name: str) -> str:
+    return plain(safe(name), PROJECT_CHARS_MAX)
 
 
 def _iso(instant: Instant | None) -> str | None:
     return iso(instant.wall) if instant is not None else None
+
+
+def _findings(verdict: Verdict) -> tuple[FindingRecord, ...]:
+    if not verdict.findings:
+        return ()
+    return tuple(_finding(finding, verdict.state) for finding in verdict.findings)
 
 
 def _finding(finding: Finding, state: State) -> FindingRecord:
@@ -230,9 +250,9 @@ def _last_presence(
     presence: Presence, holder: Holder | None, verdict: Verdict, now: Instant
 ) -> Instant | None:
     """A process whose end we would be told of is present until that moment."""
-    if presence.agent is Sight.ALIVE:
+    if presence.agent is _ALIVE:
         return now
-    grown_at = presence.grown_at if verdict.agent is not Sight.DEAD else None
+    grown_at = presence.grown_at if verdict.agent is not _DEAD else None
     return grown_at if holder is None else latest((holder.ended_at, grown_at))
 
 
@@ -247,14 +267,14 @@ def _actions(
 ) -> tuple[Action, ...]:
     actions = [Action("wait", True, "blocks until the session changes", _wait_argv(subject), True)]
     pane = presence.pane
-    if pane is not None and pane.sight is Sight.ALIVE:
+    if pane is not None and pane.sight is _ALIVE:
         argv = ("tmux", "-S", pane.socket, "attach-session", "-t", pane.target)
         actions.append(Action("attach", True, "its pane is open in tmux", argv, True))
     conversation = activity.conversation_id or subject.conversation_id
     if conversation is not None and subject.provider in _RESUME:
         actions.append(_resume(subject, conversation, verdict))
         # Offered where somebody might want to act, not with every session that is well.
-        if not subject.managed and (verdict.findings or verdict.agent is Sight.DEAD):
+        if not subject.managed and (verdict.findings or verdict.agent is _DEAD):
             text = "Wakeful may then act on it"
             actions.append(Action("adopt", True, text, _ours("adopt", subject), True))
     if subject.managed:
@@ -264,7 +284,7 @@ def _actions(
 
 def _is_attachable(subject: Subject, verdict: Verdict) -> bool:
     """Nothing can be delivered to a session that was merely found."""
-    return subject.managed and verdict.agent is Sight.ALIVE
+    return subject.managed and verdict.agent is _ALIVE
 
 
 def _ineligibility(subject: Subject, verdict: Verdict) -> str:
@@ -276,7 +296,7 @@ def _ineligibility(subject: Subject, verdict: Verdict) -> str:
 
 def _managed_actions(subject: Subject, verdict: Verdict) -> list[Action]:
     """What Wakeful does to a session it was given."""
-    alive = verdict.agent is Sight.ALIVE
+    alive = verdict.agent is _ALIVE
     idle = alive and not verdict.active_prompt
     return [
         Action(
@@ -317,4 +337,4 @@ _RESUME_REASONS: Final = {
 def _resume(subject: Subject, conversation: ConversationId, verdict: Verdict) -> Action:
     by_hand = (*_RESUME[subject.provider], conversation)
     argv = _ours("resume", subject) if subject.managed else by_hand
-    return Action("resume", verdict.agent is Sight.DEAD, _RESUME_REASONS[verdict.agent], argv, False)
+    return Action("resume", verdict.agent is _DEAD, _RESUME_REASONS[verdict.agent], argv, False)

@@ -5,6 +5,7 @@ the text as it reads: colours, zero-width characters and NULs around it or withi
 """
 
 import re
+from functools import cache
 from typing import Final
 
 from wakeful.domain.plaintext import hides_something, without_hidden
@@ -18,44 +19,41 @@ _NAMED_VALUE: Final = (
     r"[A-Za-z0-9_-]{0,40}[\\\"']{0,4}\s{0,3}[:=]\s{0,3}[\\\"']{0,4})([^\s\\\"',;&]{6,})"
 )
 # Before each pattern what every match of it holds, in lower case: looking for that first takes a tenth of the time.
-_PATTERNS: Final = tuple(
-    (hints, re.compile(pattern, re.IGNORECASE | re.DOTALL), replacement)
-    for hints, pattern, replacement in (
-        (
-            ("private key",),
-            r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|\Z)",
-            "[private key]",
-        ),
-        # Behind a letter only what cannot be an ordinary word: `disk-usage` holds `sk-`, too.
-        (
-            ("k-",),
-            r"\b[spr]k-[A-Za-z0-9_-]{8,}|[spr]k-(?:(?:ant|proj|live|test)-[A-Za-z0-9_-]{8,}|[A-Za-z0-9]{20,})",
-            "[key]",
-        ),
-        (("k_",), r"(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9]{8,}", "[key]"),
-        (
-            ("gh", "github_pat_", "glpat-"),
-            r"gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}",
-            "[token]",
-        ),
-        (("xox",), r"xox[abeprs]-[A-Za-z0-9-]{10,}", "[token]"),
-        (("npm_", "pypi-", "hf_"), r"(?:npm_|hf_)[A-Za-z0-9]{20,}|pypi-[A-Za-z0-9_-]{20,}", "[token]"),
-        (
-            ("akia", "asia", "aiza"),
-            r"(?-i:AKIA|ASIA)[A-Z0-9]{16}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|AIza[A-Za-z0-9_-]{30,}",
-            "[key]",
-        ),
-        (("eyj",), r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*", "[token]"),
-        ((":",), r"(?:bot)?[0-9]{6,12}:[A-Za-z0-9_-]{30,}", "[bot token]"),
-        (("://",), r"([a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,100}:)[^\s/@]{1,200}@", r"\1[password]@"),
-        (("bearer", "basic"), r"(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", r"\1 [token]"),
-        (("key", "secret", "token", "pass", "credential", "authorization"), _NAMED_VALUE, r"\1[secret]"),
-        (
-            ("token", "password", "secret", "key"),
-            r"(--?[a-z0-9-]{0,40}(?:token|password|secret|api-?key)\s{1,3}[\"']?)([^\s\"']{6,})",
-            r"\1[secret]",
-        ),
-    )
+_PATTERNS: Final = (
+    (
+        ("private key",),
+        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|\Z)",
+        "[private key]",
+    ),
+    # Behind a letter only what cannot be an ordinary word: `disk-usage` holds `sk-`, too.
+    (
+        ("k-",),
+        r"\b[spr]k-[A-Za-z0-9_-]{8,}|[spr]k-(?:(?:ant|proj|live|test)-[A-Za-z0-9_-]{8,}|[A-Za-z0-9]{20,})",
+        "[key]",
+    ),
+    (("k_",), r"(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9]{8,}", "[key]"),
+    (
+        ("gh", "github_pat_", "glpat-"),
+        r"gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}",
+        "[token]",
+    ),
+    (("xox",), r"xox[abeprs]-[A-Za-z0-9-]{10,}", "[token]"),
+    (("npm_", "pypi-", "hf_"), r"(?:npm_|hf_)[A-Za-z0-9]{20,}|pypi-[A-Za-z0-9_-]{20,}", "[token]"),
+    (
+        ("akia", "asia", "aiza"),
+        r"(?-i:AKIA|ASIA)[A-Z0-9]{16}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|AIza[A-Za-z0-9_-]{30,}",
+        "[key]",
+    ),
+    (("eyj",), r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*", "[token]"),
+    ((":",), r"(?:bot)?[0-9]{6,12}:[A-Za-z0-9_-]{30,}", "[bot token]"),
+    (("://",), r"([a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,100}:)[^\s/@]{1,200}@", r"\1[password]@"),
+    (("bearer", "basic"), r"(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", r"\1 [token]"),
+    (("key", "secret", "token", "pass", "credential", "authorization"), _NAMED_VALUE, r"\1[secret]"),
+    (
+        ("token", "password", "secret", "key"),
+        r"(--?[a-z0-9-]{0,40}(?:token|password|secret|api-?key)\s{1,3}[\"']?)([^\s\"']{6,})",
+        r"\1[secret]",
+    ),
 )
 
 
@@ -84,10 +82,16 @@ def redact(text: str) -> str:
         lower = shown.lower()
         for hints, pattern, replacement in _PATTERNS:
             if any(hint in lower for hint in hints):
-                shown = pattern.sub(replacement, shown)
+                shown = _compiled(pattern).sub(replacement, shown)
     except (re.error, RecursionError, MemoryError):
         return WITHHELD
     return shown
+
+
+# Where its hint is first met: compiling all of them takes longer than importing everything that is imported here.
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE | re.DOTALL)
 
 
 def _as_it_reads(text: str) -> str:

@@ -25,9 +25,10 @@ _BESIDE: Final = frozenset(
 )  # fmt: skip
 _COMMAND_KEYS: Final = ("command", "cmd")
 _DIGITS: Final = b"0123456789"
-# One word boundary for all, and the digit that most begin with asked for once: four times as fast as plain alternatives.
+# One word boundary and one look at the first letter for all, and the digit that most begin with asked for once: four
+# times as fast as plain alternatives.
 _VOLATILE: Final = re.compile(
-    rb"\b(?:\d(?:"
+    rb"\b(?=[\da-fpPt])(?:\d(?:"
     rb"\d{3}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"  # a date with its time
     rb"|\d:\d\d:\d\d(?:[.,]\d+)?"  # a time of day
     rb"|(?<=0)x[0-9a-fA-F]+"

@@ -4,7 +4,7 @@ A driver acts and looks; whether it may act was decided before (`services/gate.p
 that a restart would lose: what must be known later is in the Hosting it gives back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from typing import Protocol
 
@@ -17,6 +17,13 @@ from wakeful.domain.process import Process, Sight
 from wakeful.ports.store import Outcome
 
 PROMPT_BYTES_MAX = 1024 * 1024
+
+Begun = Callable[[Hosting], Awaitable[None]]
+"""Told once of whatever was started, as soon as it runs and before anybody saw whether it is well."""
+
+
+async def unannounced(_hosting: Hosting) -> None:
+    """For starts of a session that is managed already."""
 
 
 class Order(Struct, frozen=True):
@@ -70,14 +77,17 @@ class Driver(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def start(self, order: Order) -> Seen:
-        """Start or resume; `hosting` is set unless nothing was started. Raises the errors below."""
+    async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
+        """Start or resume; `hosting` is set unless nothing was started. Raises the errors below: then nothing runs."""
 
     async def resume(self, hosting: Hosting, order: Order) -> Seen:
         """Continue a conversation whose agent is gone, in its own place if that is still there; else as `start`."""
 
-    async def deliver(self, hosting: Hosting, prompt: str) -> Seen:
-        """Give the agent a prompt and see that it took it; `hosting` is set if that needed a new process."""
+    async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
+        """Give the agent a prompt and see that it took it; `hosting` is set if that changed what must be known later.
+
+        `environ` is for clients that need a new process for it; without it they get the daemon's.
+        """
 
     async def questions(self, hosting: Hosting) -> tuple[Question, ...]:
         """The permission questions that are open now."""

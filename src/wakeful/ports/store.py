@@ -140,6 +140,8 @@ class Store(Protocol):
     async def prune(self, before: float) -> int:
         """Drop transitions from before that time; how many. Done in slices, so others are served meanwhile.
 
+        Spendings of that age are dropped with them.
+
         Two kinds stay, however old: the newest one of a session that was not forgotten (its record is
         there only), and the very last one (so that sequence numbers never return).
         """
@@ -243,6 +245,15 @@ class Store(Protocol):
 
     async def host(self, hosting: Hosting) -> None:
         """Keep where a managed session lives, durably; the newest word about a session counts."""
+
+    async def rehost(
+        self, hosting: Hosting, owner: str, *, ttl_seconds: float = LEASE_SECONDS
+    ) -> Hosting | HeldLease:
+        """Claim the session anew and keep its hosting under the next epoch, both or neither, durably.
+
+        The hosting that is kept has no process and is not stopped. HeldLease, and nothing changed: somebody else
+        claimed it since this hosting's epoch.
+        """
 
     async def unhost(self, session_id: SessionId) -> bool:
         """Forget where a session lives, durably: it is managed no longer. False if it was not."""

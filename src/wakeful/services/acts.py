@@ -8,6 +8,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
+from typing import Final
 from uuid import uuid4
 
 import msgspec
@@ -21,6 +22,8 @@ from wakeful.faults import reach
 from wakeful.ports.clock import Clock
 from wakeful.ports.hands import Seen
 from wakeful.ports.store import Conclusion, Intent, Outcome, Store
+
+OBSERVING: Final = "the mode is observe: Wakeful acts on nothing"
 
 
 class Act(StrEnum):
@@ -41,6 +44,8 @@ class Purpose(Struct, frozen=True):
     # A prompt leaves only its length: what people write is not kept twice.
     prompt_chars: int = 0
     question_id: str = ""
+    # A stop that a person asked for: nothing brings the session back.
+    final: bool = False
 
 
 class Deed(Struct, frozen=True):
@@ -64,16 +69,35 @@ Perform = Callable[[str], Awaitable[Seen]]
 class ActGate:
     """The only way to a driver."""
 
-    def __init__(self, store: Store, clock: Clock, reread: Callable[[SessionId], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        reread: Callable[[SessionId], None],
+        forbidden: Objection = lambda: None,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._reread = reread
+        self._forbidden = forbidden
         self._turns: defaultdict[SessionId, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def pass_through(
-        self, act: Act, session_id: SessionId, purpose: Purpose, objection: Objection, perform: Perform
+        self,
+        act: Act,
+        session_id: SessionId,
+        purpose: Purpose,
+        objection: Objection,
+        perform: Perform,
+        *,
+        by_itself: bool = False,
     ) -> tuple[Deed, Hosting | None]:
-        """Do it, unless something speaks against it. Errors of a driver mean that nothing was done, and are raised."""
+        """Do it, unless something speaks against it. Errors of a driver mean that nothing was done, and are raised.
+
+        `by_itself`: no person asked for it, so whatever is `forbidden` (a pause) speaks against it as well.
+        """
+        if by_itself:
+            objection = self._unless_forbidden(objection)
         # Shielded: whoever asked may hang up, but what has begun is brought to its end and written down.
         return await asyncio.shield(self._in_turn(act, session_id, purpose, objection, perform))
 
@@ -109,6 +133,9 @@ class ActGate:
         except WakefulError as error:
             await self.conclude(intent, Seen(Outcome.DECLINED, str(error)))
             raise
+
+    def _unless_forbidden(self, objection: Objection) -> Objection:
+        return lambda: self._forbidden() or objection()
 
     async def conclude(self, intent: Intent, seen: Seen) -> None:
         await self._store.conclude(Conclusion(intent.id, seen.outcome, seen.words, self._clock.now().wall))

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Struct
 
+from wakeful.domain.calm import PauseRecord
 from wakeful.domain.errors import OperatorError, SessionNotFound
 from wakeful.domain.evidence import Pane
 from wakeful.domain.findings import EXIT_CODES, State
@@ -16,7 +17,7 @@ from wakeful.domain.policy import Policy
 from wakeful.domain.process import Process
 from wakeful.domain.record import SessionRecord, safe
 from wakeful.domain.verdict import Verdict
-from wakeful.domain.why import explain
+from wakeful.domain.why import WhyEvidence, explain
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Transition
 from wakeful.services.cases import EVENTS_RECALLED_MAX, CaseBook, Expect, KeptCase, NoCaseBook, case_of
@@ -70,6 +71,7 @@ class Standing(Struct, frozen=True):
     listening: tuple[str, ...]
     eyes: tuple[EyeRecord, ...]
     notes: tuple[str, ...]
+    paused: PauseRecord | None = None
 
 
 class Overview(Struct, frozen=True):
@@ -202,6 +204,9 @@ class Desk:
         record, verdict = _record(watched), _verdict(watched)
         activity, presence, now = watched.activity, watched.presence, self._clock.now()
         why = explain(record, activity, presence, verdict, self._policy, now)
+        if note := watched.subject.note:
+            unseen = WhyEvidence(None, "hands", note, "")
+            why = msgspec.structs.replace(why, evidence=(*why.evidence, unseen))
         return Answer(_encode(why), _exit_code(watched))
 
     async def wrong(self, text: str, expect: Expect, note: str) -> Answer:
@@ -217,17 +222,22 @@ class Desk:
         await asyncio.to_thread(book.append, _encode(case))
         return Answer(_encode(KeptCase(case.id, book.path, len(case.events), case.expect, case.verdict)))
 
+    def resolve(self, text: str) -> SessionId:
+        """The id of the session somebody means. Raises SessionNotFound, AmbiguousSession, BadSessionId."""
+        return self._roster.resolve(text)
+
     def sessions(self, query: Query) -> Answer:
         """A page of records."""
         page = self._roster.page(query, self._clock.now())
-        tail = b'],"older":%d,"next_cursor":%b}' % (page.older, _encode(page.next_cursor))
+        paused = _encode(self._standing().paused)
+        tail = b'],"older":%d,"next_cursor":%b,"paused":%b}' % (page.older, _encode(page.next_cursor), paused)
         return Answer(_enclosed(b'{"sessions":[', page.bodies, tail))
 
     def overview(self) -> Answer:
         """Mode first, then the daemon, then how many sessions stand where."""
         standing = self._standing()
         counts = self._roster.counts(self._clock.now())
-        return Answer(_encode(Overview(1, standing.mode, False, standing, counts)))
+        return Answer(_encode(Overview(1, standing.mode, standing.paused is not None, standing, counts)))
 
     async def events(self, text: str, *, after: int, limit: int) -> Answer:
         """Transitions of one session after a sequence number, oldest first; `limit` is at least 1."""
@@ -301,7 +311,7 @@ def _supervision(watched: Watched) -> Supervision:
     return Supervision(
         iso(activity.progress_at.wall) if activity.progress_at else None,
         iso(presence.tool_seen_at.wall) if presence.tool_seen_at else None,
-        (),
+        (watched.subject.note,) if watched.subject.note else (),
     )
 
 

@@ -6,29 +6,29 @@ before. Nothing here knows how a client is driven, and nothing here decides that
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
-from uuid import uuid4
 
 from msgspec.structs import replace
 
-from wakeful.domain.briefs import InterruptedCall, brief
+from wakeful.domain.briefs import InterruptedCall, brief, fresh_brief
 from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.evidence import Holder, Pane
-from wakeful.domain.hosting import SESSION_VARIABLE, Hosting, PaneAddress
-from wakeful.domain.ids import ConversationId, SessionId
+from wakeful.domain.hosting import Hosting, PaneAddress
+from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.record import safe
 from wakeful.ports.clock import Clock
 from wakeful.ports.hands import Driver, Order, Question, Reply, Seen, World
 from wakeful.ports.store import Outcome
-from wakeful.services.acts import Act, ActGate, Deed, Objection, Purpose
-from wakeful.services.holdings import Holdings
+from wakeful.services.acts import OBSERVING, Act, ActGate, Deed, Objection, Purpose
+from wakeful.services.holdings import Holdings, NothingToRelease
 from wakeful.services.roster import Roster
-from wakeful.services.starts import Plan, RunRequest, environment, plan_run
+from wakeful.services.starter import Starter, carried
+from wakeful.services.starts import RunRequest, environment
 from wakeful.services.watched import Watched
 
-OBSERVING: Final = "the mode is observe: Wakeful acts on nothing"
 FENCED: Final = "somebody else has claimed this conversation since"
+LET_GO: Final = "it is not managed any more: its start failed, or it was released"
 # Which program continues a conversation that was never started by us.
 PROGRAMS: Final = {"claude": "claude", "codex": "codex"}
 
@@ -61,6 +61,7 @@ class Hands:
         gate: ActGate,
         world: World,
         mode: str,
+        by_itself: bool = False,
     ) -> None:
         self._clock = clock
         self._roster = roster
@@ -69,28 +70,21 @@ class Hands:
         self._gate = gate
         self._world = world
         self._mode = mode
+        # Nobody asked for what these hands do: a pause stops them.
+        self._by_itself = by_itself
+        self._starter = Starter(
+            clock=clock, holdings=holdings, drivers=drivers, gate=gate, world=world, mode=mode
+        )
 
     async def run(self, request: RunRequest) -> Deed:
         """Start a new managed session. Raises what the plan and the driver raise; then nothing was started."""
-        plan = plan_run(request, uuid4())
-        if plan.session_id is None:
-            return await self._run_unnamed(plan, request)
-        lease = await self._holdings.claim(plan.session_id)
-        try:
-            deed, hosting = await self._start(plan, plan.session_id, request, lease.epoch)
-        except BaseException:
-            await self._holdings.yield_(lease)
-            raise
-        if hosting is None:
-            await self._holdings.yield_(lease)
-            return deed
-        await self._settle_in(plan, hosting)
-        return deed
+        return await self._starter.run(request)
 
-    async def deliver(self, text: str, prompt: str) -> Deed:
-        """Give the agent a prompt."""
+    async def deliver(self, text: str, prompt: str, caller: Mapping[str, str] | None = None) -> Deed:
+        """Give the agent a prompt. Where that needs a new process, it gets the caller's environment."""
         watched, hosting = self._managed(text)
         driver = self._drivers[hosting.driver]
+        environ = None if caller is None else environment(caller)
 
         def objection() -> str | None:
             if self._mode == "observe":
@@ -100,12 +94,18 @@ class Hands:
                 return f"its process is gone: `wakeful session resume {watched.subject.id}` brings it back"
             return None
 
+        async def delivered(current: Hosting) -> Seen:
+            seen = await driver.deliver(current, prompt, environ)
+            kept = seen.hosting or current
+            taken = seen.outcome is Outcome.RECOVERED and kept.note
+            return replace(seen, hosting=replace(kept, note="")) if taken else seen
+
         return await self._act(
             Act.DELIVER,
             watched,
             Purpose(prompt_chars=len(prompt)),
             objection,
-            lambda current: driver.deliver(current, prompt),
+            delivered,
         )
 
     async def questions(self, text: str) -> tuple[Question, ...]:
@@ -135,23 +135,31 @@ class Hands:
             Act.INTERRUPT, watched, Purpose(), lambda: self._needs_life(watched), driver.interrupt
         )
 
-    async def stop(self, text: str) -> Deed:
-        """End the agent and what it left behind. A person's stop is final: nothing revives it."""
+    async def stop(self, text: str, *, final: bool = True) -> Deed:
+        """End the agent and what it left behind. A person's stop is final: nothing revives it.
+
+        One that is still being started is ended once its start has come to its end.
+        """
         watched, hosting = self._managed(text)
         driver = self._drivers[hosting.driver]
-        await self._holdings.keep(replace(hosting, stopped=True))
+
+        async def stopped(current: Hosting) -> Seen:
+            await self._holdings.keep(replace(current, stopped=final or current.stopped))
+            return await driver.stop(current)
+
         return await self._act(
             Act.STOP,
             watched,
-            Purpose(planned=self._current(watched)),
+            Purpose(planned=self._current(watched), final=final),
             lambda: OBSERVING if self._mode == "observe" else None,
-            driver.stop,
+            stopped,
         )
 
-    async def resume(self, text: str, caller: Mapping[str, str] | None = None) -> Deed:
+    async def resume(self, text: str, caller: Mapping[str, str] | None = None, *, context: str = "") -> Deed:
         """Continue a conversation whose agent is gone, in its own place. Raises HolderAlive, CannotResume.
 
-        The agent gets the caller's environment, else the daemon's own, and is told what was interrupted.
+        The agent gets the caller's environment, else the daemon's own, and is told what was interrupted; and, if
+        there is one, the context it was brought back in.
         """
         watched, hosting = self._managed(text)
         if hosting.driver == "tmux" and watched.subject.provider not in PROGRAMS:
@@ -159,7 +167,7 @@ class Hands:
                 shown=watched.subject.id, reason="its program keeps no conversation to return to"
             )
         self._refuse_while_held(watched)
-        prompt = _brief(watched, self._clock.now().wall)
+        prompt = _brief(watched, self._clock.now().wall, context)
         environ = environment(self._world.environ() if caller is None else caller)
         driver = self._drivers[hosting.driver]
 
@@ -181,16 +189,34 @@ class Hands:
             seen = await driver.resume(self._current(watched) or following, order)
             if seen.hosting is not None:
                 # Before anybody else's turn: whoever asks next must find it held.
-                await self._holdings.keep(replace(seen.hosting, adopted=hosting.adopted))
+                await self._holdings.keep_seen(replace(seen.hosting, adopted=hosting.adopted))
             return seen
 
         deed, _ = await self._gate.pass_through(
             Act.RESUME,
             hosting.session_id,
-            Purpose(planned=hosting),
+            Purpose(hosting, len(prompt or "")),
             lambda: self._held_by(watched),
             perform,
+            by_itself=self._by_itself,
         )
+        return deed
+
+    async def begin_anew(self, text: str, context: str) -> Deed:
+        """A new conversation in the place of one that cannot go on; the old one is let go of once the new one runs."""
+        watched, hosting = self._managed(text)
+        self._refuse_while_held(watched)
+        request = RunRequest(
+            argv=hosting.argv if hosting.driver != "codex" else (hosting.argv[0], "exec", *hosting.argv[1:]),
+            cwd=hosting.cwd,
+            environ=dict(self._world.environ()),
+            name=hosting.name,
+            terminal=hosting.driver == "tmux",
+            prompt=f"{fresh_brief(hosting.conversation_id)} {context}".strip(),
+        )
+        deed = await self._starter.run(request)
+        if deed.outcome is Outcome.RECOVERED:
+            await self._holdings.keep(replace(hosting, stopped=True))
         return deed
 
     def pane(self, text: str) -> PaneAddress | None:
@@ -220,8 +246,11 @@ class Hands:
         return hosting
 
     async def release(self, text: str) -> Hosting:
-        """Let go of a managed session; its agent goes on."""
-        _, hosting = self._managed(text)
+        """Let go of a managed session; its agent goes on. Raises NothingToRelease."""
+        session_id = self._roster.find(text).subject.id
+        hosting = self._holdings.find(session_id)
+        if hosting is None:
+            raise NothingToRelease(shown=session_id)
         await self._holdings.drop(hosting)
         return hosting
 
@@ -241,14 +270,18 @@ class Hands:
 
         async def guarded(_intent_id: str) -> Seen:
             hosting = self._current(watched)
-            if hosting is None or not await self._holdings.is_ours(hosting):
+            if hosting is None:
+                return Seen(Outcome.DECLINED, LET_GO)
+            if not await self._holdings.is_ours(hosting):
                 return Seen(Outcome.DECLINED, FENCED)
             seen = await perform(hosting)
             if seen.hosting is not None:
-                await self._holdings.keep(seen.hosting)
+                await self._holdings.keep_seen(seen.hosting)
             return seen
 
-        deed, _ = await self._gate.pass_through(act, session_id, purpose, objection, guarded)
+        deed, _ = await self._gate.pass_through(
+            act, session_id, purpose, objection, guarded, by_itself=self._by_itself
+        )
         return deed
 
     def _current(self, watched: Watched) -> Hosting | None:
@@ -272,12 +305,9 @@ class Hands:
         if self._mode == "observe":
             return OBSERVING
         living = watched.presence.living
-        return f"process {living[0].process.pid} holds it" if living else self._carried(watched.subject.id)
-
-    def _carried(self, session_id: SessionId) -> str | None:
-        """A process of ours that has not registered yet is a holder too."""
-        carriers = self._world.carriers(SESSION_VARIABLE, session_id)
-        return f"process {carriers[0].pid} was started for it and lives" if carriers else None
+        if living:
+            return f"process {living[0].process.pid} holds it"
+        return carried(self._world, watched.subject.id)
 
     def _refuse_while_held(self, watched: Watched) -> None:
         living = watched.presence.living
@@ -315,58 +345,8 @@ class Hands:
             process=process,
             pane=_address(pane) if pane is not None and in_pane else None,
             adopted=True,
+            name=subject.name,
         )
-
-    async def _run_unnamed(self, plan: Plan, request: RunRequest) -> Deed:
-        """A client that names its own conversation: claimed once the name is known, by nobody else before."""
-        placeholder = SessionId(f"start-{uuid4().hex}")
-        deed, hosting = await self._start(plan, placeholder, request, epoch=1)
-        if hosting is None:
-            return deed
-        lease = await self._holdings.claim(hosting.session_id, hosting.process)
-        await self._holdings.keep(replace(hosting, epoch=lease.epoch))
-        return replace(deed, session_id=hosting.session_id)
-
-    async def _start(
-        self, plan: Plan, session_id: SessionId, request: RunRequest, epoch: int
-    ) -> tuple[Deed, Hosting | None]:
-        driver = self._drivers[plan.driver]
-        planned = Hosting(
-            session_id=session_id,
-            conversation_id=plan.conversation_id or ConversationId(""),
-            driver=plan.driver,
-            cwd=request.cwd,
-            argv=plan.argv,
-            epoch=epoch,
-            since=self._clock.now().wall,
-            name=plan.name,
-        )
-
-        async def perform(intent_id: str) -> Seen:
-            order = Order(
-                session_id=plan.session_id,
-                conversation_id=plan.conversation_id,
-                epoch=epoch,
-                intent_id=intent_id,
-                cwd=request.cwd,
-                argv=plan.argv,
-                environ=environment(request.environ),
-                prompt=plan.prompt,
-                name=plan.name,
-            )
-            return await driver.start(order)
-
-        def objection() -> str | None:
-            return OBSERVING if self._mode == "observe" else self._carried(session_id)
-
-        return await self._gate.pass_through(
-            Act.START, session_id, Purpose(planned=planned), objection, perform
-        )
-
-    async def _settle_in(self, plan: Plan, hosting: Hosting) -> None:
-        await self._holdings.keep(hosting)
-        if plan.name == hosting.session_id and hosting.process is not None:
-            self._world.register(hosting.session_id, hosting.process, hosting.cwd)
 
 
 def _address(pane: Pane) -> PaneAddress:
@@ -377,12 +357,15 @@ def _alive(session_id: SessionId, holder: Holder) -> HolderAlive:
     return HolderAlive(shown=session_id, pid=holder.process.pid, since=iso(holder.seen_at.wall))
 
 
-def _brief(watched: Watched, now: float) -> str | None:
-    """What the agent must be told: nothing, if it had finished what it was asked."""
+def _brief(watched: Watched, now: float, context: str) -> str | None:
+    """What the agent must be told: nothing, if it had finished what it was asked and nobody has more to say."""
     if not watched.activity.in_turn:
-        return None
+        return f"{brief(())} {context}" if context else None
     calls = [
-        InterruptedCall(call.tool, safe(call.input.decode(errors="replace")), now - call.since.wall)
+        InterruptedCall(
+            call.tool, f"{call.tool} {safe(call.input.decode(errors='replace'))}", now - call.since.wall
+        )
         for call in watched.activity.calls.values()
     ]
-    return brief(calls, [safe(orphan.command) for orphan in watched.presence.orphans])
+    told = brief(calls, [safe(orphan.command) for orphan in watched.presence.orphans])
+    return f"{told} {context}".strip()

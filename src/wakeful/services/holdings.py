@@ -16,7 +16,7 @@ from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.record import Subject
-from wakeful.domain.work import ConversationHeld, HeldLease, Lease, LeaseKey
+from wakeful.domain.work import HeldLease, Lease, LeaseKey
 from wakeful.ports.store import Store
 from wakeful.services.supervision import Supervisor
 from wakeful.services.work import held
@@ -33,6 +33,13 @@ class NotManaged(OperatorError):
     """{shown} was found, not handed over, so Wakeful does not touch it. `wakeful session adopt {shown}` changes that."""
 
     code = "not-managed"
+    http_status = 409
+
+
+class NothingToRelease(OperatorError):
+    """{shown} is only watched: there is nothing to release."""
+
+    code = "nothing-to-release"
     http_status = 409
 
 
@@ -83,34 +90,44 @@ class Holdings:
         Raises ConversationHeld if somebody else was quicker; then it is not ours any more.
         """
         async with self._advancing:
-            await self._store.yield_lease(LeaseKey(hosting.session_id), hosting.epoch)
-            try:
-                lease = await self.claim(hosting.session_id)
-            except ConversationHeld:
+            following = await self._store.rehost(hosting, self._owner)
+            if isinstance(following, HeldLease):
                 await self._lose(hosting)
-                raise
-            following = replace(hosting, epoch=lease.epoch, process=None, stopped=False)
-            await self.keep(following)
+                raise held(following)
+            self._take(following)
             return following
 
     async def yield_(self, lease: Lease) -> None:
         """Give back a claim that came to nothing."""
         await self._store.yield_lease(lease.key, lease.epoch)
 
-    async def abandon(self, planned: Hosting) -> None:
-        """Give back the claim of a start that a crash cut off."""
-        await self._store.yield_lease(LeaseKey(planned.session_id), planned.epoch)
-
     async def keep(self, hosting: Hosting) -> None:
         """Manage this session from now on, durably."""
         await self._store.host(hosting)
         self._take(hosting)
+
+    async def keep_seen(self, seen: Hosting) -> None:
+        """Keep what an act found, under the claim it has. What was stopped or released meanwhile stays so."""
+        known = self.find(seen.session_id)
+        if known is not None:
+            await self.keep(replace(seen, epoch=known.epoch, stopped=known.stopped))
 
     async def drop(self, hosting: Hosting) -> None:
         """Manage it no longer; its agent goes on as it is."""
         await self._store.unhost(hosting.session_id)
         await self._store.yield_lease(LeaseKey(hosting.session_id), hosting.epoch)
         self._forget(hosting.session_id)
+
+    async def abandon(self, planned: Hosting) -> None:
+        """Give back the claim of a start that came to nothing; a session that lived only for it is forgotten."""
+        known = self.find(planned.session_id)
+        if known is None:
+            await self._store.yield_lease(LeaseKey(planned.session_id), planned.epoch)
+            return
+        await self.drop(known)
+        if known.process is not None:
+            self._supervisor.released(known.session_id, known.process)
+            self._supervisor.forgotten(known.session_id)
 
     async def is_ours(self, hosting: Hosting) -> bool:
         """Whether nobody claimed it since; renews the claim. Asked of the store right before every act."""
@@ -132,16 +149,25 @@ class Holdings:
 
     def _take(self, hosting: Hosting) -> None:
         self._hosted[hosting.session_id] = hosting
-        self._supervisor.manage(hosting.session_id, attempt=hosting.epoch)
+        self._supervisor.manage(hosting.session_id, hosting)
         if hosting.process is not None:
-            # Known before its client has registered itself anywhere.
-            self._supervisor.held(
-                self._subject(hosting),
-                hosting.process,
-                self._watch(hosting.process),
-                source="hands",
-                cwd=hosting.cwd,
-            )
+            self._hold(hosting, hosting.process)
+
+    def _hold(self, hosting: Hosting, process: Process) -> None:
+        """Its process is known before its client has registered itself anywhere; what that said since stays said."""
+        watched = self._supervisor.roster.watched.get(hosting.session_id)
+        known = watched.presence.holders.get(process.pid) if watched is not None else None
+        said = known if known is not None and known.process == process else None
+        self._supervisor.held(
+            self._subject(hosting),
+            process,
+            self._watch(process),
+            source="hands" if said is None else said.source,
+            status=None if said is None else said.status,
+            status_wall=said.status_at.wall if said is not None and said.status_at is not None else None,
+            waiting_for=None if said is None else said.waiting_for,
+            cwd=hosting.cwd,
+        )
 
     def _subject(self, hosting: Hosting) -> Subject:
         provider, dash, _ = hosting.session_id.partition("-")
@@ -156,11 +182,23 @@ class Holdings:
 
     def _forget(self, session_id: SessionId) -> None:
         del self._hosted[session_id]
-        self._supervisor.manage(session_id, attempt=None)
+        self._supervisor.manage(session_id, None)
 
     async def _lose(self, hosting: Hosting) -> None:
         known = self._hosted.get(hosting.session_id)
         if known is not None and known.epoch == hosting.epoch:
+            newer = await self._newer(hosting)
+            if newer is not None:
+                # Another daemon on this store went on with it: still ours, in its next attempt.
+                self._take(newer)
+                return
             log.warning("%s was claimed by somebody else: not managed here any more", hosting.session_id)
             await self._store.unhost(hosting.session_id)
             self._forget(hosting.session_id)
+
+    async def _newer(self, hosting: Hosting) -> Hosting | None:
+        kept = await self._store.hostings()
+        return next(
+            (each for each in kept if each.session_id == hosting.session_id and each.epoch > hosting.epoch),
+            None,
+        )

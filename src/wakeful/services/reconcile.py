@@ -1,7 +1,8 @@
 """What a crash left half done, settled by looking at the world. Nothing is ever done again here.
 
 An intent without an outcome says that an act may have happened. A start is looked for by the process that carries
-its intent, a stop by the absence of one; what leaves no trace of its own is said to be unverified.
+its intent, a stop by the absence of one; what leaves no trace of its own is said to be unverified, also where the
+session is looked at: a prompt that nobody saw taken is for a person to send again.
 """
 
 from typing import Final
@@ -10,7 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from wakeful.domain.hosting import INTENT_VARIABLE, SESSION_VARIABLE, Hosting
-from wakeful.domain.process import Sight
+from wakeful.domain.moment import iso
+from wakeful.domain.process import Process, Sight
 from wakeful.ports.hands import Seen, World
 from wakeful.ports.store import Intent, Outcome, Store
 from wakeful.services.acts import Act, ActGate, Purpose
@@ -24,46 +26,76 @@ async def reconcile(store: Store, gate: ActGate, holdings: Holdings, world: Worl
     """Conclude every open intent with what can be seen now, oldest first."""
     concluded = []
     for intent in await store.open_intents():
-        seen, planned = _seen(intent, world), _planned(intent)
-        if seen.hosting is not None:
-            known = holdings.find(seen.hosting.session_id)
-            # A resume claims its epoch after it was intended; what is kept knows it.
-            epoch = known.epoch if known is not None else seen.hosting.epoch
-            await holdings.keep(replace(seen.hosting, epoch=epoch))
-        elif intent.act == Act.START and planned is not None:
-            # Claimed for somebody who never came: the name is free again.
-            await holdings.abandon(planned)
+        purpose = _purpose(intent)
+        seen = _seen(intent, purpose, holdings, world)
+        await _settle(intent, purpose, seen, holdings)
         await gate.conclude(intent, seen)
         concluded.append(seen)
     return concluded
 
 
-def _seen(intent: Intent, world: World) -> Seen:
+async def _settle(intent: Intent, purpose: Purpose, seen: Seen, holdings: Holdings) -> None:
+    """Bring what is kept into line with what was seen."""
+    known = holdings.find(seen.hosting.session_id if seen.hosting is not None else intent.session_id)
+    if purpose.final and known is not None:
+        # It was asked for, whatever came of it.
+        await holdings.keep(replace(known, stopped=True))
+    elif seen.hosting is not None:
+        # A resume claims its epoch after it was intended; what is kept knows it.
+        epoch = known.epoch if known is not None else seen.hosting.epoch
+        await holdings.keep(replace(seen.hosting, epoch=epoch, note=_note(intent, purpose)))
+    elif intent.act == Act.DELIVER and known is not None:
+        await holdings.keep(replace(known, note=_note(intent, purpose)))
+    elif intent.act == Act.START and purpose.planned is not None and known is None:
+        # Claimed for somebody who never came: the name is free again.
+        await holdings.abandon(purpose.planned)
+
+
+def _note(intent: Intent, purpose: Purpose) -> str:
+    if not purpose.prompt_chars:
+        return ""
+    return (
+        f"Wakeful ended before it saw the prompt of {iso(intent.at)} ({purpose.prompt_chars:,} characters) taken: "
+        "send it again if the conversation does not show it"
+    )
+
+
+def _seen(intent: Intent, purpose: Purpose, holdings: Holdings, world: World) -> Seen:
     match intent.act:
         case Act.START | Act.RESUME:
-            return _seen_start(intent, world)
+            return _seen_start(intent, purpose, holdings, world)
         case Act.STOP:
-            return _seen_stop(intent, world)
+            return _seen_stop(intent, purpose, world)
         case _:
             return Seen(Outcome.UNVERIFIED, INTERRUPTED)
 
 
-def _seen_start(intent: Intent, world: World) -> Seen:
+def _seen_start(intent: Intent, purpose: Purpose, holdings: Holdings, world: World) -> Seen:
     carriers = world.carriers(INTENT_VARIABLE, intent.id)
-    planned = _planned(intent)
     if not carriers:
         return Seen(Outcome.UNVERIFIED, "no process of this start lives; it may have come and gone unseen")
-    if planned is None:
-        return Seen(
-            Outcome.UNVERIFIED, f"process {carriers[0].pid} lives, but nothing says what it was to be"
-        )
-    oldest = min(carriers, key=lambda process: process.started)
-    found = f"process {oldest.pid} of this start was found running"
-    return Seen(Outcome.RECOVERED, found, replace(planned, process=oldest))
+    hosting = _hosting_of(purpose, carriers, holdings)
+    pid = min(carriers, key=lambda process: process.started).pid
+    if hosting is None:
+        unknown = f"process {pid} lives, but nothing says which session it is: `wakeful ls`, then adopt it"
+        return Seen(Outcome.UNVERIFIED, unknown)
+    found = f"process {pid} of this start was found running"
+    if not purpose.prompt_chars:
+        return Seen(Outcome.RECOVERED, found, hosting)
+    return Seen(Outcome.UNVERIFIED, f"{found}; nobody saw whether it was given its prompt", hosting)
 
 
-def _seen_stop(intent: Intent, world: World) -> Seen:
-    planned = _planned(intent)
+def _hosting_of(purpose: Purpose, carriers: list[Process], holdings: Holdings) -> Hosting | None:
+    """What is kept of these processes already, else what was planned for them."""
+    kept = next((each for each in holdings.all() if each.process in carriers), None)
+    if kept is not None or purpose.planned is None or not purpose.planned.conversation_id:
+        # A client that names its conversation itself, and had not yet: its plan is nobody's address.
+        return kept
+    return replace(purpose.planned, process=min(carriers, key=lambda process: process.started))
+
+
+def _seen_stop(intent: Intent, purpose: Purpose, world: World) -> Seen:
+    planned = purpose.planned
     left = world.carriers(SESSION_VARIABLE, intent.session_id)
     if planned is not None and planned.process is not None and world.sight(planned.process) is not Sight.DEAD:
         left.append(planned.process)
@@ -72,9 +104,9 @@ def _seen_stop(intent: Intent, world: World) -> Seen:
     return Seen(Outcome.RECOVERED, "nothing of it runs any more")
 
 
-def _planned(intent: Intent) -> Hosting | None:
+def _purpose(intent: Intent) -> Purpose:
     try:
-        return _decode_purpose(intent.evidence).planned
+        return _decode_purpose(intent.evidence)
     except msgspec.DecodeError:
         # Written by another version: what it meant is not known here.
-        return None
+        return Purpose()

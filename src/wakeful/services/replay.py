@@ -247,7 +247,7 @@ def _is_going_on(activity: Activity, limits: Limits) -> bool:
     circles = activity.circles
     if activity.errors_in_a_row > limits.errors:
         return False
-    if circles.running and any(run.length >= limits.run for run in circles.runs):
+    if circles.runs and any(run.length >= limits.run for run in circles.runs):
         return False
     # Only the call that came back last can have been counted up.
     last = circles.seen.get(circles.recent[-1]) if circles.recent else None

@@ -74,6 +74,8 @@ class Roster:
     def __init__(self, fold_after_seconds: float) -> None:
         self.watched: dict[SessionId, Watched] = {}
         self.old: dict[SessionId, OldLog] = {}
+        # What people call the managed ones, and those they have released since.
+        self.names: dict[SessionId, str] = {}
         self.unfold: Callable[[SessionId, bool], None] = lambda _session_id, _read: None
         self._fold_after_seconds = fold_after_seconds
         self._waiting: dict[SessionId, set[asyncio.Event]] = {}
@@ -90,7 +92,7 @@ class Roster:
         return self._sorted
 
     def find(self, text: str) -> Watched:
-        """The session with this id, bare conversation id, or unique prefix of either."""
+        """The session with this id, bare conversation id, name, or unique prefix of an id."""
         session_id = self.resolve(text)
         watched = self.watched.get(session_id)
         if watched is None or not watched.read:
@@ -103,12 +105,19 @@ class Roster:
         for candidate in (wanted, *(SessionId(prefix + wanted) for prefix in _PROVIDER_PREFIXES)):
             if candidate in self.watched or candidate in self.old:
                 return candidate
-        fits = [each for start in ("", *_PROVIDER_PREFIXES) for each in self._starting_with(start + wanted)]
+        fits = self._named(wanted) or [
+            each for start in ("", *_PROVIDER_PREFIXES) for each in self._starting_with(start + wanted)
+        ]
         if not fits:
             raise SessionNotFound(shown=text)
         if len(fits) > 1:
             raise AmbiguousSession(shown=text, count=len(fits), examples=", ".join(fits[:3]))
         return fits[0]
+
+    def _named(self, name: str) -> list[SessionId]:
+        """The living sessions that a person called so; those that ended only if none lives."""
+        called = [each for each, known in self.names.items() if known == name and each in self.watched]
+        return [each for each in called if self.watched[each].presence.living] or called
 
     def _starting_with(self, prefix: str) -> Iterator[SessionId]:
         ids = self.ids()

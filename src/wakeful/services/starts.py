@@ -58,6 +58,12 @@ class CodexNeedsExec(OperatorError):
     code = "codex-needs-exec"
 
 
+class NoHeadlessDriver(OperatorError):
+    """{program} has no way to be driven without a terminal: leave --headless out. With --detach it starts in a tmux of its own and you stay here."""
+
+    code = "no-headless-driver"
+
+
 class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """`wakeful run` as it was asked for: the command, where, in which environment, with or without a terminal."""
 
@@ -81,7 +87,7 @@ class Plan(Struct, frozen=True):
 
 
 def plan_run(request: RunRequest, new_id: UUID) -> Plan:
-    """Decide how a command is hosted. Raises NoCommand, BadName or CodexNeedsExec."""
+    """Decide how a command is hosted. Raises NoCommand, BadName, CodexNeedsExec or NoHeadlessDriver."""
     if not request.argv or not request.argv[0]:
         raise NoCommand
     if request.name is not None:
@@ -91,6 +97,8 @@ def plan_run(request: RunRequest, new_id: UUID) -> Plan:
         return _claude(request, new_id)
     if program == "codex":
         return _codex(request)
+    if not request.terminal:
+        raise NoHeadlessDriver(program=program)
     name = request.name or f"{_plain_name(program)}-{str(new_id)[:8]}"
     return Plan("tmux", request.argv, SessionId(name), ConversationId(name), name, request.prompt)
 

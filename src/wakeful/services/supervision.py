@@ -14,6 +14,7 @@ import msgspec
 from wakeful.domain.activity import Activity, fold
 from wakeful.domain.events import Event, Opened
 from wakeful.domain.evidence import Holder, Orphan, Pane, Status, hold
+from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.judge import judge
 from wakeful.domain.moment import Instant, Sleep
@@ -49,8 +50,7 @@ class Supervisor:
         self._deadlines: list[tuple[float, SessionId]] = []
         self._by_process: dict[Process, set[SessionId]] = {}
         self._stored: dict[SessionId, Standing] = {}
-        # Managed sessions, by the epoch their agent was started under.
-        self._attempts: dict[SessionId, int] = {}
+        self._hosted: dict[SessionId, Hosting] = {}
         self._slept: Sleep | None = None
         roster.unfold = self.unfold
 
@@ -195,6 +195,7 @@ class Supervisor:
         watched = self.roster.watched.get(session_id)
         if watched is not None and not watched.presence.living:
             del self.roster.watched[session_id]
+            self.roster.names.pop(session_id, None)
         self.roster.changed_membership()
 
     def unfold(self, session_id: SessionId, read: bool) -> None:
@@ -209,15 +210,17 @@ class Supervisor:
             self._read(watched)
         self._judge(watched, self._clock.now())
 
-    def manage(self, session_id: SessionId, *, attempt: int | None) -> None:
-        """From now on this session is managed, in this attempt; or, with None, merely found again."""
-        if attempt is None:
-            self._attempts.pop(session_id, None)
+    def manage(self, session_id: SessionId, hosting: Hosting | None) -> None:
+        """From now on this session is managed there; or, with None, merely found again."""
+        if hosting is None:
+            self._hosted.pop(session_id, None)
         else:
-            self._attempts[session_id] = attempt
+            self._hosted[session_id] = hosting
+        if hosting is not None and hosting.name is not None:
+            self.roster.names[session_id] = hosting.name
         watched = self.roster.watched.get(session_id)
         if watched is not None:
-            watched.subject = self._with_attempt(watched.subject)
+            watched.subject = self._as_hosted(watched.subject)
             self._mark(session_id)
 
     def settle(self) -> bool:
@@ -261,18 +264,21 @@ class Supervisor:
         watched = self.roster.watched.get(subject.id)
         if watched is None:
             watched = self.roster.watched[subject.id] = Watched(
-                self._with_attempt(subject), standing=self._stored.pop(subject.id, None)
+                self._as_hosted(subject), standing=self._stored.pop(subject.id, None)
             )
             watched.presence.slept = self._slept
             self.roster.old.pop(subject.id, None)
             self.roster.changed_membership()
         return watched
 
-    def _with_attempt(self, subject: Subject) -> Subject:
-        attempt = self._attempts.get(subject.id)
-        if attempt == (subject.attempt if subject.managed else None):
+    def _as_hosted(self, subject: Subject) -> Subject:
+        hosting = self._hosted.get(subject.id)
+        if hosting is not None:
+            known = {"attempt": hosting.epoch, "name": hosting.name, "note": hosting.note}
+            return msgspec.structs.replace(subject, managed=True, **known)
+        if not subject.managed:
             return subject
-        return msgspec.structs.replace(subject, managed=attempt is not None, attempt=attempt or 0)
+        return msgspec.structs.replace(subject, managed=False, attempt=0, note="")
 
     def _read(self, watched: Watched) -> None:
         """Have a log read that was only remembered or glimpsed: from here on what it was doing matters."""

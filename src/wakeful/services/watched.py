@@ -1,6 +1,7 @@
 """One session in memory: what was folded, what was seen, what was judged, and its record encoded once."""
 
 from math import inf
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -14,6 +15,7 @@ from wakeful.domain.record import SessionRecord, Subject, health_view
 from wakeful.domain.verdict import Verdict
 
 _encode: Final = msgspec.json.Encoder().encode
+_code: Final = attrgetter("code")
 
 Standing = tuple[State, Health, tuple[Code, ...], Attention, bool, bool]
 """What must differ for a change to be a transition; times and texts move without one."""
@@ -71,7 +73,7 @@ def standing_of(record: SessionRecord) -> Standing:
     return (
         record.state,
         record.health,
-        tuple(finding.code for finding in record.findings),
+        tuple(map(_code, record.findings)),
         record.attention,
         record.session_alive,
         record.active_prompt,

@@ -217,6 +217,19 @@ class MemoryStore:
         self._require_open()
         self._hostings[hosting.session_id] = hosting
 
+    async def rehost(
+        self, hosting: Hosting, owner: str, *, ttl_seconds: float = LEASE_SECONDS
+    ) -> Hosting | HeldLease:
+        self._require_open()
+        key = LeaseKey(hosting.session_id)
+        self._runs.yield_lease(key, hosting.epoch)
+        taken = self._runs.claim_lease(key, owner, ttl_seconds, None)
+        if isinstance(taken, HeldLease):
+            return taken
+        following = structs.replace(hosting, epoch=taken.epoch, process=None, stopped=False)
+        self._hostings[hosting.session_id] = following
+        return following
+
     async def unhost(self, session_id: SessionId) -> bool:
         self._require_open()
         return self._hostings.pop(session_id, None) is not None

@@ -5,6 +5,7 @@ seen in that file by an id of its own: a prompt by its replay, a question or an 
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -24,13 +25,23 @@ from wakeful.adapters.driving import (
     marked,
     stop_hosted,
 )
+from wakeful.adapters.system import proc
 from wakeful.adapters.system.launch import launch
 from wakeful.adapters.system.run_folder import RunFolder, Written
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import ConversationId, is_uuid, parse_session_id
 from wakeful.domain.record import safe
 from wakeful.ports.clock import Clock
-from wakeful.ports.hands import ConversationUnknown, Order, Question, Reply, Seen, StartFailed
+from wakeful.ports.hands import (
+    Begun,
+    ConversationUnknown,
+    Order,
+    Question,
+    Reply,
+    Seen,
+    StartFailed,
+    unannounced,
+)
 from wakeful.ports.store import Outcome
 
 TOOL_VARIABLE: Final = "CLAUDE_CODE_SESSION_ID"
@@ -66,7 +77,7 @@ class ClaudeDriver:
         self._clock = clock
         self._patience = patience or Patience()
 
-    async def start(self, order: Order) -> Seen:
+    async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
         check_arguments(order.argv, REFUSED)
         if order.prompt is not None:
             check_prompt(order.prompt)
@@ -84,13 +95,14 @@ class ClaudeDriver:
             folder=str(RunFolder(self._root, session_id).path),
             name=order.name,
         )
-        return await self._launch(order, hosting)
+        return await self._launch(order, hosting, begun)
 
     async def resume(self, hosting: Hosting, order: Order) -> Seen:
         del hosting  # its place is its run folder, wherever it was before
         return await self.start(order)
 
-    async def deliver(self, hosting: Hosting, prompt: str) -> Seen:
+    async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
+        del environ  # its process lives already
         check_prompt(prompt)
         if (missing := self._missing(hosting)) is not None:
             return missing
@@ -130,7 +142,7 @@ class ClaudeDriver:
         async with self._talk(hosting) as talk:
             return tuple(_question(each) for each in talk.stream.questions.values())
 
-    async def _launch(self, order: Order, hosting: Hosting) -> Seen:
+    async def _launch(self, order: Order, hosting: Hosting, begun: Begun) -> Seen:
         folder = self._folder(hosting)
         if folder.has_reader():
             return Seen(Outcome.DECLINED, "another process of this session still reads its input")
@@ -145,6 +157,7 @@ class ClaudeDriver:
                 streams=streams,
             )
         hosting = msgspec.structs.replace(hosting, process=process)
+        await begun(hosting)
         async with self._talk(hosting) as talk:
             return await self._see_start(talk, order, hosting)
 
@@ -214,8 +227,17 @@ class ClaudeDriver:
         if (absent := absence(hosting)) is not None:
             return absent
         if not self._folder(hosting).output.is_file():
-            return Seen(Outcome.INEFFECTIVE, "it was not started by Wakeful: it has no input to write to")
+            return Seen(Outcome.DECLINED, _deaf(hosting))
         return None
+
+
+def _deaf(hosting: Hosting) -> str:
+    """Why a process that somebody else started cannot be spoken to, by the words it was started with."""
+    words = proc.command(hosting.process.pid) if hosting.process is not None else ()
+    if not {"-p", "--print"} & set(words):
+        return "it runs in a terminal that Wakeful cannot type into: only in tmux it can"
+    back = f"`wakeful session resume {hosting.session_id}` goes on with its conversation"
+    return f"it was started for one prompt (claude -p) and takes no more; once it has ended, {back}"
 
 
 def _check_conversation(order: Order, conversation: ConversationId) -> None:

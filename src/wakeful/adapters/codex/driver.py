@@ -5,6 +5,7 @@ native process below npm's wrapper: it does the work, holds the writer lock and 
 """
 
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,7 @@ from wakeful.domain.ids import ConversationId, SessionId, is_uuid, parse_session
 from wakeful.domain.process import Process, Sight
 from wakeful.ports.clock import Clock
 from wakeful.ports.hands import (
+    Begun,
     ConversationUnknown,
     Order,
     PromptRefused,
@@ -37,10 +39,13 @@ from wakeful.ports.hands import (
     Reply,
     Seen,
     StartFailed,
+    unannounced,
 )
 from wakeful.ports.store import Outcome
 
 TOOL_VARIABLE: Final = "CODEX_THREAD_ID"
+# What says where a conversation lies: with others a later turn would not find it.
+PLACES: Final = ("HOME", "CODEX_HOME")
 REFUSED: Final = dict.fromkeys(
     (
         *("resume", "fork", "review", "-", "--last", "--all", "--ephemeral", "--color", "-C", "--cd"),
@@ -54,7 +59,7 @@ LEAVING_SECONDS: Final = 3.0
 
 
 class CodexDriver:
-    """Implements ports.hands.Driver. `environ` is what a process started for a prompt gets; see `deliver`."""
+    """Implements ports.hands.Driver. `environ` is for prompts whose sender gave none; see `deliver`."""
 
     name = "codex"
 
@@ -66,7 +71,7 @@ class CodexDriver:
         self._environ = environ
         self._patience = patience or Patience()
 
-    async def start(self, order: Order) -> Seen:
+    async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
         program, *words = order.argv
         flags = [word for word in (words[1:] if words[:1] == ["exec"] else words) if word != "--json"]
         check_arguments((program, *flags), REFUSED)
@@ -76,14 +81,13 @@ class CodexDriver:
         if order.prompt is None:
             return self._at_rest(order)
         check_prompt(order.prompt)
-        return await self._run(order, (program, *flags), order.prompt)
+        return await self._run(order, (program, *flags), order.prompt, begun)
 
     async def resume(self, hosting: Hosting, order: Order) -> Seen:
-        del hosting  # its place is its run folder, wherever it was before
-        return await self.start(order)
+        return await self.start(replace(order, environ=_at_its_places(order.environ, hosting)))
 
-    async def deliver(self, hosting: Hosting, prompt: str) -> Seen:
-        """A process of its own for the prompt, in the environment given to the driver; declined while one lives."""
+    async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
+        """A process of its own for the prompt, with the places of the first one; declined while one lives."""
         check_prompt(prompt)
         if not await self._has_left(hosting):
             return Seen(Outcome.DECLINED, "it is still at work: Codex takes a prompt between its turns only")
@@ -94,7 +98,7 @@ class CodexDriver:
             intent_id="",
             cwd=hosting.cwd,
             argv=hosting.argv,
-            environ=self._environ,
+            environ=_at_its_places(self._environ if environ is None else environ, hosting),
             resume=True,
             prompt=prompt,
         )
@@ -133,7 +137,7 @@ class CodexDriver:
         hosting = self._hosting(order, order.conversation_id)
         return Seen(Outcome.RECOVERED, "nothing of it runs until it gets a prompt", hosting)
 
-    async def _run(self, order: Order, command: tuple[str, ...], prompt: str) -> Seen:
+    async def _run(self, order: Order, command: tuple[str, ...], prompt: str, begun: Begun) -> Seen:
         program, *flags = command
         unnamed = parse_session_id(f"new-{order.intent_id}")
         folder = RunFolder(self._root, order.session_id or unnamed)
@@ -146,10 +150,10 @@ class CodexDriver:
                 streams=streams,
             )
         async with Following(folder.output, process) as following:
-            return await self._see_start(order, folder, following, process)
+            return await self._see_start(order, folder, following, process, begun)
 
     async def _see_start(
-        self, order: Order, folder: RunFolder, following: Following, process: Process
+        self, order: Order, folder: RunFolder, following: Following, process: Process, begun: Begun
     ) -> Seen:
         turn = Turn()
         named = await following.until(turn.feed, lambda: turn.thread_id is not None, self._patience.start)
@@ -165,6 +169,7 @@ class CodexDriver:
         hosting = replace(self._hosting(order, ConversationId(turn.thread_id)), process=native)
         if order.session_id is None:
             folder = folder.rename(self._root, hosting.session_id)
+        await begun(hosting)
         return replace(await self._see_turn(folder, following, turn), hosting=hosting)
 
     async def _see_turn(self, folder: RunFolder, following: Following, turn: Turn) -> Seen:
@@ -211,7 +216,15 @@ class CodexDriver:
             since=self._clock.now().wall,
             folder=str(RunFolder(self._root, session_id).path),
             name=order.name,
+            places={name: order.environ[name] for name in PLACES if name in order.environ},
         )
+
+
+def _at_its_places(environ: Mapping[str, str], hosting: Hosting) -> Mapping[str, str]:
+    """The environment with the places of the session's first process; as it is, for one that was adopted."""
+    if not hosting.places:
+        return environ
+    return {name: value for name, value in environ.items() if name not in PLACES} | hosting.places
 
 
 def _codex_home(order: Order) -> Path:

@@ -177,3 +177,6 @@ INSERT INTO spendings (key, at) VALUES (?, ?)
 
 -- name: give_back
 DELETE FROM spendings WHERE seq = (SELECT max(seq) FROM spendings WHERE key = ?)
+
+-- name: prune_spendings
+DELETE FROM spendings WHERE at < ?

@@ -97,6 +97,7 @@ class SqliteStore:
 
     async def prune(self, before: float) -> int:
         pruned = 0
+        await self._commit(partial(_write, "prune_spendings", [(before,)]))
         while True:
             slice_ = await self._commit(partial(_write, "prune", [(before, PRUNED_PER_COMMIT_MAX)]))
             pruned += slice_
@@ -199,8 +200,13 @@ class SqliteStore:
         return await self._read(runs.lease_of, "leases")
 
     async def host(self, hosting: Hosting) -> None:
-        row = (str(hosting.session_id), msgspec.json.encode(hosting))
-        await self._commit(partial(_write, "host", [row]), durable=True)
+        await self._commit(partial(_write, "host", [_hosting_row(hosting)]), durable=True)
+
+    async def rehost(
+        self, hosting: Hosting, owner: str, *, ttl_seconds: float = LEASE_SECONDS
+    ) -> Hosting | HeldLease:
+        claim = runs.Claim(owner, ttl_seconds, None)
+        return await self._commit(partial(_rehost, hosting, claim, self._now), durable=True)
 
     async def unhost(self, session_id: SessionId) -> bool:
         return await self._commit(partial(_write, "unhost", [(str(session_id),)]), durable=True) == 1
@@ -291,6 +297,23 @@ def _record(
     _write("point_session", [(str(each.session_id), seq) for seq, each in numbered], connection)
     _write("owe", notices, connection)
     return numbered[-1][0] if numbered else 0
+
+
+def _hosting_row(hosting: Hosting) -> Row:
+    return str(hosting.session_id), msgspec.json.encode(hosting)
+
+
+def _rehost(
+    hosting: Hosting, claim: runs.Claim, now: WallClock, connection: sqlite3.Connection
+) -> Hosting | HeldLease:
+    key = LeaseKey(hosting.session_id)
+    _write("yield_lease", [(str(key), hosting.epoch)], connection)
+    taken = runs.claim_lease(key, claim, now, connection)
+    if isinstance(taken, HeldLease):
+        return taken
+    following = msgspec.structs.replace(hosting, epoch=taken.epoch, process=None, stopped=False)
+    _write("host", [_hosting_row(following)], connection)
+    return following
 
 
 def _note_row(note: Note) -> Row:

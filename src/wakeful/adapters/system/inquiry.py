@@ -6,8 +6,10 @@ running: at the deadline, on too much output and when cancelled it is killed.
 
 import asyncio
 import os
+import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from msgspec import Struct
@@ -27,14 +29,25 @@ class Answer(Struct, frozen=True):
     errors: bytes
 
 
-async def ask(argv: Sequence[str], deadline_seconds: float) -> Answer:
+async def ask(
+    argv: Sequence[str],
+    deadline_seconds: float,
+    *,
+    environ: Mapping[str, str] | None = None,
+    with_children: bool = False,
+) -> Answer:
     """Run the program and give what it said by the deadline. Raises OSError if it cannot be started.
 
-    Whatever it left holding its pipes is not waited for.
+    Whatever it left holding its pipes is not waited for; `with_children` ends what it started along with it.
     """
     # Not as a context: that waits for its end, however long the kernel is stuck.
     program = subprocess.Popen(  # noqa: ASYNC220 - returns once the program runs; the answer is awaited
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environ,
+        start_new_session=with_children,
     )
     assert program.stdout is not None, "asked for"
     assert program.stderr is not None, "asked for"
@@ -45,17 +58,21 @@ async def ask(argv: Sequence[str], deadline_seconds: float) -> Answer:
             program.kill()
             program.wait()
             raise
-        inquiry = _Inquiry(program, pidfd, program.stdout.fileno(), program.stderr.fileno())
+        inquiry = _Inquiry(program, pidfd, (program.stdout.fileno(), program.stderr.fileno()), with_children)
         return await inquiry.answer(deadline_seconds)
 
 
 class _Inquiry:
     """Collects what a program says, up to a bound."""
 
-    def __init__(self, program: subprocess.Popen[bytes], pidfd: int, output: int, errors: int) -> None:
+    def __init__(
+        self, program: subprocess.Popen[bytes], pidfd: int, pipes: tuple[int, int], with_children: bool
+    ) -> None:
         self._program = program
+        self._with_children = with_children
         self._loop = asyncio.get_running_loop()
-        self._pidfd, self._output, self._errors = pidfd, output, errors
+        self._pidfd = pidfd
+        self._output, self._errors = output, errors = pipes
         self._said = {output: bytearray(), errors: bytearray()}
         self._exited: asyncio.Future[None] = self._loop.create_future()
         # True once the program is gone and both pipes are read to the end, False if it said too much.
@@ -84,6 +101,9 @@ class _Inquiry:
             self._complete.set_result(False)
 
     def _ended(self) -> None:
+        # Until it is waited for, its number is that of its group and of nobody else.
+        if self._with_children:
+            self._kill()
         self._program.wait()
         self._exited.set_result(None)
         self._close(self._pidfd)
@@ -97,9 +117,16 @@ class _Inquiry:
     async def _let_go(self) -> None:
         try:
             if not self._exited.done():
-                self._program.kill()
+                self._kill()
                 await asyncio.wait({self._exited}, timeout=REAP_SECONDS_MAX)
         finally:
             for source in self._open:
                 self._loop.remove_reader(source)
             os.close(self._pidfd)
+
+    def _kill(self) -> None:
+        if not self._with_children:
+            self._program.kill()
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._program.pid, signal.SIGKILL)

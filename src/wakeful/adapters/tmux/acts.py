@@ -8,7 +8,7 @@ from typing import Final
 from wakeful.adapters.system import proc
 from wakeful.adapters.tmux.claude_input import ClaudeInput, permission
 from wakeful.adapters.tmux.claude_status import status_of
-from wakeful.adapters.tmux.keys import typable
+from wakeful.adapters.tmux.keys import digest, typable
 from wakeful.adapters.tmux.pane import PaneHand, shown, until
 from wakeful.adapters.tmux.screen import Screen
 from wakeful.adapters.tmux.terminal import terminal_state
@@ -18,6 +18,8 @@ from wakeful.ports.store import Outcome
 
 # A turn began 0.1 to 0.5 s after Enter, an interrupt took 0.3 s; a busy machine may need many times that.
 EFFECT_SECONDS_MAX: Final = 10.0
+# A prompt that was cut off before any answer stood in the input line again 0.1 to 0.6 s after Escape.
+RESTORED_SECONDS_MAX: Final = 3.0
 _INTERRUPTED: Final = "Interrupted ·"
 
 
@@ -61,8 +63,11 @@ async def answer(hand: PaneHand, question_id: str, reply: Reply) -> Seen:
     return Seen(Outcome.UNVERIFIED, f"option {digit} was pressed, but the question still stands there")
 
 
-async def interrupt(hand: PaneHand) -> Seen:
-    """Press the key that ends a turn; declined where it could do something else."""
+async def interrupt(hand: PaneHand, typed: str) -> Seen:
+    """Press the key that ends a turn; declined where it could do something else.
+
+    `typed` is the digest of the text that was delivered last.
+    """
     before = await hand.look()
     if (reason := hand.closed(before) or _uninterruptible(hand, before)) is not None:
         return Seen(Outcome.DECLINED, reason)
@@ -81,7 +86,7 @@ async def interrupt(hand: PaneHand) -> Seen:
         return Seen(
             Outcome.UNVERIFIED, f"{hand.reader.interrupt_key} was pressed, but nothing shows an effect"
         )
-    return await _interrupted(hand, before)
+    return await _interrupted(hand, before, typed)
 
 
 def _taken(hand: PaneHand, screen: Screen, before: Screen, text: str) -> bool:
@@ -115,11 +120,27 @@ def _prompts(hand: PaneHand, screen: Screen) -> bool:
     return bool(screen.cursor_text.strip()) and hand.reader.draft(screen) == ""
 
 
-async def _interrupted(hand: PaneHand, before: Screen) -> Seen:
-    """A prompt that was cut short before any answer is put back into the input line; it was empty, so it is cleared."""
-    if hand.reader.draft(before) == "" and not await hand.clear():
-        return Seen(Outcome.RECOVERED, "the turn ended; something stands in the input line now")
-    return Seen(Outcome.RECOVERED, "the turn ended and the agent lives")
+async def _interrupted(hand: PaneHand, before: Screen, typed: str) -> Seen:
+    """Claude Code gives a prompt back that it cut off before any answer: ours is removed, a person's words never."""
+    left = await _given_back(hand, before) if isinstance(hand.reader, ClaudeInput) else ""
+    if not left:
+        return Seen(Outcome.RECOVERED, "the turn ended and the agent lives")
+    if digest(left) == typed and hand.closed(await hand.look()) is None and await hand.clear():
+        return Seen(
+            Outcome.RECOVERED, "the turn ended before any answer; its prompt was given back and removed"
+        )
+    return Seen(Outcome.RECOVERED, "the turn ended; something stands in the input line now")
+
+
+async def _given_back(hand: PaneHand, before: Screen) -> str:
+    """What stands in the input line once the turn has ended: it is either marked as interrupted or its prompt comes back."""
+
+    async def told() -> str | None:
+        screen = await hand.look()
+        draft = hand.reader.draft(screen)
+        return draft or ("" if _interruptions(screen) > _interruptions(before) else None)
+
+    return await until(told, RESTORED_SECONDS_MAX) or ""
 
 
 def _interruptions(screen: Screen) -> int:

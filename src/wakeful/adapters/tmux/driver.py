@@ -4,7 +4,7 @@ Whether it may act was decided before. Only sessions that carry our mark are end
 into, never closed.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from wakeful.adapters.tmux.claude_input import ClaudeInput, permission
 from wakeful.adapters.tmux.claude_status import status_of
 from wakeful.adapters.tmux.failure import TmuxFailed
 from wakeful.adapters.tmux.inputs import CodexInput, Input, PlainInput, ShellInput
-from wakeful.adapters.tmux.keys import typable
+from wakeful.adapters.tmux.keys import digest, typable
 from wakeful.adapters.tmux.pane import PaneHand, shown, until
 from wakeful.adapters.tmux.panes import DEADLINE_SECONDS
 from wakeful.adapters.tmux.programs import program_of, resuming, unwrapped
@@ -29,7 +29,7 @@ from wakeful.adapters.tmux.terminal import terminal_state
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.process import Process, Sight
 from wakeful.ports.clock import Clock
-from wakeful.ports.hands import Order, Question, Reply, Seen
+from wakeful.ports.hands import Begun, Order, Question, Reply, Seen, unannounced
 from wakeful.ports.store import Outcome
 
 _NO_PANE: Final = Seen(Outcome.DECLINED, "nobody knows in which pane it runs")
@@ -54,23 +54,31 @@ class TmuxDriver:
         self._deadline_seconds = deadline_seconds
         self._starting = Starting(TmuxServer(socket, deadline_seconds, config), folder, clock)
 
-    async def start(self, order: Order) -> Seen:
+    async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
         """Start or resume in a new tmux session. Raises what the port names, BadTmuxName and TmuxFailed."""
         reader = _checked(order)
-        begun = await self._starting.begin(order)
+        given = await self._starting.begin(order)
+        hosting = given.hosting
+        await begun(hosting)
         try:
             ready = await self._starting.settle(
-                begun, lambda screen: _is_ready(reader, screen, begun.hosting.process)
+                given, lambda screen: _is_ready(reader, screen, hosting.process)
             )
-            seen = await self._greet(begun.hosting, order.prompt, ready=ready)
+            seen = await self._greet(hosting, order.prompt, ready=ready)
         except TmuxFailed as problem:
-            return Seen(Outcome.UNVERIFIED, f"started, and then: {problem}", begun.hosting)
-        return replace(seen, hosting=begun.hosting)
+            return Seen(Outcome.UNVERIFIED, f"started, and then: {problem}", hosting)
+        return replace(seen, hosting=seen.hosting or hosting)
 
-    async def deliver(self, hosting: Hosting, prompt: str) -> Seen:
+    async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
         """Type the prompt, see it stand in the input line, press Enter, see it taken. Raises PromptRefused."""
+        del environ  # its process lives already
         hand = self._hand(hosting)
-        return _NO_PANE if hand is None else await _seen_through(hand, acts.deliver(hand, prompt))
+        if hand is None:
+            return _NO_PANE
+        seen = await _seen_through(hand, acts.deliver(hand, prompt))
+        if seen.outcome not in (Outcome.RECOVERED, Outcome.UNVERIFIED):
+            return seen
+        return replace(seen, hosting=replace(hosting, typed=digest(prompt)))
 
     async def questions(self, hosting: Hosting) -> tuple[Question, ...]:
         """The permission question on the screen of Claude Code; none for other programs. Raises TmuxFailed."""
@@ -88,7 +96,7 @@ class TmuxDriver:
     async def interrupt(self, hosting: Hosting) -> Seen:
         """Escape where the client knows it, else Ctrl-C; declined while a question is open."""
         hand = self._hand(hosting)
-        return _NO_PANE if hand is None else await _seen_through(hand, acts.interrupt(hand))
+        return _NO_PANE if hand is None else await _seen_through(hand, acts.interrupt(hand, hosting.typed))
 
     async def resume(self, hosting: Hosting, order: Order) -> Seen:
         """In the pane it was in, if a shell waits there; else in a tmux session of its own."""
@@ -121,7 +129,8 @@ class TmuxDriver:
         if seen.hosting is None:
             return seen
         greeted = await _seen_through(hand, self._await_and_greet(hand, reader, seen.hosting, order.prompt))
-        return replace(greeted, words=f"{seen.words}; {greeted.words}", hosting=seen.hosting)
+        hosting = greeted.hosting or seen.hosting
+        return replace(greeted, words=f"{seen.words}; {greeted.words}", hosting=hosting)
 
     async def stop(self, hosting: Hosting) -> Seen:
         """End the agent, its tmux session if that is ours, and the tools it left behind."""
@@ -147,7 +156,7 @@ class TmuxDriver:
             return Seen(Outcome.UNVERIFIED, f"started, but not ready after {READY_SECONDS_MAX:g} s")
         if prompt is None:
             return Seen(Outcome.RECOVERED, f"started in the tmux session {hand.address.session}")
-        seen = await _seen_through(hand, acts.deliver(hand, prompt))
+        seen = await self.deliver(hosting, prompt)
         outcome = seen.outcome if seen.outcome is Outcome.RECOVERED else Outcome.UNVERIFIED
         return replace(seen, outcome=outcome, words=f"started; its prompt: {seen.words}")
 

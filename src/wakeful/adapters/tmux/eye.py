@@ -80,6 +80,11 @@ class TmuxEye:
         self._arrived[session_id] = None
         self._soon.set()
 
+    def ended(self, process: Process) -> None:
+        """A process is gone: if it was a pane's, list now, for its server may have gone with it."""
+        if process in self._panes:
+            self._soon.set()
+
     async def look(self) -> None:
         """List every server once, and only if there is a session to place."""
         arrived = [each for each in self._arrived if self._settle_in(each)]
@@ -188,7 +193,10 @@ class TmuxEye:
         for session_id in self._below.get(process, ()):
             tenant = self._tenant(session_id)
             pane = tenant.pane if tenant is not None else None
-            if pane is not None and pane.process == process and pane.sight is not Sight.DEAD:
+            if pane is None or pane.process != process:
+                continue
+            # Its process may have been seen dead already; what became of its server is news all the same.
+            if pane.sight is not Sight.DEAD or pane.runtime is not runtime:
                 self._lose(session_id, pane, runtime)
 
     def _place(self, session_id: SessionId) -> None:

@@ -4,6 +4,7 @@ A terminal obeys control characters, and a program may take a newline for Enter:
 input line is refused before anything is typed.
 """
 
+import hashlib
 import unicodedata
 from typing import Final
 
@@ -42,3 +43,8 @@ def squeezed(text: str) -> str:
         return "".join(text.split())
     normal = unicodedata.normalize("NFC", text)
     return "".join(char for char in normal if unicodedata.category(char) not in _UNSHOWN)
+
+
+def digest(text: str) -> str:
+    """By this a text is recognised where it stands again, without being kept."""
+    return hashlib.sha256(squeezed(text).encode(errors="surrogatepass")).hexdigest()[:32]

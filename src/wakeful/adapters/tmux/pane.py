@@ -27,8 +27,8 @@ READ_SECONDS_MAX: Final = 1.0
 POLL_SECONDS: Final = 0.03
 UNREAD: Final = "it has not read what was typed before"
 UNTRUSTED_CHARS_MAX: Final = 300
-# Killing a line joins it with the one above: two strokes for each row of a tall draft.
-CLEAR_STROKES_MAX: Final = 40
+# Killing a line joins it with the one above: two strokes for each row. No draft is taller than its pane.
+CLEAR_ROWS_MAX: Final = 100
 
 T = TypeVar("T")
 
@@ -114,10 +114,10 @@ class PaneHand:
 
     async def clear(self) -> bool:
         """Remove what stands in the input line; whether it is empty now. Raises TmuxFailed."""
-        for _ in range(CLEAR_STROKES_MAX):
+        for _ in range(CLEAR_ROWS_MAX):
             if not self.reader.draft(await self.look()):
                 return True
-            await self.press("C-u")
+            await self.press("C-u", "C-u")
             await asyncio.sleep(POLL_SECONDS)
         return False
 

@@ -59,7 +59,7 @@ class BadTmuxName(OperatorError):
     code = "bad-tmux-name"
 
 
-class Begun(Struct, frozen=True):
+class Given(Struct, frozen=True):
     """A program whose script was given to tmux, and which nobody has seen yet."""
 
     order: Order
@@ -75,7 +75,7 @@ class Starting:
         self._folder = folder
         self._clock = clock
 
-    async def begin(self, order: Order) -> Begun:
+    async def begin(self, order: Order) -> Given:
         """Give the command to tmux. Raises what the port names, BadTmuxName and TmuxFailed: then nothing was started."""
         name = _name_of(order)
         command = command_of(order)
@@ -87,9 +87,9 @@ class Starting:
         except TmuxFailed:
             discard(script)
             raise
-        return Begun(order, _hosting_of(order, address, self._clock.now().wall), script)
+        return Given(order, _hosting_of(order, address, self._clock.now().wall), script)
 
-    async def settle(self, begun: Begun, ready: Callable[[Screen], bool]) -> bool:
+    async def settle(self, given: Given, ready: Callable[[Screen], bool]) -> bool:
         """See the program take the script's place, stay, and become ready; False if it lives and is not ready in time.
 
         Raises StartFailed or ConversationUnknown when it is gone, TmuxFailed when nobody could see it.
@@ -98,8 +98,8 @@ class Starting:
         began, replaced_at = loop.time(), None
         try:
             while loop.time() - began < READY_SECONDS_MAX:
-                screen = await self._see(begun)
-                if replaced_at is None and _became_the_program(begun):
+                screen = await self._see(given)
+                if replaced_at is None and _became_the_program(given):
                     replaced_at = loop.time()
                 if replaced_at is not None and loop.time() - replaced_at > SETTLE_SECONDS and ready(screen):
                     break
@@ -107,15 +107,15 @@ class Starting:
             else:
                 return False
         finally:
-            discard(begun.script)
-        await self._server.tell("set-option", "-w", "-t", _target(begun.hosting), "remain-on-exit", "off")
+            discard(given.script)
+        await self._server.tell("set-option", "-w", "-t", _target(given.hosting), "remain-on-exit", "off")
         # It may have ended just before it was told not to be kept.
-        await self._see(begun)
+        await self._see(given)
         return True
 
-    async def _see(self, begun: Begun) -> Screen:
+    async def _see(self, given: Given) -> Screen:
         """Its pane, alive. Raises StartFailed with the last words of a dead one, after closing it."""
-        target = _target(begun.hosting)
+        target = _target(given.hosting)
         screen = await self._server.look(target)
         if not screen.dead:
             return screen
@@ -123,7 +123,7 @@ class Starting:
         await asyncio.sleep(LAST_WORDS_SECONDS)
         said = await self._server.last_words(target)
         await self._server.tell("kill-session", "-t", target)
-        raise _failed(begun.order, said)
+        raise _failed(given.order, said)
 
     async def _addressed(self, order: Order, name: str, script: str) -> PaneAddress:
         for _ in range(ATTEMPTS_MAX):
@@ -153,9 +153,9 @@ class Starting:
         return PaneAddress(self._server.socket, pane_id, name, proc.identify_if_seen(int(pid)))
 
 
-def _became_the_program(begun: Begun) -> bool:
-    process = begun.hosting.process
-    return process is not None and begun.script not in proc.command(process.pid)
+def _became_the_program(given: Given) -> bool:
+    process = given.hosting.process
+    return process is not None and given.script not in proc.command(process.pid)
 
 
 def _target(hosting: Hosting) -> str:

@@ -29,11 +29,21 @@ COMMANDS: Final = {
     "doctor": Entry("See", f"{_HERE}.doctor:doctor", "Check this machine and say what to do"),
     "demo": Entry("See", f"{_HERE}.running:demo", "Scripted agents in a throw-away home, for a minute"),
     "replay": Entry("See", f"{_HERE}.replay:replay", "Judge recorded logs again, with any thresholds"),
+    "events": Entry("See", f"{_HERE}.events:events", "Critical events: what went wrong, what was done"),
+    "incidents": Entry(
+        "See", f"{_HERE}.incidents:incidents", "What is wrong by its cause, many sessions in one"
+    ),
+    "mute": Entry("Heal", f"{_HERE}.calm:mute", "No alerts about a session, project or code for a while"),
+    "unmute": Entry("Heal", f"{_HERE}.calm:unmute", "Tell about it again"),
+    "restore": Entry("Heal", f"{_HERE}.healing:restore", "Bring back what a reboot took along"),
+    "pause": Entry("Heal", f"{_HERE}.calm:pause", "Stop everything Wakeful would do by itself"),
+    "resume": Entry("Heal", f"{_HERE}.calm:resume", "End a pause"),
     "up": Entry("Run", f"{_HERE}.running:up", "Start watching; --detach puts it behind"),
     "down": Entry("Run", f"{_HERE}.running:down", "End the daemon; agents go on"),
     "run": Entry("Run", f"{_HERE}.run:run", "Start an agent that Wakeful manages: run -- claude …"),
     "attach": Entry("Run", f"{_HERE}.run:attach", "Go to the pane of a session"),
     "work": Entry("Run", f"{_HERE}.work:work", "Hand out work: add, list, claim, heartbeat, complete, fail"),
+    "alerts": Entry("Set up", f"{_HERE}.alerts:alerts", "test: one message through every channel"),
     "config": Entry("Set up", f"{_HERE}.config_commands:config", "init, show, check, trust"),
 }
 

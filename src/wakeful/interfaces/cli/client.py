@@ -33,6 +33,12 @@ class DaemonUnreachable(WorldError):
     retryable = True
 
 
+class DaemonEnded(WorldError):
+    """The daemon ended while it was asked. What became of it: {where}"""
+
+    code = "daemon-ended"
+
+
 class Declined(OperatorError):
     """{detail}"""
 
@@ -105,11 +111,21 @@ class Client:
             raise DaemonNotRunning from problem
         except TimeoutError as problem:
             raise DaemonSilent(seconds=timeout_seconds) from problem
+        except (wire.CutOff, ConnectionResetError, BrokenPipeError) as problem:
+            if method == "GET":
+                raise DaemonUnreachable(reason="it ended before it had answered") from problem
+            raise DaemonEnded(where=_whereabouts(target)) from problem
         except OSError as problem:
             raise DaemonUnreachable(reason=problem.strerror or str(problem)) from problem
         if reply.status >= 400:
             raise _refusal(reply)
         return Answer(reply.body, int(reply.headers.get("x-wakeful-exit", "0")), reply.server_pid)
+
+
+def _whereabouts(target: str) -> str:
+    """The command that shows whether an order was carried out; the next daemon looks at what was left half done."""
+    shown = "wakeful work list" if target.startswith("/api/work") else "wakeful session list"
+    return f"`wakeful up`, then `{shown}`."
 
 
 def _refusal(reply: wire.Reply) -> WakefulError:

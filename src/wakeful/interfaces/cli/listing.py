@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Struct
 
+from wakeful.domain.calm import PauseRecord, pause_words
 from wakeful.domain.errors import WorldError
 from wakeful.domain.findings import Attention, Health, State
 from wakeful.domain.plaintext import plain
@@ -42,6 +43,7 @@ class Sessions(Struct, frozen=True):
     sessions: list[SessionRecord]
     older: int
     next_cursor: str | None
+    paused: PauseRecord | None = None
 
 
 class Tone(StrEnum):
@@ -63,6 +65,8 @@ class Row(Struct, frozen=True):
     word: str
     age: str
     project: str
+    # The name of a session that Wakeful manages, or just that it does; nothing for one that was found.
+    managed: str
     doing: str
 
 
@@ -89,6 +93,13 @@ def decoded(body: bytes, kind: type[S]) -> S:
         return msgspec.json.decode(body, type=kind, dec_hook=lambda wanted, text: wanted(text))
     except msgspec.DecodeError as problem:
         raise DaemonOfAnotherVersion from problem
+
+
+def paused_text(pause: PauseRecord | None) -> list[str]:
+    """The first line of whatever is listed, while Wakeful is paused."""
+    if pause is None:
+        return []
+    return [plain(f"{pause_words(pause)}; Wakeful does nothing by itself until `wakeful resume`")]
 
 
 def rows(records: Iterable[SessionRecord], now_wall: float) -> list[Row]:
@@ -148,6 +159,7 @@ def _row(record: SessionRecord, now_wall: float) -> Row:
         word=_word(record),
         age=age(now_wall - since) if since is not None else "-",
         project=plain(record.project) or "-",
+        managed=plain(record.name or "yes") if record.managed else "",
         doing=plain(doing(record)),
     )
 

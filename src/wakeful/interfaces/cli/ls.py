@@ -8,9 +8,9 @@ import click
 from wakeful.domain.findings import Health
 from wakeful.domain.record import SessionRecord
 from wakeful.interfaces.cli.asking import Reading, ask
-from wakeful.interfaces.cli.listing import counts_text, decode_sessions, rows
+from wakeful.interfaces.cli.listing import Sessions, counts_text, decode_sessions, paused_text, rows
 from wakeful.interfaces.cli.options import answers_json
-from wakeful.interfaces.cli.output import show_json, wall_now
+from wakeful.interfaces.cli.output import say, show_json, wall_now
 from wakeful.interfaces.cli.table import print_rows
 
 # The daemon gives 10,000 records at once.
@@ -32,25 +32,25 @@ def ls(*, everything: bool, project: str | None, health: str | None, as_json: bo
     if as_json:
         show_json(ask(lambda desk: desk.sessions(filters)).body)
         return 0
-    records, older = ask(lambda desk: whole_list(desk, filters))
-    print_rows(rows(records, wall_now()), footer(records, older, filtered=bool(filters)))
+    page = ask(lambda desk: whole_list(desk, filters))
+    for line in paused_text(page.paused):
+        say(line)
+    print_rows(rows(page.sessions, wall_now()), footer(page.sessions, page.older, filtered=bool(filters)))
     return 0
 
 
-def whole_list(desk: Reading, filters: dict[str, str]) -> tuple[list[SessionRecord], int]:
-    """Every page of the list, and how many older sessions it leaves out."""
-    records: list[SessionRecord] = []
-    older = 0
-    for page in _pages(desk, filters):
-        records += page[0]
-        older += page[1]
-    return records, older
+def whole_list(desk: Reading, filters: dict[str, str]) -> Sessions:
+    """Every page of the list as one."""
+    pages = list(_pages(desk, filters))
+    records = [record for page in pages for record in page.sessions]
+    older = 0 if "all" in filters else sum(page.older for page in pages)
+    return Sessions(records, older, None, pages[0].paused)
 
 
-def _pages(desk: Reading, filters: dict[str, str]) -> Iterator[tuple[list[SessionRecord], int]]:
+def _pages(desk: Reading, filters: dict[str, str]) -> Iterator[Sessions]:
     for _ in range(PAGES_MAX):
         page = decode_sessions(desk.sessions(filters).body)
-        yield page.sessions, 0 if "all" in filters else page.older
+        yield page
         if page.next_cursor is None:
             return
         filters = {**filters, "cursor": page.next_cursor}

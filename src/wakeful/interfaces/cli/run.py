@@ -20,7 +20,7 @@ from wakeful.domain.ids import SessionId
 from wakeful.interfaces.cli.client import Answer, Client
 from wakeful.interfaces.cli.options import answers_json, session_argument
 from wakeful.interfaces.cli.output import say
-from wakeful.interfaces.cli.session_acts import ACT_SECONDS_MAX, check_prompt, environ, show_deed
+from wakeful.interfaces.cli.session_acts import ACT_SECONDS_MAX, environ, prompt_text, show_deed
 from wakeful.places import Places
 
 
@@ -35,6 +35,12 @@ class NoWorkingDirectory(OperatorError):
     """The folder this shell is in is not there any more. Go to another one and try again."""
 
     code = "no-working-directory"
+
+
+class NotText(OperatorError):
+    """{what} is not text in UTF-8, which is all that can be sent to the daemon: {shown}"""
+
+    code = "not-text"
 
 
 class NeedsTerminal(OperatorError):
@@ -53,10 +59,10 @@ class TmuxMissing(WorldError):
     context_settings={"ignore_unknown_options": True},
     epilog="Example: wakeful run --name docs -- claude --model opus",
 )
-@click.option("--name", help="What the tmux session is called.")
+@click.option("--name", help="What the session is called; commands take it for its id.")
 @click.option("--headless", is_flag=True, help="Without a terminal: speak to it with `session send`.")
 @click.option("--detach", is_flag=True, help="Start it and return; `wakeful attach` goes there.")
-@click.option("--prompt", help="The first prompt.")
+@click.option("--prompt", help="The first prompt; - reads it from standard input.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @answers_json
 def run(
@@ -72,15 +78,13 @@ def run(
 
     It goes on when this terminal closes, and when Wakeful ends.
     """
-    if prompt is not None:
-        check_prompt(prompt)
     request = {
-        "argv": command,
+        "argv": tuple(_text("A word of the command", word) for word in command),
         "cwd": _here(),
         "environ": environ(),
-        "name": name,
+        "name": None if name is None else _text("The name", name),
         "terminal": not headless,
-        "prompt": prompt,
+        "prompt": None if prompt is None else prompt_text(prompt),
     }
     client = Client(Places.of(os.environ))
     answer = client.post("/api/sessions", msgspec.json.encode(request), timeout_seconds=ACT_SECONDS_MAX)
@@ -94,7 +98,7 @@ def run(
     return _go(client, SessionId(started["session_id"]))
 
 
-@click.command(epilog="Example: wakeful attach 3f2a91bc")
+@click.command(epilog="Example: wakeful attach docs")
 @session_argument
 def attach(*, session_id: SessionId) -> int:
     """Go to the tmux pane of a session, managed or found."""
@@ -103,9 +107,17 @@ def attach(*, session_id: SessionId) -> int:
 
 def _here() -> str:
     try:
-        return str(Path.cwd())
+        return _text("The path of this folder", str(Path.cwd()))
     except FileNotFoundError as error:
         raise NoWorkingDirectory from error
+
+
+def _text(what: str, value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise NotText(what=what, shown=ascii(os.fsencode(value))) from error
+    return value
 
 
 def _go(client: Client, session_id: SessionId) -> NoReturn:

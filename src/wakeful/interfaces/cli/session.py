@@ -40,6 +40,9 @@ COMMANDS: Final = {
     "release": Entry("Run", f"{_ACTS}:release", "Take it back: only watched again"),
     "claim": Entry("Run", "wakeful.interfaces.cli.work_leases:claim", "Take a conversation as its one owner"),
     "yield": Entry("Run", "wakeful.interfaces.cli.work_leases:give_back", "Give a conversation back"),
+    "revive": Entry(
+        "Heal", "wakeful.interfaces.cli.healing:revive", "Bring it back now, also if it is held or given up"
+    ),
     "wrong": Entry("Heal", f"{_HERE}:wrong", "Keep the evidence of a wrong verdict"),
 }
 # Where a client tells its tools which conversation they work for; ours comes first.

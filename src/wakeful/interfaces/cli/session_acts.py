@@ -16,11 +16,10 @@ from wakeful.interfaces.cli.client import Answer, Client
 from wakeful.interfaces.cli.options import answers_json, session_argument
 from wakeful.interfaces.cli.output import say, show_json
 from wakeful.places import Places
+from wakeful.ports.hands import PROMPT_BYTES_MAX
 
 # A stop goes up a ladder of patience; starting a client takes seconds on a busy machine.
 ACT_SECONDS_MAX: Final = 120.0
-# Written as JSON, with its quotes and line ends, it must still fit a request.
-PROMPT_BYTES_MAX: Final = 500_000
 
 
 class PromptNotSent(OperatorError):
@@ -47,10 +46,9 @@ class SeveralQuestions(OperatorError):
 @click.argument("prompt", required=False)
 @answers_json
 def send(*, session_id: SessionId, prompt: str | None, as_json: bool) -> int:
-    """Give a managed session a prompt. Without PROMPT it is read from standard input."""
-    text = prompt if prompt is not None else sys.stdin.read()
-    check_prompt(text)
-    return show_deed(order(session_id, "send", {"prompt": text}), as_json=as_json)
+    """Give a managed session a prompt. Without PROMPT, or for -, it is read from standard input."""
+    asked = {"prompt": prompt_text("-" if prompt is None else prompt), "environ": environ()}
+    return show_deed(order(session_id, "send", asked), as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful session questions 3f2a91bc")
@@ -126,14 +124,20 @@ def order(session_id: SessionId, act: str, body: Any = None) -> Answer:
     )
 
 
-def check_prompt(text: str) -> None:
-    """Refuse here what the daemon could not even be given. Raises PromptNotSent."""
-    if not _is_text(text):
-        raise PromptNotSent(reason="it is not text in UTF-8")
-    if len(text.encode()) > PROMPT_BYTES_MAX:
+def prompt_text(given: str) -> str:
+    """The prompt that was given, or read for `-`. Raises PromptNotSent for what the daemon could not even be given."""
+    raw = sys.stdin.buffer.read(PROMPT_BYTES_MAX + 1) if given == "-" else os.fsencode(given)
+    if len(raw) > PROMPT_BYTES_MAX:
         raise PromptNotSent(
             reason=f"it has more than {PROMPT_BYTES_MAX:,} bytes; write it to a file and name that"
         )
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as problem:
+        raise PromptNotSent(reason="it is not text in UTF-8") from problem
+    if not text.strip():
+        raise PromptNotSent(reason="it is empty")
+    return text
 
 
 def environ() -> dict[str, str]:

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Final
 
 import click
-import msgspec
 from msgspec import Struct
 
+from wakeful.domain.calm import PauseRecord
 from wakeful.domain.record import SessionRecord
 from wakeful.interfaces.cli.asking import Reading, ask
 from wakeful.interfaces.cli.client import Answer
-from wakeful.interfaces.cli.listing import DaemonOfAnotherVersion, counts_text, needs_you, rows
+from wakeful.interfaces.cli.listing import Sessions, counts_text, decoded, needs_you, paused_text, rows
 from wakeful.interfaces.cli.ls import whole_list
 from wakeful.interfaces.cli.options import answers_json
 from wakeful.interfaces.cli.output import say, show_json, wall_now
@@ -35,13 +35,13 @@ class _Daemon(Struct, frozen=True):
     listening: tuple[str, ...]
     eyes: tuple[_Eye, ...]
     notes: tuple[str, ...]
+    paused: PauseRecord | None = None
 
 
 class Overview(Struct, frozen=True):
     """What is shown of /api/status."""
 
     mode: str
-    paused: bool
     daemon: _Daemon
 
 
@@ -52,32 +52,25 @@ def status(*, as_json: bool) -> int:
     if as_json:
         show_json(ask(lambda desk: desk.overview()).body)
         return 0
-    answer, (records, older) = ask(_both)
-    for line in overview_lines(_decoded(answer), records, older):
+    answer, page = ask(_both)
+    for line in overview_lines(decoded(answer.body, Overview), page.sessions, page.older):
         say(line)
-    needing = [record for record in records if needs_you(record)]
+    needing = [record for record in page.sessions if needs_you(record)]
     if needing:
         say("needs you:")
         print_rows(rows(needing, wall_now()))
     return 0
 
 
-def _both(desk: Reading) -> tuple[Answer, tuple[list[SessionRecord], int]]:
+def _both(desk: Reading) -> tuple[Answer, Sessions]:
     return desk.overview(), whole_list(desk, {})
 
 
-def _decoded(answer: Answer) -> Overview:
-    try:
-        return msgspec.json.decode(answer.body, type=Overview)
-    except msgspec.DecodeError as problem:
-        raise DaemonOfAnotherVersion from problem
-
-
 def overview_lines(overview: Overview, records: list[SessionRecord], older: int) -> Iterator[str]:
-    """Mode first: it says what Wakeful may touch."""
-    paused = ", PAUSED: nothing is done until `wakeful resume`" if overview.paused else ""
-    yield f"mode       {overview.mode}: {MODES.get(overview.mode, '')}{paused}"
+    """A pause first, then the mode: together they say what Wakeful may touch."""
     daemon = overview.daemon
+    yield from paused_text(daemon.paused)
+    yield f"mode       {overview.mode}: {MODES.get(overview.mode, '')}"
     if daemon.listening:
         yield f"listening  {', '.join(daemon.listening)}"
     for eye in daemon.eyes:

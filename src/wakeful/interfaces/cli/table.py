@@ -23,7 +23,10 @@ _MARKS: Final = {
     Tone.CALM: ("○", "cyan"),
     Tone.PAST: ("·", "dim"),
 }
-_PLAIN_HEADERS: Final = ("ID", "STATE", "HEALTH", "ATTENTION", "AGE", "PROVIDER", "PROJECT", "DOING")
+_PLAIN_HEADERS: Final = (
+    *("ID", "STATE", "HEALTH", "ATTENTION", "AGE", "PROVIDER", "PROJECT"),
+    *("MANAGED", "DOING"),
+)
 # Below this width there is no room for ids: what a session does matters more.
 _NARROW_CELLS: Final = 72
 _PROJECT_SHARE: Final = 6
@@ -59,6 +62,7 @@ def _plain_cells(row: Row) -> tuple[str, ...]:
         row.age,
         record.provider,
         joined,
+        row.managed or "-",
         row.doing or "-",
     )
 
@@ -112,7 +116,10 @@ def _columns(rows: Sequence[Row], width: int) -> "list[_Column]":
         _Column("ID", [ids[row.record.id] for row in rows], style="dim"),
     ]
     columns[2].width = min(columns[2].width, max(_PROJECT_CELLS_MIN, width // _PROJECT_SHARE))
-    return columns if width >= _NARROW_CELLS else columns[:3]
+    if width < _NARROW_CELLS:
+        return columns[:3]
+    names = [row.managed for row in rows]
+    return [*columns, _Column("MANAGED", names, style="dim")] if any(names) else columns
 
 
 class _Column:

@@ -5,7 +5,6 @@ changed is a stranger again.
 """
 
 import os
-from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -66,4 +65,6 @@ def _name(document: Document) -> str:
 
 
 def _digest(document: Document) -> str:
+    from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, and most folders have nothing to be trusted
+
     return sha256(document.content).hexdigest()

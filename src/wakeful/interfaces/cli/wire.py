@@ -16,6 +16,10 @@ class BrokenAnswer(OSError):
     """What came back is not a whole HTTP answer."""
 
 
+class CutOff(BrokenAnswer):
+    """Whoever was asked ended before the answer was whole."""
+
+
 class Reply:
     """A whole answer. Header names are lower case."""
 
@@ -88,6 +92,8 @@ def _parsed(raw: bytes, server_pid: int) -> Reply:
     status = rest[:3]
     # Our server gives every answer a length: one that does not match was cut off on its way.
     whole = headers.get("content-length") == str(len(body))
-    if not (version.startswith("HTTP/1.") and status.isdecimal() and whole):
-        raise BrokenAnswer("the answer was cut off or is not HTTP")
+    if raw and not (version.startswith("HTTP/1.") and status.isdecimal()):
+        raise BrokenAnswer("the answer is not HTTP")
+    if not whole:
+        raise CutOff("it ended before it had answered")
     return Reply(int(status), headers, body, server_pid)

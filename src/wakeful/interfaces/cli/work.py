@@ -33,7 +33,7 @@ COMMANDS: Final = {
     "fail": Entry("Do", f"{_HERE}:fail", "The run failed"),
 }
 KEY_CHARS_MAX: Final = 200
-# The door takes a body of 1 MiB; the rest of it is for the other fields and for quoting.
+# What the store keeps of one work.
 PROMPT_BYTES_MAX: Final = 1_000_000
 
 
@@ -41,6 +41,12 @@ class BadKey(OperatorError):
     """{shown!r} is no key: printable ASCII, 200 characters at most."""
 
     code = "bad-idempotency-key"
+
+
+class PromptEmpty(OperatorError):
+    """The prompt is empty: say what is to be done."""
+
+    code = "prompt-empty"
 
 
 class PromptTooLong(OperatorError):
@@ -216,10 +222,12 @@ def shown(answer: Answer, lines: Callable[[bytes], list[str]], *, as_json: bool)
 
 
 def _prompt(given: str) -> str:
-    """What was given, or what standard input holds. Raises PromptTooLong before anything is sent."""
+    """What was given, or what standard input holds. Raises PromptEmpty, PromptTooLong before anything is sent."""
     raw = sys.stdin.buffer.read(PROMPT_BYTES_MAX + 1) if given == "-" else given.encode()
     if len(raw) > PROMPT_BYTES_MAX:
         raise PromptTooLong(bytes_max=PROMPT_BYTES_MAX)
+    if not raw.strip():
+        raise PromptEmpty
     return raw.decode(errors="replace")
 
 

@@ -30,7 +30,7 @@ EXIT_CODES: Final = {
     Outcome.INEFFECTIVE: 1,
     Outcome.DECLINED: 1,
 }
-_PROBLEMS: Final = PROBLEMS | {
+CONFLICTS: Final = PROBLEMS | {
     409: ResponseSpec(
         Problem,
         generate_examples=False,
@@ -41,7 +41,10 @@ _PROBLEMS: Final = PROBLEMS | {
 
 
 class Prompt(Struct, frozen=True, forbid_unknown_fields=True):
+    """`environ` is for clients that run one process per prompt; without it, the daemon's own."""
+
     prompt: Annotated[str, Meta(max_length=PROMPT_BYTES_MAX)]
+    environ: dict[str, str] | None = None
 
 
 class Resumption(Struct, frozen=True, forbid_unknown_fields=True):
@@ -94,15 +97,15 @@ class ActRoutes:
             f"{one}/release": self.release,
         }
         return (
-            post("/api/sessions", status_code=201, responses=_PROBLEMS)(self.run),
-            get(f"{one}/questions", responses=_PROBLEMS)(self.questions),
-            get(f"{one}/attach", responses=_PROBLEMS, sync_to_thread=False)(self.attach),
-            *(post(path, status_code=200, responses=_PROBLEMS)(fn) for path, fn in orders.items()),
+            post("/api/sessions", status_code=201, responses=CONFLICTS)(self.run),
+            get(f"{one}/questions", responses=CONFLICTS)(self.questions),
+            get(f"{one}/attach", responses=CONFLICTS, sync_to_thread=False)(self.attach),
+            *(post(path, status_code=200, responses=CONFLICTS)(fn) for path, fn in orders.items()),
         )
 
     async def run(self, data: JSONBody[RunRequest]) -> Encoded[Deed]:
         """Start a managed session: in a tmux of its own, or without a terminal."""
-        return _answer(await self._hands.run(data), status_code=201)
+        return answer_deed(await self._hands.run(data), status_code=201)
 
     async def questions(self, session_id: FromPath[str]) -> Encoded[QuestionList]:
         """The permission questions a managed session asks now."""
@@ -115,23 +118,23 @@ class ActRoutes:
 
     async def send(self, session_id: FromPath[str], data: JSONBody[Prompt]) -> Encoded[Deed]:
         """Give a managed session a prompt, and see that it took it."""
-        return _answer(await self._hands.deliver(session_id, data.prompt))
+        return answer_deed(await self._hands.deliver(session_id, data.prompt, data.environ))
 
     async def answer(self, session_id: FromPath[str], data: JSONBody[QuestionAnswer]) -> Encoded[Deed]:
         """Answer the permission question with this id."""
-        return _answer(await self._hands.answer(session_id, data.question_id, data.reply))
+        return answer_deed(await self._hands.answer(session_id, data.question_id, data.reply))
 
     async def interrupt(self, session_id: FromPath[str]) -> Encoded[Deed]:
         """Cut the running turn short; the agent stays."""
-        return _answer(await self._hands.interrupt(session_id))
+        return answer_deed(await self._hands.interrupt(session_id))
 
     async def resume(self, session_id: FromPath[str], data: JSONBody[Resumption]) -> Encoded[Deed]:
         """Continue a conversation whose agent is gone."""
-        return _answer(await self._hands.resume(session_id, data.environ))
+        return answer_deed(await self._hands.resume(session_id, data.environ))
 
     async def stop(self, session_id: FromPath[str]) -> Encoded[Deed]:
         """End the agent, gently first, and the tools it left behind."""
-        return _answer(await self._hands.stop(session_id))
+        return answer_deed(await self._hands.stop(session_id))
 
     async def adopt(self, request: Request[Any, Any, Any], session_id: FromPath[str]) -> Encoded[Handover]:
         """Hand a found session over to Wakeful. A person's decision: refused to supervised agents."""
@@ -144,7 +147,7 @@ class ActRoutes:
         return _handover(await self._hands.release(session_id), managed=False)
 
 
-def _answer(deed: Deed, *, status_code: int = 200) -> Encoded[Deed]:
+def answer_deed(deed: Deed, *, status_code: int = 200) -> Encoded[Deed]:
     return Encoded(Answer(msgspec.json.encode(deed), EXIT_CODES[deed.outcome]), status_code=status_code)
 
 

@@ -17,18 +17,25 @@ from wakeful.domain.moment import Instant
 from wakeful.interfaces.http.access import Access
 from wakeful.interfaces.http.act_routes import ActRoutes
 from wakeful.interfaces.http.asgi import App
+from wakeful.interfaces.http.calm_routes import CalmRoutes
 from wakeful.interfaces.http.case_routes import CaseRoutes
 from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.entry_routes import EntryRoutes
+from wakeful.interfaces.http.event_routes import EventLog, EventRoutes
 from wakeful.interfaces.http.gate import Gate
+from wakeful.interfaces.http.heal_routes import HealRoutes
+from wakeful.interfaces.http.incident_routes import IncidentRoutes, Listed
 from wakeful.interfaces.http.live import LiveRoute
 from wakeful.interfaces.http.penalties import Penalties
 from wakeful.interfaces.http.problems import answer_error
 from wakeful.interfaces.http.session_routes import SessionRoutes
 from wakeful.interfaces.http.work_routes import WorkRoutes
 from wakeful.interfaces.page import PAGE_PATHS, page_file
+from wakeful.services.calm import Calm
 from wakeful.services.desk import Desk
 from wakeful.services.hands import Hands
+from wakeful.services.healing import Healer
+from wakeful.services.restoring import Restorer
 from wakeful.services.work import WorkDesk
 
 
@@ -42,6 +49,10 @@ def build_app(
     now: Callable[[], Instant],
     ancestors: Callable[[int], Sequence[int]],
     shut_down: Callable[[], None],
+    calm: Calm | None = None,
+    incidents: Listed | None = None,
+    critical: EventLog | None = None,
+    healing: tuple[Healer, Restorer] | None = None,
 ) -> Gate:
     """One ASGI application for both doors. `ancestors` gives the parents of a pid, nearest first."""
     penalties = Penalties()
@@ -51,6 +62,10 @@ def build_app(
         *CaseRoutes(desk).handlers(),
         *WorkRoutes(work).handlers(),
         *ActRoutes(hands, deciders).handlers(),
+        *(CalmRoutes(calm, now, desk.resolve, deciders).handlers() if calm is not None else ()),
+        *(EventRoutes(critical, now).handlers() if critical is not None else ()),
+        *(IncidentRoutes(incidents).handlers() if incidents is not None else ()),
+        *(HealRoutes(*healing, deciders).handlers() if healing is not None else ()),
         *EntryRoutes(access, penalties, now, shut_down, deciders).handlers(),
     )
     handlers: list[ControllerRouterHandler] = [*described, LiveRoute(desk).handler()]

@@ -5,6 +5,7 @@ decides who may ask. What it notes of a request for the log holds no query strin
 """
 
 import asyncio
+import re
 from typing import Final
 
 from wakeful.domain.errors import WakefulError
@@ -16,6 +17,10 @@ from wakeful.interfaces.http.problems import MEDIA_TYPE, NoSuchRoute, bug, probl
 from wakeful.interfaces.http.refusals import BodyTooLarge, BodyTooSlow, CallerGone, GoingDown, WrongCredential
 
 BODY_BYTES_MAX: Final = 1024 * 1024
+# A prompt may have a MiB, and JSON writes a quote or a line end in two bytes, other clients a letter in six; the
+# rest is an environment.
+PROMPT_BODY_BYTES_MAX: Final = 4 * 1024 * 1024
+_PROMPTED: Final = re.compile(r"/api/(?:sessions(?:/[^/]+/send)?|work)\Z")
 BODY_SECONDS_MAX: Final = 30
 _READING: Final = frozenset({"GET", "HEAD"})
 
@@ -87,9 +92,10 @@ def caller_of(scope: Scope) -> str:
 
 async def _bounded_body(scope: Scope, receive: Receive) -> bytes:
     """The whole body. Raises BodyTooLarge as soon as that is certain, BodyTooSlow when it does not come."""
+    bytes_max = PROMPT_BODY_BYTES_MAX if _PROMPTED.match(scope["path"]) else BODY_BYTES_MAX
     for name, value in scope["headers"]:
-        if name == b"content-length" and int(value) > BODY_BYTES_MAX:
-            raise BodyTooLarge(bytes_max=BODY_BYTES_MAX)
+        if name == b"content-length" and int(value) > bytes_max:
+            raise BodyTooLarge(bytes_max=bytes_max)
     body = bytearray()
     more = True
     try:
@@ -101,8 +107,8 @@ async def _bounded_body(scope: Scope, receive: Receive) -> bytes:
                     raise CallerGone
                 body += message.get("body", b"")
                 more = message.get("more_body", False)
-                if len(body) > BODY_BYTES_MAX:
-                    raise BodyTooLarge(bytes_max=BODY_BYTES_MAX)
+                if len(body) > bytes_max:
+                    raise BodyTooLarge(bytes_max=bytes_max)
     except TimeoutError as error:
         raise BodyTooSlow(seconds_max=BODY_SECONDS_MAX) from error
     return bytes(body)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from wakeful.domain.calm import PauseRecord
 from wakeful.domain.policy import Policy
 from wakeful.domain.record import SessionRecord
 from wakeful.services.cases import NOTE_CHARS_MAX, Expect
@@ -15,11 +16,15 @@ from wakeful.services.roster import Ending
 
 
 class SessionList(Struct, frozen=True):
-    """A page of sessions in order of id. Pass `next_cursor` as `cursor` to go on; `older` ones were folded."""
+    """A page of sessions in order of id. Pass `next_cursor` as `cursor` to go on; `older` ones were folded.
+
+    `paused` says who stopped everything Wakeful would do by itself, if somebody did.
+    """
 
     sessions: list[SessionRecord]
     older: int
     next_cursor: str | None
+    paused: PauseRecord | None
 
 
 class SessionStatus(SessionRecord, frozen=True, kw_only=True):

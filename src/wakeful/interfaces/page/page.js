@@ -56,6 +56,15 @@ function drawEmpty(shown, filtered) {
     : "Start Claude Code or Codex in any terminal and it appears here by itself. `wakeful doctor` says what Wakeful looks at.";
 }
 
+/** Who stopped Wakeful, in their own words: only ever textContent. */
+function drawPause(pause) {
+  byId("paused").hidden = !pause;
+  if (!pause) return;
+  const when = new Date(pause.since).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+  const why = pause.reason ? `: ${pause.reason}` : "";
+  byId("paused").textContent = `PAUSED by ${pause.by} since ${when}${why}. Wakeful does nothing by itself until \`wakeful resume\`.`;
+}
+
 function proven() {
   provenAt = new Date();
   setLink("live", "live");
@@ -91,7 +100,8 @@ const link = new Link({
   hello(overview) {
     proven();
     show("board");
-    const mode = overview.paused ? "paused: acts on nothing" : MODES[overview.mode] ?? overview.mode;
+    drawPause(overview.daemon.paused);
+    const mode = MODES[overview.mode] ?? overview.mode;
     const notes = overview.daemon.eyes.filter((eye) => eye.slow).map((eye) => `${eye.name}: ${eye.slow}`);
     byId("standing").textContent = [`Mode ${mode}`, overview.daemon.host, ...overview.daemon.notes, ...notes].join(" · ");
     const { total } = overview.sessions;
@@ -122,6 +132,7 @@ const link = new Link({
   loggedOut() {
     setLink("lost", "logged out");
     byId("banner").hidden = true;
+    drawPause(null);
     records.clear();
     byId("door-text").textContent = refused ?? "This browser is not logged in.";
     show("door");

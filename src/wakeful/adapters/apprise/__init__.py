@@ -1,0 +1,1 @@
+"""Whatever apprise can reach."""

@@ -1,0 +1,1 @@
+"""The desktop this process belongs to, if it belongs to one."""

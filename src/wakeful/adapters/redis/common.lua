@@ -1,0 +1,117 @@
+-- What every script of this folder begins with: popoto's records, and moving one to another status.
+-- Redis undoes nothing of a script that fails half way, so every key is looked at before the first one is changed.
+
+local PROJECT_FIRST = { AgentSession = true }
+local SORTED = { AgentSession = { 'started_at', 'last_activity' }, RedisJob = { 'created_at' } }
+
+local function record(key)
+  local model, first, second, status = string.match(key, '^([^:]+):([^:]*):([^:]*):([^:]*)$')
+  if not SORTED[model] then return nil end
+  local project, own = second, first
+  if PROJECT_FIRST[model] then project, own = first, second end
+  return { key = key, model = model, project = project, own = own, status = status,
+    stem = model .. ':' .. first .. ':' .. second .. ':' }
+end
+
+-- The sets every record of its kind is in, whatever its status.
+local function sets_of(one)
+  local sets = { '$Class:' .. one.model, '$KeyF:' .. one.model .. ':project_key:' .. one.project }
+  if one.model == 'AgentSession' then
+    sets[#sets + 1] = '$UniqueKeyF:AgentSession:session_id:' .. one.own
+  end
+  return sets
+end
+
+local function status_set(one, status)
+  return '$KeyF:' .. one.model .. ':status:' .. status
+end
+
+-- A sorted field may be split by project or not.
+local function sorted_of(one)
+  local names = {}
+  for _, field in ipairs(SORTED[one.model]) do
+    names[#names + 1] = '$SortF:' .. one.model .. ':' .. field
+    names[#names + 1] = '$SortF:' .. one.model .. ':' .. field .. ':' .. one.project
+  end
+  return names
+end
+
+local function is_of(name, kind)
+  local found = redis.call('TYPE', name).ok
+  return found == kind or found == 'none'
+end
+
+-- The first key that is not what it should be, or nil.
+local function misfit(one, statuses)
+  if not is_of(one.key, 'hash') then return one.key end
+  for _, name in ipairs(sets_of(one)) do
+    if not is_of(name, 'set') then return name end
+  end
+  for _, name in ipairs(sorted_of(one)) do
+    if not is_of(name, 'zset') then return name end
+  end
+  for _, status in ipairs(statuses) do
+    if not is_of(status_set(one, status), 'set') then return status_set(one, status) end
+    if not is_of(one.stem .. status, 'hash') then return one.stem .. status end
+  end
+  return nil
+end
+
+local function exists(key)
+  return redis.call('EXISTS', key) == 1
+end
+
+-- RENAME takes the place of a record that a late writer left behind under the same name.
+local function move(one, status)
+  local moved = one.stem .. status
+  for _, name in ipairs(sets_of(one)) do
+    redis.call('SREM', name, one.key)
+    redis.call('SADD', name, moved)
+  end
+  for _, name in ipairs(sorted_of(one)) do
+    local score = redis.call('ZSCORE', name, one.key)
+    if score then
+      redis.call('ZREM', name, one.key)
+      redis.call('ZADD', name, score, moved)
+    end
+  end
+  redis.call('SREM', status_set(one, one.status), one.key)
+  redis.call('SADD', status_set(one, status), moved)
+  redis.call('RENAME', one.key, moved)
+  redis.call('HSET', moved, 'status', cmsgpack.pack(status))
+  return moved
+end
+
+-- A pending job like this one: every field stays as it was, but for the four that make it the next one.
+local function repeated(one, job_id, created_at, score, context)
+  local fresh = record('RedisJob:' .. job_id .. ':' .. one.project .. ':pending')
+  local fields = redis.call('HGETALL', one.key)
+  for at = 1, #fields, 2 do
+    redis.call('HSET', fresh.key, fields[at], fields[at + 1])
+  end
+  redis.call('HSET', fresh.key, 'job_id', cmsgpack.pack(job_id), 'status', cmsgpack.pack('pending'),
+    'created_at', created_at, 'revival_context', context)
+  for _, name in ipairs(sets_of(fresh)) do
+    redis.call('SADD', name, fresh.key)
+  end
+  redis.call('SADD', status_set(fresh, 'pending'), fresh.key)
+  local sorted = false
+  for _, name in ipairs(sorted_of(one)) do
+    if redis.call('ZSCORE', name, one.key) then
+      redis.call('ZADD', name, score, fresh.key)
+      sorted = true
+    end
+  end
+  if not sorted then
+    redis.call('ZADD', '$SortF:RedisJob:created_at:' .. fresh.project, score, fresh.key)
+  end
+end
+
+-- Both records are there and nothing around them is strange.
+local function fenceable(session, job)
+  if not session or not job or not exists(session.key) or not exists(job.key) then return 'gone' end
+  local strange = misfit(session, { session.status, 'failed' })
+    or misfit(job, { job.status, 'failed', 'pending' })
+  if strange then return 'strange ' .. strange end
+  return nil
+end

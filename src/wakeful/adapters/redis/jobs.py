@@ -1,0 +1,309 @@
+"""000's queue world in Redis, behind ports.jobs.Jobs. Only here is it read, and only the scripts change its records.
+
+Beside popoto's records lie a few keys of our own, all named `wakeful:…`: budgets, claims, episodes, owed messages.
+Nothing is asked twice after it may have been done: a script whose answer was lost is looked up instead.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from wakeful.adapters.redis import scripts
+from wakeful.adapters.redis.connection import Connection, Word
+from wakeful.adapters.redis.records import (
+    JOB_FIELDS,
+    JOB_STATUSES,
+    SESSION_FIELDS,
+    SESSION_STATUSES,
+    decoded,
+    job_of,
+    packed,
+    parts_of,
+    session_of,
+)
+from wakeful.domain.plaintext import plain
+from wakeful.ports.jobs import (
+    Fenced,
+    Job,
+    JobsUnreachable,
+    Owed,
+    QueuedSession,
+    Revival,
+    Snapshot,
+    Stage,
+    Turn,
+    Watched,
+)
+
+# formats.md: one revival per message, remembered for a week.
+BUDGET_SECONDS: Final = 7 * 86_400
+REVIVALS: Final = "wakeful:revivals"
+EPISODES: Final = "wakeful:episodes"
+OWED: Final = "wakeful:owed"
+
+_decode_revival: Final = msgspec.json.Decoder(Revival).decode
+_decode_owed: Final = msgspec.json.Decoder(Owed).decode
+_encode: Final = msgspec.json.encode
+
+
+class RecordStrange(JobsUnreachable):
+    """{place}: {reason} is not what popoto makes of it. Nothing was changed."""
+
+    code = "record-strange"
+
+
+class RedisJobs:
+    """Implements ports.jobs.Jobs."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.place = connection.place
+
+    async def look(self) -> Snapshot:
+        await self._connection.reach()
+        strange: list[str] = []
+        sessions = await self._sessions(await self._members("AgentSession", "active", strange), strange)
+        running = await self._jobs("running", strange)
+        pending = await self._jobs("pending", strange)
+        by_session = _by_session(running)
+        return Snapshot(
+            watched=tuple(Watched(each, by_session.get(each.session_id)) for each in sessions),
+            pending=tuple(pending),
+            running_projects=frozenset(job.project_key for job in running),
+            strange=tuple(strange),
+        )
+
+    async def look_again(self, watched: Watched) -> Watched | None:
+        strange: list[str] = []
+        sessions = await self._sessions([watched.session.key], strange)
+        if not sessions:
+            return None
+        keys = [watched.job.key] if watched.job is not None else []
+        return Watched(sessions[0], next(iter(await self._jobs_at(keys, "running", strange)), None))
+
+    async def message_text(self, watched: Watched) -> str:
+        keys = [watched.job.key] if watched.job is not None else []
+        asked = [("HGET", _raw(key), "message_text") for key in (*keys, watched.session.key)]
+        texts = [decoded(answer) for answer in await self._connection.ask_all(asked)]
+        return next((text for text in texts if isinstance(text, str) and text), "")
+
+    async def claim(self, name: str, token: str, ttl_seconds: float) -> bool:
+        milliseconds = int(ttl_seconds * 1000)
+        return bool(
+            await self._connection.ask("SET", f"wakeful:claim:{name}", token, "NX", "PX", milliseconds)
+        )
+
+    async def yield_(self, name: str, token: str) -> None:
+        await self._connection.run(scripts.YIELD, [f"wakeful:claim:{name}"], [token])
+
+    async def is_spent(self, work: str) -> bool:
+        return bool(await self._connection.ask("EXISTS", _budget(work)))
+
+    async def revive(self, watched: Watched, revival: Revival) -> Fenced:
+        assert watched.job is not None, "only an attempt that runs can be revived"
+        keys: list[Word] = [_budget(revival.work), _raw(watched.session.key), _raw(watched.job.key), REVIVALS]
+        enqueued = revival.stage is Stage.ENQUEUED and revival.job_id is not None
+        values: list[Word] = [_encode(revival), BUDGET_SECONDS, revival.work, repr(revival.began_at)]
+        values += [
+            revival.job_id or "" if enqueued else "",
+            packed(revival.began_at),
+            packed(revival.context),
+        ]
+        try:
+            return self._fenced(await self._connection.run(scripts.REVIVE, keys, values))
+        except RecordStrange:
+            raise
+        except JobsUnreachable:
+            # Its answer may be what was lost. Only we can have written this revival.
+            if await self._connection.ask("GET", _budget(revival.work)) == _encode(revival):
+                return Fenced.DONE
+            raise
+
+    async def fence(self, watched: Watched) -> Fenced:
+        assert watched.job is not None, "only an attempt that runs can be fenced"
+        keys = [_raw(watched.session.key), _raw(watched.job.key)]
+        return self._fenced(await self._connection.run(scripts.FENCE, keys))
+
+    async def enqueue(self, before: Revival, after: Revival) -> bool:
+        assert after.job_id is not None, "the next job has a name before it exists"
+        keys: list[Word] = [_budget(before.work), _raw(before.failed_key)]
+        values: list[Word] = [_encode(before), _encode(after), after.job_id, packed(after.began_at)]
+        values += [packed(after.context), repr(after.began_at)]
+        return self._fenced(await self._connection.run(scripts.ENQUEUE, keys, values)) is Fenced.DONE
+
+    async def advance(self, revival: Revival) -> None:
+        await self._connection.ask("SET", _budget(revival.work), _encode(revival), "XX", "KEEPTTL")
+
+    async def open_revivals(self) -> list[Revival]:
+        works = await self._connection.ask("ZRANGE", REVIVALS, 0, -1)
+        kept = await self._connection.ask_all(("GET", b"wakeful:revival:" + work) for work in works)
+        revivals = [_revival(body) for body in kept]
+        over = [work for work, revival in zip(works, revivals, strict=True) if revival is None]
+        if over:
+            await self._connection.ask("ZREM", REVIVALS, *over)
+        return [revival for revival in revivals if revival is not None]
+
+    async def close_revival(self, work: str) -> bool:
+        return bool(await self._connection.ask("ZREM", REVIVALS, work))
+
+    async def turn_of(self, revival: Revival) -> Turn:
+        if revival.job_id is not None:
+            parts = parts_of(revival.failed_key)
+            project = parts.second if parts is not None else revival.project_key
+            stem = f"RedisJob:{revival.job_id}:{project}:"
+            asked = [("EXISTS", _raw(stem + status)) for status in JOB_STATUSES]
+            there = await self._connection.ask_all(asked)
+            return _furthest(
+                [status for status, is_there in zip(JOB_STATUSES, there, strict=True) if is_there]
+            )
+        return _furthest(await self._statuses_since(revival))
+
+    async def once(self, name: str) -> bool:
+        return bool(
+            await self._connection.ask("SET", f"wakeful:once:{name}", "1", "NX", "EX", BUDGET_SECONDS)
+        )
+
+    async def episodes(self) -> dict[str, str]:
+        kept = await self._connection.ask("HGETALL", EPISODES)
+        return {_text(name): _text(words) for name, words in kept.items()}
+
+    async def begin(self, name: str, words: str) -> bool:
+        return bool(await self._connection.ask("HSETNX", EPISODES, name, words))
+
+    async def mark(self, name: str, words: str) -> None:
+        await self._connection.ask("HSET", EPISODES, name, words)
+
+    async def end(self, name: str) -> bool:
+        return bool(await self._connection.ask("HDEL", EPISODES, name))
+
+    async def owe(self, owed: Owed) -> None:
+        await self._connection.ask("HSET", OWED, owed.name, _encode(owed))
+
+    async def take_owed(self) -> list[Owed]:
+        kept = await self._connection.ask("HGETALL", OWED)
+        taken = await self._connection.ask_all(("HDEL", OWED, name) for name in kept)
+        return [_decode_owed(body) for body, ours in zip(kept.values(), taken, strict=True) if ours == 1]
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    async def _members(self, model: str, status: str, strange: list[str]) -> list[str]:
+        name = f"$KeyF:{model}:status:{status}"
+        (answer,) = await self._connection.ask_all([("SMEMBERS", name)])
+        if isinstance(answer, Exception):
+            strange.append(f"{name}: {plain(str(answer), 100)}")
+            return []
+        return sorted(_text(key) for key in answer)
+
+    async def _hashes(
+        self, keys: Sequence[str], fields: Sequence[str], strange: list[str]
+    ) -> Iterable[tuple[str, list[Any]]]:
+        """The fields of each record; a key without one is an index that nobody tidied up."""
+        answers = await self._connection.ask_all(("HMGET", _raw(key), *fields) for key in keys)
+        found = []
+        for key, answer in zip(keys, answers, strict=True):
+            if isinstance(answer, Exception):
+                strange.append(f"{plain(key, 120)}: {plain(str(answer), 100)}")
+            elif any(field is not None for field in answer):
+                found.append((key, answer))
+        return found
+
+    async def _sessions(self, keys: Sequence[str], strange: list[str]) -> list[QueuedSession]:
+        hashes = await self._hashes(keys, SESSION_FIELDS, strange)
+        sessions = [session_of(key, fields, strange) for key, fields in hashes]
+        return await self._truly_active([each for each in sessions if each is not None])
+
+    async def _truly_active(self, sessions: Sequence[QueuedSession]) -> list[QueuedSession]:
+        """Without those of which a record with another status is as new: a late save leaves both behind."""
+        others = SESSION_STATUSES[1:]
+        asked = [
+            ("HGET", _raw(parts.with_status(status)), "last_activity")
+            for session in sessions
+            if (parts := parts_of(session.key)) is not None
+            for status in others
+        ]
+        answers = [_seconds(answer) for answer in await self._connection.ask_all(asked)]
+        groups = [answers[at : at + len(others)] for at in range(0, len(answers), len(others))]
+        return [
+            session
+            for session, group in zip(sessions, groups, strict=True)
+            if max((each for each in group if each is not None), default=-1.0)
+            < (session.last_activity or 0.0)
+        ]
+
+    async def _jobs(self, status: str, strange: list[str]) -> list[Job]:
+        return await self._jobs_at(await self._members("RedisJob", status, strange), status, strange)
+
+    async def _jobs_at(self, keys: Sequence[str], status: str, strange: list[str]) -> list[Job]:
+        """The jobs of these records, without those that have moved on."""
+        hashes = await self._hashes(keys, JOB_FIELDS, strange)
+        jobs = [job for key, fields in hashes if (job := job_of(key, fields, strange)) is not None]
+        further = JOB_STATUSES[JOB_STATUSES.index(status) + 1 :]
+        asked: list[Sequence[Word]] = [
+            ("EXISTS", *(_raw(parts.with_status(each)) for each in further))
+            for job in jobs
+            if (parts := parts_of(job.key)) is not None
+        ]
+        moved_on = await self._connection.ask_all(asked)
+        return [job for job, later in zip(jobs, moved_on, strict=True) if later == 0]
+
+    async def _statuses_since(self, revival: Revival) -> list[str]:
+        """Of the jobs that were made for this session since it was fenced."""
+        failed = parts_of(revival.failed_key)
+        if failed is None:
+            return []
+        name = f"$SortF:RedisJob:created_at:{failed.second}"
+        (keys,) = await self._connection.ask_all([("ZRANGEBYSCORE", name, revival.began_at, "+inf")])
+        if isinstance(keys, Exception):
+            return []
+        parts = [(key, found) for each in keys if (found := parts_of(key := _text(each))) is not None]
+        sessions = await self._connection.ask_all(("HGET", _raw(key), "session_id") for key, _ in parts)
+        return [
+            found.status
+            for (_, found), answer in zip(parts, sessions, strict=True)
+            if decoded(answer) == revival.session_id and found.first != failed.first
+        ]
+
+    def _fenced(self, answer: str) -> Fenced:
+        kind, _, what = answer.partition(" ")
+        if kind == "strange":
+            raise RecordStrange(place=self.place, reason=plain(what, 120))
+        return Fenced(kind)
+
+
+def _by_session(running: Sequence[Job]) -> dict[str, Job]:
+    """The newest running job of each session."""
+    oldest_first = sorted(running, key=lambda job: job.created_at or 0.0)
+    return {job.session_id: job for job in oldest_first if job.session_id is not None}
+
+
+def _furthest(statuses: Sequence[str]) -> Turn:
+    known = [status for status in JOB_STATUSES if status in statuses]
+    return Turn(known[-1]) if known else Turn.MISSING
+
+
+def _revival(body: object) -> Revival | None:
+    try:
+        return _decode_revival(body) if isinstance(body, bytes) else None
+    except msgspec.DecodeError:
+        return None
+
+
+def _seconds(answer: object) -> float | None:
+    value = decoded(answer)
+    if answer is None or isinstance(answer, Exception):
+        return None
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _budget(work: str) -> str:
+    return f"wakeful:revival:{work}"
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _raw(key: str) -> bytes:
+    return key.encode("utf-8", "surrogateescape")

@@ -1,0 +1,39 @@
+"""The host as healing sees it: its name, its boot, its folders, and whether it ran out of memory lately."""
+
+from pathlib import Path
+from typing import Final
+
+from wakeful.adapters.system import proc
+from wakeful.ports.clock import Clock
+
+OOM_SECONDS: Final = 60.0
+_VMSTAT: Final = Path("/proc/vmstat")
+
+
+class HostPlace:
+    """Implements what healing asks of its surroundings."""
+
+    def __init__(self, host: str, clock: Clock) -> None:
+        self.host = host
+        self.boot_id = proc.boot_id()
+        self._clock = clock
+        self._oom_kills = _oom_kills()
+        self._oom_at: float | None = None
+
+    def exists(self, folder: str) -> bool:
+        return Path(folder).is_dir()
+
+    def oom_killed(self) -> bool:
+        kills, now = _oom_kills(), self._clock.now().awake
+        if kills > self._oom_kills:
+            self._oom_kills, self._oom_at = kills, now
+        return self._oom_at is not None and now - self._oom_at <= OOM_SECONDS
+
+
+def _oom_kills() -> int:
+    """How many processes the kernel has ended for memory since it booted; 0 where it does not say."""
+    try:
+        rows = _VMSTAT.read_text("ascii").splitlines()
+    except OSError:
+        return 0
+    return next((int(row.split()[1]) for row in rows if row.startswith("oom_kill ")), 0)

@@ -1,0 +1,1 @@
+"""Telegram's Bot API, as a way to reach a person."""

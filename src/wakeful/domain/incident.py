@@ -1,0 +1,171 @@
+"""Incidents: episodes of trouble by their cause. Many sessions with one cause are one incident. Pure.
+
+A cause has a scope: the provider whose login is gone, the tmux server that died, the host. Trouble that has no shared
+cause is an incident of its session alone.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wakeful.domain.activity import Activity
+from wakeful.domain.events import Failure
+from wakeful.domain.evidence import Presence
+from wakeful.domain.findings import Code
+from wakeful.domain.ids import SessionId
+from wakeful.domain.process import Sight
+
+# A reader recognises an incident by a few of its sessions; the rest is counted.
+SESSIONS_NAMED_MAX: Final = 5
+
+
+class Cause(StrEnum):
+    """What is behind it, as far as the evidence says."""
+
+    AUTH = "auth"
+    USAGE_LIMIT = "usage_limit"
+    TMUX_SERVER = "tmux_server"
+    ENGINE = "engine"
+    REBOOT = "reboot"
+    NETWORK = "network"
+    PROVIDER_OUTAGE = "provider_outage"
+    DISK = "disk"
+    MEMORY = "memory"
+    SUSPEND = "suspend"
+    SESSION = "session"
+
+
+class Origin(Struct, frozen=True):
+    """A cause and where it is at work: what makes two troubles one incident."""
+
+    cause: Cause
+    scope: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.cause}/{self.scope}"
+
+
+class Incident(Struct, frozen=True):
+    """One episode. `did` is what Wakeful did about it and what came of it."""
+
+    id: str
+    cause: Cause
+    scope: str
+    opened_at: float
+    updated_at: float
+    resolved_at: float | None
+    # Those in trouble now; resolved ones have left.
+    sessions: tuple[SessionId, ...]
+    summary: str
+    did: str = ""
+    issue_url: str | None = None
+    # How many it has had in all.
+    affected: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self.resolved_at is None
+
+    def joined(self, session_id: SessionId, now: float) -> "Incident":
+        if session_id in self.sessions:
+            return self
+        sessions = (*self.sessions, session_id)
+        return replace(self, sessions=sessions, affected=self.affected + 1, updated_at=now)
+
+    def left(self, session_id: SessionId, now: float) -> "Incident":
+        """Without this session; over when it was the last one."""
+        remaining = tuple(each for each in self.sessions if each != session_id)
+        if remaining == self.sessions:
+            return self
+        return replace(self, sessions=remaining, updated_at=now, resolved_at=None if remaining else now)
+
+
+class Surroundings(Struct, frozen=True):
+    """What is known beside the session itself. `oom_killed`: the kernel ended processes for memory lately."""
+
+    provider: str
+    session_id: SessionId
+    host: str
+    boot_id: str
+    oom_killed: bool = False
+
+
+_NETWORK: Final = re.compile(
+    r"ECONNREFUSED|ECONNRESET|ENOTFOUND|EAI_AGAIN|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT|getaddrinfo|"
+    r"connection (?:error|refused|reset)|network is unreachable|dns error|error sending request",
+    re.IGNORECASE,
+)
+_DISK: Final = re.compile(r"ENOSPC|no space left|disk quota|EDQUOT", re.IGNORECASE)
+_OF_FAILURE: Final[Mapping[Failure, Cause]] = {
+    Failure.AUTH: Cause.AUTH,
+    Failure.LIMIT: Cause.USAGE_LIMIT,
+    Failure.PROVIDER: Cause.PROVIDER_OUTAGE,
+}
+_DEATHS: Final = frozenset({Code.SESSION_DEAD, Code.AGENT_EXITED})
+
+
+def origin_of(code: Code, activity: Activity, presence: Presence, around: Surroundings) -> Origin:
+    """The cause behind a finding, the most certain evidence first."""
+    if code in _DEATHS and (lost := lost_with(presence, around)) is not None:
+        return lost
+    if _DISK.search(activity.failure_message):
+        return Origin(Cause.DISK, around.host)
+    cause = _of_turn(code, activity)
+    if cause is not None:
+        scope = around.host if cause is Cause.NETWORK else around.provider
+        return Origin(cause, scope)
+    if code in _DEATHS and around.oom_killed:
+        return Origin(Cause.MEMORY, around.host)
+    return Origin(Cause.SESSION, around.session_id)
+
+
+def lost_with(presence: Presence, around: Surroundings) -> Origin | None:
+    """What took a session's process with it: a reboot, or the end of the tmux server that showed it."""
+    newest = presence.newest
+    if newest is not None and newest.sight is Sight.DEAD and newest.process.boot_id != around.boot_id:
+        return Origin(Cause.REBOOT, around.host)
+    pane = presence.pane
+    if pane is not None and pane.runtime is Sight.DEAD:
+        return Origin(Cause.TMUX_SERVER, pane.socket)
+    return None
+
+
+def _of_turn(code: Code, activity: Activity) -> Cause | None:
+    if code is Code.AUTH_REQUIRED:
+        return Cause.AUTH
+    if code is Code.USAGE_LIMITED:
+        return Cause.USAGE_LIMIT
+    if code is not Code.TURN_FAILED:
+        return None
+    if _NETWORK.search(activity.failure_message):
+        return Cause.NETWORK
+    return _OF_FAILURE.get(activity.failure) if activity.failure is not None else None
+
+
+def words_of(incident: Incident) -> str:
+    """One line: what happened, to how many."""
+    named = ", ".join(incident.sessions[:SESSIONS_NAMED_MAX])
+    more = len(incident.sessions) - SESSIONS_NAMED_MAX
+    if more > 0:
+        named += f" and {more} more"
+    return f"{SENTENCES[incident.cause].format(scope=incident.scope)}: {named or incident.summary}"
+
+
+SENTENCES: Final[Mapping[Cause, str]] = {
+    Cause.AUTH: "{scope} wants a login",
+    Cause.USAGE_LIMIT: "the usage limit of {scope} is reached",
+    Cause.TMUX_SERVER: "the tmux server on {scope} ended",
+    Cause.ENGINE: "the container engine {scope} ended",
+    Cause.REBOOT: "{scope} was restarted",
+    Cause.NETWORK: "{scope} cannot reach its providers",
+    Cause.PROVIDER_OUTAGE: "{scope} fails to answer",
+    Cause.DISK: "the disk of {scope} is full",
+    Cause.MEMORY: "{scope} ran out of memory",
+    Cause.SUSPEND: "{scope} slept",
+    Cause.SESSION: "a session is in trouble",
+}

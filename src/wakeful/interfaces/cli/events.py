@@ -1,0 +1,122 @@
+"""`wakeful events`: the log of critical events, read, followed or archived. Works without a daemon, too."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import click
+import msgspec
+from msgspec import Struct
+
+from wakeful.domain.critical import stamp, wall_of_stamp
+from wakeful.domain.plaintext import plain
+from wakeful.interfaces.cli.client import Client, DaemonNotRunning
+from wakeful.interfaces.cli.listing import decoded
+from wakeful.interfaces.cli.options import answers_json
+from wakeful.interfaces.cli.output import say, show_json, wall_now
+from wakeful.interfaces.cli.settings import load_settings
+from wakeful.interfaces.since import wall_at
+from wakeful.places import Places
+
+LIMIT: Final = 1000
+NONE: Final = "No critical event since {}."
+_KEYS: Final = ("timestamp", "event", "project_key", "session_id", "reason", "action_taken", "github_issue")
+
+
+class Events(Struct, frozen=True):
+    """The body of /api/events."""
+
+    path: str
+    events: list[dict[str, Any]]
+    left_out: int
+
+
+@click.command(epilog="Example: wakeful events --since 2h --follow")
+@click.option(
+    "--since", metavar="T", default="24h", show_default=True, help="How long ago, or a time in ISO 8601."
+)
+@click.option("--follow", is_flag=True, help="Then show each new event as it is written, until Ctrl-C.")
+@click.option("--archive-before", metavar="T", help="Move older events to the gzip of their day instead.")
+@answers_json
+def events(*, since: str, follow: bool, archive_before: str | None, as_json: bool) -> int:
+    """Show what went wrong and what was done about it, oldest first."""
+    since_wall = wall_at(since, wall_now())
+    if archive_before is not None:
+        if follow:
+            raise click.UsageError("--follow and --archive-before are two different wishes.")
+        return _archive(wall_at(archive_before, wall_now()), as_json=as_json)
+    if follow:
+        asyncio.run(_follow(Path(_listed(since_wall)[1].path), since_wall, as_json=as_json))
+        return 0
+    body, found = _listed(since_wall)
+    if as_json:
+        show_json(body)
+    else:
+        _show(found, since_wall)
+    return 0
+
+
+def event_line(event: dict[str, Any]) -> str:
+    """One event in one line, whatever another program put into it."""
+    return "  ".join(plain(str(event.get(key) or "-"), 100) for key in _KEYS)
+
+
+def _show(found: Events, since_wall: float) -> None:
+    if found.left_out:
+        say(f"{found.left_out:,} older ones are not shown; the log is {found.path}")
+    for event in found.events:
+        say(event_line(event))
+    if not found.events:
+        say(NONE.format(stamp(since_wall)))
+
+
+def _archive(before_wall: float, *, as_json: bool) -> int:
+    from wakeful.critical_events import archive_events  # noqa: PLC0415 - readers need none of it
+
+    path = _listed(wall_now())[1].path
+    count = archive_events(before_wall, path=path)
+    if as_json:
+        show_json(msgspec.json.encode({"archived": count, "path": path}))
+    else:
+        say(f"archived {count} event{'' if count == 1 else 's'} in {Path(path).parent}")
+    return 0
+
+
+async def _follow(path: Path, since_wall: float, *, as_json: bool) -> None:
+    from wakeful.critical_events import follow_events  # noqa: PLC0415 - readers need none of it
+
+    async for event in follow_events(path):
+        wall = wall_of_stamp(str(event.get("timestamp")))
+        if wall is None or wall < since_wall:
+            continue
+        if as_json:
+            show_json(msgspec.json.encode(event))
+        else:
+            say(event_line(event))
+        sys.stdout.flush()
+
+
+def _listed(since_wall: float) -> tuple[bytes, Events]:
+    """The daemon's answer; without a daemon, the same of its log as it is configured."""
+    query = urlencode({"since": stamp(since_wall), "limit": LIMIT})
+    try:
+        body = Client(Places.of(os.environ)).get(f"/api/events?{query}").body
+    except DaemonNotRunning:
+        found = _read(since_wall)
+        return msgspec.json.encode(found), found
+    return body, decoded(body, Events)
+
+
+def _read(since_wall: float) -> Events:
+    from wakeful.critical_events import CriticalLog  # noqa: PLC0415 - costs nobody who has a daemon
+
+    log = CriticalLog(Path(log_path(load_settings(None).config.events.critical_path)))
+    found = log.recent(since_wall)
+    return Events(str(log.path), found[-LIMIT:], max(0, len(found) - LIMIT))
+
+
+def log_path(configured: str) -> str:
+    return configured or f"{Places.of(os.environ).logs}/critical_events.jsonl"

@@ -1,0 +1,102 @@
+"""Joins 000's watchdog with its Redis: one object for `watchdog_loop()` and for the daemon. No rule lives here."""
+
+import logging
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from wakeful.adapters.redis.connection import DEADLINE_SECONDS, Connection
+from wakeful.adapters.redis.jobs import RedisJobs
+from wakeful.adapters.tool_use.ground import ToolLogGround
+from wakeful.domain.plan import Rules
+from wakeful.domain.policy import Policy
+from wakeful.ports.clock import Clock
+from wakeful.ports.forge import Forge
+from wakeful.ports.jobs import Ground, Jobs
+from wakeful.services.watchdog import Cycle, Watchdog
+from wakeful.services.watchdog_calls import CALL_SECONDS_MAX, Calls, Chats
+from wakeful.services.watchdog_cases import Cases
+from wakeful.services.watchdog_healing import Callbacks, Healing, Ledger
+from wakeful.services.watchdog_queue import STALLED_SECONDS_MAX, QueueWatch
+
+log = logging.getLogger("wakeful.watchdog")
+
+
+def connect(url: str, deadline_seconds: float = DEADLINE_SECONDS) -> RedisJobs:
+    """The queue world at this address; nothing is asked yet. Raises BadRedisUrl."""
+    return RedisJobs(Connection(url, deadline_seconds))
+
+
+class RedisWatch:
+    """A watchdog over one queue world. `callbacks.write` gets every critical event; `rules` is asked before each act."""
+
+    def __init__(
+        self,
+        *,
+        jobs: Jobs,
+        logs: Path | Ground,
+        clock: Clock,
+        callbacks: Callbacks,
+        rules: Callable[[], Rules],
+        forge: Forge | None = None,
+        policy: Policy | None = None,
+        active_projects: Collection[str] | None = None,
+        interval_seconds: float = 300.0,
+        stalled_seconds: float = STALLED_SECONDS_MAX,
+        call_seconds: float = CALL_SECONDS_MAX,
+    ) -> None:
+        ground = ToolLogGround(logs) if isinstance(logs, Path) else logs
+        calls = Calls(clock, call_seconds)
+        chats = Chats(jobs, calls, callbacks.send_message)
+        ledger = Ledger(clock, calls, forge, callbacks.write)
+        cases = Cases(ground, clock, calls, policy if policy is not None else Policy())
+        self.jobs = jobs
+        self.healing = Healing(
+            jobs=jobs,
+            cases=cases,
+            ground=ground,
+            clock=clock,
+            calls=calls,
+            chats=chats,
+            ledger=ledger,
+            callbacks=callbacks,
+            rules=rules,
+        )
+        queue = QueueWatch(
+            jobs=jobs,
+            clock=clock,
+            calls=calls,
+            ledger=ledger,
+            callbacks=callbacks,
+            active_projects=active_projects,
+            stalled_seconds=stalled_seconds,
+        )
+        self._watchdog = Watchdog(
+            jobs=jobs,
+            clock=clock,
+            cases=cases,
+            healing=self.healing,
+            queue=queue,
+            chats=chats,
+            interval_seconds=interval_seconds,
+        )
+        self._says_unrouted_off = active_projects is None
+
+    async def run(self) -> None:
+        """Watch until cancelled; then let go of Redis."""
+        if self._says_unrouted_off:
+            log.info("watchdog: nobody said which projects are served, so message_unrouted is off")
+        try:
+            await self._watchdog.run()
+        finally:
+            await self.close()
+
+    async def check(self) -> Cycle:
+        """One cycle."""
+        return await self._watchdog.check()
+
+    async def release(self, session_id: str) -> str | None:
+        """Revive a held session because a person approved it; what was done, None if it is not active."""
+        return await self._watchdog.release(session_id)
+
+    async def close(self) -> None:
+        await self.jobs.close()

@@ -1,0 +1,284 @@
+"""The outbox of alerts: kept before anybody is told, told once through every channel, forgotten when it is over.
+
+At least once: a crash between a channel's yes and our note of it says the words a second time. Words to somebody's
+chat are the exception: for them a note is made first, and what may have arrived is not said again. A store that
+refuses does not keep anybody from being told; only words to a chat wait for it.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from wakeful.domain.alerts import Alert, Rules
+from wakeful.domain.errors import WorldError
+from wakeful.domain.owed import Owed, Phase, again, ended, is_done, is_same_telling, owed, recalled, taken
+from wakeful.ports.clock import Clock
+from wakeful.ports.messenger import Messenger
+from wakeful.ports.store import Note, Store
+from wakeful.services.courier import Courier
+
+KIND: Final = "alert"
+# A channel that is out for a week on a bad machine; beyond that the oldest are given up.
+EPISODES_MAX: Final = 1000
+# The only channel that knows chats.
+CHAT_CHANNEL: Final = "telegram"
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(Owed).decode
+
+log = logging.getLogger("wakeful.alerts")
+
+
+class AlertDesk:
+    """Episodes in memory, each also a note in the store. Several daemons on one store tell each episode once.
+
+    `owner` says whose notes are ours after a restart. Call `take_up` before anything else.
+    """
+
+    def __init__(
+        self, store: Store, clock: Clock, channels: Sequence[Messenger], rules: Rules, owner: str
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._rules = rules
+        self._owner = owner
+        self._channels = tuple(channels)
+        self._couriers = tuple(Courier(each, self, clock) for each in channels)
+        self._names = tuple(each.name for each in channels)
+        assert len(set(self._names)) == len(self._names), "two channels of one name could not be told apart"
+        self._episodes: dict[str, Owed] = {}
+        self._in_flight: Counter[str] = Counter()
+        # Not yet known to be ours: another daemon on this store may have been first.
+        self._claiming: set[str] = set()
+        # Where memory and store differ, most likely because the store refused.
+        self._unsaved: set[str] = set()
+        self._refusing = False
+        self._writing = asyncio.Lock()
+        self._taken_up = False
+
+    @property
+    def cooldown_seconds(self) -> float:
+        return self._rules.cooldown_seconds
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """Which channels do not work, and how many alerts wait for each; for `wakeful status`."""
+        return tuple(
+            f"alerts: {each.trouble} ({len(self.pending(each.name))} wait)"
+            for each in self._couriers
+            if each.trouble is not None
+        )
+
+    async def take_up(self) -> None:
+        """Recall what an earlier daemon owed. Raises the store's errors; twice is once."""
+        if self._taken_up:
+            return
+        for note in await self._store.notes(KIND):
+            await self._recall(note)
+        self._taken_up = True
+        self._wake()
+
+    async def run(self) -> None:
+        """Deliver until cancelled."""
+        await self.take_up()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for each in self._couriers:
+                    group.create_task(each.run())
+                # Without a channel there is nothing to do, and yet no end.
+                await asyncio.Event().wait()
+        finally:
+            for channel in self._channels:
+                await channel.close()
+
+    async def owe(self, alert: Alert) -> bool:
+        """Keep it, durably, and have it told. False: nobody is to be told, or somebody was told already."""
+        names = self._names_for(alert)
+        if not names or not self._rules.wants(alert):
+            return False
+        await self._forget_done()
+        now, known = self._clock.now().wall, self._episodes.get(alert.episode)
+        if known is None:
+            kept = await self._owe_new(owed(alert, self._owner, names, now))
+        else:
+            kept = await self._owe_again(known, alert, names, now)
+        if kept:
+            self._wake()
+        return kept
+
+    async def resolve(self, episode: str, text: str | None = None) -> bool:
+        """It is over. Whoever was told is told that too, if there is a text; what nobody heard of is dropped.
+
+        False: nothing of it was known.
+        """
+        known = self._episodes.get(episode)
+        if known is None or known.phase is not Phase.TELLING:
+            return False
+        if self._in_flight[episode]:
+            await self._put(episode, replace(known, phase=Phase.ENDING, ending=text))
+            return True
+        await self._put(episode, ended(known, text))
+        self._wake()
+        return True
+
+    def open_episodes(self, prefix: str) -> list[str]:
+        """Episodes that began and are not over, by the beginning of their key."""
+        return [
+            key
+            for key, each in self._episodes.items()
+            if key.startswith(prefix) and each.phase is Phase.TELLING
+        ]
+
+    def pending(self, channel: str) -> list[Owed]:
+        """What this channel has yet to tell."""
+        return [
+            each
+            for key, each in self._episodes.items()
+            if each.is_telling and channel in each.pending and key not in self._claiming
+        ]
+
+    async def begin(self, episode: Owed, channel: str) -> bool:
+        """Words to a chat leave only after a note of it; everything else at once."""
+        key = episode.alert.episode
+        self._in_flight[key] += 1
+        if episode.alert.chat is None:
+            return True
+        await self._put(key, replace(self._episodes[key], begun=(channel,)))
+        if key not in self._unsaved:
+            return True
+        await self.refused(episode, channel)
+        return False
+
+    async def took(self, episode: Owed, channel: str) -> None:
+        """A channel has told it, or may have."""
+        key = episode.alert.episode
+        known = self._episodes[key]
+        if is_same_telling(known, episode):
+            known = taken(known, channel, self._clock.now().wall)
+        await self._landed(key, known)
+
+    async def refused(self, episode: Owed, channel: str) -> None:
+        """A channel has not told it: it stays owed."""
+        key = episode.alert.episode
+        known = self._episodes[key]
+        begun = tuple(each for each in known.begun if each != channel)
+        await self._landed(key, replace(known, begun=begun))
+
+    async def _landed(self, key: str, known: Owed) -> None:
+        """A channel is done speaking; an end that waited for that can take place."""
+        self._in_flight[key] -= 1
+        if not self._in_flight[key]:
+            del self._in_flight[key]
+            if known.phase is Phase.ENDING:
+                known = ended(known, known.ending)
+                self._wake()
+        if known != self._episodes[key]:
+            await self._put(key, known)
+
+    async def _owe_again(self, known: Owed, alert: Alert, names: Sequence[str], now: float) -> bool:
+        renewed = again(known, alert, names, now, self.cooldown_seconds)
+        if renewed is None or alert.episode in self._claiming:
+            return False
+        await self._put(alert.episode, renewed)
+        return True
+
+    async def _owe_new(self, new: Owed) -> bool:
+        """Claim a new episode, durably; False if another daemon on this store has it."""
+        key = new.alert.episode
+        self._make_room()
+        self._episodes[key] = new
+        self._claiming.add(key)
+        try:
+            kept = await self._store.keep_new_note(Note(KIND, key, _encode(new)))
+        except WorldError as problem:
+            self._not_saved(key, problem)
+            return True
+        finally:
+            self._claiming.discard(key)
+        if not kept:
+            self._episodes.pop(key, None)
+        return kept
+
+    async def _put(self, key: str, episode: Owed) -> None:
+        """Take a new value for an episode, and forget it if it is done with."""
+        done = is_done(episode, self._clock.now().wall, self.cooldown_seconds) and not self._in_flight[key]
+        if done:
+            del self._episodes[key]
+        else:
+            self._episodes[key] = episode
+        await self._save(key)
+
+    async def _save(self, *keys: str) -> None:
+        """Write what memory says, for these and for all that could not be written before."""
+        async with self._writing:
+            for key in {*keys, *self._unsaved}:
+                episode = self._episodes.get(key)
+                try:
+                    if episode is None:
+                        await self._store.drop_note(KIND, key)
+                    else:
+                        await self._store.keep_note(Note(KIND, key, _encode(episode)))
+                except WorldError as problem:
+                    self._not_saved(key, problem)
+                else:
+                    self._unsaved.discard(key)
+                    self._refusing = False
+
+    def _not_saved(self, key: str, problem: WorldError) -> None:
+        if not self._refusing:
+            log.warning("alerts are told, but not kept over a restart: %s", problem)
+        self._refusing = True
+        self._unsaved.add(key)
+
+    async def _recall(self, note: Note) -> None:
+        try:
+            known = _decode(note.body)
+        except msgspec.DecodeError:
+            # Left there it would keep this episode silent for ever.
+            log.warning("an alert of another version was dropped: %s", note.key)
+            await self._store.drop_note(KIND, note.key)
+            return
+        now = self._clock.now().wall
+        if is_done(known, now, self.cooldown_seconds):
+            await self._store.drop_note(KIND, note.key)
+        elif known.owner == self._owner and note.key not in self._episodes:
+            self._episodes[note.key] = recalled(known, self._names_for(known.alert))
+            await self._put(note.key, self._episodes[note.key])
+
+    def _names_for(self, alert: Alert) -> tuple[str, ...]:
+        if alert.chat is None:
+            return self._names
+        return tuple(name for name in self._names if name == CHAT_CHANNEL)
+
+    async def _forget_done(self) -> None:
+        """Cooldowns end without anybody saying so."""
+        now = self._clock.now().wall
+        done = [key for key, each in self._episodes.items() if is_done(each, now, self.cooldown_seconds)]
+        for key in done:
+            if not self._in_flight[key]:
+                del self._episodes[key]
+                self._unsaved.add(key)
+        if self._unsaved:
+            await self._save()
+
+    def _make_room(self) -> None:
+        """What is over goes first, then what was told, then the oldest that nobody heard."""
+        while len(self._episodes) >= EPISODES_MAX:
+            resting = [key for key in self._episodes if not self._in_flight[key]]
+            key = min(resting, key=self._weight)
+            if self._episodes[key].pending:
+                log.warning("too many alerts wait: gave up %s", key)
+            del self._episodes[key]
+            self._unsaved.add(key)
+
+    def _weight(self, key: str) -> tuple[bool, bool, float]:
+        episode = self._episodes[key]
+        return episode.phase is not Phase.OVER, bool(episode.pending), episode.owed_at
+
+    def _wake(self) -> None:
+        for each in self._couriers:
+            each.wake()

@@ -1,0 +1,118 @@
+"""Everything the plan asks about a session in trouble, gathered from what was seen and folded. It decides nothing."""
+
+from pathlib import PurePath
+from typing import Final, Protocol
+
+from wakeful.domain.effect_rules import Effect
+from wakeful.domain.effects import InterruptedCall, interrupted
+from wakeful.domain.findings import Code, State
+from wakeful.domain.ids import SessionId
+from wakeful.domain.incident import Cause, Origin, Surroundings, lost_with, origin_of
+from wakeful.domain.moment import Instant
+from wakeful.domain.plan import Situation
+from wakeful.domain.process import Sight
+from wakeful.domain.sentence import quiet_seconds
+from wakeful.domain.trouble import Trouble
+from wakeful.domain.wording import quoted
+from wakeful.services.hands import PROGRAMS
+from wakeful.services.holdings import Holdings
+from wakeful.services.watched import Watched
+
+_WORST: Final = {Effect.LOCAL: 0, Effect.UNKNOWN: 1, Effect.REMOTE: 2}
+# A person said yes: there is nothing left to wait for.
+_LONG_ENOUGH_SECONDS: Final = 86_400.0
+
+
+class Place(Protocol):
+    """What healing must know of the host."""
+
+    host: str
+    boot_id: str
+
+    def exists(self, folder: str) -> bool:
+        """Whether a folder is there."""
+
+    def oom_killed(self) -> bool:
+        """Whether the kernel ended processes for want of memory in the last minute."""
+
+
+class Circumstances:
+    """Sessions as the plan sees them."""
+
+    def __init__(self, holdings: Holdings, place: Place, own_tmux: str) -> None:
+        self._holdings = holdings
+        self._place = place
+        self._own_tmux = own_tmux
+
+    def require_managed(self, session_id: SessionId) -> None:
+        """Raises NotManaged."""
+        self._holdings.get(session_id)
+
+    def situation(self, watched: Watched, trouble: Trouble, now: Instant) -> Situation:
+        verdict, activity = watched.verdict, watched.activity
+        assert verdict is not None, "judged before it is treated"
+        hosting = self._holdings.find(watched.subject.id)
+        cwd = hosting.cwd if hosting is not None else activity.cwd
+        program = hosting.argv[0] if hosting is not None and hosting.argv else ""
+        is_client = watched.subject.provider in PROGRAMS
+        limit = activity.limit_until
+        return Situation(
+            code=trouble.code,
+            state=verdict.state,
+            agent=verdict.agent,
+            managed=hosting is not None,
+            for_seconds=_LONG_ENOUGH_SECONDS if trouble.approved else now.wall - trouble.code_since,
+            since_progress_seconds=quiet_seconds(activity, now),
+            effect=max(
+                (each.verdict.effect for each in interrupted(activity)), key=_WORST.__getitem__, default=None
+            ),
+            resumable=is_client and activity.known > 0,
+            renewable=is_client or PurePath(program).name in PROGRAMS,
+            place_gone=cwd is not None and not self._place.exists(cwd),
+            stopped=hosting is not None and hosting.stopped and not trouble.approved,
+            lost=self.lost(watched) is not None,
+            limit_in_seconds=limit.wall - now.wall if limit is not None else None,
+        )
+
+    def calls_elsewhere(self, watched: Watched) -> list[str]:
+        """The calls that were cut off and may have had effects elsewhere, in words."""
+        calls = interrupted(watched.activity)
+        return [_named(each) for each in calls if each.verdict.effect is not Effect.LOCAL]
+
+    def lost(self, watched: Watched) -> Origin | None:
+        """What took an idle managed session along, if it is gone and nobody stopped it.
+
+        A tmux server of somebody else's may have ended because its last window was closed: that is no loss.
+        """
+        hosting = self._holdings.find(watched.subject.id)
+        verdict = watched.verdict
+        if hosting is None or hosting.stopped or verdict is None or verdict.state is not State.STOPPED:
+            return None
+        if verdict.agent is not Sight.DEAD or watched.subject.provider not in PROGRAMS:
+            return None
+        origin = lost_with(watched.presence, self._around(watched))
+        if origin is not None and origin.cause is Cause.TMUX_SERVER and origin.scope != self._own_tmux:
+            return None
+        return origin
+
+    def origin(self, watched: Watched, code: Code | None) -> Origin:
+        """The cause its trouble is filed under."""
+        around = self._around(watched)
+        if code is None:
+            lost = lost_with(watched.presence, around)
+            assert lost is not None, "a session without a finding is treated only if it was lost"
+            return lost
+        return origin_of(code, watched.activity, watched.presence, around)
+
+    def _around(self, watched: Watched) -> Surroundings:
+        return Surroundings(
+            provider=watched.subject.provider,
+            session_id=watched.subject.id,
+            host=self._place.host,
+            boot_id=self._place.boot_id,
+            oom_killed=self._place.oom_killed(),
+        )
+
+
+def _named(call: InterruptedCall) -> str:
+    return f"{call.tool} {quoted(call.verdict.words)} ({call.verdict.effect})"

@@ -1,0 +1,385 @@
+"""The one healer: asks the plan about every session in trouble, has it carried out, and tells people what came of it.
+
+Told of changes and woken by deadlines; sessions that are well cost nothing. Each session is treated by a task of its
+own, so that whatever hangs delays nobody else. What it must not forget is kept in the store before it acts.
+"""
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from wakeful.domain.critical import ActionTaken, Happening, reason_of
+from wakeful.domain.errors import WakefulError, WorldError
+from wakeful.domain.findings import Code
+from wakeful.domain.ids import SessionId
+from wakeful.domain.incident import Incident
+from wakeful.domain.moment import Instant
+from wakeful.domain.plan import ACTS, Decision, Rules, Step, plan
+from wakeful.domain.record import SessionRecord
+from wakeful.domain.sentence import quiet_seconds
+from wakeful.domain.trouble import Revival, Trouble
+from wakeful.faults import reach
+from wakeful.ports.clock import Clock
+from wakeful.ports.store import Note, Outcome, Store
+from wakeful.services.acts import Act, Deed
+from wakeful.services.circumstances import Circumstances
+from wakeful.services.incidents import Incidents
+from wakeful.services.revival import Reviver
+from wakeful.services.roster import Roster
+from wakeful.services.watched import Watched
+
+KIND: Final = "trouble"
+# What a store or a tool refused is tried again after this.
+RETRY_SECONDS: Final = 30.0
+_decode: Final = msgspec.json.Decoder(Trouble).decode
+
+log = logging.getLogger("wakeful.healing")
+
+
+class Telling(Protocol):
+    """Everything people and programs hear of a trouble."""
+
+    async def logged(
+        self, happening: Happening, action: ActionTaken, trouble: Trouble, watched: Watched
+    ) -> None:
+        """Write a critical event."""
+
+    async def told(
+        self, incident: Incident, trouble: Trouble, record: SessionRecord, decision: Decision
+    ) -> None:
+        """Owe people an alert about the incident."""
+
+    async def resolved(self, incident: Incident) -> None:
+        """Owe people the news that it is over."""
+
+
+class HeldForPerson(WorldError):
+    """{shown} was cut off inside {calls}, which may have happened. Look what is there, then: wakeful session revive {shown} --yes"""
+
+    code = "held-for-person"
+    exit_code = 1
+    http_status = 409
+
+
+class Healer:
+    """Troubles in memory, each also a note in the store."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        store: Store,
+        roster: Roster,
+        reviver: Reviver,
+        incidents: Incidents,
+        telling: Telling,
+        circumstances: Circumstances,
+        rules: Callable[[], Rules],
+    ) -> None:
+        self._clock = clock
+        self._store = store
+        self._roster = roster
+        self._reviver = reviver
+        self._incidents = incidents
+        self._telling = telling
+        self._around = circumstances
+        self._rules = rules
+        self._troubles: dict[SessionId, Trouble] = {}
+        self._due: list[tuple[float, SessionId]] = []
+        self._busy: dict[SessionId, asyncio.Future[Any]] = {}
+        # Seen while it was being treated: looked at once more.
+        self._again: set[SessionId] = set()
+        self._sooner = asyncio.Event()
+
+    def trouble_of(self, session_id: SessionId) -> Trouble | None:
+        return self._troubles.get(session_id)
+
+    def seen(self, session_id: SessionId) -> None:
+        """This session was judged anew."""
+        watched = self._roster.watched.get(session_id)
+        if watched is None or watched.verdict is None:
+            return
+        if watched.verdict.findings or session_id in self._troubles or self._around.lost(watched) is not None:
+            self._look_at(session_id, self._clock.now().awake)
+
+    async def take_up(self) -> None:
+        """Go on where an earlier daemon stopped: its troubles, the revivals it had begun, and whom it left lying."""
+        await self._incidents.load()
+        self._troubles = {each.session_id: each for each in map(_trouble, await self._store.notes(KIND))}
+        for revival in await self._reviver.written():
+            # By tasks of their own: doors open meanwhile.
+            self._busy[revival.session_id] = asyncio.create_task(self._settle(revival))
+        for session_id in list(self._roster.watched):
+            self.seen(session_id)
+
+    async def _settle(self, revival: Revival) -> None:
+        """A revival that was begun is brought to its end, and told if nobody was."""
+        try:
+            await self._settle_one(revival)
+        except WakefulError as error:
+            log.warning("the revival of %s could not be settled: %s", revival.session_id, error)
+        finally:
+            self._busy.pop(revival.session_id, None)
+            self._look_at(revival.session_id, self._clock.now().awake)
+
+    async def _settle_one(self, revival: Revival) -> None:
+        watched = self._roster.watched.get(revival.session_id)
+        trouble = self._troubles.get(revival.session_id)
+        if watched is None or watched.record is None or trouble is None or trouble.work != revival.work:
+            return
+        settled = await self._keep(await self._reviver.settle(watched, trouble, revival))
+        if not trouble.logged:
+            decision = Decision(revival.step, settled.did, spends=True)
+            await self._told(watched, settled, decision, ActionTaken.REVIVAL_ATTEMPTED)
+
+    async def revive(self, text: str, *, approved: bool) -> Deed:
+        """A person wants it brought back now. Raises NotManaged, HeldForPerson.
+
+        A person's word starts the count anew: what was given up or spent belongs to what went before.
+        """
+        watched = self._roster.find(text)
+        session_id = watched.subject.id
+        self._around.require_managed(session_id)
+        calls = self._around.calls_elsewhere(watched)
+        if calls and not approved:
+            raise HeldForPerson(shown=session_id, calls="; ".join(calls))
+        while (busy := self._busy.get(session_id)) is not None:
+            await asyncio.wait({busy})
+        treated = asyncio.ensure_future(self._treat_for_person(watched))
+        self._busy[session_id] = treated
+        treated.add_done_callback(lambda _done: self._busy.pop(session_id, None))
+        return await asyncio.shield(treated)
+
+    async def _treat_for_person(self, watched: Watched) -> Deed:
+        session_id = watched.subject.id
+        known = self._troubles.get(session_id)
+        if known is not None:
+            work = f"{session_id}@{self._clock.now().wall:.3f}"
+            await self._keep(
+                replace(
+                    known, work=work, approved=True, held=False, given_up=False, revivals=0, revived_at=None
+                )
+            )
+        decision = await self._treat_one(session_id, asked=True)
+        trouble = self._troubles.get(session_id)
+        if decision is None or trouble is None:
+            return Deed(session_id, Act.RESUME, session_id, Outcome.DECLINED, "nothing is wrong with it")
+        if decision.step not in ACTS:
+            return Deed(session_id, Act.RESUME, session_id, Outcome.DECLINED, decision.reason)
+        return Deed(session_id, Act.RESUME, session_id, self._reviver.last_outcome(session_id), trouble.did)
+
+    def look_again(self) -> None:
+        """Something that binds everybody has changed: a pause, a mode."""
+        for session_id in self._troubles:
+            self._look_at(session_id, self._clock.now().awake)
+
+    async def run(self) -> None:
+        """Treat who is due, until cancelled."""
+        try:
+            while True:
+                self._sooner.clear()
+                self._treat_due()
+                await self._sleep()
+        finally:
+            for task in self._busy.values():
+                task.cancel()
+            await asyncio.gather(*self._busy.values(), return_exceptions=True)
+
+    def _look_at(self, session_id: SessionId, awake: float) -> None:
+        heapq.heappush(self._due, (awake, session_id))
+        self._sooner.set()
+
+    def _treat_due(self) -> None:
+        now = self._clock.now().awake
+        due: dict[SessionId, None] = {}
+        while self._due and self._due[0][0] <= now:
+            due[heapq.heappop(self._due)[1]] = None
+        for session_id in due:
+            if session_id in self._busy:
+                self._again.add(session_id)
+            else:
+                task = asyncio.create_task(self._treat(session_id))
+                self._busy[session_id] = task
+
+    async def _sleep(self) -> None:
+        if not self._due:
+            await self._sooner.wait()
+            return
+        timer = asyncio.ensure_future(self._clock.sleep_until(self._due[0][0]))
+        sooner = asyncio.ensure_future(self._sooner.wait())
+        try:
+            await asyncio.wait({timer, sooner}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+            sooner.cancel()
+
+    async def _treat(self, session_id: SessionId) -> None:
+        try:
+            await self._treat_one(session_id)
+        except WakefulError as error:
+            log.warning("%s could not be treated: %s", session_id, error)
+            self._look_at(session_id, self._clock.now().awake + RETRY_SECONDS)
+        except Exception:
+            # One session that cannot be treated must not keep the others from it.
+            log.exception("%s could not be treated", session_id)
+            self._look_at(session_id, self._clock.now().awake + RETRY_SECONDS)
+        finally:
+            self._busy.pop(session_id, None)
+            if session_id in self._again:
+                self._again.discard(session_id)
+                self._look_at(session_id, self._clock.now().awake)
+
+    async def _treat_one(self, session_id: SessionId, *, asked: bool = False) -> Decision | None:
+        """What was decided; None if nothing is wrong."""
+        watched = self._roster.watched.get(session_id)
+        if watched is None or watched.verdict is None or watched.record is None:
+            return None
+        code = watched.verdict.findings[0].code if watched.verdict.findings else None
+        if code is None and self._around.lost(watched) is None:
+            await self._calm_down(watched)
+            return None
+        trouble = await self._in_trouble(watched, code)
+        now = self._clock.now()
+        decision = plan(
+            self._around.situation(watched, trouble, now), trouble.history(now.wall), self._rules()
+        )
+        braked_seconds = self._reviver.pace.braked_seconds
+        if decision.step in ACTS and decision.spends and braked_seconds > 0:
+            reason = "too many revivals failed lately: none is tried for a while"
+            decision = Decision(Step.NOTIFY, reason, braked_seconds)
+        if decision.step is not Step.WAIT:
+            if not trouble.logged:
+                trouble = replace(trouble, reason=_reason(watched, code, now))
+            trouble = await self._in_incident(watched, trouble)
+            await self._carry_out(watched, trouble, decision, asked=asked)
+        if decision.again_seconds is not None:
+            self._look_at(session_id, now.awake + decision.again_seconds)
+        return decision
+
+    async def _carry_out(
+        self, watched: Watched, trouble: Trouble, decision: Decision, *, asked: bool
+    ) -> None:
+        match decision.step:
+            case Step.NOTIFY:
+                await self._told(watched, trouble, decision, ActionTaken.NONE)
+            case Step.HOLD:
+                held = replace(trouble, held=True, did=f"held: {decision.reason}")
+                await self._told(watched, held, decision, ActionTaken.HELD_FOR_APPROVAL)
+            case Step.GIVE_UP:
+                await self._give_up(watched, trouble, decision)
+            case _:
+                await self._act(watched, trouble, decision, asked=asked)
+
+    async def _act(self, watched: Watched, trouble: Trouble, decision: Decision, *, asked: bool) -> None:
+        if decision.spends:
+            trouble = await self._keep(await self._reviver.file(watched, trouble))
+            reach("heal.filed")
+        revived = await self._keep(await self._reviver.revive(watched, trouble, decision, asked=asked))
+        reach("heal.kept")
+        if decision.spends:
+            # It may have been told before, when nothing could be done yet.
+            revived = replace(revived, logged=False, told=False)
+            await self._told(watched, revived, decision, ActionTaken.REVIVAL_ATTEMPTED)
+            self._reviver.pace.ended(gave_up=False)
+        self._look_at(trouble.session_id, self._clock.now().awake + RETRY_SECONDS)
+
+    async def _give_up(self, watched: Watched, trouble: Trouble, decision: Decision) -> None:
+        self._reviver.pace.ended(gave_up=True)
+        ended = replace(trouble, given_up=True, did=f"gave up: {decision.reason}", logged=False, told=False)
+        await self._told(watched, ended, decision, ActionTaken.NONE, Happening.REVIVAL_FAILED)
+
+    async def _told(
+        self,
+        watched: Watched,
+        trouble: Trouble,
+        decision: Decision,
+        action: ActionTaken,
+        happening: Happening = Happening.SESSION_UNHEALTHY,
+    ) -> None:
+        """One line in the log and one alert for each trouble and each turn it takes."""
+        assert watched.record is not None, "judged before it is treated"
+        if not trouble.logged:
+            if action is ActionTaken.NONE and trouble.code is not None:
+                trouble = await self._reviver.file(watched, trouble)
+            await self._telling.logged(happening, action, trouble, watched)
+        incident = self._incidents.of(trouble.session_id)
+        if incident is not None and not trouble.told:
+            incident = await self._incidents.keep(
+                replace(incident, did=trouble.did or decision.reason, issue_url=trouble.issue_url)
+            )
+            await self._telling.told(incident, trouble, watched.record, decision)
+        if not (trouble.logged and trouble.told):
+            await self._keep(replace(trouble, logged=True, told=True))
+
+    async def _calm_down(self, watched: Watched) -> None:
+        """Its finding is gone. The trouble is over when its turn has ended well."""
+        trouble = self._troubles.get(watched.subject.id)
+        if trouble is None:
+            return
+        if trouble.calm_since is None:
+            if trouble.logged:
+                await self._telling.logged(Happening.SESSION_RECOVERED, ActionTaken.NONE, trouble, watched)
+            left = await self._incidents.leave(trouble.session_id)
+            if left is not None and not left.is_open:
+                await self._telling.resolved(left)
+            calm = replace(trouble, calm_since=self._clock.now().wall, revived_at=None, held=False)
+            trouble = await self._keep(calm)
+        if not watched.activity.in_turn:
+            del self._troubles[trouble.session_id]
+            await self._store.drop_note(KIND, trouble.session_id)
+            await self._reviver.forget(trouble)
+
+    async def _in_trouble(self, watched: Watched, code: Code | None) -> Trouble:
+        """Its trouble, begun or taken up again."""
+        session_id, now = watched.subject.id, self._clock.now().wall
+        known = self._troubles.get(session_id)
+        if known is None:
+            assert watched.record is not None, "judged before it is treated"
+            began = watched.activity.turn_since or watched.activity.last_at
+            return await self._keep(
+                Trouble(
+                    session_id=session_id,
+                    work=f"{session_id}@{began.wall if began is not None else now:.3f}",
+                    project=watched.record.project,
+                    code=code,
+                    opened_at=now,
+                    code_since=now,
+                )
+            )
+        if known.code is code and known.calm_since is None:
+            return known
+        return await self._keep(
+            replace(known, code=code, code_since=now, calm_since=None, logged=False, told=False)
+        )
+
+    async def _in_incident(self, watched: Watched, trouble: Trouble) -> Trouble:
+        """Filed under its cause, which is known once the trouble has lasted a moment."""
+        origin = self._around.origin(watched, trouble.code)
+        findings = watched.verdict.findings if watched.verdict is not None else ()
+        summary = findings[0].summary if findings else str(origin.cause)
+        incident = await self._incidents.join(trouble.session_id, origin, summary)
+        return await self._keep(replace(trouble, incident=incident.id))
+
+    async def _keep(self, trouble: Trouble) -> Trouble:
+        if self._troubles.get(trouble.session_id) != trouble:
+            await self._store.keep_note(Note(KIND, trouble.session_id, msgspec.json.encode(trouble)))
+            self._troubles[trouble.session_id] = trouble
+        return trouble
+
+
+def _reason(watched: Watched, code: Code | None, now: Instant) -> str:
+    """Why, in the words of the log of critical events."""
+    if code is None:
+        return "lost"
+    activity = watched.activity
+    seconds = activity.active_seconds if code is Code.RUNAWAY else quiet_seconds(activity, now)
+    return reason_of(code, seconds=seconds, errors=activity.errors_in_a_row)
+
+
+def _trouble(note: Note) -> Trouble:
+    return _decode(note.body)

@@ -1,0 +1,117 @@
+"""The book of incidents: who is in which, opened once, resolved when the last session has left.
+
+Kept as notes in the store, so that an episode goes on over restarts and several daemons share one.
+"""
+
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+from msgspec.structs import replace
+
+from wakeful.domain.ids import SessionId
+from wakeful.domain.incident import Incident, Origin
+from wakeful.ports.clock import Clock
+from wakeful.ports.store import Note, Store
+
+KIND: Final = "incident"
+# Resolved ones stay readable this long.
+KEPT_SECONDS: Final = 30 * 86_400.0
+# What comes back so soon is the same episode: sessions recover and fail at their own pace.
+SAME_SECONDS: Final = 120.0
+_decode: Final = msgspec.json.Decoder(Incident).decode
+
+
+class Incidents:
+    """Open ones in memory, all of them in the store."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._open: dict[str, Incident] = {}
+        self._lately: dict[str, Incident] = {}
+        self._of_session: dict[SessionId, str] = {}
+
+    async def load(self) -> None:
+        """Take up what an earlier daemon left open, and forget what was over long ago."""
+        oldest = self._clock.now().wall - KEPT_SECONDS
+        for incident in await self.listed(include_resolved=True):
+            if incident.is_open:
+                self._remember(incident)
+            elif incident.resolved_at is not None and incident.resolved_at < oldest:
+                await self._store.drop_note(KIND, incident.id)
+
+    async def listed(self, include_resolved: bool = False) -> list[Incident]:
+        """Open ones, or all; the newest last."""
+        found = [_decode(note.body) for note in await self._store.notes(KIND)]
+        shown = [each for each in found if include_resolved or each.is_open]
+        return sorted(shown, key=lambda each: each.opened_at)
+
+    def of(self, session_id: SessionId) -> Incident | None:
+        key = self._of_session.get(session_id)
+        return self._open.get(key) if key is not None else None
+
+    async def join(self, session_id: SessionId, origin: Origin, summary: str) -> Incident:
+        """The incident this trouble belongs to, opened if there is none with this cause and scope."""
+        known = self.of(session_id)
+        if known is not None and (known.cause, known.scope) == (origin.cause, origin.scope):
+            return known
+        if known is not None:
+            await self.leave(session_id)
+        now = self._clock.now().wall
+        incident = self._open.get(origin.key) or self._reopened(origin, now) or _new(origin, summary, now)
+        return await self.keep(incident.joined(session_id, now))
+
+    def is_open(self, incident: Incident) -> bool:
+        """Whether it is, by now: what was over may have come back."""
+        known = self._open.get(_key(incident))
+        return known is not None and known.id == incident.id
+
+    async def leave(self, session_id: SessionId) -> Incident | None:
+        """The incident without this session, over if it was the last; None if it was in none."""
+        incident = self.of(session_id)
+        if incident is None:
+            return None
+        del self._of_session[session_id]
+        left = await self.keep(incident.left(session_id, self._clock.now().wall))
+        if not left.is_open:
+            self._open.pop(_key(left), None)
+            self._lately[_key(left)] = left
+        return left
+
+    async def keep(self, incident: Incident) -> Incident:
+        await self._store.keep_note(Note(KIND, incident.id, msgspec.json.encode(incident)))
+        if incident.is_open:
+            self._remember(incident)
+        return incident
+
+    def _reopened(self, origin: Origin, now: float) -> Incident | None:
+        self._lately = {
+            key: each
+            for key, each in self._lately.items()
+            if each.resolved_at is not None and now - each.resolved_at <= SAME_SECONDS
+        }
+        over = self._lately.pop(origin.key, None)
+        return replace(over, resolved_at=None) if over is not None else None
+
+    def _remember(self, incident: Incident) -> None:
+        self._open[_key(incident)] = incident
+        for session_id in incident.sessions:
+            self._of_session[session_id] = _key(incident)
+
+
+def _new(origin: Origin, summary: str, now: float) -> Incident:
+    return Incident(
+        id=f"i-{uuid4().hex[:12]}",
+        cause=origin.cause,
+        scope=origin.scope,
+        opened_at=now,
+        updated_at=now,
+        resolved_at=None,
+        sessions=(),
+        summary=summary,
+    )
+
+
+def _key(incident: Incident) -> str:
+    return Origin(incident.cause, incident.scope).key

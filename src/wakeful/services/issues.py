@@ -1,0 +1,100 @@
+"""Reports on their way to people: filed at once where possible, else kept, said once, and tried again later.
+
+How an issue is filed is the forge's business; this only remembers what could not be. One report a project is kept,
+the newest: an issue is about a project, and the next one to be filed says what is true then.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from wakeful.domain.errors import WorldError
+from wakeful.ports.clock import Clock
+from wakeful.ports.forge import Filing, Forge, Report
+from wakeful.ports.store import Note, Store
+
+RETRY_SECONDS: Final = 600.0
+OWED: Final = "issue_owed"
+TROUBLE: Final = "issue_trouble"
+# One forge, one trouble: whatever is wrong with it is told once until it works again.
+_KEY: Final = "forge"
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(Report).decode
+log: Final = logging.getLogger("wakeful.issues")
+
+Tell = Callable[[str], Awaitable[None]]
+Filed = Callable[[Report, Filing], Awaitable[None]]
+
+
+class Issues:
+    """Files reports. `tell` hears of a forge that does not work, once; `filed` of every report filed late."""
+
+    def __init__(
+        self,
+        forge: Forge,
+        store: Store,
+        clock: Clock,
+        *,
+        wants: Callable[[str], bool],
+        tell: Tell,
+        filed: Filed,
+    ) -> None:
+        self._forge = forge
+        self._store = store
+        self._clock = clock
+        self._wants = wants
+        self._tell = tell
+        self._filed = filed
+
+    async def file(self, report: Report) -> Filing:
+        """File it now, or keep it for later. Takes no longer than the forge does; raises what the store raises."""
+        filing = await self._forge.file(report)
+        if not self._wants(report.project):
+            return filing
+        if filing.url is None:
+            await self._store.keep_note(Note(OWED, report.project, _encode(report)))
+            await self._say_once(filing.words)
+        else:
+            await self._works(report.project)
+        return filing
+
+    async def retry(self) -> int:
+        """Try everything that is owed once more; how many reports were filed."""
+        done = 0
+        for note in await self._store.notes(OWED):
+            report = await self._report(note)
+            filing = await self._forge.file(report) if report is not None else None
+            if report is not None and filing is not None and filing.url is not None:
+                await self._works(note.key)
+                await self._filed(report, filing)
+                done += 1
+        return done
+
+    async def run(self) -> None:
+        """Try again now and then, until cancelled."""
+        while True:
+            await self._clock.sleep_until(self._clock.now().awake + RETRY_SECONDS)
+            try:
+                await self.retry()
+            except WorldError as error:
+                log.warning("issues that are owed were not filed: %s", error)
+
+    async def _report(self, note: Note) -> Report | None:
+        try:
+            return _decode(note.body)
+        except msgspec.DecodeError:
+            log.info("a report about %s is of another version", note.key)
+            await self._store.drop_note(note.kind, note.key)
+            return None
+
+    async def _say_once(self, words: str) -> None:
+        """Told before it is noted: a crash in between tells it twice, and never not at all."""
+        if not await self._store.notes(TROUBLE):
+            await self._tell(words)
+            await self._store.keep_new_note(Note(TROUBLE, _KEY, words.encode()))
+
+    async def _works(self, project: str) -> None:
+        await self._store.drop_note(OWED, project)
+        await self._store.drop_note(TROUBLE, _KEY)

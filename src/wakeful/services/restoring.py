@@ -1,0 +1,92 @@
+"""Brings everything back after a reboot or the end of a tmux server: each conversation in its folder, under its name.
+
+Managed sessions return by themselves; this is the whole list for a person who asks, found ones included. What lives is
+skipped, and so is whatever was cut off inside a call that may have had effects elsewhere.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.domain.effect_rules import Effect
+from wakeful.domain.effects import interrupted
+from wakeful.domain.ids import SessionId
+from wakeful.domain.incident import SENTENCES, Surroundings, lost_with
+from wakeful.domain.process import Sight
+from wakeful.domain.record import safe
+from wakeful.services.acts import Deed
+from wakeful.services.circumstances import Place
+from wakeful.services.hands import PROGRAMS, Hands
+from wakeful.services.holdings import Holdings
+from wakeful.services.pace import Pace
+from wakeful.services.roster import Roster
+from wakeful.services.watched import Watched
+
+HELD: Final = "a call that may have had effects elsewhere was cut off: `wakeful session revive {id} --yes`"
+
+
+class Lost(Struct, frozen=True):
+    """A session that was taken along. Without `skipped` it can be brought back."""
+
+    session_id: SessionId
+    name: str
+    cwd: str
+    managed: bool
+    because: str
+    skipped: str | None = None
+
+
+class Restorer:
+    """Asked by a person; acts through the hands like everybody."""
+
+    def __init__(self, roster: Roster, holdings: Holdings, hands: Hands, place: Place, pace: Pace) -> None:
+        self._roster = roster
+        self._holdings = holdings
+        self._hands = hands
+        self._place = place
+        self._pace = pace
+
+    def lost(self) -> list[Lost]:
+        """Every session that a reboot or a dead tmux server took along, by name."""
+        found = [each for watched in self._roster.watched.values() for each in self._look(watched)]
+        return sorted(found, key=lambda each: (each.name, each.session_id))
+
+    async def bring_back(self, text: str) -> Deed:
+        """One of them, in its turn. Raises what a resume raises."""
+        session_id = self._roster.resolve(text)
+        await self._pace.turn()
+        if self._holdings.find(session_id) is None:
+            await self._hands.adopt(session_id)
+        return await self._hands.resume(session_id)
+
+    def _look(self, watched: Watched) -> Iterator[Lost]:
+        subject, presence = watched.subject, watched.presence
+        if subject.provider not in PROGRAMS or presence.agent is not Sight.DEAD:
+            return
+        around = Surroundings(subject.provider, subject.id, self._place.host, self._place.boot_id)
+        origin = lost_with(presence, around)
+        if origin is None:
+            return
+        hosting = self._holdings.find(subject.id)
+        pane_name = presence.pane.session if presence.pane is not None else None
+        cwd = hosting.cwd if hosting is not None else watched.activity.cwd or presence.cwd or ""
+        yield Lost(
+            session_id=subject.id,
+            name=(hosting.name if hosting is not None else None) or pane_name or subject.id,
+            cwd=safe(cwd),
+            managed=hosting is not None,
+            because=SENTENCES[origin.cause].format(scope=origin.scope),
+            skipped=self._skipped(watched, cwd, stopped=hosting is not None and hosting.stopped),
+        )
+
+    def _skipped(self, watched: Watched, cwd: str, *, stopped: bool) -> str | None:
+        if stopped:
+            return "a person stopped it, which is final"
+        if not cwd or not self._place.exists(cwd):
+            return "its working directory is gone"
+        if watched.activity.known == 0:
+            return "nothing was said in it, so there is nothing to continue"
+        if any(each.verdict.effect is not Effect.LOCAL for each in interrupted(watched.activity)):
+            return HELD.format(id=watched.subject.id)
+        return None

@@ -1,0 +1,148 @@
+"""Starts new managed sessions: claimed before anything runs, kept as soon as something does.
+
+Whoever asks for a session while it is still being started finds it managed; an act on it waits for the start. Nothing
+here resumes anything.
+"""
+
+from collections.abc import Mapping
+from uuid import uuid4
+
+from msgspec.structs import replace
+
+from wakeful.domain.errors import OperatorError
+from wakeful.domain.hosting import SESSION_VARIABLE, Hosting
+from wakeful.domain.ids import ConversationId, SessionId
+from wakeful.domain.process import Sight
+from wakeful.ports.clock import Clock
+from wakeful.ports.hands import Begun, Driver, Order, Seen, World
+from wakeful.services.acts import OBSERVING, Act, ActGate, Deed, Purpose
+from wakeful.services.holdings import Holdings
+from wakeful.services.starts import Plan, RunRequest, environment, plan_run
+
+
+class NameTaken(OperatorError):
+    """The name {shown} is taken by {session}, which still runs. Choose another, or stop that one."""
+
+    code = "name-taken"
+    http_status = 409
+
+
+class Starter:
+    """`wakeful run`, as the daemon does it."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        holdings: Holdings,
+        drivers: Mapping[str, Driver],
+        gate: ActGate,
+        world: World,
+        mode: str,
+    ) -> None:
+        self._clock = clock
+        self._holdings = holdings
+        self._drivers = drivers
+        self._gate = gate
+        self._world = world
+        self._mode = mode
+
+    async def run(self, request: RunRequest) -> Deed:
+        """Start a new managed session. Raises NameTaken and what the plan and the driver raise; then nothing was started."""
+        plan = plan_run(request, uuid4())
+        self._check_name(plan.name)
+        if plan.session_id is None:
+            return await self._run_unnamed(plan, request)
+        epoch = await self._claim(plan.session_id)
+        planned = self._planned(plan, plan.session_id, request, epoch)
+        try:
+            deed, hosting = await self._start(plan, planned, request, self._holdings.keep)
+        except BaseException:
+            await self._holdings.abandon(planned)
+            raise
+        if hosting is None:
+            await self._holdings.abandon(planned)
+        elif plan.name == hosting.session_id and hosting.process is not None:
+            self._world.register(hosting.session_id, hosting.process, hosting.cwd)
+        return deed
+
+    def _check_name(self, name: str | None) -> None:
+        for known in self._holdings.all():
+            if name is not None and known.name == name and self._lives(known):
+                raise NameTaken(shown=name, session=known.session_id)
+
+    def _lives(self, hosting: Hosting) -> bool:
+        return hosting.process is not None and self._world.sight(hosting.process) is not Sight.DEAD
+
+    async def _claim(self, session_id: SessionId) -> int:
+        """The epoch of the new session. A program of ours that has ended gives its name to the next one."""
+        known = self._holdings.find(session_id)
+        if known is not None:
+            return (await self._holdings.advance(known)).epoch
+        return (await self._holdings.claim(session_id)).epoch
+
+    async def _run_unnamed(self, plan: Plan, request: RunRequest) -> Deed:
+        """A client that names its own conversation: claimed once the name is known, by nobody else before."""
+
+        async def begun(hosting: Hosting) -> None:
+            lease = await self._holdings.claim(hosting.session_id, hosting.process)
+            await self._holdings.keep(replace(hosting, epoch=lease.epoch))
+
+        planned = self._planned(plan, SessionId(f"start-{uuid4().hex}"), request, epoch=1)
+        deed, hosting = await self._start(plan, planned, request, begun)
+        return deed if hosting is None else replace(deed, session_id=hosting.session_id)
+
+    async def _start(
+        self, plan: Plan, planned: Hosting, request: RunRequest, begun: Begun
+    ) -> tuple[Deed, Hosting | None]:
+        async def perform(intent_id: str) -> Seen:
+            seen = await self._started(planned, self._order(plan, request, planned.epoch, intent_id), begun)
+            if seen.hosting is not None:
+                # Before anybody else's turn: whoever stops it next must find it whole.
+                await self._holdings.keep_seen(seen.hosting)
+            return seen
+
+        def objection() -> str | None:
+            return OBSERVING if self._mode == "observe" else carried(self._world, planned.session_id)
+
+        purpose = Purpose(planned, len(plan.prompt or ""))
+        return await self._gate.pass_through(Act.START, planned.session_id, purpose, objection, perform)
+
+    async def _started(self, planned: Hosting, order: Order, begun: Begun) -> Seen:
+        try:
+            return await self._drivers[planned.driver].start(order, begun)
+        except BaseException:
+            # In its own turn still: whoever waits to act on it must not find what never came to be.
+            await self._holdings.abandon(planned)
+            raise
+
+    def _planned(self, plan: Plan, session_id: SessionId, request: RunRequest, epoch: int) -> Hosting:
+        return Hosting(
+            session_id=session_id,
+            conversation_id=plan.conversation_id or ConversationId(""),
+            driver=plan.driver,
+            cwd=request.cwd,
+            argv=plan.argv,
+            epoch=epoch,
+            since=self._clock.now().wall,
+            name=plan.name,
+        )
+
+    def _order(self, plan: Plan, request: RunRequest, epoch: int, intent_id: str) -> Order:
+        return Order(
+            session_id=plan.session_id,
+            conversation_id=plan.conversation_id,
+            epoch=epoch,
+            intent_id=intent_id,
+            cwd=request.cwd,
+            argv=plan.argv,
+            environ=environment(request.environ),
+            prompt=plan.prompt,
+            name=plan.name,
+        )
+
+
+def carried(world: World, session_id: SessionId) -> str | None:
+    """Who holds a session before it has registered anywhere: a process that carries our mark."""
+    carriers = world.carriers(SESSION_VARIABLE, session_id)
+    return f"process {carriers[0].pid} was started for it and lives" if carriers else None

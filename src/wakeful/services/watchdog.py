@@ -1,0 +1,179 @@
+"""000's watchdog over a queue world: every active session is looked at in every cycle, and no trouble ends the loop.
+
+One line per cycle says how many were checked. What stays wrong is said once, and once more when it is over.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.domain.errors import WakefulError, WorldError
+from wakeful.domain.plaintext import plain
+from wakeful.ports.clock import Clock
+from wakeful.ports.jobs import Jobs, Snapshot, Watched
+from wakeful.services.watchdog_calls import Chats
+from wakeful.services.watchdog_cases import Case, Cases, Skip
+from wakeful.services.watchdog_healing import Healing
+from wakeful.services.watchdog_queue import QueueWatch
+
+# Each waits for others most of the time; more at once would only queue up in Redis.
+HEALED_AT_ONCE_MAX: Final = 8
+# What is said once is remembered; a world with more strange records than this is said to be strange again.
+SAID_MAX: Final = 10_000
+
+log = logging.getLogger("wakeful.watchdog")
+
+
+class Cycle(Struct, frozen=True):
+    """What one cycle found. `trouble`: why it could not look, or not to the end."""
+
+    healthy: int = 0
+    unhealthy: int = 0
+    skipped: int = 0
+    trouble: str | None = None
+
+    @property
+    def checked(self) -> int:
+        return self.healthy + self.unhealthy
+
+    def __str__(self) -> str:
+        counts = f"checked {self.checked}, healthy {self.healthy}, unhealthy {self.unhealthy}"
+        return f"watchdog: {counts}, skipped {self.skipped}{f' ({self.trouble})' if self.trouble else ''}"
+
+
+class Watchdog:
+    """The loop. `run` never returns by itself and raises nothing but being cancelled."""
+
+    def __init__(
+        self,
+        *,
+        jobs: Jobs,
+        clock: Clock,
+        cases: Cases,
+        healing: Healing,
+        queue: QueueWatch,
+        chats: Chats,
+        interval_seconds: float,
+    ) -> None:
+        self._jobs = jobs
+        self._clock = clock
+        self._cases = cases
+        self._healing = healing
+        self._queue = queue
+        self._chats = chats
+        self._interval_seconds = interval_seconds
+        self._said: set[str] = set()
+        self._trouble: str | None = None
+        self._room = asyncio.Semaphore(HEALED_AT_ONCE_MAX)
+
+    async def run(self) -> None:
+        """Look, wait, look again, until cancelled."""
+        while True:
+            due_at = self._clock.now().awake + self._interval_seconds
+            await self.check()
+            await self._clock.sleep_until(due_at)
+
+    async def check(self) -> Cycle:
+        """One cycle, and its line in the log."""
+        try:
+            cycle = await self._cycle()
+        except WorldError as problem:
+            cycle = Cycle(trouble=str(problem))
+        except Exception as problem:  # one cycle that fails must not be the last one
+            log.exception("watchdog: this cycle failed")
+            cycle = Cycle(trouble=f"{type(problem).__name__}: {plain(str(problem), 200)}")
+        self._tell_trouble(cycle.trouble)
+        log.info("%s", cycle)
+        return cycle
+
+    async def release(self, session_id: str) -> str | None:
+        """A person approved the revival of a held session: what was done, in words; None if it is not active."""
+        snapshot = await self._jobs.look()
+        found = [each for each in snapshot.watched if each.session.session_id == session_id]
+        if not found or found[0].job is None:
+            return None
+        choice = await self._healing.heal(found[0], approved=True)
+        return choice.reason if choice is not None else None
+
+    async def _cycle(self) -> Cycle:
+        snapshot = await self._jobs.look()
+        for words in snapshot.strange:
+            self._say_once(words)
+        self._cases.keep_only(each.session.session_id for each in snapshot.watched)
+        results = await self._cases.judged(snapshot.watched)
+        episodes = await self._jobs.episodes()
+        cycle = self._counted(snapshot.watched, results)
+        await self._heal([each for each in results if isinstance(each, Case) and _is_ill(each)])
+        await self._end_episodes(snapshot, results, episodes)
+        await self._healing.verify()
+        await self._queue.look(snapshot, episodes)
+        await self._chats.try_again()
+        return cycle
+
+    def _counted(self, watched: Sequence[Watched], results: Sequence[Case | Skip]) -> Cycle:
+        healthy = unhealthy = skipped = 0
+        for each, result in zip(watched, results, strict=True):
+            if isinstance(result, Skip):
+                skipped += 1
+                self._say_once(f"{each.session.session_id} is skipped: {result}")
+            elif result.is_unknown:
+                skipped += 1
+                self._say_once(f"{each.session.session_id} is skipped: {result.reasons or 'unknown'}")
+            elif result.is_well:
+                healthy += 1
+            else:
+                unhealthy += 1
+        return Cycle(healthy, unhealthy, skipped)
+
+    async def _heal(self, ill: Sequence[Case]) -> None:
+        """All at once, a few at a time; one that fails is said and keeps nobody else from being healed."""
+        async with asyncio.TaskGroup() as group:
+            for case in ill:
+                group.create_task(self._heal_one(case.watched))
+
+    async def _heal_one(self, watched: Watched) -> None:
+        session_id = watched.session.session_id
+        async with self._room:
+            try:
+                await self._healing.heal(watched)
+            except WakefulError as problem:
+                self._say_once(f"{session_id} could not be healed now: {problem}")
+            except Exception:  # one failing check never stops the others
+                log.exception("watchdog: healing %s failed", session_id)
+
+    async def _end_episodes(
+        self, snapshot: Snapshot, results: Sequence[Case | Skip], episodes: dict[str, str]
+    ) -> None:
+        """What was told of a session is over when it is well again, or gone."""
+        known = {f"session:{each.session.session_id}" for each in snapshot.watched}
+        for result in results:
+            if isinstance(result, Case) and result.is_well:
+                name = f"session:{result.watched.session.session_id}"
+                if name in episodes:
+                    await self._healing.recovered(result)
+        for name in episodes:
+            if name.startswith("session:") and name not in known:
+                await self._jobs.end(name)
+
+    def _say_once(self, words: str) -> None:
+        if words in self._said:
+            return
+        if len(self._said) >= SAID_MAX:
+            self._said.clear()
+        self._said.add(words)
+        log.warning("watchdog: %s", plain(words, 300))
+
+    def _tell_trouble(self, trouble: str | None) -> None:
+        """Once when it begins, whatever it turns into, and once when it is over."""
+        if trouble is not None and self._trouble is None:
+            log.warning("watchdog: %s; it goes on looking", trouble)
+        elif trouble is None and self._trouble is not None:
+            log.warning("watchdog: %s answers again, and all is checked", self._jobs.place)
+        self._trouble = trouble
+
+
+def _is_ill(case: Case) -> bool:
+    return not case.is_well and not case.is_unknown

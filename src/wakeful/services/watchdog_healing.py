@@ -1,0 +1,387 @@
+"""One queued session in trouble: looked at again, filed, revived, held or given up, and written down. In this order.
+
+Whoever has the claim on its work acts; the fence in the queue's own world is what makes a second act impossible, claim
+or not. What could not be done is said in the event's details and nowhere hidden.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+from uuid import uuid4
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening, critical_event, stamp
+from wakeful.domain.plaintext import plain
+from wakeful.domain.plan import Rules
+from wakeful.domain.revival import FAILURE_MESSAGE, Choice, Course, choose, last_calls, revival_context
+from wakeful.ports.clock import Clock
+from wakeful.ports.forge import Filing, Forge, Report
+from wakeful.ports.jobs import Fenced, Ground, Jobs, Revival, Stage, Turn, Watched, Work
+from wakeful.services.watchdog_calls import CALL_SECONDS_MAX, Callback, Calls, Chats, Ending, Said
+from wakeful.services.watchdog_cases import Case, Cases
+
+# Issue, stop, enqueue, message and event, each within its deadline, and some room.
+CLAIM_SECONDS: Final = 6 * CALL_SECONDS_MAX
+# A forge ends by itself after 20 s; this is for one that does not.
+FORGE_SECONDS_MAX: Final = 21.0
+# A worker that was told of a job takes it within this time, or it was never told.
+REVIVED_SECONDS_MAX: Final = 600.0
+
+log = logging.getLogger("wakeful.watchdog")
+
+
+class Callbacks(Struct, frozen=True, kw_only=True):
+    """What the program we watch for does itself; everything may be left out."""
+
+    enqueue_job: Callback | None = None
+    send_message: Callback | None = None
+    stop_session: Callback | None = None
+    start_worker: Callback | None = None
+    alert: Callback | None = None
+    write: Callback | None = None
+
+
+class Ledger:
+    """Files issues and writes events down. What fails here is said, and stops nothing."""
+
+    def __init__(self, clock: Clock, calls: Calls, forge: Forge | None, write: Callback | None) -> None:
+        self._clock = clock
+        self._calls = calls
+        self._forge = forge
+        self._write = write
+
+    async def file(self, report: Report) -> Filing:
+        file = self._forge.file if self._forge is not None else None
+        answer = await self._calls.call("the issue", file, report, seconds_max=FORGE_SECONDS_MAX)
+        if answer.ending is Ending.DONE and isinstance(answer.value, Filing):
+            return answer.value
+        return Filing(None, answer.words)
+
+    async def event(
+        self,
+        happening: Happening,
+        session_id: str,
+        project_key: str,
+        reason: str,
+        action: ActionTaken,
+        issue_url: str | None,
+        details: Mapping[str, Any],
+    ) -> CriticalEvent:
+        event = critical_event(
+            happening,
+            session_id,
+            project_key,
+            reason,
+            action,
+            issue_url,
+            details,
+            at_wall=self._clock.now().wall,
+        )
+        answer = await self._calls.call("the log of critical events", self._write, event)
+        if answer.ending is not Ending.DONE:
+            log.error("watchdog: an event about %s is lost: %s", event.session_id, answer.words)
+        return event
+
+
+class Healing:
+    """Acts on sessions in trouble, one claim at a time each."""
+
+    def __init__(
+        self,
+        *,
+        jobs: Jobs,
+        cases: Cases,
+        ground: Ground,
+        clock: Clock,
+        calls: Calls,
+        chats: Chats,
+        ledger: Ledger,
+        callbacks: Callbacks,
+        rules: Callable[[], Rules],
+    ) -> None:
+        self._jobs = jobs
+        self._cases = cases
+        self._ground = ground
+        self._clock = clock
+        self._calls = calls
+        self._chats = chats
+        self._ledger = ledger
+        self._callbacks = callbacks
+        self._rules = rules
+
+    async def heal(self, watched: Watched, *, approved: bool = False) -> Choice | None:
+        """What was done about it; None if it is well by now or another watchdog has it. Raises JobsUnreachable."""
+        token = uuid4().hex
+        if not await self._jobs.claim(watched.work, token, CLAIM_SECONDS):
+            return None
+        try:
+            case = await self._confirmed(watched)
+            if case is None or (case.is_well and not approved):
+                return None
+            choice = await self._choice(case, approved=approved)
+            await self._act(case, choice)
+            return choice
+        finally:
+            await self._jobs.yield_(watched.work, token)
+
+    async def recovered(self, case: Case) -> None:
+        """A session that was told of is well again by itself."""
+        session = case.watched.session
+        if await self._jobs.end(_episode(case.watched)):
+            details = {**_details(case), "outcome": "recovered: it went on by itself"}
+            await self._ledger.event(
+                Happening.SESSION_RECOVERED,
+                session.session_id,
+                session.project_key,
+                "recovered",
+                ActionTaken.NONE,
+                None,
+                details,
+            )
+
+    async def _confirmed(self, watched: Watched) -> Case | None:
+        """The session as it is now that nobody else acts on it; None if there is nothing to act on any more."""
+        now = await self._jobs.look_again(watched)
+        if now is None or now.job is None:
+            return None
+        (case,) = await self._cases.judged([now])
+        return case if isinstance(case, Case) else None
+
+    async def _choice(self, case: Case, *, approved: bool) -> Choice:
+        job = case.watched.job
+        folder = job.working_dir if job is not None else None
+        gone = (
+            folder is not None
+            and (await self._calls.call("a look at its folder", self._ground.folder_is_gone, folder)).value
+            is True
+        )
+        spent = await self._jobs.is_spent(case.watched.work)
+        if approved and not spent:
+            return Choice(Course.REVIVE, "a person approved it")
+        return choose(
+            case.verdict,
+            case.diary.activity,
+            case.interrupted,
+            spent=spent,
+            folder_gone=gone,
+            rules=self._rules(),
+            now=case.now,
+        )
+
+    async def _act(self, case: Case, choice: Choice) -> None:
+        match choice.course:
+            case Course.REVIVE:
+                await self._revive(case)
+            case Course.GIVE_UP:
+                await self._give_up(case)
+            case Course.HOLD | Course.NOTIFY:
+                await self._tell(case, choice)
+            case Course.NOTHING:
+                log.info("watchdog: %s: %s", case.watched.session.session_id, choice.reason)
+
+    async def _revive(self, case: Case) -> None:
+        filing = await self._file(case)
+        watched = case.watched
+        revival = self._revival(case, filing)
+        text = await self._jobs.message_text(watched)
+        fenced = await self._jobs.revive(watched, revival)
+        if fenced is not Fenced.DONE:
+            log.info("watchdog: %s was not revived: %s", watched.session.session_id, fenced)
+            return
+        await self._jobs.end(_episode(watched))
+        stopped = await self._stop(watched)
+        work = Work(
+            project_key=revival.project_key,
+            session_id=watched.session.session_id,
+            chat_id=watched.chat_id,
+            message_id=watched.job.message_id if watched.job is not None else None,
+            message_text=text,
+            working_dir=watched.job.working_dir if watched.job is not None else None,
+            revival_context=revival.context,
+            issue_url=filing.url,
+        )
+        failed, words = await self._enqueue(revival, work)
+        if failed:
+            await self._failed(case, revival, filing, f"ineffective: {words}{stopped}")
+            return
+        outcome = f"unverified: {words}{stopped}; not yet seen running"
+        await self._write(case, Happening.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED, filing, outcome)
+
+    def _revival(self, case: Case, filing: Filing) -> Revival:
+        watched, job = case.watched, case.watched.job
+        assert job is not None, "only an attempt that runs is revived"
+        own_queue = self._callbacks.enqueue_job is None
+        at_once = own_queue and self._callbacks.stop_session is None
+        return Revival(
+            work=watched.work,
+            session_id=watched.session.session_id,
+            project_key=watched.session.project_key,
+            chat_id=watched.chat_id,
+            reason=case.reasons or "approved",
+            began_at=self._clock.now().wall,
+            stage=Stage.ENQUEUED if at_once else Stage.FENCED if own_queue else Stage.ASKED,
+            job_id=uuid4().hex if own_queue else None,
+            context=revival_context(case.verdict, case.diary, case.interrupted, filing.url, case.now),
+            failed_key=f"{job.key.rpartition(':')[0]}:failed",
+        )
+
+    async def _stop(self, watched: Watched) -> str:
+        """How stopping the old owner went; it is fenced already, so that nothing waits for it."""
+        if self._callbacks.stop_session is None:
+            return ""
+        session_id = watched.session.session_id
+        answer = await self._calls.call("stop_session", self._callbacks.stop_session, session_id)
+        return "" if answer.ending is Ending.DONE else f"; {answer.words}"
+
+    async def _enqueue(self, revival: Revival, work: Work) -> tuple[bool, str]:
+        """Whether it surely failed, and what was done, in words."""
+        if revival.stage is Stage.ENQUEUED:
+            return False, "the message was enqueued again"
+        if revival.stage is Stage.FENCED:
+            await self._jobs.enqueue(revival, replace(revival, stage=Stage.ENQUEUED))
+            return False, "the message was enqueued again"
+        answer = await self._calls.call("enqueue_job", self._callbacks.enqueue_job, work)
+        if answer.ending is Ending.DONE:
+            await self._jobs.advance(replace(revival, stage=Stage.ENQUEUED))
+        return answer.ending is Ending.RAISED, answer.words
+
+    async def _failed(self, case: Case, revival: Revival, filing: Filing, outcome: str) -> None:
+        await self._jobs.close_revival(revival.work)
+        said = await self._chats.tell(f"failure:{revival.work}", revival.chat_id, FAILURE_MESSAGE)
+        await self._write(
+            case, Happening.REVIVAL_FAILED, _action(said), filing, f"{outcome}; the chat: {said}"
+        )
+
+    async def _give_up(self, case: Case) -> None:
+        filing = await self._file(case)
+        watched = case.watched
+        if await self._jobs.fence(watched) is not Fenced.DONE:
+            return
+        await self._jobs.end(_episode(watched))
+        await self._jobs.close_revival(watched.work)
+        stopped = await self._stop(watched)
+        said = await self._chats.tell(f"failure:{watched.work}", watched.chat_id, FAILURE_MESSAGE)
+        outcome = f"gave up: it failed again after it was revived; the chat: {said}{stopped}"
+        await self._write(case, Happening.REVIVAL_FAILED, _action(said), filing, outcome)
+
+    async def _tell(self, case: Case, choice: Choice) -> None:
+        """Once for as long as it stays so."""
+        name, words = _episode(case.watched), f"{choice.course}: {choice.reason}"
+        if (await self._jobs.episodes()).get(name) == words:
+            return
+        filing = await self._file(case)
+        held = choice.course is Course.HOLD
+        outcome = words
+        if held:
+            told = f"held:{case.watched.work}"
+            said = await self._chats.tell(told, case.watched.chat_id, choice.told)
+            outcome = f"{words}; the chat: {said}"
+        await self._jobs.mark(name, words)
+        action = ActionTaken.HELD_FOR_APPROVAL if held else ActionTaken.NONE
+        await self._write(case, Happening.SESSION_UNHEALTHY, action, filing, outcome)
+        await self._calls.call("alert", self._callbacks.alert, _alert_words(case, words))
+
+    async def _file(self, case: Case) -> Filing:
+        session = case.watched.session
+        began_at = case.watched.began_at
+        findings = case.verdict.findings
+        return await self._ledger.file(
+            Report(
+                project=session.project_key,
+                session_id=session.session_id,
+                reason=case.reason(findings[0]) if findings else "approved",
+                summary="; ".join(finding.summary for finding in findings),
+                duration_seconds=max(0.0, case.now.wall - began_at) if began_at is not None else 0.0,
+                calls=last_calls(case.diary),
+            )
+        )
+
+    async def _write(
+        self, case: Case, happening: Happening, action: ActionTaken, filing: Filing, outcome: str
+    ) -> None:
+        """One line for each finding."""
+        session = case.watched.session
+        details = {**_details(case), "outcome": outcome}
+        if filing.url is None:
+            details["issue"] = filing.words
+        reasons = [case.reason(finding) for finding in case.verdict.findings] or ["approved"]
+        for reason in reasons:
+            await self._ledger.event(
+                happening, session.session_id, session.project_key, reason, action, filing.url, details
+            )
+        log.warning("watchdog: %s: %s: %s", session.session_id, case.reasons, plain(outcome, 300))
+
+    async def verify(self) -> None:
+        """Look what became of earlier revivals: the next job runs, or nobody will ever run it."""
+        for revival in await self._jobs.open_revivals():
+            await self._verify(revival, await self._jobs.turn_of(revival))
+
+    async def _verify(self, revival: Revival, turn: Turn) -> None:
+        age_seconds = self._clock.now().wall - revival.began_at
+        if turn in (Turn.RUNNING, Turn.COMPLETED):
+            await self._settle(revival, Happening.SESSION_RECOVERED, f"recovered: its next job is {turn}")
+        elif turn is Turn.FAILED:
+            await self._settle(revival, Happening.REVIVAL_FAILED, "ineffective: its next job failed")
+        elif turn is Turn.MISSING and revival.stage is Stage.FENCED and age_seconds > CLAIM_SECONDS:
+            # Whoever began it was ended in between; the queue is ours, and the failed job is still there.
+            await self._jobs.enqueue(revival, replace(revival, stage=Stage.ENQUEUED))
+        elif turn is Turn.MISSING and age_seconds > REVIVED_SECONDS_MAX:
+            await self._settle_missing(revival)
+
+    async def _settle_missing(self, revival: Revival) -> None:
+        if revival.stage is Stage.ENQUEUED and revival.job_id is None:
+            # Its queue took it and is not the one we see: nothing more will be known.
+            await self._jobs.close_revival(revival.work)
+            log.warning("watchdog: %s: its revival stays unverified", revival.session_id)
+            return
+        await self._settle(
+            revival, Happening.REVIVAL_FAILED, "ineffective: no next job was seen", tell_chat=True
+        )
+
+    async def _settle(
+        self, revival: Revival, happening: Happening, outcome: str, *, tell_chat: bool = False
+    ) -> None:
+        if not await self._jobs.close_revival(revival.work):
+            return
+        action = ActionTaken.NONE
+        if tell_chat:
+            said = await self._chats.tell(f"failure:{revival.work}", revival.chat_id, FAILURE_MESSAGE)
+            action, outcome = _action(said), f"{outcome}; the chat: {said}"
+        await self._ledger.event(
+            happening,
+            revival.session_id,
+            revival.project_key,
+            revival.reason,
+            action,
+            None,
+            {"outcome": outcome},
+        )
+        log.info("watchdog: %s: %s", revival.session_id, outcome)
+
+
+def _episode(watched: Watched) -> str:
+    return f"session:{watched.session.session_id}"
+
+
+def _action(said: Said) -> ActionTaken:
+    return ActionTaken.FAILURE_MESSAGE_SENT if said is Said.SENT else ActionTaken.NONE
+
+
+def _details(case: Case) -> dict[str, Any]:
+    """000's two keys first."""
+    activity = case.diary.activity
+    return {
+        "last_tool_call": stamp(activity.last_at.wall) if activity.last_at is not None else None,
+        "tool_count": activity.calls_total,
+    }
+
+
+def _alert_words(case: Case, words: str) -> str:
+    session = case.watched.session
+    lines: Sequence[str] = (
+        f"{session.project_key}: {session.session_id} is in trouble: {case.reasons}",
+        words,
+    )
+    return "\n".join(plain(line, 300) for line in lines)

@@ -1,0 +1,135 @@
+"""Trouble of a whole queue: work that waits while nobody runs any, and messages for projects that nobody serves.
+
+Each is told once per episode, whoever notices it first, and may be told again once it was over.
+"""
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from wakeful.domain.critical import ActionTaken, Happening
+from wakeful.domain.ids import SessionId
+from wakeful.domain.plaintext import plain
+from wakeful.domain.wording import length
+from wakeful.ports.clock import Clock
+from wakeful.ports.forge import Filing, Report
+from wakeful.ports.jobs import Job, Jobs, Snapshot
+from wakeful.services.watchdog_calls import Calls, Ending
+from wakeful.services.watchdog_healing import Callbacks, Ledger
+
+# 000: three jobs lay there and no worker had started. A worker takes the next job at once.
+STALLED_SECONDS_MAX: Final = 300.0
+# Between two jobs of a worker there is a moment without any.
+CONFIRM_SECONDS: Final = 2.0
+_STALLED: Final = "stalled:"
+_UNROUTED: Final = "unrouted:"
+
+log = logging.getLogger("wakeful.watchdog")
+
+
+class QueueWatch:
+    """Looks at the pending jobs of a snapshot."""
+
+    def __init__(
+        self,
+        *,
+        jobs: Jobs,
+        clock: Clock,
+        calls: Calls,
+        ledger: Ledger,
+        callbacks: Callbacks,
+        active_projects: Collection[str] | None,
+        stalled_seconds: float = STALLED_SECONDS_MAX,
+    ) -> None:
+        self._jobs = jobs
+        self._clock = clock
+        self._calls = calls
+        self._ledger = ledger
+        self._callbacks = callbacks
+        self._active_projects = None if active_projects is None else frozenset(active_projects)
+        self._stalled_seconds = stalled_seconds
+
+    async def look(self, snapshot: Snapshot, episodes: Mapping[str, str]) -> None:
+        """Tell what began, and let what is over be told again."""
+        stalled = self._stalled(snapshot)
+        if stalled.keys() - {name.removeprefix(_STALLED) for name in episodes if name.startswith(_STALLED)}:
+            await self._clock.sleep_until(self._clock.now().awake + CONFIRM_SECONDS)
+            again = self._stalled(await self._jobs.look())
+            stalled = {project: again[project] for project in stalled if project in again}
+        unrouted = self._unrouted(snapshot)
+        for project, waiting in stalled.items():
+            await self._tell_stalled(project, waiting)
+        for project, waiting in unrouted.items():
+            await self._tell_unrouted(project, waiting)
+        await self._end(
+            episodes, {_STALLED + each for each in stalled} | {_UNROUTED + each for each in unrouted}
+        )
+
+    def _stalled(self, snapshot: Snapshot) -> dict[str, list[Job]]:
+        """Pending work by project, where one has waited too long and nothing runs. Nobody serves the unrouted ones."""
+        oldest = self._clock.now().wall - self._stalled_seconds
+        idle = [job for job in snapshot.pending if job.project_key not in snapshot.running_projects]
+        served = [job for job in idle if self._serves(job.project_key)]
+        late = {job.project_key for job in served if job.created_at is not None and job.created_at < oldest}
+        return _by_project(job for job in served if job.project_key in late)
+
+    def _unrouted(self, snapshot: Snapshot) -> dict[str, list[Job]]:
+        return _by_project(job for job in snapshot.pending if not self._serves(job.project_key))
+
+    def _serves(self, project: str) -> bool:
+        return self._active_projects is None or project in self._active_projects
+
+    async def _tell_stalled(self, project: str, waiting: list[Job]) -> None:
+        if not await self._jobs.begin(_STALLED + project, ""):
+            return
+        waited_seconds = self._waited_seconds(waiting)
+        words = f"{len(waiting)} jobs of {project} wait for up to {length(waited_seconds)}, and none runs"
+        filing = await self._file(project, waiting, Happening.QUEUE_STALLED, words, waited_seconds)
+        started = await self._calls.call("start_worker", self._callbacks.start_worker, project)
+        alerted = await self._calls.call("alert", self._callbacks.alert, plain(words, 300))
+        outcome = f"{started.words}; {alerted.words}"
+        if started.ending is Ending.DONE:
+            outcome = f"unverified: {outcome}"
+        await self._write(Happening.QUEUE_STALLED, project, waiting, filing, outcome)
+
+    async def _tell_unrouted(self, project: str, waiting: list[Job]) -> None:
+        if not await self._jobs.begin(_UNROUTED + project, ""):
+            return
+        words = f"{len(waiting)} messages wait for {project}, a project nobody serves"
+        alerted = await self._calls.call("alert", self._callbacks.alert, plain(words, 300))
+        await self._write(
+            Happening.MESSAGE_UNROUTED, project, waiting, Filing(None, "not filed"), alerted.words
+        )
+
+    async def _file(
+        self, project: str, waiting: list[Job], reason: Happening, words: str, waited_seconds: float
+    ) -> Filing:
+        session_id = SessionId(waiting[0].session_id or waiting[0].job_id)
+        return await self._ledger.file(Report(project, session_id, reason, words, waited_seconds))
+
+    async def _write(
+        self, happening: Happening, project: str, waiting: list[Job], filing: Filing, outcome: str
+    ) -> None:
+        waited_seconds = int(self._waited_seconds(waiting))
+        details = {"pending": len(waiting), "waited_seconds": waited_seconds, "outcome": outcome}
+        session_id = waiting[0].session_id or waiting[0].job_id
+        await self._ledger.event(
+            happening, session_id, project, happening, ActionTaken.NONE, filing.url, details
+        )
+        log.warning("watchdog: %s %s: %s", happening, plain(project, 100), plain(outcome, 300))
+
+    def _waited_seconds(self, waiting: list[Job]) -> float:
+        now = self._clock.now().wall
+        return max(now - (job.created_at if job.created_at is not None else now) for job in waiting)
+
+    async def _end(self, episodes: Mapping[str, str], lasting: Collection[str]) -> None:
+        for name in episodes:
+            if name.startswith((_STALLED, _UNROUTED)) and name not in lasting:
+                await self._jobs.end(name)
+
+
+def _by_project(jobs: Iterable[Job]) -> dict[str, list[Job]]:
+    found: dict[str, list[Job]] = {}
+    for job in sorted(jobs, key=lambda each: each.created_at or 0.0):
+        found.setdefault(job.project_key, []).append(job)
+    return found

@@ -1,0 +1,134 @@
+"""Claims about healing real agents: found dead or hung, brought back once in their conversation, and people told.
+
+A real daemon, real Claude Code, a scripted model, a stand-in `gh`; nobody types anything after the start.
+"""
+
+import os
+import signal
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from clients import ClaudeHome, wait_for
+from daemons import RunningDaemon
+from operators import DONE, Operator, Record, bash
+from stand_in_gh import StandInGh
+from tmux_servers import Server
+from wakeful.testing.scripted_model import script
+
+HANGING = {"hang": "mid", "loop": True}
+
+
+@pytest.fixture
+def gh(tmp_path: Path) -> StandInGh:
+    return StandInGh(tmp_path / "gh")
+
+
+@pytest.fixture
+def healed(claude: ClaudeHome, daemon: RunningDaemon, gh: StandInGh) -> Operator:
+    daemon.watch(
+        **claude.environ(),
+        WAKEFUL_HEAL__CONFIRM_SECONDS="1",
+        WAKEFUL_DETECT__SILENCE_SECONDS="6",
+        WAKEFUL_GITHUB__REPO="me/agents",
+    )
+    daemon.environ["PATH"] = f"{gh.bin}:{daemon.environ['PATH']}"
+    daemon.up()
+    return Operator(daemon, claude)
+
+
+def events(operator: Operator) -> list[Record]:
+    log = Path(operator.daemon.environ["WAKEFUL_HOME"]) / "logs" / "critical_events.jsonl"
+    return [msgspec.json.decode(line) for line in log.read_bytes().splitlines()] if log.exists() else []
+
+
+def written(operator: Operator, **fields: str) -> Record:
+    def look() -> Record | None:
+        return next((each for each in events(operator) if fields.items() <= each.items()), None)
+
+    return wait_for(look, f"event {fields}", 40)
+
+
+def test_killed_in_a_tool_it_comes_back_by_itself(
+    healed: Operator, claude: ClaudeHome, gh: StandInGh
+) -> None:
+    """One revival in the same conversation, with an issue, a line in the log and its outcome; the work goes on."""
+    session_id = healed.start("--headless", "--prompt", script(bash("sleep 100"), DONE), "--", "claude")
+    claude.wait_for_tool("sleep")
+    alive = healed.wait_until(session_id, "work", state="prompting")
+    os.kill(alive["pid"], signal.SIGKILL)
+    event = written(healed, action_taken="revival_attempted")
+    assert (event["session_id"], event["reason"]) == (session_id, "session_dead")
+    assert event["github_issue"] == gh.issues[0]["url"]
+    back = healed.wait_until(
+        session_id, "end of its work", state="idle", health="healthy", session_alive=True
+    )
+    assert (back["attempt"], back["pid"] != alive["pid"]) == (2, True)
+    written(healed, event="session_recovered")
+    assert len([each for each in events(healed) if each["event"] == "session_unhealthy"]) == 1
+
+
+def test_hung_in_the_middle_of_an_answer_it_is_replaced(healed: Operator, claude: ClaudeHome) -> None:
+    """Silent for too long: its process is ended, seen dead, and another goes on; hung again, it is given up."""
+    session_id = healed.start("--headless", "--prompt", script(HANGING), "--", "claude")
+    first = healed.wait_until(session_id, "work", state="prompting")
+    event = written(healed, action_taken="revival_attempted")
+    assert event["reason"].startswith("silent_for_")
+    back = healed.wait_until(session_id, "next attempt", attempt=2, session_alive=True)
+    assert back["pid"] != first["pid"]
+    assert len(claude.registry()) == 1
+
+
+def test_a_call_elsewhere_is_not_repeated_before_a_person_says_yes(
+    healed: Operator, claude: ClaudeHome
+) -> None:
+    """Held, with the call named; `session revive --yes` releases it."""
+    pushing = bash("curl -X POST http://127.0.0.1:9/ ; sleep 100")
+    session_id = healed.start(
+        "--headless", "--prompt", script(pushing, DONE), "--", "claude", "--allowedTools", "Bash"
+    )
+    claude.wait_for_tool("sleep")
+    alive = healed.wait_until(session_id, "work", state="prompting")
+    os.kill(alive["pid"], signal.SIGKILL)
+    written(healed, action_taken="held_for_approval")
+    refused = healed.type("session", "revive", session_id)
+    assert (refused.exit_code, "curl -X POST" in refused.err, "--yes" in refused.err) == (1, True, True)
+    assert healed.act("revive", session_id, "--yes")["outcome"] == "recovered"
+    healed.wait_until(session_id, "return", attempt=2, session_alive=True)
+
+
+def test_a_found_neighbour_is_told_about_and_left_alone(healed: Operator, claude: ClaudeHome) -> None:
+    """Killed the same way, nobody starts it again."""
+    process = claude.run_print(script(bash("sleep 100"), DONE), "--allowedTools", "Bash")
+    claude.wait_for_tool("sleep")
+    healed.daemon.wait_for_session(lambda each: each["state"] == "prompting", "found session")
+    os.kill(process.pid, signal.SIGKILL)
+    written(healed, event="session_unhealthy", action_taken="none")
+    assert claude.registry() == [] or all(each["pid"] == process.pid for each in claude.registry())
+
+
+def test_a_killed_tmux_server_brings_its_sessions_back(healed: Operator) -> None:
+    """Idle or at work, each returns to its conversation under its name; one incident."""
+    names = ["north", "south", "west"]
+    idle = [healed.start("--detach", "--name", name, "--", "claude") for name in names[:2]]
+    busy = healed.start("--detach", "--name", names[2], "--", "claude")
+    for session_id in (*idle, busy):
+        healed.wait_until(session_id, "idle agent", state="idle", managed=True)
+        answer = script(DONE) if session_id in idle else script(bash("touch x; sleep 100"), DONE)
+        assert healed.act("send", session_id, answer)["outcome"] == "recovered"
+    for session_id in idle:
+        healed.wait_until(session_id, "end of its turn", state="idle", active_prompt=False)
+    healed.wait_until(busy, "question", state="waiting")
+    socket = Path(healed.daemon.environ["WAKEFUL_HOME"]) / "tmux.sock"
+    os.kill(Server(socket).pid, signal.SIGKILL)
+    for session_id in (*idle, busy):
+        back = wait_for(lambda: _returned(healed, session_id), f"return of {session_id}", 60)  # noqa: B023
+        assert back["attempt"] == 2
+    listed = healed.type("incidents", "--all", "--json").json["incidents"]
+    assert [each["cause"] for each in listed] == ["tmux_server"]
+
+
+def _returned(operator: Operator, session_id: str) -> Record | None:
+    record = operator.record(session_id)
+    return record if record is not None and record["session_alive"] and record["attempt"] == 2 else None

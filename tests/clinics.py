@@ -1,0 +1,264 @@
+"""A house whose sessions are healed: the real healer, plan, store and outbox over scripted agents, in virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import msgspec
+
+from desks import BOOT, House, subject
+from hand_doubles import ScriptedDriver
+from wakeful.domain.alerts import Rules as AlertRules
+from wakeful.domain.critical import CriticalEvent
+from wakeful.domain.events import Event, Prompted
+from wakeful.domain.evidence import Pane
+from wakeful.domain.hosting import Hosting
+from wakeful.domain.ids import SessionId
+from wakeful.domain.plan import Rules
+from wakeful.domain.process import Process, Sight
+from wakeful.ports.forge import Filing, Forge, Report
+from wakeful.ports.hands import Begun, Order, Seen, unannounced
+from wakeful.ports.store import Outcome, Store, Transition
+from wakeful.services.alerts import AlertDesk
+from wakeful.services.circumstances import Circumstances
+from wakeful.services.feed import Change
+from wakeful.services.hands import Hands
+from wakeful.services.healing import Healer
+from wakeful.services.pace import Pace
+from wakeful.services.restoring import Restorer
+from wakeful.services.revival import Reviver
+from wakeful.services.telling import Voice
+from wakeful.testing.virtual_clock import START_WALL, settle
+
+OWN_TMUX: Final = "/run/wakeful/tmux"
+
+
+class LivingDriver(ScriptedDriver):
+    """A client that comes up when it is started, ends when it is stopped, and begins a turn when it is told something."""
+
+    def __init__(self, clinic: "Clinic") -> None:
+        super().__init__()
+        self._clinic = clinic
+        self.prompts: list[str] = []
+        # What becomes of the next ones that come up.
+        self.dies_at_once = False
+
+    async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
+        seen = await super().start(order, begun)
+        if seen.hosting is not None and seen.hosting.process is not None:
+            name = seen.hosting.session_id.removeprefix("claude-")
+            self._clinic.come_up(name, seen.hosting.process)
+            if order.prompt is not None:
+                self.prompts.append(order.prompt)
+                self._clinic.hear(name, Prompted(self._clinic.wall()))
+            if self.dies_at_once:
+                self._clinic.end(seen.hosting.process)
+        return seen
+
+    async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
+        self.prompts.append(prompt)
+        seen = await super().deliver(hosting, prompt, environ)
+        if seen.outcome is Outcome.RECOVERED:
+            self._clinic.hear(hosting.session_id.removeprefix("claude-"), Prompted(self._clinic.wall()))
+        return seen
+
+    async def stop(self, hosting: Hosting) -> Seen:
+        seen = await super().stop(hosting)
+        if hosting.process is not None and seen.outcome is Outcome.RECOVERED:
+            self._clinic.end(hosting.process)
+        return seen
+
+
+class Place:
+    """The host, as a test says it is."""
+
+    host = "testhost"
+    boot_id = BOOT
+
+    def __init__(self) -> None:
+        self.gone: set[str] = set()
+        self.out_of_memory = False
+
+    def exists(self, folder: str) -> bool:
+        return folder not in self.gone
+
+    def oom_killed(self) -> bool:
+        return self.out_of_memory
+
+
+class Recorder:
+    """A messenger that takes everything."""
+
+    name = "recorder"
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    async def send(self, text: str, *, chat: str | None = None) -> None:
+        del chat
+        self.said.append(text)
+
+    async def close(self) -> None: ...
+
+
+class Notary:
+    """A forge that files everything at once."""
+
+    def __init__(self) -> None:
+        self.reports: list[Report] = []
+
+    async def file(self, report: Report) -> Filing:
+        self.reports.append(report)
+        return Filing(f"https://forge.example/{report.project}/{len(self.reports)}", "filed")
+
+
+class Clinic(House):
+    """Call `open` to have troubles treated; time passes by `clock.run_for`."""
+
+    def __init__(
+        self,
+        *,
+        rules: Rules | None = None,
+        forge: Forge | None = None,
+        store: Store | None = None,
+        start_wall: float = START_WALL,
+    ) -> None:
+        super().__init__(store=store, start_wall=start_wall)
+        self.rules = rules or Rules()
+        self.events: list[CriticalEvent] = []
+        self.recorder = Recorder()
+        self.place = Place()
+        self.living = LivingDriver(self)
+        self.log: dict[SessionId, list[Event]] = {}
+        self._alarm: asyncio.Event | None = None
+        self._due: float | None = None
+        self._forge = forge
+        self.build()
+
+    def build(self) -> None:
+        """Everything a daemon keeps in memory, anew: what an earlier one left is in the store."""
+        self.alerts = AlertDesk(self.store, self.clock, (self.recorder,), AlertRules(), owner="a test")
+        self.hands = self._hands_with(by_itself=False)
+        pace = Pace(self.clock, 2.0, 10)
+        voice = Voice(
+            clock=self.clock,
+            roster=self.roster,
+            incidents=self.incidents,
+            alerts=self.alerts,
+            calm=self.calm,
+            write=self._write,
+            mode=self.rules.mode,
+        )
+        self.healer = Healer(
+            clock=self.clock,
+            store=self.store,
+            roster=self.roster,
+            reviver=Reviver(
+                clock=self.clock,
+                store=self.store,
+                hands=self._hands_with(by_itself=True),
+                asked=self.hands,
+                holdings=self.holdings,
+                pace=pace,
+                past=self,
+                forge=self._forge,
+            ),
+            incidents=self.incidents,
+            telling=voice,
+            circumstances=Circumstances(self.holdings, self.place, OWN_TMUX),
+            rules=self._rules_now,
+        )
+        self.restorer = Restorer(self.roster, self.holdings, self.hands, self.place, pace)
+
+    def _hands_with(self, *, by_itself: bool) -> Hands:
+        return Hands(
+            clock=self.clock,
+            roster=self.roster,
+            holdings=self.holdings,
+            drivers={"claude": self.living, "codex": self.living, "tmux": self.living},
+            gate=self.gate,
+            world=self.world,
+            mode="mine",
+            by_itself=by_itself,
+        )
+
+    async def _write(self, event: CriticalEvent) -> None:
+        self.events.append(event)
+
+    def _rules_now(self) -> Rules:
+        paused = self.calm.paused
+        return msgspec.structs.replace(self.rules, paused_by=paused.by if paused is not None else None)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """The daemon's tasks run."""
+        await self.alerts.take_up()
+        await self.healer.take_up()
+        self._alarm = asyncio.Event()
+        tasks = [asyncio.create_task(each) for each in (self.healer.run(), self.alerts.run(), self._ring())]
+        await settle()
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def manage(self, name: str) -> Process:
+        """A session with an agent, handed over."""
+        process = self.start(name)
+        await self.hands.adopt(name)
+        self.settle()
+        return process
+
+    def come_up(self, name: str, process: Process) -> None:
+        self.supervisor.held(subject(name), process, Sight.ALIVE, source="a test")
+        self.settle()
+
+    def show(
+        self, name: str, process: Process, *, runtime: Sight = Sight.ALIVE, socket: str = OWN_TMUX
+    ) -> None:
+        """The pane it is shown in."""
+        sight = Sight.DEAD if runtime is Sight.DEAD else Sight.ALIVE
+        pane = Pane(socket, name, "%1", process, sight=sight, runtime=runtime)
+        self.supervisor.shown(subject(name).id, pane)
+        self.settle()
+
+    def hear(self, name: str, *events: Event) -> None:
+        self.log.setdefault(subject(name).id, []).extend(events)
+        super().hear(name, *events)
+
+    def recall_events(self, session_id: SessionId, limit: int) -> list[Event]:
+        return self.log.get(session_id, [])[-limit:]
+
+    def wall(self) -> float:
+        return self.clock.now().wall
+
+    # What the supervisor asks of its surroundings.
+    def alarm(self, awake: float) -> None:
+        if self._due is None or awake < self._due:
+            self._due = awake
+        if self._alarm is not None:
+            self._alarm.set()
+
+    def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
+        super().changed(transitions, changes)
+        for change in changes:
+            self.healer.seen(change.session_id)
+
+    async def _ring(self) -> None:
+        assert self._alarm is not None, "opened"
+        while True:
+            self._alarm.clear()
+            if self._due is None:
+                await self._alarm.wait()
+                continue
+            timer: asyncio.Future[Any] = asyncio.ensure_future(self.clock.sleep_until(self._due))
+            told = asyncio.ensure_future(self._alarm.wait())
+            await asyncio.wait({timer, told}, return_when=asyncio.FIRST_COMPLETED)
+            timer.cancel()
+            told.cancel()
+            if self._due <= self.clock.now().awake:
+                self._due = self.supervisor.ring()
+                self.settle()

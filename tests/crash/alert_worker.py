@@ -1,0 +1,45 @@
+"""Owes one alert and delivers it through a channel that is a file: the process a test kills on the way.
+
+Arguments: the store, the file, and whose chat it is for ("" for the operator).
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from wakeful.adapters.sqlite.store import SqliteStore
+from wakeful.adapters.system.clock import SystemClock
+from wakeful.domain.alerts import Alert, AlertKind, Rules
+from wakeful.services.alerts import AlertDesk
+
+
+class FileChannel:
+    """Every message is a line."""
+
+    name = "telegram"
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def send(self, text: str, *, chat: str | None = None) -> None:
+        del chat
+        with self._path.open("a") as file:
+            file.write(f"{text}\n")
+
+    async def close(self) -> None: ...
+
+
+async def main(database: str, said: str, chat: str) -> None:
+    store = await SqliteStore.open(Path(database))
+    desk = AlertDesk(store, SystemClock(), [FileChannel(Path(said))], Rules(), "here")
+    running = asyncio.create_task(desk.run())
+    await desk.take_up()
+    await desk.owe(Alert(AlertKind.TROUBLE, "one", "it is silent", chat or None))
+    while desk.pending("telegram"):  # noqa: ASYNC110 - the desk tells nobody when it is done
+        await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await store.close()
+
+
+asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,76 @@
+"""Claims about a daemon that is killed anywhere in a revival: exactly one revival, and nothing of it is lost."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from crash.healing_worker import World
+
+WORKER = Path(__file__).with_name("healing_worker.py")
+# Of the points that are reached again and again every so many are tried.
+TRIED_PER_POINT_MAX = 4
+
+
+def run(mode: str, folder: Path, faults: str = "") -> "subprocess.CompletedProcess[str]":
+    environ = {**os.environ, "WAKEFUL_FAULTS": faults}
+    return subprocess.run(
+        [sys.executable, str(WORKER), mode, str(folder)],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def prepared(folder: Path) -> Path:
+    folder.mkdir()
+    done = run("prepare", folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def events(folder: Path) -> list[dict[str, object]]:
+    log = folder / "critical.jsonl"
+    return [msgspec.json.decode(line) for line in log.read_bytes().splitlines()] if log.exists() else []
+
+
+def test_a_daemon_killed_anywhere_in_a_revival_revives_exactly_once(tmp_path: Path) -> None:
+    """Every point of healing, of the act gate and of the world, and points of the store spread over all of it."""
+    counted = run("count", prepared(tmp_path / "count"))
+    assert counted.returncode == 0, counted.stderr
+    reached: dict[str, int] = msgspec.json.decode(counted.stdout)
+    assert {
+        "heal.spent",
+        "heal.acted",
+        "heal.concluded",
+        "heal.kept",
+        "act.intended",
+        "act.done",
+    } <= reached.keys()
+    tried = 0
+    for point, count in sorted(reached.items()):
+        for nth in range(1, count + 1, max(1, count // TRIED_PER_POINT_MAX)):
+            folder = prepared(tmp_path / f"{point}-{nth}")
+            killed = run("heal", folder, f"{point}:{nth}:kill")
+            again = run("heal", folder)
+            assert again.returncode == 0, (point, nth, again.stderr)
+            assert World.load(folder).acts == ["resume"], (point, nth, killed.returncode)
+            told = [each for each in events(folder) if each["action_taken"] == "revival_attempted"]
+            assert told, (point, nth)
+            tried += killed.returncode == -9
+    assert tried > len(reached)
+
+
+@pytest.mark.parametrize("point", ["heal.spent", "world.started", "heal.acted"])
+def test_killed_twice_in_the_same_place_it_still_revives_once(tmp_path: Path, point: str) -> None:
+    """A second crash in what settles the first changes nothing."""
+    folder = prepared(tmp_path / "folder")
+    run("heal", folder, f"{point}:1:kill")
+    run("heal", folder, f"{point}:1:kill")
+    assert run("heal", folder).returncode == 0
+    assert World.load(folder).acts == ["resume"]

@@ -1,0 +1,183 @@
+"""Following the log of critical events: the kernel tells, every event comes once, whatever happens to the file."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wakeful.adapters.critical import following
+from wakeful.adapters.critical.whole_lines import LogUnusable
+from wakeful.critical_events import archive_events, follow_events, log_critical_event
+
+ARRIVAL_SECONDS_MAX = 10
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "logs" / "critical_events.jsonl"
+
+
+def write(log: Path, name: str, day: int = 5) -> None:
+    log_critical_event(
+        "session_unhealthy", name, "p", "silent", timestamp=f"2026-02-{day:02}T00:00:00Z", path=log
+    )
+
+
+def first_line(log: Path) -> bytes:
+    return log.read_bytes().splitlines()[0]
+
+
+def add(log: Path, content: bytes) -> None:
+    with log.open("ab") as file:
+        file.write(content)
+
+
+def link(log: Path) -> None:
+    log.parent.mkdir(parents=True)
+    log.symlink_to("/etc/passwd")
+
+
+class Heard:
+    """What a follower was told so far."""
+
+    def __init__(self) -> None:
+        self.names: asyncio.Queue[str] = asyncio.Queue()
+
+    async def listen(self, log: Path) -> None:
+        async for event in follow_events(log):
+            self.names.put_nowait(event["session_id"])
+
+    async def next(self, count: int) -> list[str]:
+        async with asyncio.timeout(ARRIVAL_SECONDS_MAX):
+            return [await self.names.get() for _ in range(count)]
+
+
+@asynccontextmanager
+async def follower(log: Path) -> AsyncIterator[Heard]:
+    heard = Heard()
+    task = asyncio.create_task(heard.listen(log))
+    try:
+        yield heard
+        assert heard.names.empty()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(scene())
+
+
+def test_old_events_come_first_and_new_ones_as_they_are_written(log: Path) -> None:
+    """Each once, in order; half a line is no event until its end."""
+
+    async def scene() -> None:
+        write(log, "old")
+        async with follower(log) as heard:
+            assert await heard.next(1) == ["old"]
+            write(log, "new")
+            assert await heard.next(1) == ["new"]
+            begun = first_line(log).replace(b"old", b"slow")
+            add(log, begun[:50])
+            await asyncio.sleep(0.05)
+            assert heard.names.empty()
+            add(log, begun[50:] + b"\n")
+            assert await heard.next(1) == ["slow"]
+
+    play(scene)
+
+
+def test_a_log_that_is_not_there_yet_is_awaited(log: Path) -> None:
+    """Neither its folder nor the one above need be there."""
+
+    async def scene() -> None:
+        async with follower(log) as heard:
+            await asyncio.sleep(0.05)
+            write(log, "first")
+            assert await heard.next(1) == ["first"]
+
+    play(scene)
+
+
+def test_archiving_repeats_and_hides_nothing(log: Path) -> None:
+    """Lines that stay in the new file are not told again, and those written meanwhile are told once."""
+
+    async def scene() -> None:
+        for day in (1, 2, 3, 4):
+            write(log, f"day {day}", day)
+        async with follower(log) as heard:
+            assert len(await heard.next(4)) == 4
+            write(log, "before", 4)
+            archive_events("2026-02-03T00:00:00Z", path=log)
+            write(log, "after", 5)
+            assert await heard.next(2) == ["before", "after"]
+            archive_events("2026-03-01T00:00:00Z", path=log)
+            write(log, "last", 6)
+            assert await heard.next(1) == ["last"]
+
+    play(scene)
+
+
+def test_another_programs_rotation_is_followed(log: Path) -> None:
+    """Moved away, emptied, or its whole folder deleted: what is written next is told."""
+
+    async def scene() -> None:
+        write(log, "one")
+        async with follower(log) as heard:
+            assert await heard.next(1) == ["one"]
+            os.rename(log, log.with_suffix(".old"))  # noqa: PTH104 - blocks as little here as there
+            write(log, "two")
+            assert await heard.next(1) == ["two"]
+            os.truncate(log, 0)
+            await asyncio.sleep(0.05)
+            write(log, "three")
+            assert await heard.next(1) == ["three"]
+            shutil.rmtree(log.parent.parent)
+            await asyncio.sleep(0.05)
+            write(log, "four")
+            assert await heard.next(1) == ["four"]
+
+    play(scene)
+
+
+def test_nobody_looks_while_nothing_is_told(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other files of the folder do not stir a follower, and neither does time."""
+    looks: list[None] = []
+    look = following.Following.more
+
+    def counted(self: following.Following) -> list[bytes]:
+        looks.append(None)
+        return look(self)
+
+    monkeypatch.setattr(following.Following, "more", counted)
+
+    async def scene() -> None:
+        write(log, "one")
+        async with follower(log) as heard:
+            await heard.next(1)
+            await asyncio.sleep(0.1)
+            before = len(looks)
+            for _ in range(20):
+                (log.parent / "access.log").write_text("busy")
+                await asyncio.sleep(0.01)
+            assert len(looks) == before
+            write(log, "two")
+            await heard.next(1)
+
+    play(scene)
+
+
+def test_a_follower_refuses_a_link(log: Path) -> None:
+    """As every reader does."""
+
+    async def scene() -> None:
+        link(log)
+        with pytest.raises(LogUnusable, match="symbolic link"):
+            await Heard().listen(log)
+
+    play(scene)

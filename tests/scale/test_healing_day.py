@@ -1,0 +1,66 @@
+"""Claims about a whole day of a thousand sessions that die at random: budgets, pace, one alert for each incident."""
+
+import asyncio
+import random
+from collections import Counter
+
+from clinics import Clinic
+from wakeful.domain.critical import ActionTaken
+from wakeful.domain.events import TurnEnded
+
+SESSIONS = 1000
+HOURS = 24
+SEED = 20261116
+
+
+class Day:
+    """Every hour forty sessions work; a third of them die, a third of them die again after they were revived."""
+
+    def __init__(self) -> None:
+        self.clinic = Clinic()
+        self.chance = random.Random(SEED)
+        self.works: Counter[str] = Counter()
+        self.deaths = 0
+
+    async def pass_by(self) -> None:
+        async with self.clinic.open():
+            for number in range(SESSIONS):
+                await self.clinic.manage(f"s{number}")
+            for _hour in range(HOURS):
+                for number in self.chance.sample(range(SESSIONS), 40):
+                    await self.live(f"s{number}")
+                await self.clinic.clock.run_for(3600)
+
+    async def live(self, name: str) -> None:
+        if not self.clinic.roster.find(name).presence.living:
+            return
+        self.clinic.work(name)
+        self.works[f"claude-{name}"] += 1
+        for _death in range(self.chance.choice((0, 1, 2))):
+            await self.die(name)
+        if self.clinic.roster.find(name).presence.living:
+            self.clinic.hear(name, TurnEnded(self.clinic.wall()))
+
+    async def die(self, name: str) -> None:
+        living = self.clinic.roster.find(name).presence.living
+        if living:
+            self.deaths += 1
+            self.clinic.end(living[0].process)
+            await self.clinic.clock.run_for(60)
+
+
+def test_a_day_of_a_thousand_sessions() -> None:
+    """No work is revived more than once, every revival is written down, and every incident is told at most twice."""
+    day = Day()
+    asyncio.run(day.pass_by())
+    clinic = day.clinic
+    assert day.deaths > 200
+    revived = Counter(
+        event.session_id for event in clinic.events if event.action_taken is ActionTaken.REVIVAL_ATTEMPTED
+    )
+    assert clinic.living.acts == ["start"] * revived.total()
+    assert [each for each, times in revived.items() if times > day.works[each]] == []
+    told = [text for text in clinic.recorder.said if not text.startswith("Resolved")]
+    incidents = asyncio.run(clinic.incidents.listed(include_resolved=True))
+    # Once that it happened, and once more where it was given up.
+    assert len(incidents) <= len(told) <= 2 * len(incidents)

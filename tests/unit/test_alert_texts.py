@@ -1,0 +1,167 @@
+"""What people read: at a glance, complete, and nothing in it that an agent could have put there to mislead."""
+
+import pytest
+from hypothesis import given, strategies as st
+from msgspec.structs import replace
+
+from desks import House, subject
+from wakeful.domain.alerts import (
+    LINES_MAX,
+    QUESTION_CHARS_MAX,
+    Question,
+    finished,
+    incident,
+    needs_you,
+    question_of,
+    resolved,
+    trouble,
+)
+from wakeful.domain.events import Failure
+from wakeful.domain.evidence import Pane
+from wakeful.domain.process import Process, Sight
+from wakeful.domain.record import SessionRecord
+
+SECRET = "Zq8vT3xWm2Lk9Pf4"
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def record(house: House, name: str) -> SessionRecord:
+    found = house.roster.watched[subject(name).id].record
+    assert found is not None
+    return found
+
+
+def show(house: House, name: str) -> None:
+    """Put the session into a pane."""
+    pane = Pane("/run/tmux", "main", "%3", Process(1, 1, "b"), Sight.ALIVE, Sight.ALIVE)
+    house.supervisor.shown(subject(name).id, pane)
+    house.settle()
+
+
+def asking(house: House, about: str = "Bash: rm -r build") -> tuple[SessionRecord, Question]:
+    house.start("a")
+    house.ask("a", about)
+    show(house, "a")
+    asked = record(house, "a")
+    question = question_of(asked)
+    assert question is not None
+    return asked, question
+
+
+def dead(house: House, name: str = "b") -> SessionRecord:
+    process = house.start(name, project="bank")
+    house.work(name)
+    house.end(process)
+    return record(house, name)
+
+
+def test_who_needs_you_says_where_what_and_how_to_get_there(house: House) -> None:
+    """Project, question, jump command."""
+    assert needs_you(*asking(house)).splitlines() == [
+        "shop needs you",
+        "Bash: rm -r build",
+        "→ wakeful attach claude-a",
+    ]
+
+
+def test_a_question_has_140_characters(house: House) -> None:
+    """The rest is an ellipsis."""
+    asked, question = asking(house, "why " * 200)
+    line = needs_you(asked, question).splitlines()[1]
+    assert len(line) == QUESTION_CHARS_MAX
+    assert line.endswith("…")
+
+
+def test_a_session_in_no_pane_offers_no_jump(house: House) -> None:
+    """A command that would fail is no help."""
+    house.start("a")
+    house.finish("a")
+    assert finished(record(house, "a")).splitlines()[-1] == "→ wakeful session why claude-a"
+
+
+def test_a_lost_login_is_a_question_and_a_death_is_none(house: House) -> None:
+    """What a person must see to is asked; what is merely wrong is told as trouble."""
+    house.start("a")
+    house.fail("a", "401 invalid credentials", Failure.AUTH)
+    asked = question_of(record(house, "a"))
+    assert asked is not None
+    assert "auth_required" in asked.words
+    assert question_of(dead(house)) is None
+
+
+def test_trouble_says_all_six_things(house: House) -> None:
+    """What, where, since when, what was done, what happens otherwise, and one command; a found session's is adopt."""
+    lines = trouble(dead(house), otherwise="its turn stays unfinished").splitlines()
+    assert len(lines) <= LINES_MAX
+    assert lines[0].startswith("bank: ")
+    assert "(session_dead)" in lines[0]
+    assert lines[1] == "Where: claude session claude-b on testhost, /home/me/bank"
+    assert lines[2] == "Since: 2027-01-15 08:00 UTC"
+    assert lines[3] == "Wakeful did: nothing, it only watches this session"
+    assert lines[4] == "If you do nothing: its turn stays unfinished"
+    assert lines[5] == "→ wakeful session adopt claude-b"
+
+
+def test_trouble_of_a_managed_session_says_what_was_done(house: House) -> None:
+    """In the healer's own words, with the command the healer names."""
+    managed = replace(dead(house), managed=True)
+    text = trouble(managed, did="resumed it: recovered", command="wakeful session revive claude-b --yes")
+    assert "Wakeful did: resumed it: recovered" in text
+    assert text.endswith("→ wakeful session revive claude-b --yes")
+    assert trouble(managed).endswith("→ wakeful session why claude-b")
+
+
+def test_trouble_while_paused_says_so_first(house: House) -> None:
+    """And by whom, and still within eight lines."""
+    lines = trouble(dead(house), paused_by="anna").splitlines()
+    assert lines[0] == "PAUSED by anna: Wakeful acts on nothing until `wakeful resume`"
+    assert "Wakeful did: nothing, it is paused" in lines
+    assert len(lines) < LINES_MAX
+
+
+def test_many_sessions_with_one_cause_are_one_text(house: House) -> None:
+    """The cause, how many, and five of them by name."""
+    records = [dead(house, f"s{number}") for number in range(8)]
+    text = incident("the tmux server ended", records, since=records[0].updated_at)
+    lines = text.splitlines()
+    assert lines[0] == "the tmux server ended: 8 sessions"
+    assert lines[1].count("bank (claude-s") == 5
+    assert lines[1].endswith(" and 3 more")
+    assert len(lines) <= LINES_MAX
+
+
+def test_an_end_names_what_it_ends() -> None:
+    """One can tell which of several troubles is over."""
+    text = resolved("bank: the agent died", "2027-01-15T08:00:00.000Z", how="resumed: recovered")
+    assert text.splitlines() == [
+        "Resolved: bank: the agent died",
+        "It began at 2027-01-15 08:00 UTC",
+        "resumed: recovered",
+    ]
+
+
+@given(st.text(max_size=600))
+def test_no_text_adds_a_line_or_a_control_character(hostile: str) -> None:
+    """Whatever an agent asked, whatever a healer was told: eight printable lines at most."""
+    asked, question = asking(House(), f"ask {hostile}")
+    texts = (
+        needs_you(asked, question),
+        trouble(asked, did=hostile, otherwise=hostile, paused_by=hostile),
+        incident(hostile, [asked], since="", did=hostile),
+    )
+    for text in texts:
+        assert len(text.splitlines()) <= LINES_MAX
+        assert all(line.isprintable() for line in text.split("\n"))
+    assert len(texts[0].splitlines()) == 3
+
+
+def test_no_secret_is_told(house: House) -> None:
+    """In a question, in the healer's words, in an end."""
+    hidden = f"curl -H 'Authorization: Bearer {SECRET}' \x1b[31msk-\x1b[0mant-{SECRET}"
+    asked, question = asking(house, hidden)
+    for text in (needs_you(asked, question), trouble(asked, did=hidden), resolved(hidden, "", how=hidden)):
+        assert SECRET not in text

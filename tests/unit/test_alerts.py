@@ -1,0 +1,517 @@
+"""The outbox of alerts: told once through every channel, kept until then, silent within a cooldown; virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from wakeful.adapters.sqlite.errors import StoreBusy
+from wakeful.domain.alerts import Alert, AlertKind, Rules
+from wakeful.domain.owed import BACKOFF_SECONDS_MAX, KEPT_SECONDS_MAX, backoff_seconds
+from wakeful.ports.messenger import NotDelivered, Refused
+from wakeful.ports.store import Note
+from wakeful.services.alerts import EPISODES_MAX, KIND, AlertDesk
+from wakeful.services.courier import SEND_SECONDS_MAX
+from wakeful.testing.memory_store import MemoryStore
+from wakeful.testing.virtual_clock import VirtualClock
+
+pytestmark = pytest.mark.anyio
+HOUR = 3600.0
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Recorder:
+    """A channel that does as it is told, and remembers when it was told what."""
+
+    def __init__(self, clock: VirtualClock, name: str = "telegram") -> None:
+        self.name = name
+        self.said: list[str] = []
+        self.chats: list[str | None] = []
+        self.tried_at: list[float] = []
+        self.answer: Callable[[str], Exception | None] = lambda _text: None
+        self.hangs = False
+        self._clock = clock
+
+    async def send(self, text: str, *, chat: str | None = None) -> None:
+        self.tried_at.append(self._clock.now().awake)
+        if self.hangs:
+            await asyncio.Event().wait()
+        problem = self.answer(text)
+        if problem is not None:
+            raise problem
+        self.said.append(text)
+        self.chats.append(chat)
+
+    async def close(self) -> None:
+        self.answer = lambda _text: AssertionError("used after it was closed")
+
+    def refuse(self, retry_after_seconds: float = 0.0) -> None:
+        facts = {"retry_after_seconds": retry_after_seconds}
+        self.answer = lambda _text: Refused(channel=self.name, reason="no", **facts)
+
+    def doubt(self) -> None:
+        self.answer = lambda _text: NotDelivered(channel=self.name, reason="who knows")
+
+    def work(self) -> None:
+        self.answer = lambda _text: None
+
+
+class FullStore(MemoryStore):
+    """Refuses every note while it is told to."""
+
+    refusing = False
+
+    async def keep_note(self, note: Note) -> None:
+        self._check()
+        await super().keep_note(note)
+
+    async def keep_new_note(self, note: Note) -> bool:
+        self._check()
+        return await super().keep_new_note(note)
+
+    async def drop_note(self, kind: str, key: str) -> bool:
+        self._check()
+        return await super().drop_note(kind, key)
+
+    def _check(self) -> None:
+        if self.refusing:
+            raise StoreBusy(path="wakeful.db", seconds=5.0)
+
+
+class Scene:
+    """A store that outlives its desks."""
+
+    def __init__(self, *names: str, rules: Rules | None = None) -> None:
+        self.clock = VirtualClock()
+        self.store = FullStore(now=lambda: self.clock.now().wall)
+        self.rules = rules or Rules(frozenset(AlertKind))
+        self.channels = [Recorder(self.clock, name) for name in names or ("telegram",)]
+        self.only = self.channels[0]
+        self.desk = self.new_desk()
+
+    def new_desk(self, owner: str = "here") -> AlertDesk:
+        return AlertDesk(self.store, self.clock, self.channels, self.rules, owner)
+
+    async def stored(self) -> list[str]:
+        return [note.key for note in await self.store.notes(KIND)]
+
+    @asynccontextmanager
+    async def running(self, desk: AlertDesk | None = None) -> AsyncIterator[None]:
+        """The desk at work; stopped as a crash would, without any good-bye."""
+        task = asyncio.create_task((desk or self.desk).run())
+        await self.clock.run_for(0)
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            for channel in self.channels:
+                channel.work()
+
+
+def trouble(text: str = "it is silent", episode: str = "one") -> Alert:
+    return Alert(AlertKind.TROUBLE, episode, text)
+
+
+async def test_an_alert_is_told_once_through_every_channel() -> None:
+    """And not again while the episode lasts, however often and however much later it is reported."""
+    scene = Scene("telegram", "ntfy")
+    async with scene.running():
+        assert await scene.desk.owe(trouble())
+        await scene.clock.run_for(1)
+        assert not await scene.desk.owe(trouble())
+        await scene.clock.run_for(5 * HOUR)
+        assert not await scene.desk.owe(trouble("still silent"))
+        await scene.clock.run_for(HOUR)
+    assert [channel.said for channel in scene.channels] == [["it is silent"]] * 2
+
+
+async def test_an_alert_is_in_the_store_before_anybody_is_told() -> None:
+    """What `owe` returned for is there after kill -9."""
+    scene = Scene()
+    await scene.desk.owe(trouble())
+    assert await scene.stored() == ["one"]
+    assert scene.only.said == []
+
+
+async def test_what_was_owed_before_a_crash_is_told_after_it() -> None:
+    """And what was told before it is not told again."""
+    scene = Scene()
+    scene.only.refuse()
+    async with scene.running():
+        await scene.desk.owe(trouble())
+        await scene.clock.run_for(1)
+    async with scene.running(scene.new_desk()):
+        await scene.clock.run_for(1)
+    assert scene.only.said == ["it is silent"]
+    after = scene.new_desk()
+    async with scene.running(after):
+        assert not await after.owe(trouble())
+        await scene.clock.run_for(HOUR)
+    assert scene.only.said == ["it is silent"]
+
+
+async def test_a_channel_that_refuses_is_tried_later_and_later() -> None:
+    """10 s doubling to 10 min, for ever; told when it works, and later ones at once from then on."""
+    scene = Scene()
+    scene.only.refuse()
+    async with scene.running():
+        await scene.desk.owe(trouble())
+        await scene.clock.run_for(2 * HOUR)
+        gaps = [b - a for a, b in zip(scene.only.tried_at, scene.only.tried_at[1:], strict=False)]
+        assert gaps[:6] == [10, 20, 40, 80, 160, 320]
+        assert set(gaps[6:]) == {BACKOFF_SECONDS_MAX}
+        assert list(scene.desk.troubles) == ["alerts: telegram refused the message: no. (1 wait)"]
+        scene.only.work()
+        await scene.clock.run_for(BACKOFF_SECONDS_MAX)
+        assert [text.splitlines()[-1] for text in scene.only.said] == ["it is silent"]
+        await scene.desk.owe(trouble("new", "two"))
+        await scene.clock.run_for(0)
+        assert scene.only.said[-1] == "new"
+        assert not scene.desk.troubles
+
+
+async def test_a_late_alert_says_that_it_is_late() -> None:
+    """Nobody takes what happened in the night for news."""
+    scene = Scene()
+    scene.only.refuse()
+    async with scene.running():
+        await scene.desk.owe(trouble())
+        await scene.clock.run_for(HOUR)
+        scene.only.work()
+        await scene.clock.run_for(HOUR)
+    (said,) = scene.only.said
+    assert said.startswith("(from 2027-01-15 08:00 UTC, could not be sent before)\n")
+
+
+async def test_a_channel_that_asks_for_time_gets_it() -> None:
+    """`retry_after` beyond our own pace is obeyed to the second."""
+    scene = Scene()
+    scene.only.refuse(retry_after_seconds=77)
+    async with scene.running():
+        await scene.desk.owe(trouble())
+        await scene.clock.run_for(0)
+        scene.only.work()
+        await scene.desk.owe(trouble("another", "two"))
+        await scene.clock.run_for(76)
+        assert scene.only.said == []
+        await scene.clock.run_for(1)
+    assert sorted(scene.only.said) == ["another", "it is silent"]
+
+
+async def test_a_channel_that_hangs_delays_no_other() -> None:
+    """The other one tells at once; the hanging one is given up at its deadline and not asked twice."""
+    scene = Scene("telegram", "ntfy")
+    scene.only.hangs = True
+    async with scene.running():
+        await scene.desk.owe(trouble())
+        await scene.clock.run_for(0)
+        assert scene.channels[1].said == ["it is silent"]
+        await scene.clock.run_for(SEND_SECONDS_MAX + HOUR)
+    assert len(scene.only.tried_at) == 1
+
+
+async def test_what_may_have_arrived_is_not_said_again_through_that_channel() -> None:
+    """In doubt once, even over a restart; and the others wait for a moment, so that one outage does not swallow all."""
+    scene = Scene()
+    scene.only.doubt()
+    async with scene.running():
+        await scene.desk.owe(trouble())
+        await scene.desk.owe(trouble("another", "two"))
+        await scene.clock.run_for(backoff_seconds(1) - 1)
+        assert len(scene.only.tried_at) == 1
+        scene.only.work()
+        await scene.clock.run_for(HOUR)
+    async with scene.running(scene.new_desk()):
+        await scene.clock.run_for(HOUR)
+    assert scene.only.said == ["another"]
+
+
+async def test_one_alert_that_is_refused_for_its_own_sake_holds_up_no_other() -> None:
+    """The others pass it by."""
+    scene = Scene()
+    scene.only.answer = lambda text: Refused(channel="telegram", reason="bad") if "bad" in text else None
+    async with scene.running():
+        await scene.desk.owe(trouble("bad"))
+        await scene.desk.owe(trouble("good", "two"))
+        await scene.clock.run_for(2 * backoff_seconds(1))
+        await scene.desk.owe(trouble("better", "three"))
+        await scene.clock.run_for(2 * backoff_seconds(1))
+    assert scene.only.said == ["good", "better"]
+
+
+async def test_an_end_is_told_to_whoever_heard_of_the_trouble() -> None:
+    """And to nobody else: a channel that was down all the time hears neither."""
+    scene = Scene("telegram", "ntfy")
+    scene.only.refuse()
+    async with scene.running():
+        await scene.desk.owe(trouble())
+        await scene.clock.run_for(1)
+        assert await scene.desk.resolve("one", "it is over")
+        scene.only.work()
+        await scene.clock.run_for(HOUR)
+    assert [channel.said for channel in scene.channels] == [[], ["it is silent", "it is over"]]
+
+
+async def test_what_nobody_heard_of_ends_without_a_word() -> None:
+    """Neither the trouble nor its end is told, and nothing is left in the store."""
+    scene = Scene()
+    scene.only.refuse()
+    async with scene.running():
+        await scene.desk.owe(trouble())
+        await scene.clock.run_for(1)
+        await scene.desk.resolve("one", "it is over")
+        assert await scene.stored() == []
+        scene.only.work()
+        await scene.clock.run_for(HOUR)
+    assert scene.only.said == []
+
+
+async def test_an_end_that_comes_while_the_trouble_is_being_told_follows_it() -> None:
+    """Somebody hears of it, so somebody hears that it is over."""
+    scene = Scene()
+    go_on = asyncio.Event()
+    send = scene.only.send
+
+    async def slow(text: str, *, chat: str | None = None) -> None:
+        await go_on.wait()
+        await send(text, chat=chat)
+
+    scene.only.send = slow  # type: ignore[method-assign]
+    async with scene.running():
+        await scene.desk.owe(trouble())
+        await scene.clock.run_for(0)
+        await scene.desk.resolve("one", "it is over")
+        go_on.set()
+        await scene.clock.run_for(1)
+    assert scene.only.said == ["it is silent", "it is over"]
+
+
+async def test_an_end_is_kept_over_a_restart() -> None:
+    """The news that it is over are owed like any other."""
+    scene = Scene()
+    async with scene.running():
+        await scene.desk.owe(trouble())
+        await scene.clock.run_for(1)
+        scene.only.refuse()
+        await scene.desk.resolve("one", "it is over")
+        await scene.clock.run_for(1)
+    async with scene.running(scene.new_desk()):
+        await scene.clock.run_for(1)
+    assert scene.only.said == ["it is silent", "it is over"]
+
+
+async def test_what_comes_back_within_its_cooldown_is_told_at_its_end() -> None:
+    """Counted from when it was told; what is over by then is not told at all."""
+    scene = Scene()
+    async with scene.running():
+        for _ in range(5):
+            await scene.desk.owe(trouble())
+            await scene.clock.run_for(60)
+            await scene.desk.resolve("one", "it is over")
+            await scene.clock.run_for(60)
+        assert scene.only.said == ["it is silent", "it is over"]
+        await scene.desk.owe(trouble("it is silent again"))
+        await scene.clock.run_for(HOUR - 10 * 60 - 1)
+        assert len(scene.only.said) == 2
+        await scene.clock.run_for(1)
+    assert scene.only.said[2:] == ["it is silent again"]
+
+
+async def test_a_cooldown_begins_when_somebody_was_told() -> None:
+    """Ninety-seven alerts that were never delivered silence nothing."""
+    scene = Scene()
+    scene.only.refuse()
+    async with scene.running():
+        await scene.desk.owe(trouble())
+        await scene.clock.run_for(1)
+        await scene.desk.resolve("one", "it is over")
+        scene.only.work()
+        await scene.clock.run_for(60)
+        await scene.desk.owe(trouble("again"))
+        await scene.clock.run_for(0)
+    assert scene.only.said == ["again"]
+
+
+async def test_after_its_cooldown_an_episode_leaves_nothing_behind() -> None:
+    """The store does not grow with every trouble there ever was."""
+    scene = Scene()
+    async with scene.running():
+        await scene.desk.owe(trouble())
+        await scene.clock.run_for(1)
+        await scene.desk.resolve("one", "it is over")
+        await scene.clock.run_for(HOUR)
+        await scene.desk.owe(Alert(AlertKind.FINISHED, "done", "done"))
+        await scene.clock.run_for(1)
+    assert await scene.stored() == []
+
+
+async def test_a_wall_clock_that_was_set_back_silences_nobody() -> None:
+    """A cooldown that seems to last longer than any does not hold."""
+    scene = Scene()
+    async with scene.running():
+        await scene.desk.owe(trouble())
+        await scene.clock.run_for(1)
+        await scene.desk.resolve("one")
+        scene.clock.set_wall(scene.clock.now().wall - 1e8)
+        await scene.desk.owe(trouble("again"))
+        await scene.clock.run_for(1)
+        assert scene.only.said[-1] == "again"
+        await scene.desk.resolve("one")
+        await scene.desk.owe(trouble("and again"))
+        scene.clock.set_wall(scene.clock.now().wall - 1e8)
+        await scene.clock.run_for(HOUR)
+    assert scene.only.said[-1].endswith("and again")
+
+
+async def test_of_words_nobody_heard_the_newest_count() -> None:
+    """Whoever is told late is told how it stands."""
+    scene = Scene()
+    scene.only.refuse()
+    async with scene.running():
+        await scene.desk.owe(trouble("nothing was done yet"))
+        await scene.clock.run_for(1)
+        await scene.desk.owe(trouble("revived: recovered"))
+        scene.only.work()
+        await scene.clock.run_for(60)
+    assert scene.only.said == ["revived: recovered"]
+
+
+async def test_a_kind_that_is_switched_off_is_not_kept() -> None:
+    """Nor is anything where nobody can be reached."""
+    quiet = Scene(rules=Rules(frozenset({AlertKind.NEEDS_YOU})))
+    assert not await quiet.desk.owe(trouble())
+    alone = Scene()
+    desk = AlertDesk(alone.store, alone.clock, [], alone.rules, "here")
+    assert not await desk.owe(trouble())
+    assert await quiet.stored() == await alone.stored() == []
+
+
+async def test_a_store_that_refuses_keeps_nobody_from_being_told() -> None:
+    """The alert about a full disk does not wait for the disk; it is kept as soon as there is room."""
+    scene = Scene()
+    scene.store.refusing = True
+    async with scene.running():
+        await scene.desk.owe(trouble("the disk is full"))
+        await scene.clock.run_for(1)
+        assert scene.only.said == ["the disk is full"]
+        scene.store.refusing = False
+        await scene.desk.owe(trouble("another", "two"))
+        await scene.clock.run_for(1)
+    assert await scene.stored() == ["one", "two"]
+
+
+async def test_daemons_on_one_store_tell_an_episode_once() -> None:
+    """Whoever wrote it down first tells it, and the others' restarts change nothing."""
+    scene = Scene()
+    other = scene.new_desk("there")
+    scene.only.refuse()
+    async with scene.running(), scene.running(other):
+        assert [await desk.owe(trouble()) for desk in (scene.desk, other)] == [True, False]
+        await scene.clock.run_for(1)
+    async with scene.running(scene.new_desk("there")):
+        await scene.clock.run_for(1)
+    assert scene.only.said == []
+    async with scene.running(scene.new_desk("here")):
+        await scene.clock.run_for(1)
+    assert scene.only.said == ["it is silent"]
+
+
+async def test_words_to_a_chat_are_said_at_most_once() -> None:
+    """A crash while they were on their way leaves it in doubt, and what is in doubt is not said again."""
+    scene = Scene("telegram", "ntfy")
+    scene.only.hangs = True
+    async with scene.running():
+        await scene.desk.owe(Alert(AlertKind.TROUBLE, "chat", "sorry", chat="42"))
+        await scene.clock.run_for(1)
+        assert len(scene.only.tried_at) == 1
+    scene.only.hangs = False
+    async with scene.running(scene.new_desk()):
+        await scene.clock.run_for(HOUR)
+    assert len(scene.only.tried_at) == 1
+
+
+async def test_words_to_a_chat_go_there_and_nowhere_else() -> None:
+    """Through the channel that knows chats, again after a definite refusal, then once."""
+    scene = Scene("telegram", "ntfy")
+    scene.only.refuse()
+    async with scene.running():
+        await scene.desk.owe(Alert(AlertKind.TROUBLE, "chat", "sorry", chat="42"))
+        await scene.clock.run_for(1)
+    after = scene.new_desk()
+    async with scene.running(after):
+        await scene.clock.run_for(HOUR)
+        assert not await after.owe(Alert(AlertKind.TROUBLE, "chat", "sorry", chat="42"))
+        await scene.clock.run_for(HOUR)
+    assert (scene.only.said, scene.only.chats) == (["sorry"], ["42"])
+    assert scene.channels[1].tried_at == []
+
+
+async def test_words_to_a_chat_wait_for_the_store() -> None:
+    """What could not be written down beforehand might be said twice."""
+    scene = Scene()
+    async with scene.running():
+        scene.store.refusing = True
+        await scene.desk.owe(Alert(AlertKind.TROUBLE, "chat", "sorry", chat="42"))
+        await scene.clock.run_for(5)
+        assert scene.only.tried_at == []
+        scene.store.refusing = False
+        await scene.clock.run_for(HOUR)
+    assert scene.only.chats == ["42"]
+
+
+async def test_an_alert_whose_channels_are_gone_goes_through_the_new_ones() -> None:
+    """Telegram never worked and was given up for another: what waited is told there."""
+    scene = Scene()
+    scene.only.refuse()
+    async with scene.running():
+        await scene.desk.owe(trouble())
+        await scene.clock.run_for(1)
+    scene.channels = [Recorder(scene.clock, "ntfy")]
+    async with scene.running(scene.new_desk()):
+        await scene.clock.run_for(1)
+    assert scene.channels[0].said == ["it is silent"]
+
+
+async def test_a_new_channel_is_not_told_old_news() -> None:
+    """What one channel told needs no second telling because another was set up."""
+    scene = Scene()
+    async with scene.running():
+        await scene.desk.owe(trouble())
+        await scene.clock.run_for(1)
+    scene.channels.append(Recorder(scene.clock, "ntfy"))
+    async with scene.running(scene.new_desk()):
+        await scene.clock.run_for(1)
+    assert scene.channels[1].said == []
+
+
+async def test_the_outbox_is_bounded() -> None:
+    """By number, the oldest first; and by age, in the store of a daemon that never came back too."""
+    scene = Scene()
+    scene.only.refuse()
+    async with scene.running():
+        for number in range(EPISODES_MAX + 3):
+            await scene.desk.owe(trouble(episode=f"{number:05}"))
+        await scene.clock.run_for(1)
+        kept = await scene.stored()
+        assert len(kept) <= EPISODES_MAX + 1
+        assert f"{EPISODES_MAX + 2:05}" in kept
+    scene.clock.advance(KEPT_SECONDS_MAX + 1)
+    await scene.new_desk("there").take_up()
+    assert await scene.stored() == []
+
+
+async def test_a_note_of_another_version_silences_nothing() -> None:
+    """It is dropped, and the episode is told."""
+    scene = Scene()
+    await scene.store.keep_note(Note(KIND, "one", msgspec.json.encode({"version": 9})))
+    async with scene.running():
+        assert await scene.desk.owe(trouble())
+        await scene.clock.run_for(0)
+    assert scene.only.said == ["it is silent"]

@@ -1,0 +1,422 @@
+"""Claims about healing: one revival, never a double effect, one alert for each incident. Virtual time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from clinics import OWN_TMUX, Clinic, Notary
+from wakeful.domain.critical import ActionTaken, Happening
+from wakeful.domain.events import CallEnded, CallStarted, Failure, Progressed, Prompted, TurnEnded, TurnFailed
+from wakeful.domain.ids import SessionId
+from wakeful.domain.incident import Cause
+from wakeful.domain.plan import Rules
+from wakeful.domain.process import Sight
+from wakeful.ports.store import Outcome
+from wakeful.services.healing import HeldForPerson
+from wakeful.services.holdings import NotManaged
+
+A = SessionId("claude-a")
+Scene = Callable[[Clinic], Awaitable[None]]
+
+
+def play(scene: Scene, **options: object) -> Clinic:
+    """Run a scene in an open clinic."""
+    clinic = Clinic(**options)  # type: ignore[arg-type]
+
+    async def run() -> None:
+        async with clinic.open():
+            await scene(clinic)
+
+    asyncio.run(run())
+    return clinic
+
+
+async def die_in_a_turn(clinic: Clinic, name: str = "a", command: str = "make test") -> None:
+    process = await clinic.manage(name)
+    clinic.work(name, command)
+    clinic.end(process)
+
+
+def written(clinic: Clinic) -> list[tuple[Happening, ActionTaken]]:
+    return [(each.event, each.action_taken) for each in clinic.events]
+
+
+def test_a_death_in_the_middle_of_a_turn_is_revived_once() -> None:
+    """Resumed with a brief that names what was cut off; one line, one issue, one alert, and its end."""
+    notary = Notary()
+
+    async def scene(clinic: Clinic) -> None:
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(2)
+        assert clinic.living.acts == []
+        await clinic.clock.run_for(2)
+        assert clinic.living.acts == ["start"]
+        clinic.hear("a", TurnEnded(clinic.wall()))
+        await clinic.clock.run_for(60)
+
+    clinic = play(scene, forge=notary)
+    (prompt,) = clinic.living.prompts
+    assert "`make test`" in prompt
+    assert "https://forge.example/shop/1" in prompt
+    assert written(clinic) == [
+        (Happening.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED),
+        (Happening.SESSION_RECOVERED, ActionTaken.NONE),
+    ]
+    assert clinic.events[0].github_issue == "https://forge.example/shop/1"
+    assert len(notary.reports) == 1
+    told, over = clinic.recorder.said
+    assert "resumed its conversation: recovered" in told
+    assert over.startswith("Resolved")
+    assert clinic.healer.trouble_of(A) is None
+
+
+def test_a_second_failure_of_the_same_work_is_given_up() -> None:
+    """No second revival, whatever happens and however long it lasts."""
+
+    async def scene(clinic: Clinic) -> None:
+        clinic.living.dies_at_once = True
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(3600)
+
+    clinic = play(scene)
+    assert clinic.living.acts == ["start"]
+    assert (Happening.REVIVAL_FAILED, ActionTaken.NONE) in written(clinic)
+    assert "gave up" in clinic.recorder.said[-1]
+
+
+def test_another_work_has_another_budget() -> None:
+    """After a turn that ended well, a death in the next one is revived again."""
+
+    async def scene(clinic: Clinic) -> None:
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(10)
+        clinic.hear("a", TurnEnded(clinic.wall()))
+        await clinic.clock.run_for(10)
+        clinic.work("a", "make test")
+        (holder,) = clinic.roster.find("a").presence.living
+        clinic.end(holder.process)
+        await clinic.clock.run_for(10)
+
+    assert play(scene).living.acts == ["start", "start"]
+
+
+def test_a_found_session_is_told_about_and_not_touched() -> None:
+    """The alert ends with the command that hands it over."""
+
+    async def scene(clinic: Clinic) -> None:
+        process = clinic.start("a")
+        clinic.work("a")
+        clinic.end(process)
+        await clinic.clock.run_for(3600)
+
+    clinic = play(scene)
+    assert clinic.living.acts == []
+    (told,) = clinic.recorder.said
+    assert told.splitlines()[-1] == "→ wakeful session adopt claude-a"
+
+
+def test_a_call_elsewhere_holds_the_revival_until_a_person_says_yes() -> None:
+    """Nothing is spent or done before; afterwards it is revived once."""
+
+    async def scene(clinic: Clinic) -> None:
+        await die_in_a_turn(clinic, command="git push origin main")
+        await clinic.clock.run_for(3600)
+        assert clinic.living.acts == []
+        with pytest.raises(HeldForPerson, match="git push origin main"):
+            await clinic.healer.revive("a", approved=False)
+        deed = await clinic.healer.revive("a", approved=True)
+        assert deed.outcome is Outcome.RECOVERED
+
+    clinic = play(scene)
+    assert clinic.living.acts == ["start"]
+    assert written(clinic)[0] == (Happening.SESSION_UNHEALTHY, ActionTaken.HELD_FOR_APPROVAL)
+    assert "wakeful session revive claude-a --yes" in clinic.recorder.said[0]
+
+
+def test_a_silent_agent_is_seen_dead_before_the_next_one_starts() -> None:
+    """Stop first, then resume in the same conversation."""
+
+    async def scene(clinic: Clinic) -> None:
+        await clinic.manage("a")
+        clinic.hear("a", Prompted(clinic.wall()))
+        await clinic.clock.run_for(700)
+
+    clinic = play(scene)
+    assert clinic.living.acts == ["stop", "start"]
+    assert clinic.events[0].reason == "silent_for_10_minutes"
+
+
+def test_an_agent_that_cannot_be_stopped_gets_no_twin() -> None:
+    """Without the old owner's death nothing is started, and the outcome says so."""
+
+    async def scene(clinic: Clinic) -> None:
+        clinic.living.outcome = Outcome.INEFFECTIVE
+        await clinic.manage("a")
+        clinic.hear("a", Prompted(clinic.wall()))
+        await clinic.clock.run_for(700)
+
+    clinic = play(scene)
+    assert clinic.living.acts == ["stop"]
+    assert "ineffective" in clinic.recorder.said[0]
+
+
+def test_a_loop_gets_a_word_before_it_is_cut_short() -> None:
+    """Steered once; two minutes later interrupted and told again."""
+
+    async def scene(clinic: Clinic) -> None:
+        await clinic.manage("a")
+        clinic.living.outcome = Outcome.DECLINED
+        clinic.hear("a", Prompted(clinic.wall()))
+        for number in range(8):
+            call = CallStarted(clinic.wall(), f"c{number}", "Bash", input=b'{"command": "make"}')
+            clinic.hear("a", call, CallEnded(clinic.wall(), f"c{number}", is_error=False, result=b"same"))
+        await clinic.clock.run_for(10)
+        assert clinic.living.prompts[0].startswith("Wakeful: you repeat")
+
+    clinic = play(scene)
+    assert all(act.startswith("deliver") for act in clinic.living.acts)
+
+
+def test_a_failed_turn_of_a_living_agent_goes_on_by_a_word() -> None:
+    """No process is replaced where a prompt is enough."""
+
+    async def scene(clinic: Clinic) -> None:
+        await clinic.manage("a")
+        clinic.fail("a")
+        await clinic.clock.run_for(10)
+
+    clinic = play(scene)
+    assert [act.partition(" ")[0] for act in clinic.living.acts] == ["deliver"]
+
+
+def test_many_turns_that_fail_for_one_reason_are_one_incident_and_one_alert() -> None:
+    """Six sessions without a login: one message, and nobody is touched."""
+
+    async def scene(clinic: Clinic) -> None:
+        for name in "abcdef":
+            await clinic.manage(name)
+            clinic.fail(name, "please log in", Failure.AUTH)
+        await clinic.clock.run_for(600)
+        (incident,) = await clinic.incidents.listed()
+        assert (incident.cause, incident.affected) == (Cause.AUTH, 6)
+
+    assert play(scene).living.acts == []
+
+
+def test_a_dead_tmux_server_brings_six_back_with_one_alert() -> None:
+    """In a turn or idle, each returns to its conversation; found ones are left alone."""
+
+    async def scene(clinic: Clinic) -> None:
+        processes = {}
+        for name in "abcdef":
+            processes[name] = await clinic.manage(name)
+            clinic.show(name, processes[name])
+        for name in "xy":
+            processes[name] = clinic.start(name)
+            clinic.show(name, processes[name])
+        for name in "abcx":
+            clinic.work(name)
+        for name in "defy":
+            clinic.finish(name)
+        for name, process in processes.items():
+            clinic.show(name, process, runtime=Sight.DEAD)
+            clinic.end(process)
+        await clinic.clock.run_for(60)
+        (incident,) = await clinic.incidents.listed(include_resolved=True)
+        assert (incident.cause, incident.scope) == (Cause.TMUX_SERVER, OWN_TMUX)
+
+    clinic = play(scene)
+    assert clinic.living.acts == ["start"] * 6
+    assert len(clinic.living.prompts) == 3
+    assert len([each for each in clinic.recorder.said if not each.startswith("Resolved")]) == 1
+
+
+def test_revivals_are_paced() -> None:
+    """Ten at once, then one every two seconds."""
+
+    async def scene(clinic: Clinic) -> None:
+        processes = [await clinic.manage(f"s{number}") for number in range(20)]
+        for number, process in enumerate(processes):
+            clinic.work(f"s{number}")
+            clinic.end(process)
+        await clinic.clock.run_for(4)
+        assert len(clinic.living.acts) == 10
+        await clinic.clock.run_for(30)
+        assert len(clinic.living.acts) == 20
+
+    play(scene)
+
+
+def test_the_brake_stops_revivals_that_lead_nowhere() -> None:
+    """When more than a fifth were given up within ten minutes, no more are tried until that has passed."""
+
+    async def scene(clinic: Clinic) -> None:
+        clinic.living.dies_at_once = True
+        for number in range(5):
+            await die_in_a_turn(clinic, f"s{number}")
+            await clinic.clock.run_for(10)
+        assert clinic.living.acts == ["start"] * 3
+        await clinic.clock.run_for(300)
+        assert clinic.living.acts == ["start"] * 3
+        await clinic.clock.run_for(600)
+        assert clinic.living.acts == ["start"] * 5
+
+    play(scene)
+
+
+def test_a_pause_stops_healing_and_its_end_lets_it_go_on() -> None:
+    """While paused nothing is done, and the alert says by whom."""
+
+    async def scene(clinic: Clinic) -> None:
+        await clinic.calm.pause("ada")
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(600)
+        assert clinic.living.acts == []
+        assert "PAUSED by ada" in clinic.recorder.said[0]
+        await clinic.calm.resume()
+        clinic.healer.look_again()
+        await clinic.clock.run_for(10)
+        assert clinic.living.acts == ["start"]
+
+    play(scene)
+
+
+def test_a_usage_limit_is_waited_for_and_then_continued_once() -> None:
+    """Nothing before its end and the client's own minute; one word afterwards."""
+
+    async def scene(clinic: Clinic) -> None:
+        await clinic.manage("a")
+        limit = TurnFailed(clinic.wall(), Failure.LIMIT, "limit reached", until=clinic.wall() + 3600)
+        clinic.hear("a", Prompted(clinic.wall()), limit)
+        await clinic.clock.run_for(3650)
+        assert clinic.living.acts == []
+        await clinic.clock.run_for(60)
+        assert [act.partition(" ")[0] for act in clinic.living.acts] == ["deliver"]
+
+    play(scene)
+
+
+def test_three_hours_of_steady_work_and_a_night_of_rest_lead_to_nothing() -> None:
+    """No act, no alert, no line."""
+
+    async def scene(clinic: Clinic) -> None:
+        await clinic.manage("a")
+        await clinic.manage("b")
+        clinic.finish("b")
+        clinic.hear("a", Prompted(clinic.wall()))
+        for minute in range(100):
+            call = CallStarted(clinic.wall(), f"c{minute}", "Read", input=b'{"file_path": "%d"}' % minute)
+            clinic.hear("a", call)
+            await clinic.clock.run_for(30)
+            clinic.hear("a", CallEnded(clinic.wall(), f"c{minute}", result=b"%d" % minute))
+            await clinic.clock.run_for(30)
+        clinic.hear("a", TurnEnded(clinic.wall()))
+        await clinic.clock.run_for(8 * 3600)
+
+    clinic = play(scene)
+    assert (clinic.living.acts, clinic.recorder.said, clinic.events) == ([], [], [])
+
+
+def test_a_runaway_that_makes_progress_is_only_told() -> None:
+    """Two hours of varied work end nothing."""
+
+    async def scene(clinic: Clinic) -> None:
+        await clinic.manage("a")
+        clinic.hear("a", Prompted(clinic.wall()))
+        for _minute in range(150):
+            clinic.hear("a", Progressed(clinic.wall()))
+            await clinic.clock.run_for(60)
+
+    clinic = play(scene)
+    assert clinic.living.acts == []
+    assert clinic.events[0].reason == "running_for_2_hours"
+
+
+def test_a_revived_agent_is_told_what_it_already_did_elsewhere() -> None:
+    """Completed remote calls are listed, so that they are not repeated."""
+
+    async def scene(clinic: Clinic) -> None:
+        process = await clinic.manage("a")
+        at = clinic.wall()
+        pushed = CallStarted(at, "c1", "Bash", input=b'{"command": "git push origin main"}')
+        clinic.hear("a", Prompted(at), pushed, CallEnded(at, "c1", result=b"ok"))
+        clinic.end(process)
+        await clinic.clock.run_for(10)
+
+    (prompt,) = play(scene).living.prompts
+    assert "do not repeat: Bash `git push origin main`" in prompt
+
+
+def test_a_folder_that_is_gone_is_told_and_not_revived() -> None:
+    """There is nowhere to go on in."""
+
+    async def scene(clinic: Clinic) -> None:
+        clinic.place.gone.add("/home/me/shop")
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(60)
+
+    clinic = play(scene)
+    assert clinic.living.acts == []
+    assert len(clinic.recorder.said) == 1
+
+
+def test_a_restarted_daemon_remembers_that_the_budget_is_spent() -> None:
+    """The second failure is known as one although another daemon saw the first."""
+
+    async def scene(clinic: Clinic) -> None:
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(10)
+        assert clinic.living.acts == ["start"]
+        clinic.build()
+        async with clinic.open():
+            (holder,) = clinic.roster.find("a").presence.living
+            clinic.end(holder.process)
+            await clinic.clock.run_for(60)
+        assert clinic.living.acts == ["start"]
+
+    play(scene)
+
+
+def test_nobody_revives_what_was_only_found_or_is_well() -> None:
+    """A person's order too needs a managed session in trouble."""
+
+    async def scene(clinic: Clinic) -> None:
+        clinic.start("a")
+        with pytest.raises(NotManaged):
+            await clinic.healer.revive("a", approved=True)
+        await clinic.hands.adopt("a")
+        deed = await clinic.healer.revive("a", approved=True)
+        assert (deed.outcome, deed.words) == (Outcome.DECLINED, "nothing is wrong with it")
+
+    play(scene)
+
+
+def test_mode_observe_heals_nothing() -> None:
+    """It tells, whatever it sees."""
+
+    async def scene(clinic: Clinic) -> None:
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(600)
+
+    clinic = play(scene, rules=Rules(mode="observe"))
+    assert clinic.living.acts == []
+    assert len(clinic.recorder.said) == 1
+
+
+def test_what_a_reboot_took_along_is_listed_and_brought_back() -> None:
+    """Name, folder and conversation; what a person must look at first is skipped with the reason."""
+
+    async def scene(clinic: Clinic) -> None:
+        for name, command in (("a", "make"), ("b", "git push")):
+            process = clinic.start(name)
+            clinic.show(name, process, socket="/tmp/tmux-1/default")
+            clinic.work(name, command)
+            clinic.show(name, process, runtime=Sight.DEAD, socket="/tmp/tmux-1/default")
+            clinic.end(process)
+        first, second = clinic.restorer.lost()
+        assert (first.name, first.cwd, first.skipped) == ("a", "/home/me/shop", None)
+        assert second.skipped is not None
+        assert "session revive claude-b --yes" in second.skipped
+
+    play(scene)

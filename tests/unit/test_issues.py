@@ -1,0 +1,118 @@
+"""Reports that could not be filed: kept across restarts, said once, and filed when the forge works again."""
+
+import asyncio
+
+from wakeful.domain.ids import SessionId
+from wakeful.ports.forge import Filing, Report
+from wakeful.services.issues import OWED, RETRY_SECONDS, Issues
+from wakeful.testing.memory_store import MemoryStore
+from wakeful.testing.virtual_clock import VirtualClock
+
+
+def report(project: str = "shop", reason: str = "silent") -> Report:
+    return Report(project, SessionId("claude-1"), reason, "", 60.0)
+
+
+class ScriptedForge:
+    """Files everything while it works, and remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.works = False
+        self.given: list[Report] = []
+
+    async def file(self, report: Report) -> Filing:
+        self.given.append(report)
+        return (
+            Filing(f"https://github.com/me/{report.project}/issues/1", "filed")
+            if self.works
+            else Filing(None, "down")
+        )
+
+
+class Scene:
+    """The service with everything it tells."""
+
+    def __init__(self) -> None:
+        self.forge = ScriptedForge()
+        self.store = MemoryStore()
+        self.clock = VirtualClock()
+        self.told: list[str] = []
+        self.late: list[tuple[str, str | None]] = []
+        self.issues = self.restarted()
+
+    def restarted(self) -> Issues:
+        return Issues(
+            self.forge,
+            self.store,
+            self.clock,
+            wants=lambda name: name != "nobody's",
+            tell=self.tell,
+            filed=self.filed,
+        )
+
+    async def tell(self, words: str) -> None:
+        self.told.append(words)
+
+    async def filed(self, report: Report, filing: Filing) -> None:
+        self.late.append((report.reason, filing.url))
+
+
+def test_a_forge_that_is_down_is_said_once_and_tried_again() -> None:
+    """Three failures are one word to a person; the newest report of each project is filed later, after a restart too."""
+
+    async def scene(at: Scene) -> None:
+        await at.issues.file(report())
+        await at.issues.file(report(reason="loop"))
+        await at.issues.file(report("bank"))
+        assert at.told == ["down"]
+        at.issues = at.restarted()
+        assert await at.issues.retry() == 0
+        at.forge.works = True
+        assert await at.issues.retry() == 2
+        assert at.late == [
+            ("silent", "https://github.com/me/bank/issues/1"),
+            ("loop", "https://github.com/me/shop/issues/1"),
+        ]
+        assert await at.store.notes(OWED) == []
+        at.forge.works = False
+        await at.issues.file(report())
+        assert at.told == ["down", "down"]
+
+    asyncio.run(scene(Scene()))
+
+
+def test_what_is_filed_is_owed_no_more() -> None:
+    """A new trouble of the project that gets its issue settles the old one."""
+
+    async def scene(at: Scene) -> None:
+        await at.issues.file(report())
+        at.forge.works = True
+        assert (await at.issues.file(report())).words == "filed"
+        assert (await at.issues.retry(), at.late) == (0, [])
+
+    asyncio.run(scene(Scene()))
+
+
+def test_a_project_nobody_files_for_is_no_trouble() -> None:
+    """Without a repository nothing is owed and nobody is told."""
+
+    async def scene(at: Scene) -> None:
+        assert (await at.issues.file(report("nobody's"))).url is None
+        assert (at.told, await at.store.notes(OWED)) == ([], [])
+
+    asyncio.run(scene(Scene()))
+
+
+def test_it_tries_again_by_itself() -> None:
+    """Every ten minutes, in the clock's time."""
+
+    async def scene(at: Scene) -> None:
+        await at.issues.file(report())
+        running = asyncio.create_task(at.issues.run())
+        at.forge.works = True
+        await asyncio.sleep(0)
+        await at.clock.run_for(RETRY_SECONDS + 1)
+        assert len(at.late) == 1
+        running.cancel()
+
+    asyncio.run(scene(Scene()))

@@ -1,0 +1,80 @@
+"""One of several watchdogs that race on one Redis: waits for the start, runs one cycle, and tells what it did.
+
+python watchdog_racer.py REDIS_URL FOLDER
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+from uuid import uuid4
+
+from wakeful.adapters.system.clock import SystemClock
+from wakeful.domain.critical import CriticalEvent
+from wakeful.domain.plan import Rules
+from wakeful.ports.jobs import Fenced, Revival, Stage, Watched
+from wakeful.redis_watch import RedisWatch, connect
+from wakeful.services.watchdog_healing import Callbacks
+
+
+async def cycle(url: str, folder: str) -> list[int]:
+    """One cycle: how many were unhealthy, revived and given up here, and how many messages were sent."""
+    events: list[CriticalEvent] = []
+    sent: list[str] = []
+
+    async def write(event: CriticalEvent) -> None:
+        events.append(event)
+
+    async def send(chat_id: str, _text: str) -> None:
+        sent.append(chat_id)
+
+    watch = RedisWatch(
+        jobs=connect(url),
+        logs=Path(folder),
+        clock=SystemClock(),
+        callbacks=Callbacks(write=write, send_message=send),
+        rules=lambda: Rules(revive_runaways=True),
+    )
+    started()
+    checked = await watch.check()
+    await watch.close()
+    revived = sum(each.action_taken == "revival_attempted" for each in events)
+    failed = sum(each.event == "revival_failed" for each in events)
+    return [checked.unhealthy, revived, failed, len(sent)]
+
+
+async def fence(url: str, _folder: str) -> list[int]:
+    """Everybody has seen every session running, and revives them all."""
+    jobs = connect(url)
+    watched = (await jobs.look()).watched
+    started()
+    now = SystemClock().now().wall
+    done = [await jobs.revive(each, revival_of(each, now)) for each in watched]
+    await jobs.close()
+    return [len(watched), done.count(Fenced.DONE), 0, 0]
+
+
+def revival_of(watched: Watched, now: float) -> Revival:
+    assert watched.job is not None, "all of them run"
+    return Revival(
+        work=watched.work,
+        session_id=watched.session.session_id,
+        project_key="popoto",
+        chat_id="7",
+        reason="silent_for_15_minutes",
+        began_at=now,
+        stage=Stage.ENQUEUED,
+        job_id=uuid4().hex,
+        context="go on",
+        failed_key=watched.job.key.replace(":running", ":failed"),
+    )
+
+
+def started() -> None:
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    sys.stdin.readline()
+
+
+if __name__ == "__main__":
+    part = {"cycle": cycle, "fence": fence}[sys.argv[3]]
+    sys.stdout.write(" ".join(map(str, asyncio.run(part(*sys.argv[1:3])))) + "\n")
