@@ -1,5 +1,6 @@
 """Claims about a daemon that is killed anywhere in a revival: exactly one revival, and nothing of it is lost."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import msgspec
 import pytest
 
 from crash.healing_worker import World
+from crash.revival_racer import RACERS
+from wakeful.adapters.sqlite.store import SqliteStore
 
 WORKER = Path(__file__).with_name("healing_worker.py")
 # Of the points that are reached again and again every so many are tried.
@@ -74,3 +77,33 @@ def test_killed_twice_in_the_same_place_it_still_revives_once(tmp_path: Path, po
     run("heal", folder, f"{point}:1:kill")
     assert run("heal", folder).returncode == 0
     assert World.load(folder).acts == ["resume"]
+
+
+def test_of_eight_daemons_on_one_store_one_revives(tmp_path: Path) -> None:
+    """2,000 races: each work has exactly one winner, and not always the same."""
+    races, racers = 2000, RACERS
+    asyncio.run(_made(tmp_path / "wakeful.db"))
+    argv = [
+        sys.executable,
+        str(WORKER.with_name("revival_racer.py")),
+        str(tmp_path / "wakeful.db"),
+        str(races),
+    ]
+    running = [
+        subprocess.Popen(
+            [*argv, str(tmp_path), f"r{number}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for number in range(racers)
+    ]
+    wins = []
+    for process in running:
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        wins.append(int(out))
+    assert sum(wins) == races
+    assert len(list(tmp_path.glob("won-*"))) == races
+    assert len([each for each in wins if each > 0]) > 1
+
+
+async def _made(path: Path) -> None:
+    await (await SqliteStore.open(path)).close()
