@@ -7,15 +7,18 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from wakeful.adapters.critical.log import RETENTION_SECONDS, CriticalLog
 from wakeful.adapters.github.forge import GhForge
 from wakeful.adapters.github.ledger import StoreLedger
 from wakeful.adapters.system.ping import Ping
 from wakeful.adapters.system.place import HostPlace
+from wakeful.adapters.telegram.messenger import TelegramMessenger
 from wakeful.adapters.tmux.visible import is_visible
 from wakeful.channels import open_channels, rules_of
-from wakeful.config import Config, Runaway
+from wakeful.config import Config, RedisPlace, Runaway
 from wakeful.domain.alerts import Alert, AlertKind
 from wakeful.domain.critical import CriticalEvent
 from wakeful.domain.ids import SessionId
@@ -40,6 +43,9 @@ from wakeful.services.pace import Pace
 from wakeful.services.restoring import Restorer
 from wakeful.services.revival import Reviver
 from wakeful.services.telling import Voice
+
+if TYPE_CHECKING:
+    from wakeful.redis_watch import RedisWatch
 
 Task = tuple[Callable[[], Coroutine[None, None, None]], str]
 """Something that runs for ever, and what it means if the store refuses it."""
@@ -98,6 +104,7 @@ class Care:
             rules=self.rules,
         )
         self.restorer = Restorer(lookout.roster, handwork.holdings, handwork.hands, place, pace)
+        self.queue = self._queue_watch(config.redis, places) if config.redis.url else None
         calm.changed = self.healer.look_again
 
     def rules(self) -> Rules:
@@ -133,8 +140,16 @@ class Care:
             yield self._issues.run, "issues are not filed again"
         if self._shares_store:
             yield self._calm.follow, "pauses of other daemons are not heard"
+        if self.queue is not None:
+            yield self.queue.run, "the queue is not watched"
         if self._config.alerts.ping_url:
             yield Ping(self._config.alerts.ping_url, self._lookout.clock).run, "nobody is pinged"
+
+    async def close(self) -> None:
+        """Let go of what is still being asked and of whom we watch for."""
+        await self.asking.close()
+        if self.queue is not None:
+            await self.queue.close()
 
     async def write(self, event: CriticalEvent) -> None:
         """Add a line to the log of critical events. A slow disk does not stop the loop."""
@@ -153,6 +168,37 @@ class Care:
         return Issues(
             forge, store, self._lookout.clock, wants=forge.wants, tell=self._tell_of_forge, filed=_filed_late
         )
+
+    def _queue_watch(self, redis: RedisPlace, places: Places) -> "RedisWatch":
+        """000's world, imported only where it is configured."""
+        from wakeful.redis_watch import RedisWatch, connect  # noqa: PLC0415
+        from wakeful.services.watchdog_healing import Callbacks  # noqa: PLC0415
+
+        alerts = self._config.alerts
+        bot = TelegramMessenger(alerts.telegram_token, alerts.telegram_chat, alerts.telegram_api)
+
+        async def send_message(chat: object, text: str) -> None:
+            await bot.send(text, chat=str(chat))
+
+        return RedisWatch(
+            jobs=connect(redis.url),
+            logs=Path(redis.logs or f"{places.logs}/sessions"),
+            clock=self._lookout.clock,
+            callbacks=Callbacks(
+                write=self.write,
+                send_message=send_message if alerts.telegram_token else None,
+                alert=self._tell_of_queue,
+            ),
+            rules=self.rules,
+            forge=self._issues,
+            policy=self._config.detect,
+            active_projects=self._config.projects.active or None,
+            interval_seconds=redis.interval_seconds,
+        )
+
+    async def _tell_of_queue(self, words: str) -> None:
+        # The watchdog says each thing once; two of them are two episodes.
+        await self.alerts.owe(Alert(AlertKind.TROUBLE, f"queue/{uuid4().hex}", words))
 
     async def _tell_of_forge(self, words: str) -> None:
         await self.alerts.owe(Alert(AlertKind.TROUBLE, "forge", f"No issue could be filed: {words}"))

@@ -390,7 +390,7 @@ async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], end
             task.result()
     finally:
         daemon.feed.close()
-        await daemon.care.asking.close()
+        await daemon.care.close()
         await daemon.scribe.drain(DRAIN_SECONDS)
         try:
             await daemon.save_place()

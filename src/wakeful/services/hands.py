@@ -24,7 +24,7 @@ from wakeful.services.acts import OBSERVING, Act, ActGate, Deed, Objection, Purp
 from wakeful.services.holdings import Holdings, NothingToRelease
 from wakeful.services.roster import Roster
 from wakeful.services.starter import Starter, carried
-from wakeful.services.starts import RunRequest, environment
+from wakeful.services.starts import RunRequest, environment, plain_name
 from wakeful.services.watched import Watched
 
 FENCED: Final = "somebody else has claimed this conversation since"
@@ -227,8 +227,11 @@ class Hands:
             return _address(pane) if pane.sight is Sight.ALIVE else None
         return hosting.pane if hosting is not None else None
 
-    async def adopt(self, text: str) -> Hosting:
-        """Manage a session that was merely found. Raises ConversationHeld, HolderAlive (twins), CannotResume."""
+    async def adopt(self, text: str, *, named: str | None = None) -> Hosting:
+        """Manage a session that was merely found. Raises ConversationHeld, HolderAlive (twins), CannotResume.
+
+        `named`: it was shown in a terminal that is gone, under this name, and will be shown in one again.
+        """
         watched = self._roster.find(text)
         session_id = watched.subject.id
         known = self._holdings.find(session_id)
@@ -239,6 +242,8 @@ class Hands:
         lease = await self._holdings.claim(session_id, process)
         try:
             hosting = self._adopted(watched, process, lease.epoch)
+            if named is not None and process is None:
+                hosting = replace(hosting, driver="tmux", name=plain_name(named))
         except OperatorError:
             await self._holdings.yield_(lease)
             raise

@@ -57,7 +57,8 @@ class Restorer:
         session_id = self._roster.resolve(text)
         await self._pace.turn()
         if self._holdings.find(session_id) is None:
-            await self._hands.adopt(session_id)
+            pane = self._roster.find(session_id).presence.pane
+            await self._hands.adopt(session_id, named=pane.session if pane is not None else None)
         return await self._hands.resume(session_id)
 
     def _look(self, watched: Watched) -> Iterator[Lost]:

@@ -99,7 +99,7 @@ def plan_run(request: RunRequest, new_id: UUID) -> Plan:
         return _codex(request)
     if not request.terminal:
         raise NoHeadlessDriver(program=program)
-    name = request.name or f"{_plain_name(program)}-{str(new_id)[:8]}"
+    name = request.name or f"{plain_name(program)}-{str(new_id)[:8]}"
     return Plan("tmux", request.argv, SessionId(name), ConversationId(name), name, request.prompt)
 
 
@@ -135,5 +135,6 @@ def _codex(request: RunRequest) -> Plan:
     return Plan("codex", (program, *flags), None, None, request.name, prompt)
 
 
-def _plain_name(program: str) -> str:
+def plain_name(program: str) -> str:
+    """What is left of a name that may be a session's."""
     return re.sub(r"[^A-Za-z0-9_-]", "-", program)[: NAME_CHARS_MAX // 2].strip("-") or "run"

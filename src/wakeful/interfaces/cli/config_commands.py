@@ -79,7 +79,7 @@ MEANINGS: Final = {
     "github.public": "Allow a public repository: what a session did is then read by everybody.",
     "events.critical_path": "Empty: logs/critical_events.jsonl of the state folder.",
     "redis.url": "Sessions and jobs as popoto keeps them. Empty: not watched.",
-    "redis.logs": "The folder whose folders hold a tool_use.jsonl for each of these sessions.",
+    "redis.logs": "Its folders hold a tool_use.jsonl for each session. Empty: logs/sessions of the state folder.",
     "redis.interval_seconds": "How often they are checked.",
     "projects.active": "Projects that somebody serves; a message for another one is told. Empty: not checked.",
 }
