@@ -260,6 +260,13 @@ class ClaudeHome(ClientHome):
             session.type_line(shlex.join(["claude", prompt]))
         return session
 
+    def tmux_command(self, socket: Path, session_name: str, *command: str) -> None:
+        """Any command in a new session, with this home's environment."""
+        self._make_room()
+        variables = [f"-e{name}={value}" for name, value in self.environ().items()]
+        place = ["-d", "-s", session_name, "-c", str(self.project)]
+        tmux(socket, "new-session", *place, *variables, "--", *command, environ=self.environ())
+
     def registry(self) -> list[dict[str, Any]]:
         """What the running processes say about themselves."""
         files = sorted((self.home / ".claude" / "sessions").glob("*.json"))

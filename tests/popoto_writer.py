@@ -55,6 +55,10 @@ def answer(order: dict[str, Any]) -> Any:
     if "create" in order:
         MODELS[order["create"]].create(**fields)
         return "saved"
+    if "delete" in order:
+        for each in MODELS[order["delete"]].query.filter(**fields):
+            each.delete()
+        return "deleted"
     model = MODELS[order["query"]]
     names = list(model._meta.fields)
     found = model.query.filter(**fields) if fields else model.query.all()

@@ -1,0 +1,191 @@
+"""000 whole: a bridge's agent hangs, is revived in its conversation through the queue, and hangs again: the chat hears it.
+
+Real Redis with records by popoto, a real tmux, real Claude Code on a scripted model, a stand-in `gh`, a scripted Telegram.
+"""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import pytest
+
+from bridges import CHAT, SESSION
+from clients import ClaudeHome, end_tmux, wait_for
+from daemons import RunningDaemon
+from operators import DONE
+from redis_servers import RedisServer, require_redis
+from scripted_http import ScriptedHttp, answer
+from stand_in_gh import StandInGh
+from wakeful.adapters.system.clock import SystemClock
+from wakeful.session_watchdog import FAILURE_MESSAGE
+from wakeful.testing.scripted_model import script
+
+HANGING = {"hang": "mid", "loop": True}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    require_redis()
+    server = RedisServer(tmp_path / "redis")
+    yield server
+    server.end()
+
+
+class Telegram:
+    """A scripted Bot API in a loop of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="telegram")
+        self._thread.start()
+        sent = {"ok": True, "result": {"message_id": 1, "date": 1, "chat": {"id": 1, "type": "private"}}}
+        self.http = ScriptedHttp(answer(200, sent))
+        self._run(self.http.__aenter__())
+
+    def texts(self, chat: str) -> list[str]:
+        return [got.form["text"] for got in self.http.got if got.form.get("chat_id") == chat]
+
+    def end(self) -> None:
+        self._run(self.http.__aexit__(None, None, None))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    def _run(self, work: Any) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+
+@pytest.fixture
+def telegram() -> Iterator[Telegram]:
+    telegram = Telegram()
+    yield telegram
+    telegram.end()
+
+
+class Worker:
+    """000's worker: runs Claude Code in tmux for a job, in the job's conversation, and saves what it does."""
+
+    def __init__(self, server: RedisServer, claude: ClaudeHome, folder: Path) -> None:
+        self._server = server
+        self._claude = claude
+        self._socket = folder / "worker.sock"
+        self.logs = folder / "sessions"
+        self._log = self.logs / SESSION / "tool_use.jsonl"
+        self._log.parent.mkdir(parents=True)
+        self.conversation = str(uuid4())
+
+    def begin(self, prompt: str, *flags: str) -> None:
+        """The agent runs, its hook has written one call, and its records say that it works."""
+        now = SystemClock().now().wall
+        argv = ("claude", "-p", *flags, prompt)
+        self._claude.tmux_command(self._socket, f"job-{now:.0f}", *argv)
+        call = {"tool_name": "Read", "tool_input": {"file_path": "README.md"}}
+        with self._log.open("a") as log:
+            log.write(json.dumps({"event": "pre_tool_use", **call, "start_time": now}) + "\n")
+            log.write(json.dumps({"event": "post_tool_use", "tool_name": "Read", "end_time": now}) + "\n")
+        self._server.session(
+            session_id=SESSION,
+            project_key="popoto",
+            status="active",
+            chat_id=CHAT,
+            started_at=now,
+            last_activity=now,
+        )
+
+    def run_job(self, status: str = "running", **fields: Any) -> None:
+        self._server.job(
+            project_key="popoto",
+            status=status,
+            session_id=SESSION,
+            chat_id=CHAT,
+            message_id=4469,
+            message_text="ship it",
+            working_dir=str(self._claude.project),
+            created_at=SystemClock().now().wall,
+            **fields,
+        )
+
+    def take_pending(self) -> dict[str, Any]:
+        """The job that the watchdog made, taken as 000 does: the old agent is ended, the record saved anew."""
+        (job,) = wait_for(lambda: self._server.query("RedisJob", status="pending") or None, "new job", 40)
+        self._server.delete("RedisJob", status="pending")
+        self._server.delete("AgentSession", session_id=SESSION)
+        end_tmux(self._socket)
+        self.run_job(revival_context=job["revival_context"])
+        return job
+
+    def end(self) -> None:
+        end_tmux(self._socket)
+
+
+@pytest.fixture
+def worker(server: RedisServer, claude: ClaudeHome, tmp_path: Path) -> Iterator[Worker]:
+    worker = Worker(server, claude, tmp_path)
+    yield worker
+    worker.end()
+
+
+@pytest.fixture
+def watching(
+    daemon: RunningDaemon, worker: Worker, server: RedisServer, telegram: Telegram, tmp_path: Path
+) -> RunningDaemon:
+    gh = StandInGh(tmp_path / "gh")
+    daemon.watch(
+        WAKEFUL_REDIS__URL=server.url,
+        WAKEFUL_REDIS__LOGS=worker.logs,
+        WAKEFUL_REDIS__INTERVAL_SECONDS="1",
+        WAKEFUL_DETECT__SILENCE_SECONDS="5",
+        WAKEFUL_HEAL__CONFIRM_SECONDS="0.1",
+        WAKEFUL_GITHUB__REPO="me/agents",
+        WAKEFUL_ALERTS__TELEGRAM_TOKEN="123:abc",
+        WAKEFUL_ALERTS__TELEGRAM_API=telegram.http.url,
+    )
+    daemon.environ["PATH"] = f"{gh.bin}:{daemon.environ['PATH']}"
+    daemon.up()
+    return daemon
+
+
+def events(daemon: RunningDaemon) -> list[dict[str, Any]]:
+    log = Path(daemon.environ["WAKEFUL_HOME"]) / "logs" / "critical_events.jsonl"
+    return [msgspec.json.decode(line) for line in log.read_bytes().splitlines()] if log.exists() else []
+
+
+def hang_and_be_revived(watching: RunningDaemon, worker: Worker) -> dict[str, Any]:
+    """The agent hangs in the middle of an answer; the job that the watchdog made for it."""
+    worker.run_job()
+    worker.begin(script(HANGING), "--session-id", worker.conversation)
+    job = worker.take_pending()
+    revived = [each for each in events(watching) if each["action_taken"] == "revival_attempted"]
+    assert [(each["session_id"], each["reason"][:10]) for each in revived] == [(SESSION, "silent_for")]
+    assert revived[0]["github_issue"] in job["revival_context"]
+    return job
+
+
+def test_a_hung_agent_is_revived_in_its_conversation_and_its_work_completes(
+    watching: RunningDaemon, worker: Worker, claude: ClaudeHome, telegram: Telegram
+) -> None:
+    """One event, one issue, one job with the context; resumed, the same conversation comes to its end."""
+    job = hang_and_be_revived(watching, worker)
+    (transcript,) = claude.transcripts()
+    worker.begin(job["revival_context"] + script(DONE), "--resume", worker.conversation)
+    wait_for(lambda: "All done" in transcript.read_text() or None, "end of the work", 40)
+    assert claude.transcripts() == [transcript]
+    assert telegram.texts(CHAT) == []
+
+
+def test_hung_again_the_chat_is_told_once(
+    watching: RunningDaemon, worker: Worker, server: RedisServer, telegram: Telegram
+) -> None:
+    """No second revival: 000's sentence, one time, however long it stays as it is."""
+    job = hang_and_be_revived(watching, worker)
+    worker.begin(job["revival_context"] + script(HANGING), "--resume", worker.conversation)
+    wait_for(lambda: telegram.texts(CHAT) or None, "message to the chat", 40)
+    cycles = watching.run("events", "--json").json["events"]
+    assert [each["action_taken"] for each in cycles] == ["revival_attempted", "failure_message_sent"]
+    assert server.query("RedisJob", status="pending") == []
+    assert telegram.texts(CHAT) == [FAILURE_MESSAGE]
