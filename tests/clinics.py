@@ -171,6 +171,10 @@ class Clinic(House):
         )
         self.restorer = Restorer(self.roster, self.holdings, self.hands, self.place, pace)
 
+    @property
+    def healing(self) -> tuple[Healer, Restorer]:
+        return self.healer, self.restorer
+
     def _hands_with(self, *, by_itself: bool) -> Hands:
         return Hands(
             clock=self.clock,

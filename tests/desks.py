@@ -15,6 +15,7 @@ import httpx
 import msgspec
 
 from hand_doubles import ScriptedDriver, ScriptedWorld
+from wakeful.adapters.critical.log import CriticalLog
 from wakeful.adapters.system.connections import tcp_callers
 from wakeful.domain.events import Asked, CallStarted, Event, Failure, Opened, Prompted, TurnEnded, TurnFailed
 from wakeful.domain.ids import ConversationId, SessionId
@@ -34,8 +35,10 @@ from wakeful.services.calm import Calm
 from wakeful.services.desk import Desk, EyeRecord, Standing
 from wakeful.services.feed import Change, Feed
 from wakeful.services.hands import Hands
+from wakeful.services.healing import Healer
 from wakeful.services.holdings import Holdings
 from wakeful.services.incidents import Incidents
+from wakeful.services.restoring import Restorer
 from wakeful.services.roster import Roster
 from wakeful.services.supervision import Supervisor
 from wakeful.services.work import WorkDesk
@@ -73,6 +76,11 @@ class House:
         self.hands = self.hands_in("mine")
         self._ended: set[Process] = set()
         self._pids = iter(range(700_000, 4_000_000))
+
+    @property
+    def healing(self) -> tuple[Healer, Restorer] | None:
+        """Whoever heals here; in a plain house nobody does."""
+        return None
 
     def hands_in(self, mode: str) -> Hands:
         return Hands(
@@ -218,6 +226,8 @@ class Doors:
             shut_down=lambda: self.orders.append("shut down"),
             calm=house.calm,
             incidents=house.incidents.listed,
+            critical=CriticalLog(folder / "critical_events.jsonl"),
+            healing=house.healing,
         )
         self._loop = asyncio.new_event_loop()
         self._open = threading.Event()
@@ -287,7 +297,9 @@ def open_doors(
 ) -> Iterator[Doors]:
     """A furnished house (or the given one) with both doors open."""
     if house is None:
-        house = House()
+        from clinics import Clinic
+
+        house = Clinic()
         furnish(house)
     doors = Doors(house, folder, ancestors)
     doors.start()

@@ -311,6 +311,7 @@ def _app(
         incidents=daemon.care.incidents.listed,
         critical=daemon.care.critical,
         healing=(daemon.care.healer, daemon.care.restorer),
+        release=daemon.care.queue.release if daemon.care.queue is not None else None,
     )
     return app, access
 

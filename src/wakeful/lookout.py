@@ -87,7 +87,7 @@ class Lookout:
             for source in (
                 claude_logs(claude_folders(config), self.host),
                 codex_logs(codex_homes(config), self.host),
-                tool_use_logs(_resolved(config.eyes.tool_use_dirs), self.host),
+                tool_use_logs(_resolved(_tool_use_dirs(config)), self.host),
                 event_logs(_resolved((places.events, *config.eyes.event_dirs)), self.host),
             )
         ]
@@ -198,6 +198,12 @@ class Lookout:
         return any(
             proc.age_seconds(each) <= within_seconds + START_SLACK_SECONDS for each in proc.descendants(agent)
         )
+
+
+def _tool_use_dirs(config: Config) -> tuple[str, ...]:
+    """The logs of a queue's sessions are logs like others."""
+    queued = (config.redis.logs,) if config.redis.logs else ()
+    return (*config.eyes.tool_use_dirs, *queued)
 
 
 def claude_folders(config: Config) -> tuple[Path, ...]:

@@ -132,3 +132,29 @@ def test_a_killed_tmux_server_brings_its_sessions_back(healed: Operator) -> None
 def _returned(operator: Operator, session_id: str) -> Record | None:
     record = operator.record(session_id)
     return record if record is not None and record["session_alive"] and record["attempt"] == 2 else None
+
+
+def test_found_sessions_are_restored_because_a_person_asks(
+    healed: Operator, claude: ClaudeHome, tmp_path: Path
+) -> None:
+    """Their tmux server is killed: nobody touches them, `restore --dry-run` lists them, `restore` brings them back."""
+    hand = tmp_path / "hand.sock"
+    claude.in_tmux(hand, script(DONE), "garden")
+    found = healed.daemon.wait_for_session(
+        lambda each: (
+            each["state"] == "idle" and any(action["name"] == "attach" for action in each["actions"])
+        ),
+        "found session in its pane",
+    )
+    os.kill(Server(hand).pid, signal.SIGKILL)
+    healed.wait_until(found["id"], "end", session_alive=False)
+    listed = wait_for(lambda: healed.type("restore", "--dry-run", "--json").json["lost"] or None, "list")
+    assert [(each["name"], each["cwd"], each["skipped"]) for each in listed] == [
+        ("garden", str(claude.project), None)
+    ]
+    assert claude.registry() == [] or not healed.record(found["id"])["session_alive"]  # type: ignore[index]
+    done = healed.type("restore")
+    assert (done.exit_code, "garden" in done.out, "recovered" in done.out) == (0, True, True), done.err
+    back = healed.wait_until(found["id"], "return", session_alive=True, managed=True)
+    assert (back["conversation_id"], back["name"]) == (found["conversation_id"], "garden")
+    assert healed.type("restore").out.startswith("nothing was lost")

@@ -55,13 +55,15 @@ ORDERS = (
             "yield",
             "wrong",
             "mute",
+            "revive",
+            "restore",
         )
     ),
 )
 FIELDS = (
     *("prompt", "environ", "question_id", "reply", "argv", "cwd", "provider", "name", "driver", "session_id"),
     *("project", "context", "attempts_max", "delay_seconds", "owner", "holder", "epoch", "ttl_seconds"),
-    *("result", "reason", "expect", "note", "kind", "value", "for_seconds", "by"),
+    *("result", "reason", "expect", "note", "kind", "value", "for_seconds", "by", "approved"),
 )
 JSON = st.recursive(
     st.none()

@@ -21,6 +21,8 @@ from desks import Doors, House, open_doors, subject
 from wakeful.domain.record import HealthView, SessionRecord
 from wakeful.domain.why import Why
 from wakeful.interfaces.http.calm_routes import MuteList
+from wakeful.interfaces.http.event_routes import CriticalEventList
+from wakeful.interfaces.http.heal_routes import LostList
 from wakeful.interfaces.http.incident_routes import IncidentList
 from wakeful.interfaces.http.problems import Problem
 from wakeful.interfaces.http.shapes import SessionInspection, SessionList, SessionStatus, SessionWait
@@ -48,6 +50,8 @@ SHAPES: dict[str, type] = {
     "/api/mutes": MuteList,
     "/api/incidents": IncidentList,
     "/api/incidents?all=true": IncidentList,
+    "/api/events": CriticalEventList,
+    "/api/lost": LostList,
 }
 
 

@@ -1,6 +1,6 @@
 """Bringing sessions back because a person asks: one that is held or given up, or all that a reboot took along."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from litestar import Request
@@ -8,12 +8,19 @@ from litestar.handlers import HTTPRouteHandler, get, post
 from litestar.params import FromPath, JSONBody
 from msgspec import Struct
 
+from wakeful.domain.errors import SessionNotFound
+from wakeful.domain.ids import parse_session_id
 from wakeful.interfaces.http.act_routes import CONFLICTS, answer_deed
 from wakeful.interfaces.http.answers import Encoded, encoded
 from wakeful.interfaces.http.deciders import Deciders
-from wakeful.services.acts import Deed
+from wakeful.ports.store import Outcome
+from wakeful.services.acts import Act, Deed
 from wakeful.services.healing import Healer
+from wakeful.services.holdings import NotManaged
 from wakeful.services.restoring import Lost, Restorer
+
+Release = Callable[[str], Awaitable[str | None]]
+"""Lets a session of a queue that is held go on; what was done, or None if it holds none of that name."""
 
 
 class ReviveOrder(Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,10 +38,13 @@ class LostList(Struct, frozen=True):
 class HealRoutes:
     """Decisions of people: refused to whoever works inside a supervised session."""
 
-    def __init__(self, healer: Healer, restorer: Restorer, deciders: Deciders) -> None:
+    def __init__(
+        self, healer: Healer, restorer: Restorer, deciders: Deciders, release: Release | None = None
+    ) -> None:
         self._healer = healer
         self._restorer = restorer
         self._deciders = deciders
+        self._release = release
 
     def handlers(self) -> Sequence[HTTPRouteHandler]:
         one = "/api/sessions/{session_id:str}"
@@ -49,7 +59,18 @@ class HealRoutes:
     ) -> Encoded[Deed]:
         """Bring a managed session in trouble back now. A person's decision."""
         await self._deciders.admit(request)
-        return answer_deed(await self._healer.revive(session_id, approved=data.approved))
+        try:
+            return answer_deed(await self._healer.revive(session_id, approved=data.approved))
+        except (SessionNotFound, NotManaged):
+            # Sessions of a queue are not ours to hold, but they wait for a person's yes as well.
+            words = await self._released(session_id) if data.approved else None
+            if words is None:
+                raise
+            deed = Deed(session_id, Act.RESUME, parse_session_id(session_id), Outcome.UNVERIFIED, words)
+            return answer_deed(deed)
+
+    async def _released(self, session_id: str) -> str | None:
+        return await self._release(parse_session_id(session_id)) if self._release is not None else None
 
     def lost(self) -> Encoded[LostList]:
         """Sessions that a reboot or a dead tmux server took along, and which of them can be brought back."""
