@@ -296,7 +296,15 @@ def _app(
     wrong = Path(places.cases) / "wrong.jsonl"
     cases = CaseBook(str(wrong), daemon.recall_events, partial(append_case, wrong))
     desk = Desk(
-        daemon.clock, daemon.roster, daemon.feed, history, daemon.policy, standing, daemon.tree, cases
+        daemon.clock,
+        daemon.roster,
+        daemon.feed,
+        history,
+        daemon.policy,
+        standing,
+        daemon.tree,
+        cases,
+        daemon.care.healer.trouble_of,
     )
     app = build_app(
         desk,

@@ -16,8 +16,9 @@ from wakeful.domain.moment import iso
 from wakeful.domain.policy import Policy
 from wakeful.domain.process import Process
 from wakeful.domain.record import SessionRecord, safe
+from wakeful.domain.trouble import Trouble
 from wakeful.domain.verdict import Verdict
-from wakeful.domain.why import WhyEvidence, explain
+from wakeful.domain.why import Why, WhyEvidence, explain
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Transition
 from wakeful.services.cases import EVENTS_RECALLED_MAX, CaseBook, Expect, KeptCase, NoCaseBook, case_of
@@ -159,6 +160,7 @@ class Desk:
         standing: Callable[[], Standing],
         tree: Callable[[Process], Sequence[ProcessRecord]] = lambda _holder: (),
         cases: CaseBook | None = None,
+        trouble_of: Callable[[SessionId], Trouble | None] = lambda _session_id: None,
     ) -> None:
         self.feed = feed
         self._clock = clock
@@ -168,6 +170,7 @@ class Desk:
         self._standing = standing
         self._tree = tree
         self._cases = cases
+        self._trouble_of = trouble_of
 
     def health(self, text: str) -> Answer:
         """003's fields of one session."""
@@ -207,6 +210,8 @@ class Desk:
         if note := watched.subject.note:
             unseen = WhyEvidence(None, "hands", note, "")
             why = msgspec.structs.replace(why, evidence=(*why.evidence, unseen))
+        if (trouble := self._trouble_of(watched.subject.id)) is not None:
+            why = _treated(why, trouble)
         return Answer(_encode(why), _exit_code(watched))
 
     async def wrong(self, text: str, expect: Expect, note: str) -> Answer:
@@ -292,6 +297,21 @@ def _enclosed(head: bytes, bodies: list[bytes], tail: bytes) -> bytes:
     parts[0] = head + parts[0]
     parts[-1] += tail
     return b",".join(parts)
+
+
+def _treated(why: Why, trouble: Trouble) -> Why:
+    """With what Wakeful did about it; what is held needs nothing but a person's yes."""
+    if not trouble.did:
+        return why
+    evidence = (*why.evidence, WhyEvidence(None, "healing", f"Wakeful {trouble.did}", ""))
+    if not trouble.held:
+        return msgspec.structs.replace(why, evidence=evidence)
+    return msgspec.structs.replace(
+        why,
+        evidence=evidence,
+        command=("wakeful", "session", "revive", why.id, "--yes"),
+        command_text="lets it go on, once you have looked at what was cut off",
+    )
 
 
 def _event(row: Transition) -> EventRecord:
