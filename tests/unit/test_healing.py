@@ -201,7 +201,10 @@ def test_many_turns_that_fail_for_one_reason_are_one_incident_and_one_alert() ->
         (incident,) = await clinic.incidents.listed()
         assert (incident.cause, incident.affected) == (Cause.AUTH, 6)
 
-    assert play(scene).living.acts == []
+    notary = Notary()
+    clinic = play(scene, forge=notary)
+    assert (clinic.living.acts, len(notary.reports), len(clinic.recorder.said)) == ([], 1, 1)
+    assert {each.github_issue for each in clinic.events} == {"https://forge.example/shop/1"}
 
 
 def test_a_dead_tmux_server_brings_six_back_with_one_alert() -> None:

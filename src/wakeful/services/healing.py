@@ -7,10 +7,10 @@ own, so that whatever hangs delays nobody else. What it must not forget is kept 
 import asyncio
 import heapq
 import logging
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-import msgspec
 from msgspec.structs import replace
 
 from wakeful.domain.critical import ActionTaken, Happening, reason_of
@@ -25,18 +25,17 @@ from wakeful.domain.sentence import quiet_seconds
 from wakeful.domain.trouble import Revival, Trouble
 from wakeful.faults import reach
 from wakeful.ports.clock import Clock
-from wakeful.ports.store import Note, Outcome, Store
+from wakeful.ports.store import Outcome, Store
 from wakeful.services.acts import Act, Deed
 from wakeful.services.circumstances import Circumstances
 from wakeful.services.incidents import Incidents
 from wakeful.services.revival import Reviver
 from wakeful.services.roster import Roster
+from wakeful.services.troubles import Troubles
 from wakeful.services.watched import Watched
 
-KIND: Final = "trouble"
 # What a store or a tool refused is tried again after this.
 RETRY_SECONDS: Final = 30.0
-_decode: Final = msgspec.json.Decoder(Trouble).decode
 
 log = logging.getLogger("wakeful.healing")
 
@@ -82,19 +81,19 @@ class Healer:
         rules: Callable[[], Rules],
     ) -> None:
         self._clock = clock
-        self._store = store
         self._roster = roster
         self._reviver = reviver
         self._incidents = incidents
         self._telling = telling
         self._around = circumstances
         self._rules = rules
-        self._troubles: dict[SessionId, Trouble] = {}
+        self._troubles = Troubles(store, clock)
         self._due: list[tuple[float, SessionId]] = []
         self._busy: dict[SessionId, asyncio.Future[Any]] = {}
         # Seen while it was being treated: looked at once more.
         self._again: set[SessionId] = set()
         self._sooner = asyncio.Event()
+        self._filing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def trouble_of(self, session_id: SessionId) -> Trouble | None:
         return self._troubles.get(session_id)
@@ -110,7 +109,7 @@ class Healer:
     async def take_up(self) -> None:
         """Go on where an earlier daemon stopped: its troubles, the revivals it had begun, and whom it left lying."""
         await self._incidents.load()
-        self._troubles = {each.session_id: each for each in map(_trouble, await self._store.notes(KIND))}
+        await self._troubles.load()
         for revival in await self._reviver.written():
             # By tasks of their own: doors open meanwhile.
             self._busy[revival.session_id] = asyncio.create_task(self._settle(revival))
@@ -132,7 +131,7 @@ class Healer:
         trouble = self._troubles.get(revival.session_id)
         if watched is None or watched.record is None or trouble is None or trouble.work != revival.work:
             return
-        settled = await self._keep(await self._reviver.settle(watched, trouble, revival))
+        settled = await self._troubles.keep(await self._reviver.settle(watched, trouble, revival))
         if not trouble.logged:
             decision = Decision(revival.step, settled.did, spends=True)
             await self._told(watched, settled, decision, ActionTaken.REVIVAL_ATTEMPTED)
@@ -160,7 +159,7 @@ class Healer:
         known = self._troubles.get(session_id)
         if known is not None:
             work = f"{session_id}@{self._clock.now().wall:.3f}"
-            await self._keep(
+            await self._troubles.keep(
                 replace(
                     known, work=work, approved=True, held=False, given_up=False, revivals=0, revived_at=None
                 )
@@ -175,7 +174,7 @@ class Healer:
 
     def look_again(self) -> None:
         """Something that binds everybody has changed: a pause, a mode."""
-        for session_id in self._troubles:
+        for session_id in self._troubles.ids():
             self._look_at(session_id, self._clock.now().awake)
 
     async def run(self) -> None:
@@ -243,7 +242,7 @@ class Healer:
         if code is None and self._around.lost(watched) is None:
             await self._calm_down(watched)
             return None
-        trouble = await self._in_trouble(watched, code)
+        trouble = await self._troubles.of(watched, code)
         now = self._clock.now()
         decision = plan(
             self._around.situation(watched, trouble, now), trouble.history(now.wall), self._rules()
@@ -277,9 +276,11 @@ class Healer:
 
     async def _act(self, watched: Watched, trouble: Trouble, decision: Decision, *, asked: bool) -> None:
         if decision.spends:
-            trouble = await self._keep(await self._reviver.file(watched, trouble))
+            trouble = await self._troubles.keep(await self._file(watched, trouble))
             reach("heal.filed")
-        revived = await self._keep(await self._reviver.revive(watched, trouble, decision, asked=asked))
+        revived = await self._troubles.keep(
+            await self._reviver.revive(watched, trouble, decision, asked=asked)
+        )
         reach("heal.kept")
         if decision.spends:
             # It may have been told before, when nothing could be done yet.
@@ -304,17 +305,30 @@ class Healer:
         """One line in the log and one alert for each trouble and each turn it takes."""
         assert watched.record is not None, "judged before it is treated"
         if not trouble.logged:
-            if action is ActionTaken.NONE and trouble.code is not None:
-                trouble = await self._reviver.file(watched, trouble)
+            if action is ActionTaken.NONE:
+                trouble = await self._file(watched, trouble)
             await self._telling.logged(happening, action, trouble, watched)
         incident = self._incidents.of(trouble.session_id)
         if incident is not None and not trouble.told:
-            incident = await self._incidents.keep(
-                replace(incident, did=trouble.did or decision.reason, issue_url=trouble.issue_url)
-            )
+            incident = await self._incidents.keep(replace(incident, did=trouble.did or decision.reason))
             await self._telling.told(incident, trouble, watched.record, decision)
         if not (trouble.logged and trouble.told):
-            await self._keep(replace(trouble, logged=True, told=True))
+            await self._troubles.keep(replace(trouble, logged=True, told=True))
+
+    async def _file(self, watched: Watched, trouble: Trouble) -> Trouble:
+        """One issue for each incident: whoever comes later is told where it is."""
+        incident = self._incidents.of(trouble.session_id)
+        if incident is None:
+            return await self._reviver.file(watched, trouble)
+        async with self._filing[incident.id]:
+            known = self._incidents.of(trouble.session_id) or incident
+            if known.issue_url is not None:
+                return replace(trouble, issue_url=known.issue_url)
+            filed = await self._reviver.file(watched, trouble)
+            if filed.issue_url is not None:
+                newest = self._incidents.of(trouble.session_id) or known
+                await self._incidents.keep(replace(newest, issue_url=filed.issue_url))
+            return filed
 
     async def _calm_down(self, watched: Watched) -> None:
         """Its finding is gone. The trouble is over when its turn has ended well."""
@@ -327,35 +341,12 @@ class Healer:
             left = await self._incidents.leave(trouble.session_id)
             if left is not None and not left.is_open:
                 await self._telling.resolved(left)
+                self._filing.pop(left.id, None)
             calm = replace(trouble, calm_since=self._clock.now().wall, revived_at=None, held=False)
-            trouble = await self._keep(calm)
+            trouble = await self._troubles.keep(calm)
         if not watched.activity.in_turn:
-            del self._troubles[trouble.session_id]
-            await self._store.drop_note(KIND, trouble.session_id)
+            await self._troubles.drop(trouble)
             await self._reviver.forget(trouble)
-
-    async def _in_trouble(self, watched: Watched, code: Code | None) -> Trouble:
-        """Its trouble, begun or taken up again."""
-        session_id, now = watched.subject.id, self._clock.now().wall
-        known = self._troubles.get(session_id)
-        if known is None:
-            assert watched.record is not None, "judged before it is treated"
-            began = watched.activity.turn_since or watched.activity.last_at
-            return await self._keep(
-                Trouble(
-                    session_id=session_id,
-                    work=f"{session_id}@{began.wall if began is not None else now:.3f}",
-                    project=watched.record.project,
-                    code=code,
-                    opened_at=now,
-                    code_since=now,
-                )
-            )
-        if known.code is code and known.calm_since is None:
-            return known
-        return await self._keep(
-            replace(known, code=code, code_since=now, calm_since=None, logged=False, told=False)
-        )
 
     async def _in_incident(self, watched: Watched, trouble: Trouble) -> Trouble:
         """Filed under its cause, which is known once the trouble has lasted a moment."""
@@ -363,13 +354,7 @@ class Healer:
         findings = watched.verdict.findings if watched.verdict is not None else ()
         summary = findings[0].summary if findings else str(origin.cause)
         incident = await self._incidents.join(trouble.session_id, origin, summary)
-        return await self._keep(replace(trouble, incident=incident.id))
-
-    async def _keep(self, trouble: Trouble) -> Trouble:
-        if self._troubles.get(trouble.session_id) != trouble:
-            await self._store.keep_note(Note(KIND, trouble.session_id, msgspec.json.encode(trouble)))
-            self._troubles[trouble.session_id] = trouble
-        return trouble
+        return await self._troubles.keep(replace(trouble, incident=incident.id))
 
 
 def _reason(watched: Watched, code: Code | None, now: Instant) -> str:
@@ -379,7 +364,3 @@ def _reason(watched: Watched, code: Code | None, now: Instant) -> str:
     activity = watched.activity
     seconds = activity.active_seconds if code is Code.RUNAWAY else quiet_seconds(activity, now)
     return reason_of(code, seconds=seconds, errors=activity.errors_in_a_row)
-
-
-def _trouble(note: Note) -> Trouble:
-    return _decode(note.body)
