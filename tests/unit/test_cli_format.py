@@ -226,6 +226,21 @@ def test_managed_sessions_are_marked_and_called_by_their_name() -> None:
     assert "MANAGED" not in drawn(RECORDS, 120)
 
 
+def test_a_usage_limit_counts_down() -> None:
+    """How long it lasts, or that nobody said so."""
+    limited = finding(Code.USAGE_LIMITED, 60, "usage limit reached", "")
+    until = WaitRecord(WaitKind.LIMIT, ago(60), ago(-2580), "the provider said so", "")
+    shown = [
+        rows([record("claude-a", "shop", State.IDLE, finding=limited, waits=waits)], NOW)[0].doing
+        for waits in ((until,), (replace(until, until=ago(5)),), ())
+    ]
+    assert shown == [
+        "usage limit, lifted in 43 min",
+        "usage limit, lifted",
+        "usage limit, nobody said until when",
+    ]
+
+
 @pytest.mark.parametrize("width", [1, 10, 40, 60, 71, 72, 100, 300])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     """Narrow terminals lose ids, then words, never the order."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from wakeful.domain.calm import PauseRecord, pause_words
 from wakeful.domain.errors import WorldError
-from wakeful.domain.findings import Attention, Health, State
+from wakeful.domain.findings import Attention, Code, Health, State
 from wakeful.domain.plaintext import plain
 from wakeful.domain.record import SessionRecord, WaitRecord
 from wakeful.domain.verdict import WaitKind
@@ -160,7 +160,7 @@ def _row(record: SessionRecord, now_wall: float) -> Row:
         age=age(now_wall - since) if since is not None else "-",
         project=plain(record.project) or "-",
         managed=plain(record.name or "yes") if record.managed else "",
-        doing=plain(doing(record)),
+        doing=plain(_countdown(record, now_wall) or doing(record)),
     )
 
 
@@ -185,6 +185,16 @@ def _since(record: SessionRecord) -> str | None:
     if record.findings:
         return record.findings[0].since
     return record.expected_waits[0].since if record.expected_waits else record.last_activity_at
+
+
+def _countdown(record: SessionRecord, now_wall: float) -> str | None:
+    """How long a usage limit lasts, as far as somebody said."""
+    if not record.findings or record.findings[0].code is not Code.USAGE_LIMITED:
+        return None
+    until = next((_wall(each.until) for each in record.expected_waits if each.kind is WaitKind.LIMIT), None)
+    if until is None:
+        return "usage limit, nobody said until when"
+    return f"usage limit, lifted in {age(until - now_wall)}" if until > now_wall else "usage limit, lifted"
 
 
 def doing(record: SessionRecord) -> str:
