@@ -227,7 +227,7 @@ def test_managed_sessions_are_marked_and_called_by_their_name() -> None:
 
 
 def test_a_usage_limit_counts_down() -> None:
-    """How long it lasts, or that nobody said so."""
+    """How long it lasts, where somebody said so."""
     limited = finding(Code.USAGE_LIMITED, 60, "usage limit reached", "")
     until = WaitRecord(WaitKind.LIMIT, ago(60), ago(-2580), "the provider said so", "")
     shown = [
@@ -235,9 +235,9 @@ def test_a_usage_limit_counts_down() -> None:
         for waits in ((until,), (replace(until, until=ago(5)),), ())
     ]
     assert shown == [
-        "usage limit, lifted in 43 min",
+        "usage limit, lifted in 43m",
         "usage limit, lifted",
-        "usage limit, nobody said until when",
+        "usage limit reached ·",
     ]
 
 

@@ -188,12 +188,12 @@ def _since(record: SessionRecord) -> str | None:
 
 
 def _countdown(record: SessionRecord, now_wall: float) -> str | None:
-    """How long a usage limit lasts, as far as somebody said."""
+    """How long a usage limit lasts, where somebody said so."""
     if not record.findings or record.findings[0].code is not Code.USAGE_LIMITED:
         return None
     until = next((_wall(each.until) for each in record.expected_waits if each.kind is WaitKind.LIMIT), None)
     if until is None:
-        return "usage limit, nobody said until when"
+        return None
     return f"usage limit, lifted in {age(until - now_wall)}" if until > now_wall else "usage limit, lifted"
 
 
