@@ -97,9 +97,8 @@ class SqliteStore:
 
     async def prune(self, before: float) -> int:
         pruned = 0
-        await self._commit(partial(_write, "prune_spendings", [(before,)]))
         while True:
-            slice_ = await self._commit(partial(_write, "prune", [(before, PRUNED_PER_COMMIT_MAX)]))
+            slice_ = await self._commit(partial(_prune, before))
             pruned += slice_
             if slice_ < PRUNED_PER_COMMIT_MAX:
                 return pruned
@@ -314,6 +313,12 @@ def _rehost(
     following = msgspec.structs.replace(hosting, epoch=taken.epoch, process=None, stopped=False)
     _write("host", [_hosting_row(following)], connection)
     return following
+
+
+def _prune(before: float, connection: sqlite3.Connection) -> int:
+    """One slice of retention; how many transitions it took."""
+    _write("prune_spendings", [(before,)], connection)
+    return _write("prune", [(before, PRUNED_PER_COMMIT_MAX)], connection)
 
 
 def _note_row(note: Note) -> Row:

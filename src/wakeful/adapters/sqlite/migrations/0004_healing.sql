@@ -14,3 +14,5 @@ CREATE TABLE spendings (
 );
 
 CREATE INDEX spendings_of_key ON spendings (key);
+
+CREATE INDEX spendings_by_age ON spendings (at);
