@@ -1,0 +1,176 @@
+"""Agents of the hub: what each is declared to be, what was seen of it, and the one table of its states. Pure.
+
+An agent hosts sessions: a container or a tmux session with a command in it. "Container running" is not "agent working":
+`running` needs the container, the tmux session and the agent's own process seen alive; whatever keeps us from seeing is
+`unknown`, and nobody acts on that. `docs/reference/agents.md` is made from the table.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.domain.errors import OperatorError
+from wakeful.domain.ids import SessionId
+from wakeful.domain.process import Sight
+
+NAME_CHARS_MAX: Final = 40
+# A container's name and a tmux session's, and both print it to people.
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]*\Z")
+RESERVED: Final = frozenset({"heartbeat", "list", "start", "stop", "restart-session"})
+READY_SECONDS: Final = 60.0
+
+
+class BadAgentName(OperatorError):
+    """{shown!r} cannot be an agent's name: small letters, digits, _ and - only, 40 at most, and not a command's name."""
+
+    code = "bad-agent-name"
+
+
+class AgentState(StrEnum):
+    """001's states, and `unknown` for everything that prevents seeing."""
+
+    STOPPED = "stopped"
+    STARTING = "starting"
+    RUNNING = "running"
+    STALE = "stale"
+    STOPPING = "stopping"
+    ERROR = "error"
+    UNKNOWN = "unknown"
+
+
+class Move(StrEnum):
+    """What happens to an agent."""
+
+    START = "start ordered"
+    READY = "seen ready"
+    NOT_READY = "not ready in time"
+    SESSION_LOST = "session gone"
+    STOP = "stop ordered"
+    GONE = "container gone"
+    UNSEEN = "cannot be seen"
+
+
+class AgentRuntime(StrEnum):
+    DOCKER = "docker"
+    TMUX = "tmux"
+
+
+class Restart(StrEnum):
+    """Who brings a stale agent back: 001's menu, or healing."""
+
+    MANUAL = "manual"
+    AUTO = "auto"
+
+
+class AgentSpec(Struct, frozen=True, kw_only=True):
+    """An agent as it is declared. `env` are names: values are passed through and never logged."""
+
+    name: str
+    runtime: AgentRuntime
+    command: tuple[str, ...]
+    image: str = ""
+    workdir: str = ""
+    env: tuple[str, ...] = ()
+    network: str = ""
+    mounts: tuple[str, ...] = ()
+    user: str = ""
+    # A pattern its screen shows once it is ready; without one, the process is enough.
+    ready: str = ""
+    ready_seconds: float = READY_SECONDS
+    restart: Restart = Restart.MANUAL
+
+
+class Glimpse(Struct, frozen=True, kw_only=True):
+    """What a runtime saw of an agent at one moment, from the container inwards. `unknown` wherever it could not look."""
+
+    container: Sight
+    session: Sight
+    agent: Sight
+    # The agent's process as this host numbers it.
+    pid: int | None = None
+    container_id: str | None = None
+    tmux_session: str | None = None
+    tmux_socket: str | None = None
+    epoch: int = 0
+    reason: str = ""
+
+
+class AgentRecord(Struct, frozen=True, kw_only=True):
+    """What every door shows of an agent."""
+
+    id: str
+    name: str
+    runtime: AgentRuntime
+    state: AgentState
+    session_alive: bool
+    pid: int | None
+    container_id: str | None
+    tmux_session: str | None
+    tmux_socket: str | None
+    epoch: int
+    since: str
+    reason: str
+    session_id: SessionId | None
+
+
+def parse_agent_name(text: str) -> str:
+    """The one door for names from outside. Raises BadAgentName."""
+    if len(text) > NAME_CHARS_MAX or _NAME.match(text) is None or text in RESERVED:
+        raise BadAgentName(shown=text[:NAME_CHARS_MAX])
+    return text
+
+
+def move_of(glimpse: Glimpse) -> Move:
+    """What a glimpse amounts to."""
+    if (
+        Sight.UNKNOWN in (glimpse.container, glimpse.session, glimpse.agent)
+        and glimpse.container is not Sight.DEAD
+    ):
+        # Whoever is seen dead further in settles it, whatever else could not be seen.
+        dead_inside = Sight.DEAD in (glimpse.session, glimpse.agent) and glimpse.container is Sight.ALIVE
+        return Move.SESSION_LOST if dead_inside else Move.UNSEEN
+    if glimpse.container is Sight.DEAD:
+        return Move.GONE
+    return Move.SESSION_LOST if Sight.DEAD in (glimpse.session, glimpse.agent) else Move.READY
+
+
+_S = AgentState
+MOVES: Final[Mapping[tuple[AgentState, Move], AgentState]] = {
+    (_S.STOPPED, Move.START): _S.STARTING,
+    (_S.STALE, Move.START): _S.STARTING,
+    (_S.ERROR, Move.START): _S.STARTING,
+    # Found running after the fact, or started by hand.
+    (_S.STOPPED, Move.READY): _S.RUNNING,
+    (_S.STOPPED, Move.SESSION_LOST): _S.STALE,
+    (_S.STARTING, Move.READY): _S.RUNNING,
+    (_S.STARTING, Move.NOT_READY): _S.ERROR,
+    (_S.STARTING, Move.STOP): _S.STOPPING,
+    (_S.RUNNING, Move.SESSION_LOST): _S.STALE,
+    (_S.RUNNING, Move.STOP): _S.STOPPING,
+    (_S.RUNNING, Move.GONE): _S.STOPPED,
+    (_S.RUNNING, Move.UNSEEN): _S.UNKNOWN,
+    (_S.STALE, Move.READY): _S.RUNNING,
+    (_S.STALE, Move.STOP): _S.STOPPING,
+    (_S.STALE, Move.GONE): _S.STOPPED,
+    (_S.STALE, Move.UNSEEN): _S.UNKNOWN,
+    (_S.STOPPING, Move.GONE): _S.STOPPED,
+    (_S.ERROR, Move.READY): _S.RUNNING,
+    (_S.ERROR, Move.STOP): _S.STOPPING,
+    (_S.ERROR, Move.GONE): _S.STOPPED,
+    (_S.UNKNOWN, Move.READY): _S.RUNNING,
+    (_S.UNKNOWN, Move.SESSION_LOST): _S.STALE,
+    (_S.UNKNOWN, Move.GONE): _S.STOPPED,
+}
+"""Whatever is not here leaves the state as it is; an order that is not here is refused."""
+
+
+def after(state: AgentState, move: Move) -> AgentState:
+    return MOVES.get((state, move), state)
+
+
+def accepts(state: AgentState, order: Move) -> bool:
+    """Whether an order may be given in this state."""
+    return (state, order) in MOVES
