@@ -66,6 +66,7 @@ def test_a_death_in_the_middle_of_a_turn_is_revived_once() -> None:
     assert clinic.events[0].github_issue == "https://forge.example/shop/1"
     assert len(notary.reports) == 1
     told, over = clinic.recorder.said
+    assert told.startswith("shop: died in the middle of a turn (session_dead)")
     assert "resumed its conversation: recovered" in told
     assert over.startswith("Resolved")
     assert clinic.healer.trouble_of(A) is None
@@ -269,7 +270,7 @@ def test_the_brake_stops_revivals_that_lead_nowhere() -> None:
 
 
 def test_a_pause_stops_healing_and_its_end_lets_it_go_on() -> None:
-    """While paused nothing is done, and the alert says by whom."""
+    """While paused nothing is done but what a person asks for, and the alert says by whom."""
 
     async def scene(clinic: Clinic) -> None:
         await clinic.calm.pause("ada")
@@ -277,10 +278,13 @@ def test_a_pause_stops_healing_and_its_end_lets_it_go_on() -> None:
         await clinic.clock.run_for(600)
         assert clinic.living.acts == []
         assert "PAUSED by ada" in clinic.recorder.said[0]
+        assert (await clinic.healer.revive("a", approved=True)).outcome is Outcome.RECOVERED
+        assert clinic.living.acts == ["start"]
+        await die_in_a_turn(clinic, "b")
         await clinic.calm.resume()
         clinic.healer.look_again()
         await clinic.clock.run_for(10)
-        assert clinic.living.acts == ["start"]
+        assert clinic.living.acts == ["start", "start"]
 
     play(scene)
 

@@ -41,6 +41,8 @@ class Trouble(Struct, frozen=True, kw_only=True):
     # When this code was first seen: nothing is done before it has lasted.
     code_since: float
     incident: str = ""
+    # Its finding's own words.
+    summary: str = ""
     # In the words of the log of critical events, as it was before anything was done about it.
     reason: str = ""
     steered_at: float | None = None

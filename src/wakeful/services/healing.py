@@ -244,16 +244,17 @@ class Healer:
             return None
         trouble = await self._troubles.of(watched, code)
         now = self._clock.now()
-        decision = plan(
-            self._around.situation(watched, trouble, now), trouble.history(now.wall), self._rules()
-        )
+        # A pause stops what Wakeful does by itself, not what a person asks for.
+        rules = replace(self._rules(), paused_by=None) if asked else self._rules()
+        decision = plan(self._around.situation(watched, trouble, now), trouble.history(now.wall), rules)
         braked_seconds = self._reviver.pace.braked_seconds
         if decision.step in ACTS and decision.spends and braked_seconds > 0:
             reason = "too many revivals failed lately: none is tried for a while"
             decision = Decision(Step.NOTIFY, reason, braked_seconds)
         if decision.step is not Step.WAIT:
             if not trouble.logged:
-                trouble = replace(trouble, reason=_reason(watched, code, now))
+                summary = watched.verdict.findings[0].summary if watched.verdict.findings else ""
+                trouble = replace(trouble, reason=_reason(watched, code, now), summary=summary)
             trouble = await self._in_incident(watched, trouble)
             await self._carry_out(watched, trouble, decision, asked=asked)
         if decision.again_seconds is not None:

@@ -17,7 +17,7 @@ from wakeful.domain.findings import MEANINGS, Notice
 from wakeful.domain.incident import SENTENCES, Cause, Incident
 from wakeful.domain.moment import iso
 from wakeful.domain.plan import Decision, Step
-from wakeful.domain.record import SessionRecord
+from wakeful.domain.record import FindingRecord, SessionRecord
 from wakeful.domain.trouble import Trouble
 from wakeful.ports.clock import Clock
 from wakeful.services.alerts import AlertDesk
@@ -132,7 +132,7 @@ class Voice:
         held = decision.step is Step.HOLD
         return words.trouble(
             record,
-            next((each for each in record.findings if each.code is trouble.code), None),
+            _finding(trouble, record),
             did=trouble.did,
             otherwise=_OTHERWISE[decision.step],
             mode=self._mode,
@@ -154,6 +154,15 @@ class Voice:
             "did": trouble.did,
             "incident": trouble.incident,
         }
+
+
+def _finding(trouble: Trouble, record: SessionRecord) -> FindingRecord | None:
+    """What was found; its record may have forgotten it since, because it was healed."""
+    found = next((each for each in record.findings if each.code is trouble.code), None)
+    if found is not None or trouble.code is None:
+        return found
+    severity = MEANINGS[trouble.code, record.state].severity
+    return FindingRecord(trouble.code, severity, iso(trouble.code_since), trouble.summary, (), ())
 
 
 def _given_up(incident: Incident) -> str:
