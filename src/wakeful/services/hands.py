@@ -73,7 +73,13 @@ class Hands:
         # Nobody asked for what these hands do: a pause stops them.
         self._by_itself = by_itself
         self._starter = Starter(
-            clock=clock, holdings=holdings, drivers=drivers, gate=gate, world=world, mode=mode
+            clock=clock,
+            holdings=holdings,
+            drivers=drivers,
+            gate=gate,
+            world=world,
+            mode=mode,
+            by_itself=by_itself,
         )
 
     async def run(self, request: RunRequest) -> Deed:

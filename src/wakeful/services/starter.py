@@ -39,6 +39,7 @@ class Starter:
         gate: ActGate,
         world: World,
         mode: str,
+        by_itself: bool = False,
     ) -> None:
         self._clock = clock
         self._holdings = holdings
@@ -46,6 +47,7 @@ class Starter:
         self._gate = gate
         self._world = world
         self._mode = mode
+        self._by_itself = by_itself
 
     async def run(self, request: RunRequest) -> Deed:
         """Start a new managed session. Raises NameTaken and what the plan and the driver raise; then nothing was started."""
@@ -106,7 +108,9 @@ class Starter:
             return OBSERVING if self._mode == "observe" else carried(self._world, planned.session_id)
 
         purpose = Purpose(planned, len(plan.prompt or ""))
-        return await self._gate.pass_through(Act.START, planned.session_id, purpose, objection, perform)
+        return await self._gate.pass_through(
+            Act.START, planned.session_id, purpose, objection, perform, by_itself=self._by_itself
+        )
 
     async def _started(self, planned: Hosting, order: Order, begun: Begun) -> Seen:
         try:
