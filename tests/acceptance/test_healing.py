@@ -143,7 +143,10 @@ def test_found_sessions_are_restored_because_a_person_asks(
     claude.in_tmux(hand, script(DONE), "garden")
     found = healed.daemon.wait_for_session(
         lambda each: (
-            each["state"] == "idle" and any(action["name"] == "attach" for action in each["actions"])
+            each["state"] == "idle"
+            # It is idle before its first prompt, too; what said nothing is not brought back.
+            and each["last_activity_at"] is not None
+            and any(action["name"] == "attach" for action in each["actions"])
         ),
         "found session in its pane",
     )
