@@ -123,9 +123,11 @@ class Clinic(House):
         forge: Forge | None = None,
         store: Store | None = None,
         start_wall: float = START_WALL,
+        burst: int = 10,
     ) -> None:
         super().__init__(store=store, start_wall=start_wall)
         self.rules = rules or Rules()
+        self._burst = burst
         self.events: list[CriticalEvent] = []
         self.recorder = Recorder()
         self.place = Place()
@@ -140,7 +142,7 @@ class Clinic(House):
         """Everything a daemon keeps in memory, anew: what an earlier one left is in the store."""
         self.alerts = AlertDesk(self.store, self.clock, (self.recorder,), AlertRules(), owner="a test")
         self.hands = self._hands_with(by_itself=False)
-        pace = Pace(self.clock, 2.0, 10)
+        pace = Pace(self.clock, 2.0, self._burst)
         voice = Voice(
             clock=self.clock,
             roster=self.roster,

@@ -15,6 +15,7 @@ from wakeful.domain.process import Sight
 from wakeful.ports.store import Outcome
 from wakeful.services.healing import HeldForPerson
 from wakeful.services.holdings import NotManaged
+from wakeful.services.restoring import NotLost
 
 A = SessionId("claude-a")
 Scene = Callable[[Clinic], Awaitable[None]]
@@ -427,3 +428,21 @@ def test_what_a_reboot_took_along_is_listed_and_brought_back() -> None:
         assert "session revive claude-b --yes" in second.skipped
 
     play(scene)
+
+
+def test_only_what_was_lost_is_restored() -> None:
+    """Neither a living session nor one that died by itself, nor what a person must look at first."""
+
+    async def scene(clinic: Clinic) -> None:
+        clinic.start("a")
+        for name, command in (("b", "make test"), ("c", "git push")):
+            process = clinic.start(name)
+            clinic.work(name, command)
+            clinic.end(process)
+            if name == "c":
+                clinic.show(name, process, runtime=Sight.DEAD)
+        for name in "abc":
+            with pytest.raises(NotLost):
+                await clinic.restorer.bring_back(name)
+
+    assert play(scene).living.acts == []

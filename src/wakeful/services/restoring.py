@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from wakeful.domain.effect_rules import Effect
 from wakeful.domain.effects import interrupted
+from wakeful.domain.errors import OperatorError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import SENTENCES, Surroundings, lost_with
 from wakeful.domain.process import Sight
@@ -24,6 +25,14 @@ from wakeful.services.roster import Roster
 from wakeful.services.watched import Watched
 
 HELD: Final = "a call that may have had effects elsewhere was cut off: `wakeful session revive {id} --yes`"
+
+
+class NotLost(OperatorError):
+    """{shown} is not brought back: {reason}."""
+
+    code = "not-lost"
+    exit_code = 1
+    http_status = 409
 
 
 class Lost(Struct, frozen=True):
@@ -53,11 +62,17 @@ class Restorer:
         return sorted(found, key=lambda each: (each.name, each.session_id))
 
     async def bring_back(self, text: str) -> Deed:
-        """One of them, in its turn. Raises what a resume raises."""
-        session_id = self._roster.resolve(text)
+        """One of them, in its turn. Raises NotLost, and what a resume raises."""
+        watched = self._roster.find(text)
+        session_id = watched.subject.id
+        lost = next(self._look(watched), None)
+        if lost is None or lost.skipped is not None:
+            raise NotLost(
+                shown=session_id, reason=lost.skipped if lost else "its host and its tmux server live"
+            )
         await self._pace.turn()
         if self._holdings.find(session_id) is None:
-            pane = self._roster.find(session_id).presence.pane
+            pane = watched.presence.pane
             await self._hands.adopt(session_id, named=pane.session if pane is not None else None)
         return await self._hands.resume(session_id)
 
