@@ -3,6 +3,7 @@
 Kept as notes in the store, so that an episode goes on over restarts and several daemons share one.
 """
 
+import asyncio
 from typing import Final
 from uuid import uuid4
 
@@ -31,6 +32,7 @@ class Incidents:
         self._open: dict[str, Incident] = {}
         self._lately: dict[str, Incident] = {}
         self._of_session: dict[SessionId, str] = {}
+        self._in_line = asyncio.Lock()
 
     async def load(self) -> None:
         """Take up what an earlier daemon left open, and forget what was over long ago."""
@@ -53,14 +55,16 @@ class Incidents:
 
     async def join(self, session_id: SessionId, origin: Origin, summary: str) -> Incident:
         """The incident this trouble belongs to, opened if there is none with this cause and scope."""
-        known = self.of(session_id)
-        if known is not None and (known.cause, known.scope) == (origin.cause, origin.scope):
-            return known
-        if known is not None:
-            await self.leave(session_id)
-        now = self._clock.now().wall
-        incident = self._open.get(origin.key) or self._reopened(origin, now) or _new(origin, summary, now)
-        return await self.keep(incident.joined(session_id, now))
+        # One after the other: two that join at once would each open one.
+        async with self._in_line:
+            known = self.of(session_id)
+            if known is not None and (known.cause, known.scope) == (origin.cause, origin.scope):
+                return known
+            if known is not None:
+                await self._leave(session_id)
+            now = self._clock.now().wall
+            incident = self._open.get(origin.key) or self._reopened(origin, now) or _new(origin, summary, now)
+            return await self.keep(incident.joined(session_id, now))
 
     def is_open(self, incident: Incident) -> bool:
         """Whether it is, by now: what was over may have come back."""
@@ -69,20 +73,25 @@ class Incidents:
 
     async def leave(self, session_id: SessionId) -> Incident | None:
         """The incident without this session, over if it was the last; None if it was in none."""
+        async with self._in_line:
+            return await self._leave(session_id)
+
+    async def _leave(self, session_id: SessionId) -> Incident | None:
         incident = self.of(session_id)
         if incident is None:
             return None
         del self._of_session[session_id]
-        left = await self.keep(incident.left(session_id, self._clock.now().wall))
+        left = incident.left(session_id, self._clock.now().wall)
         if not left.is_open:
             self._open.pop(_key(left), None)
             self._lately[_key(left)] = left
-        return left
+        return await self.keep(left)
 
     async def keep(self, incident: Incident) -> Incident:
-        await self._store.keep_note(Note(KIND, incident.id, msgspec.json.encode(incident)))
+        """The newest word about an incident. Known at once, so that nobody goes on with an older one meanwhile."""
         if incident.is_open:
             self._remember(incident)
+        await self._store.keep_note(Note(KIND, incident.id, msgspec.json.encode(incident)))
         return incident
 
     def _reopened(self, origin: Origin, now: float) -> Incident | None:

@@ -1,0 +1,29 @@
+"""Claims about the book of incidents on a real store."""
+
+import asyncio
+from pathlib import Path
+
+from wakeful.adapters.sqlite.store import SqliteStore
+from wakeful.domain.ids import SessionId
+from wakeful.domain.incident import Cause, Origin
+from wakeful.services.incidents import Incidents
+from wakeful.testing.virtual_clock import VirtualClock
+
+
+def test_six_who_fail_at_once_are_in_one_incident(tmp_path: Path) -> None:
+    """On a store that takes its time, too: nobody opens a second one meanwhile, and nobody is lost from it."""
+
+    async def scene() -> None:
+        store = await SqliteStore.open(tmp_path / "wakeful.db")
+        incidents = Incidents(store, VirtualClock())
+        names = [SessionId(f"claude-{name}") for name in "abcdef"]
+        origin = Origin(Cause.AUTH, "claude")
+        await asyncio.gather(*(incidents.join(each, origin, "login") for each in names))
+        (incident,) = await incidents.listed()
+        assert sorted(incident.sessions) == names
+        await asyncio.gather(*(incidents.leave(each) for each in names))
+        (over,) = await incidents.listed(include_resolved=True)
+        assert (over.is_open, over.affected) == (False, 6)
+        await store.close()
+
+    asyncio.run(scene())
