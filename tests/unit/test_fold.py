@@ -48,6 +48,14 @@ def test_a_prompt_forgets_the_calls_of_a_killed_turn() -> None:
     assert (activity.phase, activity.calls) == (Phase.MODEL, {})
 
 
+def test_a_prompt_written_after_what_came_of_it_begins_nothing() -> None:
+    """A client's first batch may be out of order: the open call stays open, the ended turn stays ended."""
+    activity = folded([CALL, e.Prompted(1.9)])
+    assert (activity.phase, list(activity.calls)) == (Phase.TOOL, ["a"])
+    assert phase_after(e.Spoke(2.0), e.TurnEnded(2.1), e.Prompted(1.9)) is Phase.ENDED
+    assert phase_after(e.Spoke(2.0), e.TurnEnded(2.1), e.Prompted(2.2)) is Phase.MODEL
+
+
 def test_parallel_calls_end_one_by_one() -> None:
     """The turn waits for tools until the last of them came back."""
     both = [e.Prompted(1.0), CALL, e.CallStarted(2.0, "b", "Read")]

@@ -18,7 +18,7 @@ from wakeful.domain.signature import Call, call_of, result_key
 from wakeful.domain.turn import OPEN, TRANSITIONS, Phase, Step
 
 # Bump when folding changes: bookmarks of another version are read again from the log.
-RULE_VERSION: Final = 3
+RULE_VERSION: Final = 4
 # An assistant message opened at most 20 calls at once in the recordings.
 OPEN_CALLS_MAX: Final = 128
 INPUT_BYTES_KEPT_MAX: Final = 2048
@@ -29,6 +29,7 @@ NAME_CHARS_MAX: Final = 200
 TEXT_CHARS_KEPT_MAX: Final = 2000
 # A wait that nobody marked (a permission, a host that slept unseen) hides in a gap: it counts this much at most.
 GAP_SECONDS_MAX: Final = 600.0
+LATE_SECONDS_MAX: Final = 60.0
 _SLEEP: Final = re.compile(rb"\bsleep ([0-9]{1,6})\b")
 
 # Read for every record; before Python 3.12 an enum's member is looked up anew each time it is named.
@@ -172,7 +173,19 @@ def _cut(text: str | None) -> str | None:
     return text[:TEXT_CHARS_KEPT_MAX] if text else None
 
 
+def _is_late(activity: Activity, at: Instant) -> bool:
+    """A client may write its first batch out of order: what came of a prompt then stands before it.
+
+    Only by a little: whatever is older was stamped by a clock that was set since.
+    """
+    progress_at = activity.progress_at
+    return progress_at is not None and 0 < progress_at.wall - at.wall <= LATE_SECONDS_MAX
+
+
 def _prompted(activity: Activity, event: e.Prompted, at: Instant) -> None:
+    if _is_late(activity, at):
+        activity.known += 1
+        return
     # A resumed client leaves the calls of a killed turn dangling; a new prompt starts from none.
     activity.calls.clear()
     activity.compacting_since = None
