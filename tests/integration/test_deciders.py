@@ -19,7 +19,16 @@ from wakeful.domain.ids import SessionId
 
 CONVERSATION = "5a74ada3-0000-4000-8000-000000000001"
 SESSION = f"claude-{CONVERSATION}"
-DECISIONS = ("/api/sessions/claude-working/adopt", "/api/shutdown")
+# With what each needs to be understood.
+DECISIONS: dict[str, dict[str, object]] = {
+    "/api/sessions/claude-working/adopt": {},
+    "/api/sessions/claude-working/answer": {"question_id": "q1", "reply": "allow"},
+    "/api/sessions/claude-working/revive": {"approved": True},
+    "/api/sessions/claude-working/restore": {},
+    "/api/pause": {},
+    "/api/mutes": {"kind": "project", "value": "shop", "for_seconds": 60},
+    "/api/shutdown": {},
+}
 
 
 @pytest.fixture
@@ -40,7 +49,7 @@ def test_an_agent_may_not_decide(doors: Doors, path: str) -> None:
     doors.working_for[os.getpid()] = SessionId("claude-working")
     for caller in callers(doors):
         with caller:
-            answer = caller.post(path, json={})
+            answer = caller.post(path, json=DECISIONS[path])
             assert answer.status_code == 403
             # The daemon's end is an order of the socket alone, whoever asks.
             assert answer.json()["code"] in {"agent-may-not-decide", "wrong-door"}

@@ -19,6 +19,7 @@ from wakeful.services.acts import Act, Purpose
 from wakeful.services.hands import CannotResume, HolderAlive
 from wakeful.services.holdings import Holdings, NotManaged
 from wakeful.services.reconcile import reconcile
+from wakeful.services.resuming import CutOffElsewhere
 from wakeful.services.starts import BadName, CodexNeedsExec, NoCommand, RunRequest
 
 T = TypeVar("T")
@@ -135,6 +136,17 @@ def test_a_driver_that_refuses_is_concluded_as_declined(house: House) -> None:
     assert now(house.store.open_intents()) == []
 
 
+def test_a_resume_inside_a_call_elsewhere_needs_a_persons_yes(house: House) -> None:
+    """Nothing is started, and the calls are named; with a yes it goes on."""
+    process = adopted(house)
+    house.work("a", "git push origin main")
+    house.end(process)
+    with pytest.raises(CutOffElsewhere, match=r"git push origin main.*session revive claude-a --yes"):
+        now(house.hands.resume("a"))
+    assert house.driver.asked == []
+    assert now(house.hands.resume("a", approved=True)).outcome is Outcome.RECOVERED
+
+
 def test_observe_acts_on_nothing(house: House) -> None:
     """In that mode every act is declined before anything is intended."""
     adopted(house)
@@ -182,7 +194,7 @@ def test_a_resumed_session_has_the_next_epoch_and_learns_what_was_cut_off(house:
     process = adopted(house)
     house.work("a", "git push")
     house.end(process)
-    deed = now(house.hands.resume("a"))
+    deed = now(house.hands.resume("a", approved=True))
     ((_, order),) = house.driver.asked
     assert isinstance(order, Order)
     assert (deed.outcome, order.epoch, order.resume) == (Outcome.RECOVERED, 2, True)

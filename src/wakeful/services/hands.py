@@ -9,19 +9,19 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from wakeful.domain.briefs import InterruptedCall, brief, fresh_brief
+from wakeful.domain.briefs import fresh_brief
 from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.evidence import Holder, Pane
 from wakeful.domain.hosting import Hosting, PaneAddress
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
-from wakeful.domain.record import safe
 from wakeful.ports.clock import Clock
 from wakeful.ports.hands import Driver, Order, Question, Reply, Seen, World
 from wakeful.ports.store import Outcome
 from wakeful.services.acts import OBSERVING, Act, ActGate, Deed, Objection, Purpose
 from wakeful.services.holdings import Holdings, NothingToRelease
+from wakeful.services.resuming import brief_of, refuse_unseen
 from wakeful.services.roster import Roster
 from wakeful.services.starter import Starter, carried
 from wakeful.services.starts import RunRequest, environment, plain_name
@@ -161,8 +161,15 @@ class Hands:
             stopped,
         )
 
-    async def resume(self, text: str, caller: Mapping[str, str] | None = None, *, context: str = "") -> Deed:
-        """Continue a conversation whose agent is gone, in its own place. Raises HolderAlive, CannotResume.
+    async def resume(
+        self,
+        text: str,
+        caller: Mapping[str, str] | None = None,
+        *,
+        context: str = "",
+        approved: bool = False,
+    ) -> Deed:
+        """Continue a conversation whose agent is gone, in its own place. Raises HolderAlive, CannotResume, CutOffElsewhere.
 
         The agent gets the caller's environment, else the daemon's own, and is told what was interrupted; and, if
         there is one, the context it was brought back in.
@@ -173,7 +180,9 @@ class Hands:
                 shown=watched.subject.id, reason="its program keeps no conversation to return to"
             )
         self._refuse_while_held(watched)
-        prompt = _brief(watched, self._clock.now().wall, context)
+        if not approved:
+            refuse_unseen(watched)
+        prompt = brief_of(watched, self._clock.now().wall, context)
         environ = environment(self._world.environ() if caller is None else caller)
         driver = self._drivers[hosting.driver]
 
@@ -366,17 +375,3 @@ def _address(pane: Pane) -> PaneAddress:
 
 def _alive(session_id: SessionId, holder: Holder) -> HolderAlive:
     return HolderAlive(shown=session_id, pid=holder.process.pid, since=iso(holder.seen_at.wall))
-
-
-def _brief(watched: Watched, now: float, context: str) -> str | None:
-    """What the agent must be told: nothing, if it had finished what it was asked and nobody has more to say."""
-    if not watched.activity.in_turn:
-        return f"{brief(())} {context}" if context else None
-    calls = [
-        InterruptedCall(
-            call.tool, f"{call.tool} {safe(call.input.decode(errors='replace'))}", now - call.since.wall
-        )
-        for call in watched.activity.calls.values()
-    ]
-    told = brief(calls, [safe(orphan.command) for orphan in watched.presence.orphans])
-    return f"{told} {context}".strip()

@@ -219,12 +219,13 @@ class Reviver:
 
     async def _resume(self, hands: Hands, watched: Watched, trouble: Trouble) -> Deed:
         """The old owner ends and is seen dead; then a new one goes on in the same conversation."""
-        if watched.presence.living:
+        if watched.presence.living or watched.presence.orphans:
+            # Tools that outlived their agent go with it: it will run them again.
             ended = await hands.stop(trouble.session_id, final=False)
-            if ended.outcome is not Outcome.RECOVERED:
+            if ended.outcome is not Outcome.RECOVERED and watched.presence.living:
                 return ended
             reach("heal.stopped")
-        return await hands.resume(trouble.session_id, context=self._context(watched, trouble))
+        return await hands.resume(trouble.session_id, context=self._context(watched, trouble), approved=True)
 
     async def _fresh(self, hands: Hands, watched: Watched, trouble: Trouble) -> Deed:
         if watched.presence.living:

@@ -120,8 +120,11 @@ class ActRoutes:
         """Give a managed session a prompt, and see that it took it."""
         return answer_deed(await self._hands.deliver(session_id, data.prompt, data.environ))
 
-    async def answer(self, session_id: FromPath[str], data: JSONBody[QuestionAnswer]) -> Encoded[Deed]:
-        """Answer the permission question with this id."""
+    async def answer(
+        self, request: Request[Any, Any, Any], session_id: FromPath[str], data: JSONBody[QuestionAnswer]
+    ) -> Encoded[Deed]:
+        """Answer the permission question with this id. A person's decision: an agent could answer its own."""
+        await self._deciders.admit(request)
         return answer_deed(await self._hands.answer(session_id, data.question_id, data.reply))
 
     async def interrupt(self, session_id: FromPath[str]) -> Encoded[Deed]:

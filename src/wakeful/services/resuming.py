@@ -1,0 +1,39 @@
+"""What stands before a resume: somebody looked at what was cut off elsewhere, and the agent is told what was."""
+
+from wakeful.domain.briefs import InterruptedCall, brief
+from wakeful.domain.effect_rules import Effect
+from wakeful.domain.effects import interrupted
+from wakeful.domain.errors import WorldError
+from wakeful.domain.record import safe
+from wakeful.domain.wording import quoted
+from wakeful.services.watched import Watched
+
+
+class CutOffElsewhere(WorldError):
+    """{shown} was cut off inside {calls}, which may have happened. Look what is there, then: wakeful session revive {shown} --yes"""
+
+    code = "cut-off-elsewhere"
+    exit_code = 1
+    http_status = 409
+
+
+def refuse_unseen(watched: Watched) -> None:
+    """Whoever goes on inside a call to the outside may repeat it: somebody has to look first."""
+    calls = [each for each in interrupted(watched.activity) if each.verdict.effect is not Effect.LOCAL]
+    if calls:
+        named = "; ".join(f"{each.tool} {quoted(each.verdict.words)}" for each in calls)
+        raise CutOffElsewhere(shown=watched.subject.id, calls=named)
+
+
+def brief_of(watched: Watched, now: float, context: str) -> str | None:
+    """What the agent must be told: nothing, if it had finished what it was asked and nobody has more to say."""
+    if not watched.activity.in_turn:
+        return f"{brief(())} {context}" if context else None
+    calls = [
+        InterruptedCall(
+            call.tool, f"{call.tool} {safe(call.input.decode(errors='replace'))}", now - call.since.wall
+        )
+        for call in watched.activity.calls.values()
+    ]
+    told = brief(calls, [safe(orphan.command) for orphan in watched.presence.orphans])
+    return f"{told} {context}".strip()
