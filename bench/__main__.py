@@ -20,6 +20,7 @@ from bench import (
     cli_start,
     cold_start,
     http_list,
+    hub,
     own_cost,
     process_death,
     replay_speed,
@@ -34,6 +35,7 @@ ROWS: Final[Sequence[ModuleType]] = (
     cold_start,
     store_rows,
     tmux_panes,
+    hub,
     process_death,
     replay_speed,
     # From here on ten thousand sessions and their processes are around.

@@ -4,16 +4,32 @@ A test compares the pages in `docs/` with what this prints, so that neither can 
 """
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import click
 import msgspec
 
+from wakeful.agents_config import AGENT_KEYS
 from wakeful.config import KEYS
+from wakeful.domain.agents import MOVES, AgentState, Move, accepts
 from wakeful.domain.evidence import Rung
 from wakeful.domain.findings import EXIT_CODES, MEANINGS, Code, Health, State
 from wakeful.domain.incident import SENTENCES, Cause
+from wakeful.domain.journal import Last, OnAlive, StepEffects
 from wakeful.domain.plan import BUDGET_SECONDS, RULES, Step as PlanStep, revive_rule as _revive
+from wakeful.domain.process import Sight
+from wakeful.domain.recovery import (
+    ATTEMPTS_MAX,
+    RULES as RECOVERY_RULES,
+    STATUS_OF,
+    Answer,
+    Course,
+    Question,
+    Rule as RecoveryRule,
+    decide,
+    living,
+)
 from wakeful.domain.turn import OPEN, TRANSITIONS, Phase, Step
 from wakeful.domain.waits import WAIT_WORDS
 from wakeful.interfaces.cli.app import root
@@ -113,7 +129,22 @@ def configuration() -> str:
         "|---|---|---|",
     ]
     lines += [f"| `{key.name}` | `{_default(key.default)}` | {key.allowed} |" for key in KEYS.values()]
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, "", *_agent_keys(), ""])
+
+
+def _agent_keys() -> Iterator[str]:
+    yield from (
+        "# Agents",
+        "",
+        "A table each, `[agents.NAME]`: small letters, digits, `_` and `-`, 40 at most. `heartbeat` and the words of",
+        "`wakeful agent` are reserved. They stand in files only, not in the environment.",
+        "",
+        "| key | default | may be | meaning |",
+        "|---|---|---|---|",
+    )
+    for name, key in AGENT_KEYS.items():
+        default = "" if key.default is None else f"`{_default(key.default)}`"
+        yield f"| `{name}` | {default} | {key.allowed} | {key.meaning} |"
 
 
 def _default(value: object) -> str:
@@ -174,7 +205,118 @@ def healing() -> str:
     return "\n".join([*lines, ""])
 
 
+def agents() -> str:
+    """Every state of an agent, and what leads from one to the next."""
+    lines = [
+        MADE,
+        "# Where an agent stands",
+        "",
+        "`running` needs the container, the tmux session and the agent's own process seen alive. `stale`: the container",
+        "is up (in the tmux runtime: it was started and not stopped), and the session or the agent in it is gone.",
+        "Whatever prevents seeing is `unknown`, with its reason and since when; Wakeful never acts on that by itself.",
+        "",
+        "```mermaid",
+        "stateDiagram-v2",
+        *_agent_moves(),
+        "```",
+        "",
+        "| state \\ what happens | " + " | ".join(Move) + " |",
+        "|---" * (len(Move) + 1) + "|",
+    ]
+    for state in AgentState:
+        cells = (MOVES.get((state, move), "") for move in Move)
+        lines.append(f"| **{state}** | " + " | ".join(cells) + " |")
+    lines += ["", "An empty cell changes nothing; an order there is refused (409). Orders are taken in:", ""]
+    for order, word in ((Move.START, "start"), (Move.STOP, "stop")):
+        taken = ", ".join(f"`{state}`" for state in AgentState if accepts(state, order))
+        lines.append(f"- `{word}`: {taken}")
+    return "\n".join(
+        [*lines, "- `restart-session`: `stale`", "", "While an order is under way, looks change nothing.", ""]
+    )
+
+
+def _agent_moves() -> Iterator[str]:
+    yield f"    [*] --> {AgentState.STOPPED}"
+    steps: dict[tuple[AgentState, AgentState], list[str]] = {}
+    for (state, move), after in MOVES.items():
+        steps.setdefault((state, after), []).append(move)
+    for (state, after), moves in steps.items():
+        yield f"    {state} --> {after}: {', '.join(moves)}"
+
+
+def recovery() -> str:
+    """What becomes of a step that was cut off: the decision matrix, rule by rule and question by question."""
+    lines = [
+        MADE,
+        "# What becomes of a step that was cut off",
+        "",
+        "The first rule that fits decides; empty means anything. `living` is the second table. Whatever would be run",
+        f"again was cut off {ATTEMPTS_MAX} times at most; after that somebody is asked.",
+        "",
+        "| | last action | process | effects | key | other side says | then | because |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [f"| {number} | {_rule_cells(rule)} |" for number, rule in enumerate(RECOVERY_RULES, 1)]
+    lines += [
+        "",
+        "# A process that lives",
+        "",
+        "| detachable | orphanable | on_alive | then |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {_yes(detachable)} | {_yes(orphanable)} | `{on_alive}` | `{_living(detachable, orphanable, on_alive)}` |"
+        for detachable, orphanable, on_alive in product((True, False), (True, False), OnAlive)
+    ]
+    lines += [
+        "",
+        "# How a recovery ends",
+        "",
+        "The worst of its steps.",
+        "",
+        "| then | status |",
+        "|---|---|",
+    ]
+    lines += [f"| `{course}` | {STATUS_OF[course]} |" for course in Course if course is not Course.LIVING]
+    return "\n".join([*lines, "", *_every_question(), ""])
+
+
+def _rule_cells(rule: RecoveryRule) -> str:
+    conditions = [
+        ", ".join(f"`{word}`" for word in sorted(words)) for words in (rule.last, rule.sight, rule.effects)
+    ]
+    conditions.append(", ".join(_yes(each) for each in rule.keyed))
+    conditions.append(", ".join(f"`{word}`" for word in sorted(rule.answer)))
+    return " | ".join([*conditions, f"`{rule.course}`", rule.reason])
+
+
+def _every_question() -> Iterator[str]:
+    """The complete table for what was started or failed; the other last actions have one answer each."""
+    yield from (
+        "# Every question",
+        "",
+        "For a step that was started, or that failed, which is the same. Columns: what the other side says.",
+        "",
+        "| process | effects | key | " + " | ".join(f"`{each}`" for each in Answer) + " |",
+        "|---" * (3 + len(Answer)) + "|",
+    )
+    for sight, effects, keyed in product(Sight, StepEffects, (False, True)):
+        courses = [decide(Question(Last.STARTED, sight, effects, keyed, each)).course for each in Answer]
+        cells = " | ".join(f"`{course}`" for course in courses)
+        yield f"| `{sight}` | `{effects}` | {_yes(keyed)} | {cells} |"
+
+
+def _living(detachable: bool, orphanable: bool, on_alive: OnAlive) -> Course:
+    return living(detachable=detachable, orphanable=orphanable, on_alive=on_alive)
+
+
+def _yes(flag: bool) -> str:
+    return "yes" if flag else "no"
+
+
 PAGES = {
+    "recovery.md": recovery,
+    "agents.md": agents,
     "healing.md": healing,
     "states.md": states,
     "findings.md": findings,

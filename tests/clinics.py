@@ -10,6 +10,7 @@ import msgspec
 from desks import BOOT, House, subject
 from hand_doubles import ScriptedDriver
 from wakeful.domain.alerts import Rules as AlertRules
+from wakeful.domain.checkpoint import Checkpoint, CheckpointKind
 from wakeful.domain.critical import CriticalEvent
 from wakeful.domain.events import Event, Prompted
 from wakeful.domain.evidence import Pane
@@ -21,10 +22,13 @@ from wakeful.ports.forge import Filing, Forge, Report
 from wakeful.ports.hands import Begun, Order, Seen, unannounced
 from wakeful.ports.store import Outcome, Store, Transition
 from wakeful.services.alerts import AlertDesk
+from wakeful.services.checkpoints import Checkpoints
 from wakeful.services.circumstances import Circumstances
 from wakeful.services.feed import Change
 from wakeful.services.hands import Hands
 from wakeful.services.healing import Healer
+from wakeful.services.held_sessions import HeldSessions, SessionCarrier
+from wakeful.services.lessons import Lessons
 from wakeful.services.pace import Pace
 from wakeful.services.restoring import Restorer
 from wakeful.services.revival import Reviver
@@ -113,6 +117,19 @@ class Notary:
         return Filing(f"https://forge.example/{report.project}/{len(self.reports)}", "filed")
 
 
+class Papers:
+    """Files of checkpoints that are kept in memory."""
+
+    def __init__(self) -> None:
+        self.written: dict[int, Checkpoint] = {}
+
+    async def is_free(self, checkpoint: Checkpoint) -> bool:
+        return checkpoint.number not in self.written
+
+    async def write(self, checkpoint: Checkpoint) -> None:
+        self.written[checkpoint.number] = checkpoint
+
+
 class Clinic(House):
     """Call `open` to have troubles treated; time passes by `clock.run_for`."""
 
@@ -136,6 +153,7 @@ class Clinic(House):
         self._alarm: asyncio.Event | None = None
         self._due: float | None = None
         self._forge = forge
+        self.papers = Papers()
         self.build()
 
     def build(self) -> None:
@@ -152,6 +170,9 @@ class Clinic(House):
             write=self._write,
             mode=self.rules.mode,
         )
+        self.lessons = Lessons(self.store, self.clock)
+        self.checkpoints = Checkpoints(self.store, self.clock, self.papers)
+        around = Circumstances(self.holdings, self.place, OWN_TMUX, self.lessons.of)
         self.healer = Healer(
             clock=self.clock,
             store=self.store,
@@ -168,14 +189,22 @@ class Clinic(House):
             ),
             incidents=self.incidents,
             telling=voice,
-            circumstances=Circumstances(self.holdings, self.place, OWN_TMUX),
+            holding=HeldSessions(self.checkpoints, around, self),
+            circumstances=around,
             rules=self._rules_now,
         )
+        carrier = SessionCarrier(self.healer, self.hands, self.holdings)
+        self.checkpoints.carriers[CheckpointKind.SESSION] = carrier
+        self.lessons.changed = self.healer.look_again
         self.restorer = Restorer(self.roster, self.holdings, self.hands, self.place, pace)
 
     @property
     def healing(self) -> tuple[Healer, Restorer]:
         return self.healer, self.restorer
+
+    @property
+    def deciding(self) -> tuple[Checkpoints, Lessons]:
+        return self.checkpoints, self.lessons
 
     def _hands_with(self, *, by_itself: bool) -> Hands:
         return Hands(
@@ -200,13 +229,16 @@ class Clinic(House):
     async def open(self) -> AsyncIterator[None]:
         """The daemon's tasks run."""
         await self.alerts.take_up()
+        await self.lessons.load()
         await self.healer.take_up()
+        await self.checkpoints.take_up()
         self._alarm = asyncio.Event()
         tasks = [asyncio.create_task(each) for each in (self.healer.run(), self.alerts.run(), self._ring())]
         await settle()
         try:
             yield
         finally:
+            await self.checkpoints.close()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

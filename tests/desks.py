@@ -32,12 +32,15 @@ from wakeful.interfaces.http.token_file import load_or_create_token
 from wakeful.ports.store import Store, Transition
 from wakeful.services.acts import ActGate
 from wakeful.services.calm import Calm
+from wakeful.services.checkpoints import Checkpoints
 from wakeful.services.desk import Desk, EyeRecord, Standing
 from wakeful.services.feed import Change, Feed
 from wakeful.services.hands import Hands
 from wakeful.services.healing import Healer
 from wakeful.services.holdings import Holdings
+from wakeful.services.hub import Hub
 from wakeful.services.incidents import Incidents
+from wakeful.services.lessons import Lessons
 from wakeful.services.restoring import Restorer
 from wakeful.services.roster import Roster
 from wakeful.services.supervision import Supervisor
@@ -74,12 +77,19 @@ class House:
         self.incidents = Incidents(self.store, self.clock)
         self.gate = ActGate(self.store, self.clock, self.reread.append, self.calm.forbids)
         self.hands = self.hands_in("mine")
+        # A test that needs agents brings them.
+        self.hub: Hub | None = None
         self._ended: set[Process] = set()
         self._pids = iter(range(700_000, 4_000_000))
 
     @property
     def healing(self) -> tuple[Healer, Restorer] | None:
         """Whoever heals here; in a plain house nobody does."""
+        return None
+
+    @property
+    def deciding(self) -> tuple[Checkpoints, Lessons] | None:
+        """What waits for people here; in a plain house nothing does."""
         return None
 
     def hands_in(self, mode: str) -> Hands:
@@ -228,6 +238,8 @@ class Doors:
             incidents=house.incidents.listed,
             critical=CriticalLog(folder / "critical_events.jsonl"),
             healing=house.healing,
+            hub=house.hub,
+            checkpoints=house.deciding,
         )
         self._loop = asyncio.new_event_loop()
         self._open = threading.Event()

@@ -93,6 +93,7 @@ CODEX: Final = Client("codex", "@openai/codex", "0.166.0")
 CLIENTS: Final = (CLAUDE, CODEX)
 
 REDIS: Final = Program("redis-server", package="redis-server")
+DOCKER: Final = Program("dockerd", package="docker.io")
 
 # The order is the order of installation: the clients need npm.
 PARTS: Final[Sequence[Part]] = (
@@ -101,6 +102,7 @@ PARTS: Final[Sequence[Part]] = (
     Program("chromium", package="chromium"),
     Program("strace", package="strace"),
     REDIS,
+    DOCKER,
     Program("node", package="nodejs"),
     Program("npm", package="npm"),
     *CLIENTS,

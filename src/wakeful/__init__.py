@@ -9,11 +9,13 @@ __version__ = "0.1.0.dev0"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from wakeful.domain.work import ConversationHeld, LeaseLost
+    from wakeful.journal import Journal
     from wakeful.owning import Ownership, claim_next_run, complete_run, fail_run, heartbeat_run_lease, own
     from wakeful.session_watchdog import watchdog_loop
 
 __all__ = [
     "ConversationHeld",
+    "Journal",
     "LeaseLost",
     "Ownership",
     "__version__",
@@ -27,6 +29,7 @@ __all__ = [
 # Whatever is not named here is about work and its owners.
 _HOMES = {
     "ConversationHeld": "wakeful.domain.work",
+    "Journal": "wakeful.journal",
     "LeaseLost": "wakeful.domain.work",
     "watchdog_loop": "wakeful.session_watchdog",
 }

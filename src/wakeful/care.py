@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from wakeful.adapters.checkpoints.files import CheckpointFiles
 from wakeful.adapters.critical.log import RETENTION_SECONDS, CriticalLog
 from wakeful.adapters.github.forge import GhForge
 from wakeful.adapters.github.ledger import StoreLedger
@@ -20,6 +21,7 @@ from wakeful.adapters.tmux.visible import is_visible
 from wakeful.channels import open_channels, rules_of
 from wakeful.config import Config, RedisPlace, Runaway
 from wakeful.domain.alerts import Alert, AlertKind
+from wakeful.domain.checkpoint import CheckpointKind
 from wakeful.domain.critical import CriticalEvent
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause
@@ -31,14 +33,18 @@ from wakeful.lookout import Lookout
 from wakeful.places import Places
 from wakeful.ports.forge import Filing, Report
 from wakeful.ports.store import Store
+from wakeful.recoveries import JournalCarrier, RecoveryWatch, Sighting
 from wakeful.services.alerts import AlertDesk
 from wakeful.services.asking import Asking
 from wakeful.services.calm import Calm
+from wakeful.services.checkpoints import Checkpoints
 from wakeful.services.circumstances import Circumstances
 from wakeful.services.feed import Change
 from wakeful.services.healing import Healer
+from wakeful.services.held_sessions import HeldSessions, SessionCarrier
 from wakeful.services.incidents import Incidents
 from wakeful.services.issues import Issues
+from wakeful.services.lessons import Lessons
 from wakeful.services.pace import Pace
 from wakeful.services.restoring import Restorer
 from wakeful.services.revival import Reviver
@@ -75,6 +81,12 @@ class Care:
         self.asking = Asking(self.alerts, lookout.clock, rules, self._is_visible, self._is_excused)
         self._issues = self._filing(store)
         place = HostPlace(lookout.host, lookout.clock)
+        self.lessons = Lessons(store, lookout.clock)
+        self.checkpoints = Checkpoints(
+            store, lookout.clock, CheckpointFiles(Path(places.home, "checkpoints"))
+        )
+        around = Circumstances(handwork.holdings, place, places.tmux, self.lessons.of)
+        self.circumstances = around
         pace = Pace(lookout.clock, config.heal.pace_seconds, config.heal.pace_burst)
         self.healer = Healer(
             clock=lookout.clock,
@@ -100,9 +112,21 @@ class Care:
                 write=self.write,
                 mode=config.daemon.mode,
             ),
-            circumstances=Circumstances(handwork.holdings, place, places.tmux),
+            holding=HeldSessions(self.checkpoints, around, lookout),
+            circumstances=around,
             rules=self.rules,
         )
+        self.checkpoints.carriers[CheckpointKind.SESSION] = SessionCarrier(
+            self.healer, handwork.hands, handwork.holdings
+        )
+        self.checkpoints.carriers[CheckpointKind.JOURNAL] = JournalCarrier()
+        self._journals = RecoveryWatch(
+            config.recovery.roots,
+            registry=Path(places.home, "journals"),
+            clock=lookout.clock,
+            tell=self._tell_of_journal,
+        )
+        self.lessons.changed = self.healer.look_again
         self.restorer = Restorer(lookout.roster, handwork.holdings, handwork.hands, place, pace)
         self.queue = self._queue_watch(config.redis, places) if config.redis.url else None
         calm.changed = self.healer.look_again
@@ -122,7 +146,9 @@ class Care:
         """Go on where an earlier daemon stopped."""
         await self.alerts.take_up()
         self.asking.take_up()
+        await self.lessons.load()
         await self.healer.take_up()
+        await self.checkpoints.take_up()
 
     def seen(self, changes: Sequence[Change]) -> None:
         """Sessions were judged anew."""
@@ -140,6 +166,7 @@ class Care:
             yield self._issues.run, "issues are not filed again"
         if self._shares_store:
             yield self._calm.follow, "pauses of other daemons are not heard"
+        yield self._journals.run, "journals are not recovered"
         if self.queue is not None:
             yield self.queue.run, "the queue is not watched"
         if self._config.alerts.ping_url:
@@ -148,6 +175,7 @@ class Care:
     async def close(self) -> None:
         """Let go of what is still being asked and of whom we watch for."""
         await self.asking.close()
+        await self.checkpoints.close()
         if self.queue is not None:
             await self.queue.close()
 
@@ -199,6 +227,10 @@ class Care:
     async def _tell_of_queue(self, words: str) -> None:
         # The watchdog says each thing once; two of them are two episodes.
         await self.alerts.owe(Alert(AlertKind.TROUBLE, f"queue/{uuid4().hex}", words))
+
+    async def _tell_of_journal(self, sighting: Sighting) -> None:
+        words = f"{sighting.root}: {sighting.words}"
+        await self.alerts.owe(Alert(AlertKind.TROUBLE, f"journal/{sighting.root}/{sighting.words}", words))
 
     async def _tell_of_forge(self, words: str) -> None:
         await self.alerts.owe(Alert(AlertKind.TROUBLE, "forge", f"No issue could be filed: {words}"))

@@ -17,6 +17,8 @@ from typing import Annotated, Any, Final, NewType
 import msgspec
 from msgspec import Meta, Struct
 
+from wakeful.agents_config import SECTION as AGENTS, read_agents
+from wakeful.domain.agents import AgentSpec
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.plaintext import plain
 from wakeful.domain.policy import Dollars, Policy
@@ -169,6 +171,12 @@ class Projects(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     active: _Names = ()
 
 
+class Recovery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Journals that are recovered by the daemon."""
+
+    roots: _Folders = ()
+
+
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that can be configured."""
 
@@ -182,6 +190,9 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     events: Events = Events()
     redis: RedisPlace = RedisPlace()
     projects: Projects = Projects()
+    recovery: Recovery = Recovery()
+    # Declared by `[agents.NAME]` tables: how many there are, and how they are called, is the operator's.
+    agents: tuple[AgentSpec, ...] = ()
 
 
 _SECTIONS: Final[Mapping[str, type[Struct]]] = {
@@ -195,6 +206,7 @@ _SECTIONS: Final[Mapping[str, type[Struct]]] = {
     "events": Events,
     "redis": RedisPlace,
     "projects": Projects,
+    "recovery": Recovery,
 }
 # The domain gives numbers their names and defaults; that they are positive is the configuration's business.
 _POSITIVE: Final[Mapping[type, Any]] = {float: _Seconds, int: _Count, Dollars: _Dollars}
@@ -308,7 +320,8 @@ def combine(documents: Sequence[Document], environ: Mapping[str, str]) -> Loaded
     Raises ConfigError with every problem there is, one to a line.
     """
     problems: list[str] = []
-    settings = [each for document in documents for each in _of_document(document, problems)]
+    agents: dict[str, tuple[AgentSpec, str]] = {}
+    settings = [each for document in documents for each in _of_document(document, environ, agents, problems)]
     settings += _of_environ(environ)
     values = {name: key.default for name, key in KEYS.items()}
     origins = dict.fromkeys(KEYS, "default")
@@ -320,7 +333,9 @@ def combine(documents: Sequence[Document], environ: Mapping[str, str]) -> Loaded
             problems.append(str(problem))
     if problems:
         raise ConfigError(problems="\n".join(problems))
-    return Loaded(Config(**{name: _section(name, values) for name in _SECTIONS}), origins)
+    origins |= {f"{AGENTS}.{name}": origin for name, (_, origin) in agents.items()}
+    sections = {name: _section(name, values) for name in _SECTIONS}
+    return Loaded(Config(**sections, agents=tuple(spec for spec, _ in agents.values())), origins)
 
 
 def _section(name: str, values: Mapping[str, Any]) -> Any:
@@ -329,7 +344,13 @@ def _section(name: str, values: Mapping[str, Any]) -> Any:
     return _SECTIONS[name](**own)
 
 
-def _of_document(document: Document, problems: list[str]) -> Iterator[_Setting]:
+def _of_document(
+    document: Document,
+    environ: Mapping[str, str],
+    agents: dict[str, tuple[AgentSpec, str]],
+    problems: list[str],
+) -> Iterator[_Setting]:
+    """The settings of a file; its agents are added to `agents`, its problems to `problems`."""
     shown = plain(document.path)
     try:
         text, tables = _parsed(document.content)
@@ -339,7 +360,9 @@ def _of_document(document: Document, problems: list[str]) -> Iterator[_Setting]:
     lines = dict(_named_lines(text))
     for section, table in tables.items():
         origin = _origin(shown, lines, section)
-        if section not in _SECTIONS:
+        if section == AGENTS:
+            agents |= _agents(table, shown, lines, environ, problems)
+        elif section not in _SECTIONS:
             problems.append(f"{origin}: {_stray(section, table)}")
         elif not isinstance(table, dict):
             problems.append(f"{origin}: {section}: must be a table, [{section}]")
@@ -348,11 +371,27 @@ def _of_document(document: Document, problems: list[str]) -> Iterator[_Setting]:
                 yield _Setting(f"{section}.{name}", value, _origin(shown, lines, section, name))
 
 
+def _agents(
+    table: object,
+    shown: str,
+    lines: Mapping[str, int],
+    environ: Mapping[str, str],
+    problems: list[str],
+) -> dict[str, tuple[AgentSpec, str]]:
+    """The agents of a file, each with its place. A later file's word about an agent replaces the whole of it."""
+
+    def place(name: str, key: str) -> str:
+        return _origin(shown, lines, f"{AGENTS}.{name}" if name else AGENTS, key)
+
+    found = read_agents(table, place, lambda path: _expanded(path, environ), problems)
+    return {spec.name: (spec, place(spec.name, "")) for spec in found}
+
+
 def _stray(name: str, value: object) -> str:
     """What to say of a top-level name that is no section: a key of one, more often than not."""
     shown = plain(name, 60)
     if isinstance(value, dict):
-        return f"[{shown}]: unknown. {_meant(name, _SECTIONS)}"
+        return f"[{shown}]: unknown. {_meant(name, (*_SECTIONS, AGENTS))}"
     key = next((each for each in KEYS if each.partition(".")[2] == name), None)
     if key is None:
         return f"{shown}: unknown. {_meant(name, _SECTIONS)}"

@@ -27,20 +27,20 @@ from wakeful.adapters.system.exits import ExitWatch
 from wakeful.care import Care
 from wakeful.config import Config
 from wakeful.domain.calm import pause_words
-from wakeful.domain.errors import WakefulError, WorldError
+from wakeful.domain.errors import WorldError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process
 from wakeful.domain.record import SessionRecord
+from wakeful.doors import Doors
 from wakeful.handwork import Handwork
-from wakeful.home import make_home
+from wakeful.hubwork import build_hub
 from wakeful.interfaces.http.access import Access
 from wakeful.interfaces.http.access_log import access_file
 from wakeful.interfaces.http.app import build_app
-from wakeful.interfaces.http.binding import PortBusy, bind_tcp, bind_unix
 from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.gate import Gate
-from wakeful.interfaces.http.server import serve as serve_door, shut
+from wakeful.interfaces.http.server import serve as serve_door
 from wakeful.interfaces.http.token_file import load_or_create_token
 from wakeful.lookout import BOOKMARKS_AT_ONCE_MAX, Lookout
 from wakeful.places import Places
@@ -88,6 +88,7 @@ class Daemon(Lookout):
         self.calm = Calm(store, self.clock)
         self.handwork = Handwork(self, places, store, config.daemon.mode, self.calm.forbids)
         self.care = Care(self, places, store, config, self.handwork, self.calm)
+        self.hub = build_hub(config, places, store, self, self.feed, self.handwork, self.care)
         self.work = WorkDesk(
             store,
             self.clock,
@@ -163,6 +164,7 @@ class Daemon(Lookout):
     def _gone(self, process: Process) -> None:
         self.supervisor.gone(process)
         self.tmux.ended(process)
+        self.hub.ended(process)
 
     def _settle(self) -> None:
         if self.supervisor.settle():
@@ -177,43 +179,6 @@ class Daemon(Lookout):
     async def _search(self, session_id: SessionId) -> None:
         orphans = await asyncio.to_thread(self.orphans_of, session_id)
         self.supervisor.left_behind(session_id, orphans)
-
-
-class Doors:
-    """The sockets that were opened, and what to say about them.
-
-    A busy port that somebody asked for by name is refused; without the usual one there is still the socket.
-    """
-
-    def __init__(self, config: Config, places: Places, *, port_asked_for: bool = False) -> None:
-        make_home(places)
-        # The Unix socket comes first: it is also what keeps a second daemon from starting.
-        self.listeners = [bind_unix(Path(places.socket))]
-        self.listening = [places.socket]
-        self.notes: list[str] = []
-        self.port: int | None = None
-        if config.daemon.tcp:
-            try:
-                self._open_tcp(config, port_asked_for=port_asked_for)
-            except WakefulError:
-                self.close()
-                raise
-
-    def close(self) -> None:
-        """Leave no socket behind where nobody was served."""
-        for listener in self.listeners:
-            shut(listener)
-
-    def _open_tcp(self, config: Config, *, port_asked_for: bool) -> None:
-        listener = bind_tcp(config.daemon.host, config.daemon.port)
-        if isinstance(listener, PortBusy):
-            if port_asked_for:
-                raise listener
-            self.notes.append(f"{listener} Only the socket is open; `--port 0` picks a free port.")
-            return
-        self.listeners.append(listener)
-        self.port = listener.getsockname()[1]
-        self.listening.append(f"http://{config.daemon.host}:{self.port}")
 
 
 async def serve(
@@ -242,6 +207,7 @@ async def serve(
         await daemon.look()
         await daemon.handwork.take_up()
         await daemon.care.take_up()
+        await daemon.hub.take_up()
         ended = asyncio.Event()
         app, access = _app(config, places, doors, daemon, history=store.transitions, end=ended.set)
         stack.callback(app.log.close)
@@ -272,6 +238,28 @@ def _app(
     end: Callable[[], None],
 ) -> tuple[Gate, Access]:
     access = Access(load_or_create_token(Path(places.token)), doors.port, daemon.clock.now)
+    desk = _desk(config, places, doors, daemon, history)
+    app = build_app(
+        desk,
+        daemon.work,
+        daemon.handwork.hands,
+        Deciders(daemon.handwork.supervised, tcp_callers),
+        access,
+        now=daemon.clock.now,
+        ancestors=_ancestor_pids,
+        shut_down=end,
+        calm=daemon.calm,
+        incidents=daemon.care.incidents.listed,
+        critical=daemon.care.critical,
+        healing=(daemon.care.healer, daemon.care.restorer),
+        checkpoints=(daemon.care.checkpoints, daemon.care.lessons),
+        release=daemon.care.queue.release if daemon.care.queue is not None else None,
+        hub=daemon.hub,
+    )
+    return app, access
+
+
+def _desk(config: Config, places: Places, doors: Doors, daemon: Daemon, history: History) -> Desk:
     started_at = iso(daemon.clock.now().wall)
 
     def standing() -> Standing:
@@ -295,7 +283,7 @@ def _app(
 
     wrong = Path(places.cases) / "wrong.jsonl"
     cases = CaseBook(str(wrong), daemon.recall_events, partial(append_case, wrong))
-    desk = Desk(
+    return Desk(
         daemon.clock,
         daemon.roster,
         daemon.feed,
@@ -305,23 +293,8 @@ def _app(
         daemon.tree,
         cases,
         daemon.care.healer.trouble_of,
+        daemon.hub.standing,
     )
-    app = build_app(
-        desk,
-        daemon.work,
-        daemon.handwork.hands,
-        Deciders(daemon.handwork.supervised, tcp_callers),
-        access,
-        now=daemon.clock.now,
-        ancestors=_ancestor_pids,
-        shut_down=end,
-        calm=daemon.calm,
-        incidents=daemon.care.incidents.listed,
-        critical=daemon.care.critical,
-        healing=(daemon.care.healer, daemon.care.restorer),
-        release=daemon.care.queue.release if daemon.care.queue is not None else None,
-    )
-    return app, access
 
 
 def _ancestor_pids(pid: int) -> list[int]:
@@ -351,6 +324,8 @@ def _greeting(config: Config, doors: Doors, daemon: Daemon, link: str | None) ->
         yield f"page: {link}"
     sessions = "session" if total["shown"] == 1 else "sessions"
     yield f"found {total['shown']} {sessions}, {total['managed']} managed; {total['older']} older folded"
+    if counts := daemon.hub.standing().counts:
+        yield f"agents: {', '.join(f'{count} {state}' for state, count in counts.items())}"
     yield from (f"note: {note}" for note in doors.notes)
     for eye in daemon.eye_records():
         yield from (f"note: {eye.name}: {told}" for told in (eye.slow, eye.left_out) if told)
@@ -389,6 +364,7 @@ async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], end
         _whatever_the_store_says(daemon.forget_old, "old transitions are not dropped"),
         _whatever_the_store_says(daemon.handwork.holdings.run, "claims are not renewed"),
         *(_whatever_the_store_says(task, otherwise) for task, otherwise in daemon.care.tasks()),
+        *(_whatever_the_store_says(task, otherwise) for task, otherwise in daemon.hub.tasks()),
     )
     tasks = [asyncio.create_task(each) for each in work]
     waiting = asyncio.create_task(ended.wait())
@@ -399,6 +375,7 @@ async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], end
             task.result()
     finally:
         daemon.feed.close()
+        await daemon.hub.close()
         await daemon.care.close()
         await daemon.scribe.drain(DRAIN_SECONDS)
         try:

@@ -38,7 +38,7 @@ class Handwork:
         self._lookout = lookout
         self._world = LocalWorld(lookout.clock, Path(places.events))
         self.holdings = Holdings(store, lookout.supervisor, lookout.host, lookout.watch)
-        self._gate = ActGate(store, lookout.clock, self._reread, forbidden)
+        self.gate = ActGate(store, lookout.clock, self._reread, forbidden)
         table = drivers(places, lookout.clock)
         self.hands = self._hands(table, mode)
         # For what nobody asked for: the same drivers, the same gate, and a pause stops them.
@@ -50,7 +50,7 @@ class Handwork:
             roster=self._lookout.roster,
             holdings=self.holdings,
             drivers=table,
-            gate=self._gate,
+            gate=self.gate,
             world=self._world,
             mode=mode,
             by_itself=by_itself,
@@ -59,7 +59,7 @@ class Handwork:
     async def take_up(self) -> None:
         """Find again what an earlier daemon managed, and settle what it left half done."""
         await self.holdings.load()
-        await reconcile(self._store, self._gate, self.holdings, self._world)
+        await reconcile(self._store, self.gate, self.holdings, self._world)
 
     def supervised(self, pids: Sequence[int]) -> SessionId | None:
         """The living session that one of these processes works for: by descent, or by what its client told it."""

@@ -67,6 +67,11 @@ class Places:
         return f"{self.home}/tmux.sock"
 
     @property
+    def agents(self) -> str:
+        """What the tmux runtime remembers of agents that were started and not stopped, a file each."""
+        return f"{self.home}/agents"
+
+    @property
     def logs(self) -> str:
         return f"{self.home}/logs"
 

@@ -92,7 +92,8 @@ def test_a_call_elsewhere_is_not_repeated_before_a_person_says_yes(
     alive = healed.wait_until(session_id, "work", state="prompting")
     os.kill(alive["pid"], signal.SIGKILL)
     written(healed, action_taken="held_for_approval")
-    assert healed.type("session", "why", session_id, "--json").json["command"][-2:] == [session_id, "--yes"]
+    why = healed.type("session", "why", session_id, "--json").json
+    assert why["command"] == ["wakeful", "checkpoint", "show", "1"]
     refused = healed.type("session", "revive", session_id)
     assert (refused.exit_code, "curl -X POST" in refused.err, "--yes" in refused.err) == (1, True, True)
     assert healed.act("revive", session_id, "--yes")["outcome"] == "recovered"

@@ -26,6 +26,16 @@ def run_workload() -> RunWorkload:
     return run
 
 
+@pytest.fixture
+def journal_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for journals, with a store of its own for their checkpoints."""
+    monkeypatch.setenv("WAKEFUL_HOME", str(tmp_path / "home"))
+    # Compiled once, not for each of some hundred runs.
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path / "compiled"))
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def strace() -> Sequence[str]:
     """The start of an strace command that follows threads; the test is skipped, with the reason, without it."""

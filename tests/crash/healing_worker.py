@@ -87,6 +87,9 @@ class WorldDriver(LivingDriver):
 class KilledClinic(Clinic):
     """A clinic on a real store and a real log of events, over a world that outlives it."""
 
+    # What its agent was cut off in.
+    cut_off = b'{"command": "make test"}'
+
     def __init__(self, world: World, folder: Path, store: Store) -> None:
         self._folder = folder
         self._world = world
@@ -101,7 +104,7 @@ class KilledClinic(Clinic):
         """What the eyes of a new daemon would see."""
         world = self._world
         first = world.prompts[0]
-        call = CallStarted(first, "c1", "Bash", input=b'{"command": "make test"}')
+        call = CallStarted(first, "c1", "Bash", input=self.cut_off)
         if world.alive is not None:
             self.come_up(NAME, world.alive)
             self.world.marks[INTENT_VARIABLE, world.intent] = [world.alive]

@@ -39,6 +39,8 @@ METHODS = st.sampled_from(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPT
 ORDERS = (
     *("/api/work", "/api/work/claim", "/api/sessions"),
     *("/api/pause", "/api/resume", "/api/mutes", "/api/unmute"),
+    *("/api/lessons", "/api/lessons/forget"),
+    *(f"/api/checkpoints/{{}}/{verb}" for verb in ("continue", "rollback", "abort")),
     *(f"/api/work/{{}}/{verb}" for verb in ("heartbeat", "complete", "fail")),
     *(
         f"/api/sessions/{{}}/{verb}"
@@ -64,6 +66,7 @@ FIELDS = (
     *("prompt", "environ", "question_id", "reply", "argv", "cwd", "provider", "name", "driver", "session_id"),
     *("project", "context", "attempts_max", "delay_seconds", "owner", "holder", "epoch", "ttl_seconds"),
     *("result", "reason", "expect", "note", "kind", "value", "for_seconds", "by", "approved"),
+    *("dry_run", "always_local", "even_remote", "prefix"),
 )
 JSON = st.recursive(
     st.none()

@@ -142,7 +142,7 @@ def test_all_problems_are_reported_together_with_file_line_and_key() -> None:
         ("daemon = {port = 'x'}", "'x' is not"),
         (
             "nonsense = 1",
-            "Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects.",
+            "Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects, recovery.",
         ),
         ("detect.silence = 1", "Did you mean detect.silence_seconds?"),
         ("daemon.zzz = 1", "Known: daemon.host, daemon.port, daemon.tcp, daemon.mode."),
@@ -307,11 +307,11 @@ def test_a_link_is_called_a_link(clone: Path) -> None:
         ),
         (
             "zzz = 1",
-            "f.toml:1: zzz: unknown. Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects.",
+            "f.toml:1: zzz: unknown. Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects, recovery.",
         ),
         (
             "[mod]",
-            "f.toml:1: [mod]: unknown. Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects.",
+            "f.toml:1: [mod]: unknown. Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects, recovery, agents.",
         ),
     ],
 )

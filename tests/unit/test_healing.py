@@ -133,7 +133,7 @@ def test_a_call_elsewhere_holds_the_revival_until_a_person_says_yes() -> None:
     clinic = play(scene)
     assert clinic.living.acts == ["start"]
     assert written(clinic)[0] == (Happening.SESSION_UNHEALTHY, ActionTaken.HELD_FOR_APPROVAL)
-    assert "wakeful session revive claude-a --yes" in clinic.recorder.said[0]
+    assert "wakeful checkpoint show 1" in clinic.recorder.said[0]
 
 
 def test_a_silent_agent_is_seen_dead_before_the_next_one_starts() -> None:

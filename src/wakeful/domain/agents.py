@@ -6,7 +6,7 @@ An agent hosts sessions: a container or a tmux session with a command in it. "Co
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -116,6 +116,42 @@ class AgentRecord(Struct, frozen=True, kw_only=True):
     session_id: SessionId | None
 
 
+class AgentBrief(Struct, frozen=True):
+    """An agent as the daemon's own status shows it."""
+
+    id: str
+    state: AgentState
+    session_alive: bool
+    reason: str
+
+
+class AgentsStanding(Struct, frozen=True):
+    """How many agents stand where, and each of them."""
+
+    counts: dict[str, int]
+    agents: tuple[AgentBrief, ...]
+
+
+# 001 counts `1 stale, 6 stopped`: who works, then who needs somebody, then the rest.
+_SPOKEN: Final = (
+    AgentState.RUNNING,
+    AgentState.STALE,
+    AgentState.UNKNOWN,
+    AgentState.ERROR,
+    AgentState.STARTING,
+    AgentState.STOPPING,
+    AgentState.STOPPED,
+)
+
+
+def standing_of(records: Sequence[AgentRecord]) -> AgentsStanding:
+    """What is said of these agents in few words."""
+    states = [record.state for record in records]
+    counts = {state.value: states.count(state) for state in _SPOKEN if state in states}
+    briefs = (AgentBrief(each.id, each.state, each.session_alive, each.reason) for each in records)
+    return AgentsStanding(counts, tuple(briefs))
+
+
 def parse_agent_name(text: str) -> str:
     """The one door for names from outside. Raises BadAgentName."""
     if len(text) > NAME_CHARS_MAX or _NAME.match(text) is None or text in RESERVED:
@@ -145,9 +181,17 @@ MOVES: Final[Mapping[tuple[AgentState, Move], AgentState]] = {
     # Found running after the fact, or started by hand.
     (_S.STOPPED, Move.READY): _S.RUNNING,
     (_S.STOPPED, Move.SESSION_LOST): _S.STALE,
+    (_S.STOPPED, Move.UNSEEN): _S.UNKNOWN,
     (_S.STARTING, Move.READY): _S.RUNNING,
     (_S.STARTING, Move.NOT_READY): _S.ERROR,
     (_S.STARTING, Move.STOP): _S.STOPPING,
+    # Looks count only while no order is under way: these are for orders that a crash or a lost engine cut off.
+    (_S.STARTING, Move.SESSION_LOST): _S.STALE,
+    (_S.STARTING, Move.GONE): _S.STOPPED,
+    (_S.STARTING, Move.UNSEEN): _S.UNKNOWN,
+    (_S.STOPPING, Move.READY): _S.RUNNING,
+    (_S.STOPPING, Move.SESSION_LOST): _S.STALE,
+    (_S.STOPPING, Move.UNSEEN): _S.UNKNOWN,
     (_S.RUNNING, Move.SESSION_LOST): _S.STALE,
     (_S.RUNNING, Move.STOP): _S.STOPPING,
     (_S.RUNNING, Move.GONE): _S.STOPPED,
@@ -163,6 +207,8 @@ MOVES: Final[Mapping[tuple[AgentState, Move], AgentState]] = {
     (_S.UNKNOWN, Move.READY): _S.RUNNING,
     (_S.UNKNOWN, Move.SESSION_LOST): _S.STALE,
     (_S.UNKNOWN, Move.GONE): _S.STOPPED,
+    # The way out for a person who knows more than we can see; nobody else acts on what is unknown.
+    (_S.UNKNOWN, Move.STOP): _S.STOPPING,
 }
 """Whatever is not here leaves the state as it is; an order that is not here is refused."""
 

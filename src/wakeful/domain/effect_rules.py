@@ -31,6 +31,7 @@ class Rule(StrEnum):
     NAMED_TASK = "named-task"
     INLINE_CODE = "inline-code"
     MCP_READ = "mcp-read"
+    TAUGHT = "taught"
 
     UNKNOWN_PROGRAM = "unknown-program"
     PROJECT_PROGRAM = "project-program"
@@ -83,6 +84,7 @@ MEANINGS: Final[Mapping[Rule, Meaning]] = {
     Rule.INLINE_CODE: Meaning(
         _LOCAL, "code that was seen whole and names no network, no other program and no way to compute such a name"
     ),
+    Rule.TAUGHT: Meaning(_LOCAL, "a person said that it is local in this project: `wakeful checkpoint teach`"),
     Rule.PROJECT_PROGRAM: Meaning(_UNKNOWN, "a script or program of the project, which is not seen through"),
     Rule.UNKNOWN_PROGRAM: Meaning(_UNKNOWN, "a program, or a subcommand of one, that no rule knows"),
     Rule.UNNAMED_TASK: Meaning(_UNKNOWN, "a task of the project whose name does not say that it only tests or builds"),

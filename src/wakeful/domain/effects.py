@@ -35,12 +35,13 @@ class EffectVerdict(Struct, frozen=True):
 
 
 class InterruptedCall(Struct, frozen=True):
-    """A call that had not come back when its session ended."""
+    """A call that had not come back when its session ended. `given`: the beginning of its input."""
 
     call: str
     tool: str
     since: Instant
     verdict: EffectVerdict
+    given: bytes = b""
 
 
 def classify(tool: str, given: bytes) -> EffectVerdict:
@@ -51,11 +52,11 @@ def classify(tool: str, given: bytes) -> EffectVerdict:
 def interrupted(activity: Activity) -> tuple[InterruptedCall, ...]:
     """What a session had not finished, oldest first: its open calls, and the commands it left running behind them."""
     behind = [
-        InterruptedCall(handle, task.tool, task.since, _verdict(_kept(task.tool, task.input)))
+        InterruptedCall(handle, task.tool, task.since, _verdict(_kept(task.tool, task.input)), task.input)
         for handle, task in activity.background.items()
     ]
     calls = [
-        InterruptedCall(call.call, call.tool, call.since, _verdict(_of_call(call, activity)))
+        InterruptedCall(call.call, call.tool, call.since, _verdict(_of_call(call, activity)), call.input)
         for call in activity.calls.values()
     ]
     return tuple(sorted([*behind, *calls], key=lambda each: each.since))
@@ -113,7 +114,7 @@ TOOLS: Final[Mapping[str, Rule]] = _tools(
     asks_person="AskUserQuestion ExitPlanMode request_permissions request_user_input",
     subagent="Agent AgentOutputTool Task send_input spawn_agent task wait_agent",
 )
-_SHELL_TOOLS: Final = (
+SHELL_TOOLS: Final = (
     "Bash", "bash", "container.exec", "exec_command", "execute_command", "local_shell", "run_shell_command",
     "run_terminal_cmd", "shell", "shell_command",
 )  # fmt: skip
@@ -131,17 +132,28 @@ def _judge(tool: str, given: bytes) -> Ruling:
 _CUT_COMMAND: Final = re.compile(rb'"(?:command|cmd)"\s*:\s*"((?:[^"\\]|\\.)*)', re.DOTALL)
 
 
-def _shell(given: bytes) -> Ruling:
+def shell_command(given: bytes) -> str | list[str] | None:
+    """What a shell tool was given to run: a text or an argument list. Raises ValueError if its input was cut."""
     try:
         asked = _decode(given)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return _cut_shell(given)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise ValueError("not whole") from error
     inner = asked.get("action")
     asked = inner if isinstance(inner, dict) else asked
     command = next((asked[key] for key in ("command", "cmd", "script") if key in asked), None)
     if isinstance(command, list) and command:
-        return judge_words([str(word) for word in command])
-    return judge_text(command) if isinstance(command, str) else Ruling(Rule.UNREADABLE)
+        return [str(word) for word in command]
+    return command if isinstance(command, str) else None
+
+
+def _shell(given: bytes) -> Ruling:
+    try:
+        command = shell_command(given)
+    except ValueError:
+        return _cut_shell(given)
+    if isinstance(command, list):
+        return judge_words(command)
+    return judge_text(command) if command is not None else Ruling(Rule.UNREADABLE)
 
 
 def _cut_shell(given: bytes) -> Ruling:
@@ -184,7 +196,7 @@ def _script(given: bytes) -> Ruling:
 
 
 def _called(tool: str, argument: str | None) -> Ruling:
-    if tool in _SHELL_TOOLS:
+    if tool in SHELL_TOOLS:
         return judge_text(argument) if argument is not None else Ruling(Rule.HIDDEN_COMMAND, tool)
     if tool == "write_stdin":
         return _typed_chars(argument)
@@ -192,7 +204,7 @@ def _called(tool: str, argument: str | None) -> Ruling:
 
 
 _LOOKS: Final[Mapping[str, Callable[[bytes], Ruling]]] = {
-    **dict.fromkeys(_SHELL_TOOLS, _shell),
+    **dict.fromkeys(SHELL_TOOLS, _shell),
     "exec": _script,
     "write_stdin": _typed,
 }

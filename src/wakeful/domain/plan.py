@@ -64,6 +64,8 @@ class Situation(Struct, frozen=True, kw_only=True):
     # Reboot or server death took an idle session along.
     lost: bool = False
     limit_in_seconds: float | None = None
+    # The agent of the hub that hosts it.
+    agent_name: str | None = None
 
 
 class History(Struct, frozen=True, kw_only=True):
@@ -130,6 +132,13 @@ def _not_allowed(now: Situation, _history: History, rules: Rules) -> Decision | 
     if not now.managed and rules.mode != "all":
         return Decision(Step.NOTIFY, "it was found, not handed over")
     return None
+
+
+def _hosted(now: Situation, _history: History, _rules: Rules) -> Decision | None:
+    """An agent of the hub hosts it: tell. Its declaration says who brings it back, whatever the mode is."""
+    if now.agent_name is None or now.managed:
+        return None
+    return Decision(Step.NOTIFY, f"agent {now.agent_name} hosts it: `wakeful attach {now.agent_name}`")
 
 
 def _given_up(_now: Situation, history: History, _rules: Rules) -> Decision | None:
@@ -238,6 +247,7 @@ RULES: Final[tuple[_Rule, ...]] = (
     _nothing_wrong,
     _stopped,
     _not_allowed,
+    _hosted,
     _given_up,
     _limited,
     _told_only,

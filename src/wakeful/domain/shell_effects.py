@@ -54,22 +54,8 @@ _SCRIPTS: Final = frozenset(
     {"Rscript", "deno", "elixir", "groovy", "java", "julia", "lua", "osascript", "php", "ruby", "tclsh"}
 )
 _TASK_RUNNERS: Final = frozenset(
-    {
-        "ant",
-        "doit",
-        "gradle",
-        "grunt",
-        "gulp",
-        "inv",
-        "invoke",
-        "just",
-        "mage",
-        "make",
-        "ninja",
-        "rake",
-        "task",
-    }
-)
+    {"ant", "doit", "gradle", "grunt", "gulp", "inv", "invoke", "just", "mage", "make", "ninja", "rake", "task"}
+)  # fmt: skip
 
 
 class Ruling(Struct, frozen=True):
@@ -98,6 +84,11 @@ def judge_text(text: str) -> Ruling:
     """The ruling for a shell text. Never raises; takes time in proportion to the text, up to a bound."""
     ruling = _text(_unmarked(text[:TEXT_CHARS_MAX]), _HERE)
     return _worst([ruling, Ruling(Rule.UNREADABLE)]) if len(text) > TEXT_CHARS_MAX else ruling
+
+
+def judge_command(command: Command) -> Ruling:
+    """The ruling for one command of a text that defines no functions, as `read_script` gave it."""
+    return _command(command, _HERE)
 
 
 def judge_words(words: Sequence[str]) -> Ruling:

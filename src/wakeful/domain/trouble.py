@@ -54,6 +54,8 @@ class Trouble(Struct, frozen=True, kw_only=True):
     revivals: int = 0
     approved: bool = False
     held: bool = False
+    # What a person was asked about it, by its number.
+    checkpoint: int | None = None
     given_up: bool = False
     continued_after_limit: bool = False
     issue_url: str | None = None

@@ -1,5 +1,6 @@
 """Everything the plan asks about a session in trouble, gathered from what was seen and folded. It decides nothing."""
 
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import Final, Protocol
 
@@ -8,6 +9,7 @@ from wakeful.domain.effects import InterruptedCall, interrupted
 from wakeful.domain.findings import Code, State
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Origin, Surroundings, lost_with, origin_of
+from wakeful.domain.lessons import Lesson, apply_lessons
 from wakeful.domain.moment import Instant
 from wakeful.domain.plan import Situation
 from wakeful.domain.process import Sight
@@ -39,10 +41,20 @@ class Place(Protocol):
 class Circumstances:
     """Sessions as the plan sees them."""
 
-    def __init__(self, holdings: Holdings, place: Place, own_tmux: str) -> None:
+    def __init__(
+        self,
+        holdings: Holdings,
+        place: Place,
+        own_tmux: str,
+        taught: Callable[[str], Sequence[Lesson]] = lambda _project: (),
+    ) -> None:
         self._holdings = holdings
         self._place = place
         self._own_tmux = own_tmux
+        # Set by whoever has a hub.
+        self.agent_of: Callable[[SessionId], str | None] = lambda _session_id: None
+        # What people said about a project's commands.
+        self._taught = taught
 
     def require_managed(self, session_id: SessionId) -> None:
         """Raises NotManaged."""
@@ -64,7 +76,7 @@ class Circumstances:
             for_seconds=_LONG_ENOUGH_SECONDS if trouble.approved else now.wall - trouble.code_since,
             since_progress_seconds=quiet_seconds(activity, now),
             effect=max(
-                (each.verdict.effect for each in interrupted(activity)), key=_WORST.__getitem__, default=None
+                (each.verdict.effect for each in self.cut_off(watched)), key=_WORST.__getitem__, default=None
             ),
             resumable=is_client and activity.known > 0,
             renewable=is_client or PurePath(program).name in PROGRAMS,
@@ -72,12 +84,17 @@ class Circumstances:
             stopped=hosting is not None and hosting.stopped and not trouble.approved,
             lost=self.lost(watched) is not None,
             limit_in_seconds=limit.wall - now.wall if limit is not None else None,
+            agent_name=self.agent_of(watched.subject.id),
         )
+
+    def cut_off(self, watched: Watched) -> tuple[InterruptedCall, ...]:
+        """The calls that had not come back, classed by the rules and by what was taught about its project."""
+        project = watched.record.project if watched.record is not None else ""
+        return apply_lessons(interrupted(watched.activity), self._taught(project))
 
     def calls_elsewhere(self, watched: Watched) -> list[str]:
         """The calls that were cut off and may have had effects elsewhere, in words."""
-        calls = interrupted(watched.activity)
-        return [_named(each) for each in calls if each.verdict.effect is not Effect.LOCAL]
+        return [_named(each) for each in self.cut_off(watched) if each.verdict.effect is not Effect.LOCAL]
 
     def lost(self, watched: Watched) -> Origin | None:
         """What took an idle managed session along, if it is gone and nobody stopped it.

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Struct
 
+from wakeful.domain.agents import AgentsStanding
 from wakeful.domain.calm import PauseRecord
 from wakeful.domain.errors import OperatorError, SessionNotFound
 from wakeful.domain.evidence import Pane
@@ -83,6 +84,7 @@ class Overview(Struct, frozen=True):
     paused: bool
     daemon: Standing
     sessions: dict[str, dict[str, int]]
+    agents: AgentsStanding
 
 
 class Supervision(Struct, frozen=True):
@@ -161,6 +163,7 @@ class Desk:
         tree: Callable[[Process], Sequence[ProcessRecord]] = lambda _holder: (),
         cases: CaseBook | None = None,
         trouble_of: Callable[[SessionId], Trouble | None] = lambda _session_id: None,
+        agents: Callable[[], AgentsStanding] = lambda: AgentsStanding({}, ()),
     ) -> None:
         self.feed = feed
         self._clock = clock
@@ -171,6 +174,7 @@ class Desk:
         self._tree = tree
         self._cases = cases
         self._trouble_of = trouble_of
+        self._agents = agents
 
     def health(self, text: str) -> Answer:
         """003's fields of one session."""
@@ -242,7 +246,8 @@ class Desk:
         """Mode first, then the daemon, then how many sessions stand where."""
         standing = self._standing()
         counts = self._roster.counts(self._clock.now())
-        return Answer(_encode(Overview(1, standing.mode, standing.paused is not None, standing, counts)))
+        paused = standing.paused is not None
+        return Answer(_encode(Overview(1, standing.mode, paused, standing, counts, self._agents())))
 
     async def events(self, text: str, *, after: int, limit: int) -> Answer:
         """Transitions of one session after a sequence number, oldest first; `limit` is at least 1."""
@@ -309,8 +314,8 @@ def _treated(why: Why, trouble: Trouble) -> Why:
     return msgspec.structs.replace(
         why,
         evidence=evidence,
-        command=("wakeful", "session", "revive", why.id, "--yes"),
-        command_text="lets it go on, once you have looked at what was cut off",
+        command=("wakeful", "checkpoint", "show", str(trouble.checkpoint)),
+        command_text="shows what was cut off and what you can decide",
     )
 
 

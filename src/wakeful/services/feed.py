@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from wakeful.domain.agents import AgentRecord, AgentState
 from wakeful.domain.ids import SessionId
 
 BATCH_SECONDS: Final = 0.05
@@ -31,6 +32,17 @@ class Change(Struct, frozen=True, gc=False):
     reason: str
     at: str
     record: msgspec.Raw
+
+
+class AgentChange(Struct, frozen=True):
+    """The feed's other message: what an agent of the hub was, what it is, why, since when, and its record."""
+
+    id: str
+    old_state: AgentState | None
+    state: AgentState
+    reason: str
+    at: str
+    record: AgentRecord
 
 
 class Listener:
@@ -78,6 +90,12 @@ class Feed:
             self._changes[change.session_id] = change if first is None else _since(first, change)
         if self._timer is None and self._changes:
             self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._send)
+
+    def announce(self, change: AgentChange) -> None:
+        """Tell of an agent at once: they change seldom, and a death is worth a message of its own."""
+        message = b'{"agent":' + _encode(change) + b"}"
+        for listener in self._listeners:
+            listener.offer(message)
 
     @contextmanager
     def listening(self) -> Iterator[Listener]:

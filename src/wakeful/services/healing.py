@@ -9,7 +9,7 @@ import heapq
 import logging
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -17,10 +17,8 @@ from wakeful.domain.critical import ActionTaken, Happening, reason_of
 from wakeful.domain.errors import WakefulError, WorldError
 from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Incident
 from wakeful.domain.moment import Instant
 from wakeful.domain.plan import ACTS, Decision, Rules, Step, plan
-from wakeful.domain.record import SessionRecord
 from wakeful.domain.sentence import quiet_seconds
 from wakeful.domain.trouble import Revival, Trouble
 from wakeful.faults import reach
@@ -28,6 +26,7 @@ from wakeful.ports.clock import Clock
 from wakeful.ports.store import Outcome, Store
 from wakeful.services.acts import Act, Deed
 from wakeful.services.circumstances import Circumstances
+from wakeful.services.healing_needs import Holding, Telling
 from wakeful.services.incidents import Incidents
 from wakeful.services.revival import Reviver
 from wakeful.services.roster import Roster
@@ -40,25 +39,8 @@ RETRY_SECONDS: Final = 30.0
 log = logging.getLogger("wakeful.healing")
 
 
-class Telling(Protocol):
-    """Everything people and programs hear of a trouble."""
-
-    async def logged(
-        self, happening: Happening, action: ActionTaken, trouble: Trouble, watched: Watched
-    ) -> None:
-        """Write a critical event."""
-
-    async def told(
-        self, incident: Incident, trouble: Trouble, record: SessionRecord, decision: Decision
-    ) -> None:
-        """Owe people an alert about the incident."""
-
-    async def resolved(self, incident: Incident) -> None:
-        """Owe people the news that it is over."""
-
-
 class HeldForPerson(WorldError):
-    """{shown} was cut off inside {calls}, which may have happened. Look what is there, then: wakeful session revive {shown} --yes"""
+    """{shown} was cut off inside {calls}, which may have happened. Look what is there (wakeful checkpoint list), then: wakeful session revive {shown} --yes"""
 
     code = "held-for-person"
     exit_code = 1
@@ -77,6 +59,7 @@ class Healer:
         reviver: Reviver,
         incidents: Incidents,
         telling: Telling,
+        holding: Holding,
         circumstances: Circumstances,
         rules: Callable[[], Rules],
     ) -> None:
@@ -85,6 +68,7 @@ class Healer:
         self._reviver = reviver
         self._incidents = incidents
         self._telling = telling
+        self._holding = holding
         self._around = circumstances
         self._rules = rules
         self._troubles = Troubles(store, clock)
@@ -136,8 +120,8 @@ class Healer:
             decision = Decision(revival.step, settled.did, spends=True)
             await self._told(watched, settled, decision, ActionTaken.REVIVAL_ATTEMPTED)
 
-    async def revive(self, text: str, *, approved: bool) -> Deed:
-        """A person wants it brought back now. Raises NotManaged, HeldForPerson.
+    async def revive(self, text: str, *, approved: bool, by: str = "somebody") -> Deed:
+        """A person wants it brought back now, which answers its checkpoint. Raises NotManaged, HeldForPerson.
 
         A person's word starts the count anew: what was given up or spent belongs to what went before.
         """
@@ -147,23 +131,34 @@ class Healer:
         calls = self._around.calls_elsewhere(watched)
         if calls and not approved:
             raise HeldForPerson(shown=session_id, calls="; ".join(calls))
-        while (busy := self._busy.get(session_id)) is not None:
-            await asyncio.wait({busy})
-        treated = asyncio.ensure_future(self._treat_for_person(watched))
+        await self._undisturbed(session_id)
+        treated = asyncio.ensure_future(self._treat_for_person(watched, by))
         self._busy[session_id] = treated
         treated.add_done_callback(lambda _done: self._busy.pop(session_id, None))
         return await asyncio.shield(treated)
 
-    async def _treat_for_person(self, watched: Watched) -> Deed:
+    async def give_up(self, session_id: SessionId, by: str) -> None:
+        """A person wants nothing more done about it."""
+        await self._undisturbed(session_id)
+        trouble = self._troubles.get(session_id)
+        if trouble is not None:
+            ended = replace(
+                trouble, held=False, approved=False, given_up=True, did=f"gave up: aborted by {by}"
+            )
+            await self._leave_incident(await self._troubles.keep(ended))
+
+    async def _undisturbed(self, session_id: SessionId) -> None:
+        """Nobody treats it at this moment."""
+        while (busy := self._busy.get(session_id)) is not None:
+            await asyncio.wait({busy})
+
+    async def _treat_for_person(self, watched: Watched, by: str) -> Deed:
         session_id = watched.subject.id
         known = self._troubles.get(session_id)
         if known is not None:
             work = f"{session_id}@{self._clock.now().wall:.3f}"
-            await self._troubles.keep(
-                replace(
-                    known, work=work, approved=True, held=False, given_up=False, revivals=0, revived_at=None
-                )
-            )
+            anew = replace(known, work=work, approved=True, given_up=False, revivals=0, revived_at=None)
+            await self._let_go(known, anew, by)
         decision = await self._treat_one(session_id, asked=True)
         trouble = self._troubles.get(session_id)
         if decision is None or trouble is None:
@@ -268,14 +263,33 @@ class Healer:
             case Step.NOTIFY:
                 await self._told(watched, trouble, decision, ActionTaken.NONE)
             case Step.HOLD:
-                held = replace(trouble, held=True, did=f"held: {decision.reason}")
-                await self._told(watched, held, decision, ActionTaken.HELD_FOR_APPROVAL)
+                await self._hold(watched, trouble, decision)
             case Step.GIVE_UP:
                 await self._give_up(watched, trouble, decision)
             case _:
                 await self._act(watched, trouble, decision, asked=asked)
 
+    async def _hold(self, watched: Watched, trouble: Trouble, decision: Decision) -> None:
+        """Once for each trouble that is held; it may have been told before, when nothing could be done yet."""
+        if not trouble.held:
+            number = await self._holding.hold(watched, trouble)
+            did = f"held: {decision.reason} (checkpoint {number})"
+            trouble = replace(trouble, held=True, checkpoint=number, did=did, logged=False, told=False)
+        await self._told(watched, trouble, decision, ActionTaken.HELD_FOR_APPROVAL)
+
+    async def _let_go(self, held: Trouble, loose: Trouble, by: str) -> Trouble:
+        """What was held goes on, and its checkpoint says because of whom; else only kept."""
+        asked = held.checkpoint if held.held else None
+        if asked is not None:
+            await self._holding.gone_on(asked, by)
+        kept = await self._troubles.keep(replace(loose, held=False))
+        if asked is not None:
+            await self._holding.settled(asked)
+        return kept
+
     async def _act(self, watched: Watched, trouble: Trouble, decision: Decision, *, asked: bool) -> None:
+        if trouble.held:
+            trouble = await self._let_go(trouble, trouble, "what was taught since")
         if decision.spends:
             trouble = await self._troubles.keep(await self._file(watched, trouble))
             reach("heal.filed")
@@ -339,15 +353,20 @@ class Healer:
         if trouble.calm_since is None:
             if trouble.logged:
                 await self._telling.logged(Happening.SESSION_RECOVERED, ActionTaken.NONE, trouble, watched)
-            left = await self._incidents.leave(trouble.session_id)
-            if left is not None and not left.is_open:
-                await self._telling.resolved(left)
-                self._filing.pop(left.id, None)
-            calm = replace(trouble, calm_since=self._clock.now().wall, revived_at=None, held=False)
-            trouble = await self._troubles.keep(calm)
+            await self._leave_incident(trouble)
+            # A yes was for the calls that were cut off then.
+            now = self._clock.now().wall
+            calm = replace(trouble, calm_since=now, revived_at=None, approved=False)
+            trouble = await self._let_go(trouble, calm, "whoever went on with it")
         if not watched.activity.in_turn:
             await self._troubles.drop(trouble)
             await self._reviver.forget(trouble)
+
+    async def _leave_incident(self, trouble: Trouble) -> None:
+        left = await self._incidents.leave(trouble.session_id)
+        if left is not None and not left.is_open:
+            await self._telling.resolved(left)
+            self._filing.pop(left.id, None)
 
     async def _in_incident(self, watched: Watched, trouble: Trouble) -> Trouble:
         """Filed under its cause, which is known once the trouble has lasted a moment."""

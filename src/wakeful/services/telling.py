@@ -57,6 +57,8 @@ class Voice:
         self._mode = mode
         self._gathering: dict[str, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        # Incidents being gathered in which somebody waits for a person.
+        self._held: set[str] = set()
 
     async def logged(
         self, happening: Happening, action: ActionTaken, trouble: Trouble, watched: Watched
@@ -83,9 +85,12 @@ class Voice:
         if self._calm.is_muted(record, str(trouble.code or incident.cause), self._clock.now().wall):
             return
         if incident.cause is Cause.SESSION:
-            episode = _given_up(incident) if decision.step is Step.GIVE_UP else incident.id
-            await self._alerts.owe(Alert(AlertKind.TROUBLE, episode, self._text(trouble, record, decision)))
-        elif incident.id not in self._gathering:
+            kind, episode = _told_as(incident, decision.step)
+            await self._alerts.owe(Alert(kind, episode, self._text(trouble, record, decision)))
+            return
+        if decision.step is Step.HOLD:
+            self._held.add(incident.id)
+        if incident.id not in self._gathering:
             task = asyncio.create_task(self._gather(incident, decision))
             self._gathering[incident.id] = task
             task.add_done_callback(lambda _done: self._gathering.pop(incident.id, None))
@@ -104,8 +109,9 @@ class Voice:
         if self._incidents.is_open(incident):
             return
         try:
-            await self._alerts.resolve(incident.id, text)
+            heard = await self._alerts.resolve(incident.id, text)
             await self._alerts.resolve(_given_up(incident))
+            await self._alerts.resolve(_held(incident), None if heard else text)
         except WakefulError as error:
             log.warning("nobody could be told that incident %s is over: %s", incident.id, error)
 
@@ -122,14 +128,16 @@ class Voice:
             did=newest.did,
             otherwise=_OTHERWISE[decision.step],
             paused_by=self._paused_by,
+            command="wakeful checkpoint list" if newest.id in self._held else "wakeful incidents",
         )
+        self._held.discard(newest.id)
         try:
             await self._alerts.owe(Alert(AlertKind.TROUBLE, newest.id, text))
         except WakefulError as error:
             log.warning("nobody could be told of incident %s: %s", newest.id, error)
 
     def _text(self, trouble: Trouble, record: SessionRecord, decision: Decision) -> str:
-        held = decision.step is Step.HOLD
+        held = decision.step is Step.HOLD and trouble.checkpoint is not None
         return words.trouble(
             record,
             _finding(trouble, record),
@@ -137,7 +145,7 @@ class Voice:
             otherwise=_OTHERWISE[decision.step],
             mode=self._mode,
             paused_by=self._paused_by,
-            command=f"wakeful session revive {record.id} --yes" if held else None,
+            command=f"wakeful checkpoint show {trouble.checkpoint}" if held else None,
         )
 
     @property
@@ -165,6 +173,18 @@ def _finding(trouble: Trouble, record: SessionRecord) -> FindingRecord | None:
     return FindingRecord(trouble.code, severity, iso(trouble.code_since), trouble.summary, (), ())
 
 
+def _told_as(incident: Incident, step: Step) -> tuple[AlertKind, str]:
+    """What waits for a decision needs a person; so does what is given up, but nothing waits for it."""
+    if step is Step.HOLD:
+        return AlertKind.NEEDS_YOU, _held(incident)
+    return AlertKind.TROUBLE, _given_up(incident) if step is Step.GIVE_UP else incident.id
+
+
+def _held(incident: Incident) -> str:
+    """Told apart from the trouble itself, which may have been told before it was held."""
+    return f"{incident.id}/held"
+
+
 def _given_up(incident: Incident) -> str:
     """A second word about the same trouble: nobody tries any more."""
     return f"{incident.id}/given-up"
@@ -177,6 +197,6 @@ _OTHERWISE: Final[Mapping[Step, str]] = {
     Step.INTERRUPT: "it goes on; a second failure is given up",
     Step.RESUME: "it goes on; a second failure is given up",
     Step.FRESH: "it goes on; a second failure is given up",
-    Step.HOLD: "it waits until somebody says yes",
+    Step.HOLD: "it waits until somebody decides",
     Step.GIVE_UP: "it stays stopped",
 }

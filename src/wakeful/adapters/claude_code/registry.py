@@ -3,6 +3,7 @@
 A file left behind by a process that is gone is the positive evidence a death needs; a normal exit removes it.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -52,12 +53,15 @@ class RegistryEye:
         witness: Witness,
         processes: Processes,
         folders: Folders | None = None,
+        process_of: Callable[[Entry], Process] | None = None,
     ) -> None:
         self._registries = tuple(folder / "sessions" for folder in config_folders)
         self._host = host
         self._witness = witness
         self._processes = processes
         self._folders = folders
+        # Processes in a container write down the numbers they have inside.
+        self._process_of = process_of or (lambda entry: entry.process)
         self._held: dict[Process, SessionId] = {}
         self._unwatched: list[str] = []
 
@@ -94,7 +98,7 @@ class RegistryEye:
         if entry is None or not is_uuid(entry.session_id):
             return
         try:
-            process = entry.process
+            process = self._process_of(entry)
         except ValueError:
             return
         subject = subject_of(entry.session_id, self._host)

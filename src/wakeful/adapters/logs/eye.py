@@ -170,6 +170,11 @@ class LogEye:
         elif any(f"{each}/".startswith(f"{folder}/") for each in self._source.roots):
             self.look()
 
+    def let_go(self) -> None:
+        """Its roots went away as they are, as a container's do: what was read is forgotten with them."""
+        for root in self._source.roots:
+            self._lost(str(root))
+
     def catch_up(self, session_id: SessionId) -> None:
         path = self._paths.get(session_id)
         if path is None:

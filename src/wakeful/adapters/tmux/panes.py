@@ -107,15 +107,16 @@ def _listed(socket: Path, output: bytes, separator: bytes) -> Listing:
 
 def _refused(socket: Path, answer: Answer) -> Listing:
     """tmux said no. Whether a server is there is asked of the socket: messages change with versions."""
-    served = _served(socket)
-    if served is Sight.DEAD:
+    sight = served(socket)
+    if sight is Sight.DEAD:
         return Listing(socket, Sight.DEAD, reason="no server on this socket")
-    if served is Sight.ALIVE and answer.errors.startswith(_EMPTY_SERVER):
+    if sight is Sight.ALIVE and answer.errors.startswith(_EMPTY_SERVER):
         return Listing(socket, Sight.ALIVE)
     return Listing(socket, Sight.UNKNOWN, reason=_text(answer.errors) or f"tmux exited {answer.exit_code}")
 
 
-def _served(socket: Path) -> Sight:
+def served(socket: Path) -> Sight:
+    """Whether anybody serves the socket: one connection, no program."""
     with unix.socket(unix.AF_UNIX) as probe:
         probe.setblocking(False)
         try:

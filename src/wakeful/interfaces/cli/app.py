@@ -33,6 +33,8 @@ COMMANDS: Final = {
     "incidents": Entry(
         "See", f"{_HERE}.incidents:incidents", "What is wrong by its cause, many sessions in one"
     ),
+    "services": Entry("See", f"{_HERE}.services:services", "The hub and what runs in containers and tmux"),
+    "checkpoint": Entry("Heal", f"{_HERE}.checkpoint:checkpoint", "Decide what goes on after a crash"),
     "mute": Entry("Heal", f"{_HERE}.calm:mute", "No alerts about a session, project or code for a while"),
     "unmute": Entry("Heal", f"{_HERE}.calm:unmute", "Tell about it again"),
     "restore": Entry("Heal", f"{_HERE}.healing:restore", "Bring back what a reboot took along"),
@@ -41,8 +43,13 @@ COMMANDS: Final = {
     "up": Entry("Run", f"{_HERE}.running:up", "Start watching; --detach puts it behind"),
     "down": Entry("Run", f"{_HERE}.running:down", "End the daemon; agents go on"),
     "run": Entry("Run", f"{_HERE}.run:run", "Start an agent that Wakeful manages: run -- claude …"),
-    "attach": Entry("Run", f"{_HERE}.run:attach", "Go to the pane of a session"),
+    "attach": Entry("Run", f"{_HERE}.run:attach", "Go to the terminal of an agent or a session"),
+    "agent": Entry("Run", f"{_HERE}.agent:agent", "Agents of the hub: list, start, stop, restart-session"),
     "work": Entry("Run", f"{_HERE}.work:work", "Hand out work: add, list, claim, heartbeat, complete, fail"),
+    "recover": Entry(
+        "Recover", f"{_HERE}.recover:recover", "Settle what a crash left of a program's journal"
+    ),
+    "backlog": Entry("Recover", f"{_HERE}.backlog:backlog", "What is to be done: add, update, list, sync"),
     "alerts": Entry("Set up", f"{_HERE}.alerts:alerts", "test: one message through every channel"),
     "config": Entry("Set up", f"{_HERE}.config_commands:config", "init, show, check, trust"),
 }

@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from wakeful.agents_config import AGENT_KEYS
 from wakeful.config import KEYS, ConfigError, Loaded, combine
 from wakeful.domain.errors import OperatorError
 from wakeful.home import require_home
@@ -81,6 +82,7 @@ MEANINGS: Final = {
     "redis.url": "Sessions and jobs as popoto keeps them. Empty: not watched.",
     "redis.logs": "Its folders hold a tool_use.jsonl for each session. Empty: logs/sessions of the state folder.",
     "redis.interval_seconds": "How often they are checked.",
+    "recovery.roots": "Folders with a journal that is recovered when its program is gone, beside registered ones.",
     "projects.active": "Projects that somebody serves; a message for another one is told. Empty: not checked.",
 }
 
@@ -132,6 +134,16 @@ def default_lines() -> Iterator[str]:
             section = own_section
             yield f"\n[{section}]"
         yield f"\n# {MEANINGS[name]}\n# Allowed: {key.allowed}.\n# {short} = {_toml(key.default)}"
+    yield from _agent_lines()
+
+
+def _agent_lines() -> Iterator[str]:
+    """An example, for there is no default: how agents are called is for whoever declares them."""
+    yield "\n# Agents of the hub, a table each. Take the leading #| away to have one called `claude`."
+    yield "#| [agents.claude]"
+    for name, key in AGENT_KEYS.items():
+        example = {"runtime": "tmux", "command": ["claude"]}.get(name, key.default)
+        yield f"#| {name} = {_toml(example)}  # {key.meaning} Allowed: {key.allowed}."
 
 
 def _toml(value: Any) -> str:
@@ -168,6 +180,10 @@ def _shown(loaded: Loaded) -> list[str]:
     pairs = [(name, *name.split(".")) for name in KEYS]
     cells = [
         (f"{name} = {_toml(values[section][key])}", loaded.origins[name]) for name, section, key in pairs
+    ]
+    cells += [
+        (f"agents.{each.name} = {_toml(each)}", loaded.origins[f"agents.{each.name}"])
+        for each in loaded.config.agents
     ]
     width = max(len(setting) for setting, _ in cells)
     return [f"{setting.ljust(width)}  # {origin}" for setting, origin in cells]

@@ -8,6 +8,7 @@ import msgspec
 
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.ids import SessionId
+from wakeful.interfaces.cli.calm import who
 from wakeful.interfaces.cli.client import Client
 from wakeful.interfaces.cli.options import answers_json, session_argument
 from wakeful.interfaces.cli.output import note, say, show_json
@@ -26,7 +27,7 @@ RESTORE_SECONDS_MAX: Final = 600.0
 @answers_json
 def revive(*, session_id: SessionId, approved: bool, as_json: bool) -> int:
     """Bring a managed session in trouble back now, also one that is held or was given up."""
-    return show_deed(order(session_id, "revive", {"approved": approved}), as_json=as_json)
+    return show_deed(order(session_id, "revive", {"approved": approved, "by": who()}), as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful restore --dry-run")

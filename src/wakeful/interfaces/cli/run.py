@@ -50,7 +50,7 @@ class NeedsTerminal(OperatorError):
 
 
 class TmuxMissing(WorldError):
-    """There is no tmux on the PATH."""
+    """There is no {program} on the PATH."""
 
     code = "tmux-missing"
 
@@ -98,10 +98,23 @@ def run(
     return _go(client, SessionId(started["session_id"]))
 
 
-@click.command(epilog="Example: wakeful attach docs")
+@click.command(epilog="Example: wakeful attach claude --restart")
 @session_argument
-def attach(*, session_id: SessionId) -> int:
-    """Go to the tmux pane of a session, managed or found."""
+@click.option("--restart", is_flag=True, help="Restart the session of a stale agent, without asking.")
+@click.option("--teardown", is_flag=True, help="Stop the agent and remove its container.")
+@click.option("--yes", is_flag=True, help="With --teardown: also in the middle of a turn.")
+def attach(*, session_id: SessionId, restart: bool, teardown: bool, yes: bool) -> int:
+    """Go to the terminal of an agent, or to the tmux pane of a session, managed or found.
+
+    For a stale agent it asks what to do.
+    """
+    from wakeful.interfaces.cli.agent_attach import NotAnAgent, Wish, attach_agent  # noqa: PLC0415 - few need it
+
+    try:
+        return attach_agent(session_id, Wish(restart=restart, teardown=teardown, yes=yes))
+    except NotAnAgent:
+        if restart or teardown:
+            raise
     return _go(Client(Places.of(os.environ)), session_id)
 
 
@@ -123,14 +136,18 @@ def _text(what: str, value: str) -> str:
 def _go(client: Client, session_id: SessionId) -> NoReturn:
     """Become tmux, in the session's pane."""
     answer = client.get(f"/api/sessions/{session_id}/attach")
-    argv = _argv(session_id, answer)
+    become(_argv(session_id, answer))
+
+
+def become(argv: list[str]) -> NoReturn:
+    """Hand this terminal to another program. Raises NeedsTerminal, TmuxMissing."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise NeedsTerminal(command=shlex.join(argv))
     sys.stdout.flush()
     try:
         os.execvp(argv[0], argv)  # noqa: S606 - a fixed program, its words from the daemon
     except FileNotFoundError as error:
-        raise TmuxMissing from error
+        raise TmuxMissing(program=argv[0]) from error
 
 
 def _argv(session_id: SessionId, answer: Answer) -> list[str]:

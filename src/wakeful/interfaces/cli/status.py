@@ -6,6 +6,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
+from wakeful.domain.agents import AgentsStanding, AgentState
 from wakeful.domain.calm import PauseRecord
 from wakeful.domain.record import SessionRecord
 from wakeful.interfaces.cli.asking import Reading, ask
@@ -21,6 +22,10 @@ MODES: Final = {
     "mine": "heals what it was given, only reports what it found",
     "all": "heals every session it finds",
 }
+
+
+# What a person would want to hear of without asking.
+_TROUBLED: Final = frozenset({AgentState.STALE, AgentState.UNKNOWN, AgentState.ERROR})
 
 
 class _Eye(Struct, frozen=True):
@@ -43,6 +48,7 @@ class Overview(Struct, frozen=True):
 
     mode: str
     daemon: _Daemon
+    agents: AgentsStanding = AgentsStanding({}, ())
 
 
 @click.command(epilog="Example: wakeful status --json")
@@ -80,6 +86,11 @@ def overview_lines(overview: Overview, records: list[SessionRecord], older: int)
             yield f"left out   {eye.name}: {eye.left_out}"
     folded = f", {older:,} older" if older else ""
     yield f"sessions   {counts_text(records) or 'none'}{folded}"
+    if overview.agents.agents:
+        yield f"agents     {', '.join(f'{count} {state}' for state, count in overview.agents.counts.items())}"
+    for agent in overview.agents.agents:
+        if agent.state in _TROUBLED:
+            yield f"{agent.state:<10} {agent.id}: {agent.reason}"
     if daemon.pid is not None:
         # Without a daemon the only note is that there is none, and that was said already.
         yield from (f"note       {each}" for each in daemon.notes)

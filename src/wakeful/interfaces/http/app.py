@@ -16,9 +16,11 @@ from wakeful.domain.errors import WakefulError
 from wakeful.domain.moment import Instant
 from wakeful.interfaces.http.access import Access
 from wakeful.interfaces.http.act_routes import ActRoutes
+from wakeful.interfaces.http.agent_routes import AgentRoutes
 from wakeful.interfaces.http.asgi import App
 from wakeful.interfaces.http.calm_routes import CalmRoutes
 from wakeful.interfaces.http.case_routes import CaseRoutes
+from wakeful.interfaces.http.checkpoint_routes import CheckpointRoutes
 from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.entry_routes import EntryRoutes
 from wakeful.interfaces.http.event_routes import EventLog, EventRoutes
@@ -32,9 +34,12 @@ from wakeful.interfaces.http.session_routes import SessionRoutes
 from wakeful.interfaces.http.work_routes import WorkRoutes
 from wakeful.interfaces.page import PAGE_PATHS, page_file
 from wakeful.services.calm import Calm
+from wakeful.services.checkpoints import Checkpoints
 from wakeful.services.desk import Desk
 from wakeful.services.hands import Hands
 from wakeful.services.healing import Healer
+from wakeful.services.hub import Hub
+from wakeful.services.lessons import Lessons
 from wakeful.services.restoring import Restorer
 from wakeful.services.work import WorkDesk
 
@@ -54,6 +59,8 @@ def build_app(
     critical: EventLog | None = None,
     healing: tuple[Healer, Restorer] | None = None,
     release: Release | None = None,
+    checkpoints: tuple[Checkpoints, Lessons] | None = None,
+    hub: Hub | None = None,
 ) -> Gate:
     """One ASGI application for both doors. `ancestors` gives the parents of a pid, nearest first."""
     penalties = Penalties()
@@ -67,6 +74,8 @@ def build_app(
         *(EventRoutes(critical, now).handlers() if critical is not None else ()),
         *(IncidentRoutes(incidents).handlers() if incidents is not None else ()),
         *(HealRoutes(*healing, deciders, release).handlers() if healing is not None else ()),
+        *(AgentRoutes(hub).handlers() if hub is not None else ()),
+        *(CheckpointRoutes(*checkpoints, deciders).handlers() if checkpoints is not None else ()),
         *EntryRoutes(access, penalties, now, shut_down, deciders).handlers(),
     )
     handlers: list[ControllerRouterHandler] = [*described, LiveRoute(desk).handler()]
@@ -133,7 +142,8 @@ class _Description:
             summary="The truth about every agent session on this machine.",
             description=(
                 "Errors are RFC 9457 problem documents. `/api/ws` is a WebSocket: it sends "
-                '`{"hello": …}` with the body of `/api/status`, then `{"changes": […]}` as sessions change.'
+                '`{"hello": …}` with the body of `/api/status`, then `{"changes": […]}` as sessions change '
+                'and `{"agent": …}` as agents do.'
             ),
         )
         handlers: list[ControllerRouterHandler] = [*self._handlers, self.handler()]

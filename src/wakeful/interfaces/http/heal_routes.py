@@ -1,17 +1,18 @@
 """Bringing sessions back because a person asks: one that is held or given up, or all that a reboot took along."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from litestar import Request
 from litestar.handlers import HTTPRouteHandler, get, post
 from litestar.params import FromPath, JSONBody
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from wakeful.domain.errors import SessionNotFound
 from wakeful.domain.ids import parse_session_id
 from wakeful.interfaces.http.act_routes import CONFLICTS, answer_deed
 from wakeful.interfaces.http.answers import Encoded, encoded
+from wakeful.interfaces.http.calm_routes import NOBODY_NAMED
 from wakeful.interfaces.http.deciders import Deciders
 from wakeful.ports.store import Outcome
 from wakeful.services.acts import Act, Deed
@@ -27,6 +28,7 @@ class ReviveOrder(Struct, frozen=True, forbid_unknown_fields=True):
     """`approved`: a person has looked at the calls that were cut off and says that it may go on."""
 
     approved: bool = False
+    by: Annotated[str, Meta(max_length=300)] = NOBODY_NAMED
 
 
 class LostList(Struct, frozen=True):
@@ -60,7 +62,7 @@ class HealRoutes:
         """Bring a managed session in trouble back now. A person's decision."""
         await self._deciders.admit(request)
         try:
-            return answer_deed(await self._healer.revive(session_id, approved=data.approved))
+            return answer_deed(await self._healer.revive(session_id, approved=data.approved, by=data.by))
         except (SessionNotFound, NotManaged):
             # Sessions of a queue are not ours to hold, but they wait for a person's yes as well.
             words = await self._released(session_id) if data.approved else None

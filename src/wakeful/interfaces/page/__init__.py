@@ -20,6 +20,7 @@ PAGE_PATHS: Final[Mapping[str, str]] = {
     "/rows.js": "rows.js",
     "/table.js": "table.js",
     "/link.js": "link.js",
+    "/agents.js": "agents.js",
     "/icon.svg": "icon.svg",
 }
 """Where each file is served; the only paths besides /healthz and the login that need no proof."""

@@ -24,7 +24,7 @@ export async function logIn() {
   return body.detail;
 }
 
-/** Keeps a WebSocket open and says what comes through it. Calls: hello, sessions, changes, lost, loggedOut. */
+/** Keeps a WebSocket open and says what comes through it. Calls: hello, sessions, changes, agents, agent, lost, loggedOut. */
 export class Link {
   #tell;
   #socket = null;
@@ -66,6 +66,8 @@ export class Link {
       this.#tell.hello(message.hello);
       this.#fetchAll();
       this.#proof = setTimeout(() => this.#prove(), PROOF_MS);
+    } else if (message.agent) {
+      this.#tell.agent(message.agent);
     } else if (this.#waiting) {
       this.#waiting.push(message.changes);
     } else {
@@ -80,11 +82,17 @@ export class Link {
       const page = await (await ask("/api/sessions?include_health=true")).json();
       if (socket !== this.#socket) return;
       this.#tell.sessions(page);
+      this.#fetchAgents(socket);
       for (const changes of this.#waiting) this.#tell.changes(changes);
       this.#waiting = null;
     } catch {
       this.#lose(socket);
     }
+  }
+
+  async #fetchAgents(socket) {
+    const answer = await ask("/api/agents").catch(() => null);
+    if (answer?.ok && socket === this.#socket) this.#tell.agents((await answer.json()).agents);
   }
 
   async #prove() {

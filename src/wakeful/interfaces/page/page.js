@@ -1,5 +1,6 @@
 // Joins the link to the table. Never stale green: without a proven link everything is grey and says from when it is.
 
+import { Agents } from "/agents.js";
 import { Link, logIn } from "/link.js";
 import { matches, needsYou, tally } from "/rows.js";
 import { Table, element } from "/table.js";
@@ -8,6 +9,7 @@ import { Table, element } from "/table.js";
 const UNPROVEN_MS_MAX = 25000;
 const byId = (id) => document.getElementById(id);
 const table = new Table(byId("rows"));
+const agents = new Agents(byId("agents"), byId("agent-rows"));
 const records = new Map();
 const filter = byId("filter");
 let older = 0;
@@ -75,6 +77,7 @@ function proven() {
 function tick() {
   if (document.hidden) return;
   table.tick(Date.now());
+  agents.show();
   if (provenAt && Date.now() - provenAt > UNPROVEN_MS_MAX && byId("link").dataset.link === "live") setLink("doubt", "checking…");
 }
 
@@ -121,6 +124,13 @@ const link = new Link({
     }
     drawSoon();
   },
+  agents(records) {
+    agents.replace(records);
+  },
+  agent(change) {
+    proven();
+    agents.change(change);
+  },
   lost() {
     const when = provenAt?.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
     setLink("lost", "connection lost");
@@ -134,6 +144,7 @@ const link = new Link({
     byId("banner").hidden = true;
     drawPause(null);
     records.clear();
+    agents.replace([]);
     byId("door-text").textContent = refused ?? "This browser is not logged in.";
     show("door");
   },

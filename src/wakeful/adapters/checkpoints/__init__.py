@@ -1,0 +1,1 @@
+"""CHECKPOINT_<n>.md on the disk."""

@@ -1,0 +1,153 @@
+"""Starts the agent in tmux session `agent` of a container that runs, and sees it become ready. 001's pattern.
+
+One program in the container looks for tmux and for the command, makes the session and says how that went. The session
+keeps its pane until the agent was seen to stay, so that the last words of one that ends at once are read.
+"""
+
+import asyncio
+import re
+import shlex
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from wakeful.adapters.docker.declaring import AgentRefused, ready_pattern
+from wakeful.adapters.docker.engine import Container, Engine, EngineRefused, Ran, shown
+from wakeful.adapters.docker.sightings import AGENT_VARIABLE
+from wakeful.adapters.tmux.screen import last_words
+from wakeful.domain.agents import AgentSpec, Glimpse
+from wakeful.domain.errors import OperatorError
+from wakeful.domain.hosting import EPOCH_VARIABLE
+from wakeful.domain.process import Sight
+from wakeful.ports.runtime import CommandMissing, NotReady
+
+SESSION: Final = "agent"
+TARGET: Final = f"={SESSION}:"
+# A program that cannot run ends within this; one that lives longer says itself what is wrong.
+SETTLE_SECONDS: Final = 0.3
+LAST_WORDS_SECONDS: Final = 0.2
+# A start may be one of many on a busy engine: no answer yet is no reason to give it up.
+RUN_SECONDS_MAX: Final = 30.0
+POLL_SECONDS: Final = 0.1
+SCREEN_POLL_SECONDS: Final = 0.5
+_NO_TMUX, _NO_COMMAND = 100, 101
+_NOT_RUN: Final = (126, 127)
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# tmux gives a session those variables of the client that made it which are named here, and no others.
+_SCRIPT: Final = f"""\
+command -v tmux >/dev/null 2>&1 || exit {_NO_TMUX}
+command -v "$1" >/dev/null 2>&1 || exit {_NO_COMMAND}
+names=$2 marks=$3
+if tmux has-session -t ={SESSION} 2>/dev/null; then tmux kill-session -t ={SESSION} || exit 1; fi
+shift 3
+exec tmux -u set-option -g update-environment "$names" ';' \\
+  new-session -d -s {SESSION} -x 160 -y 50 /bin/sh -c "$marks" sh "$@" ';' \\
+  set-option -w -t {TARGET} remain-on-exit on ';' set-option -t {TARGET} destroy-unattached off
+"""
+
+Look = Callable[[], Awaitable[Glimpse]]
+
+
+class AgentThere(OperatorError):
+    """Agent {name} is there already: {reason}."""
+
+    code = "agent-there"
+    http_status = 409
+
+
+class Launching:
+    """One launch of one agent in one container."""
+
+    def __init__(self, engine: Engine, container: Container, spec: AgentSpec, look: Look) -> None:
+        self._engine = engine
+        self._container = container
+        self._spec = spec
+        self._look = look
+        self._ready = ready_pattern(spec)
+
+    async def launch(self, epoch: int, environ: Mapping[str, str]) -> Glimpse:
+        """Make the session and return once the agent is ready. Raises what the port names, and AgentThere."""
+        spec = self._spec
+        if not spec.command or spec.command[0].startswith("-"):
+            raise AgentRefused(name=spec.name, reason="it has no command")
+        passed = {name: environ[name] for name in spec.env if name in environ}
+        names = " ".join(name for name in passed if _WORD.match(name))
+        try:
+            ran = await self._engine.run(
+                self._container.id,
+                ("/bin/sh", "-c", _SCRIPT, "sh", spec.command[0], names, _marks(spec, epoch), *spec.command),
+                environ=passed,
+                workdir=spec.workdir,
+                seconds_max=RUN_SECONDS_MAX,
+            )
+            self._judge(ran)
+            return await self._settled()
+        except EngineRefused as refusal:
+            # 404: it was removed meanwhile; 409: it no longer runs.
+            raise self._not_ready(f"its container went away while it started: {refusal.reason}") from refusal
+
+    def _judge(self, ran: Ran) -> None:
+        where = f"image {self._container.image}"
+        if ran.exit_code in (_NO_TMUX, *_NOT_RUN):
+            missing = "tmux" if ran.exit_code == _NO_TMUX else "/bin/sh"
+            raise CommandMissing(command=missing, where=where, reason=ran.words or "it is not on its PATH")
+        if ran.exit_code == _NO_COMMAND:
+            reason = "it is not on its PATH, or is not executable"
+            raise CommandMissing(command=self._spec.command[0], where=where, reason=reason)
+        if b"duplicate session" in ran.output:
+            raise AgentThere(name=self._spec.name, reason="somebody else started it at the same moment")
+        if ran.exit_code != 0:
+            raise self._not_ready(f"tmux could not make its session: {ran.words}")
+
+    async def _settled(self) -> Glimpse:
+        """The agent, seen alive long enough and showing what it shows when it is ready."""
+        loop = asyncio.get_running_loop()
+        began, alive_since = loop.time(), None
+        glimpse = await self._look()
+        while loop.time() - began < self._spec.ready_seconds:
+            if Sight.DEAD in (glimpse.container, glimpse.session, glimpse.agent):
+                raise await self._ended(glimpse)
+            if glimpse.agent is Sight.ALIVE:
+                alive_since = alive_since or loop.time()
+                if loop.time() - alive_since >= SETTLE_SECONDS and await self._shows_ready():
+                    return await self._let_go()
+            await asyncio.sleep(POLL_SECONDS if self._ready is None else SCREEN_POLL_SECONDS)
+            glimpse = await self._look()
+        reason = glimpse.reason or f"it never showed {self._spec.ready!r}"
+        raise self._not_ready(reason)
+
+    async def _shows_ready(self) -> bool:
+        return self._ready is None or self._ready.search(await self._screen()) is not None
+
+    async def _let_go(self) -> Glimpse:
+        """From now on the session ends with its agent."""
+        await self._tmux("set-option", "-w", "-t", TARGET, "remain-on-exit", "off")
+        glimpse = await self._look()
+        if Sight.DEAD in (glimpse.container, glimpse.session, glimpse.agent):
+            raise await self._ended(glimpse)
+        return glimpse
+
+    async def _ended(self, glimpse: Glimpse) -> NotReady:
+        if glimpse.container is Sight.DEAD:
+            return self._not_ready("its container went away while it started")
+        # tmux may learn of its end before it has read its last words, and scrolls them to make room for its mark.
+        await asyncio.sleep(LAST_WORDS_SECONDS)
+        screen = await self._tmux("capture-pane", "-p", "-S", "-20", "-t", TARGET)
+        words = shown(last_words(screen.output.decode(errors="replace").split("\n")))
+        await self._tmux("kill-session", "-t", TARGET)
+        return self._not_ready(f"it ended at once: {words}" if words else "it ended at once and said nothing")
+
+    async def _screen(self) -> str:
+        return (await self._tmux("capture-pane", "-p", "-t", TARGET)).output.decode(errors="replace")
+
+    async def _tmux(self, *words: str) -> Ran:
+        argv = ("tmux", "-u", *words)
+        return await self._engine.run(self._container.id, argv, seconds_max=RUN_SECONDS_MAX)
+
+    def _not_ready(self, reason: str) -> NotReady:
+        return NotReady(name=self._spec.name, seconds=self._spec.ready_seconds, reason=reason)
+
+
+def _marks(spec: AgentSpec, epoch: int) -> str:
+    """The shell's words that make the pane become the agent, with the marks by which we know it."""
+    # Only the agent's own pane is to carry them: a session's environment would be that of every window in it.
+    return f'{AGENT_VARIABLE}={shlex.quote(spec.name)} {EPOCH_VARIABLE}={epoch} exec "$@"'

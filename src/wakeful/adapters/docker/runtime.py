@@ -1,0 +1,270 @@
+"""Agents in containers: 001's pattern, behind the port of runtimes. PID 1 sleeps, the agent runs in tmux session `agent`.
+
+The engine is asked what only it knows, and is not asked again until it tells of a change; who lives in a container is
+seen from this host. Only where the host cannot see (an engine elsewhere) a program is run inside to look. Whatever
+prevents seeing is `unknown` with its reason.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.adapters.docker import remote, sightings
+from wakeful.adapters.docker.declaring import (
+    AGENT_LABEL,
+    agent_of,
+    container_name,
+    epoch_of,
+    ready_pattern,
+    wanted,
+)
+from wakeful.adapters.docker.ears import EVERYBODY, Ears
+from wakeful.adapters.docker.engine import Container, Engine, EngineRefused
+from wakeful.adapters.docker.launching import SESSION, AgentThere, Launching
+from wakeful.adapters.system import proc
+from wakeful.domain.agents import AgentSpec, Glimpse
+from wakeful.domain.errors import WorldError
+from wakeful.domain.process import Process, Sight
+from wakeful.ports.clock import Clock
+from wakeful.ports.runtime import CommandMissing, Found, ImageMissing, NotReady
+
+DEFAULT_ADDRESS: Final = "unix:///var/run/docker.sock"
+LOOK_SECONDS_MAX: Final = 5.0
+# The engine writes a container's end down some ten milliseconds after it; a busy one needs longer.
+ENDING_SECONDS: Final = 0.05
+ENDING_LOOKS_MAX: Final = 40
+
+
+class _Place(Struct):
+    """A container that ran when the engine was last asked. `first` is None where this host cannot see into it."""
+
+    container: Container
+    first: Process | None
+    scene: sightings.Scene | None = None
+
+
+class DockerRuntime:
+    """The engine at `address`, in the words of `docker -H`."""
+
+    name = "docker"
+
+    def __init__(self, address: str, clock: Clock, *, sees_processes: bool = True) -> None:
+        self.address = address or DEFAULT_ADDRESS
+        self._engine = Engine(self.address)
+        self._ears = Ears(self._engine, clock, self._forget)
+        self._sees_processes = sees_processes
+        self._places: dict[str, _Place] = {}
+        self._absent: set[str] = set()
+        self._forgotten = 0
+
+    async def start(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> Glimpse:
+        ready_pattern(spec)
+        body = wanted(spec, epoch, self.address)
+        there = await self._engine.inspect(container_name(spec.name))
+        if there is not None and there.running:
+            return await self._into(there, spec, epoch, environ)
+        if there is not None:
+            await self._clear_away(there, spec)
+        container_id = await self._make(spec, body)
+        try:
+            return await self._into(await self._begun(container_id, spec), spec, epoch, environ)
+        except CommandMissing:
+            # Nothing ever ran in it.
+            await self._engine.remove(container_id)
+            raise
+
+    async def restart_session(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> Glimpse:
+        there = await self._engine.inspect(container_name(spec.name))
+        if there is None or not there.running:
+            reason = f"there is no running container {container_name(spec.name)}"
+            raise NotReady(name=spec.name, seconds=spec.ready_seconds, reason=reason)
+        return await self._into(there, spec, epoch, environ)
+
+    async def stop(self, spec: AgentSpec) -> Glimpse:
+        there = await self._engine.inspect(container_name(spec.name))
+        if there is not None:
+            await self._engine.remove(there.id)
+        self._forget(spec.name)
+        return await self.look(spec)
+
+    async def look(self, spec: AgentSpec) -> Glimpse:
+        try:
+            async with asyncio.timeout(LOOK_SECONDS_MAX):
+                return await self._look(spec)
+        except TimeoutError:
+            return _unseen(f"no answer within {LOOK_SECONDS_MAX:g} s")
+        except WorldError as problem:
+            return _unseen(str(problem))
+
+    async def found(self, known: frozenset[str]) -> list[Found]:
+        """What else looks like an agent. Raises EngineGone, EngineRefused."""
+        rows = await self._engine.running()
+        clients = await asyncio.to_thread(sightings.tmux_containers) if self._sees_processes else {}
+        found = []
+        for row in rows:
+            agent = agent_of(row.name)
+            client = next((client for path, client in clients.items() if row.id in path), None)
+            if agent in known or not (agent or client or AGENT_LABEL in row.labels):
+                continue
+            words = f"runs {client} in tmux" if client else "is named like an agent"
+            if AGENT_LABEL in row.labels:
+                words = "was started as an agent, and no agent of this name is configured"
+            found.append(Found(row.name, row.id, words))
+        return found
+
+    def attach_argv(self, spec: AgentSpec) -> tuple[str, ...]:
+        engine = ("docker", "-H", self.address, "exec", "-it", container_name(spec.name))
+        # -E: the session keeps the variables it was started with, whoever attaches.
+        return (*engine, "tmux", "-u", "attach-session", "-E", "-t", f"={SESSION}")
+
+    def changes(self) -> AsyncIterator[str]:
+        return self._ears.names()
+
+    async def close(self) -> None:
+        self._ears.close()
+        await self._engine.close()
+
+    async def container(self, spec: AgentSpec) -> Container | None:
+        """The agent's container, whether it runs or not. Raises EngineGone, EngineRefused."""
+        return await self._engine.inspect(container_name(spec.name))
+
+    async def _into(
+        self, there: Container, spec: AgentSpec, epoch: int, environ: Mapping[str, str]
+    ) -> Glimpse:
+        """Start the agent in a container that runs, after seeing that none lives there."""
+        if there.image != spec.image and AGENT_LABEL in there.labels:
+            reason = f"its container runs image {there.image!r}, not {spec.image!r}. Stop it first"
+            raise AgentThere(name=spec.name, reason=reason)
+        # What was seen before does not count for this.
+        self._forget(spec.name)
+        seen = await self.look(spec)
+        if seen.agent is Sight.ALIVE:
+            raise AgentThere(name=spec.name, reason=f"it runs as process {seen.pid}")
+        if seen.agent is Sight.UNKNOWN:
+            # It might live, and two agents on one conversation corrupt it.
+            raise NotReady(name=spec.name, seconds=spec.ready_seconds, reason=seen.reason)
+        return await Launching(self._engine, there, spec, lambda: self.look(spec)).launch(epoch, environ)
+
+    async def _clear_away(self, there: Container, spec: AgentSpec) -> None:
+        if there.labels.get(AGENT_LABEL) != spec.name:
+            reason = (
+                f"a container {there.name} that Wakeful did not make is {there.status}. Remove or start it"
+            )
+            raise AgentThere(name=spec.name, reason=reason)
+        await self._engine.remove(there.id)
+
+    async def _make(self, spec: AgentSpec, body: Mapping[str, object]) -> str:
+        try:
+            return await self._engine.create(container_name(spec.name), body)
+        except EngineRefused as refusal:
+            if refusal.status == 404:
+                raise ImageMissing(image=spec.image) from refusal
+            if refusal.status == 409:
+                reason = "somebody else is starting it at this moment"
+                raise AgentThere(name=spec.name, reason=reason) from refusal
+            raise
+
+    async def _begun(self, container_id: str, spec: AgentSpec) -> Container:
+        try:
+            await self._engine.begin(container_id)
+        except EngineRefused as refusal:
+            if "executable file not found" in refusal.reason:
+                where = f"image {spec.image}"
+                raise CommandMissing(command="sleep", where=where, reason=refusal.reason) from refusal
+            raise NotReady(name=spec.name, seconds=spec.ready_seconds, reason=refusal.reason) from refusal
+        there = await self._engine.inspect(container_id)
+        if there is None or not there.running:
+            reason = "was removed while it started" if there is None else f"ended at once ({there.exit_code})"
+            raise NotReady(name=spec.name, seconds=spec.ready_seconds, reason=f"its container {reason}")
+        return there
+
+    async def _look(self, spec: AgentSpec) -> Glimpse:
+        place = self._places.get(spec.name)
+        if self._ears.hears and spec.name in self._absent:
+            return _gone(None, spec)
+        if place is None or not self._ears.hears or not _is_first_alive(place):
+            before = self._forgotten
+            there = await self._inspected(spec, place)
+            if there is None and before == self._forgotten:
+                self._absent.add(spec.name)
+            if there is None or not (there.running or there.restarting):
+                return _gone(there, spec)
+            if there.paused or there.restarting:
+                return _unseen(f"its container is {there.status}", there)
+            place = self._place_of(spec, there)
+            # Otherwise something happened while the engine answered, and its answer may be older than that.
+            if before == self._forgotten:
+                self._places[spec.name] = place
+        if place.first is None:
+            return await remote.look(self._engine, place.container, spec)
+        return self._seen(place, place.first, spec)
+
+    async def _inspected(self, spec: AgentSpec, place: _Place | None) -> Container | None:
+        """The container, waited for while it is between its last process and the engine's notice of that."""
+        there = await self._engine.inspect(container_name(spec.name))
+        for _ in range(ENDING_LOOKS_MAX if place is not None and place.first is not None else 0):
+            if there is None or not there.running or proc.identify_if_seen(there.pid) is not None:
+                break
+            await asyncio.sleep(ENDING_SECONDS)
+            there = await self._engine.inspect(container_name(spec.name))
+        return there
+
+    def _place_of(self, spec: AgentSpec, there: Container) -> _Place:
+        first = sightings.first_process(there.pid, there.id) if self._sees_processes else None
+        place = self._places.get(spec.name)
+        known = place is not None and place.container == there and place.first == first
+        return place if place is not None and known else _Place(there, first)
+
+    def _seen(self, place: _Place, first: Process, spec: AgentSpec) -> Glimpse:
+        there, scene = place.container, place.scene
+        if scene is None or not scene.holds():
+            marked = there.labels.get(AGENT_LABEL) == spec.name
+            sought = sightings.Sought(spec.name, spec.command, marked)
+            scene = place.scene = sightings.look(first, there.id, sought, scene)
+            self._ears.watch(spec.name, (first, *scene.told_by))
+        alive = Sight.ALIVE if scene.agent is not None else Sight.DEAD
+        return Glimpse(
+            container=Sight.ALIVE,
+            session=scene.session,
+            agent=alive,
+            pid=scene.agent.process.pid if scene.agent is not None else None,
+            container_id=there.id,
+            tmux_session=SESSION,
+            epoch=epoch_of(there.labels) if scene.epoch is None else scene.epoch,
+            reason=scene.reason and f"container running, {scene.reason}",
+        )
+
+    def _forget(self, name: str) -> None:
+        """What the engine said of this agent is no longer true, or of all of them."""
+        self._forgotten += 1
+        if name == EVERYBODY:
+            self._places.clear()
+            self._absent.clear()
+        else:
+            self._places.pop(name, None)
+            self._absent.discard(name)
+
+
+def _is_first_alive(place: _Place) -> bool:
+    return place.first is not None and proc.sight(place.first) is Sight.ALIVE
+
+
+def _gone(there: Container | None, spec: AgentSpec) -> Glimpse:
+    reason = f"no container {container_name(spec.name)}"
+    if there is not None:
+        reason = f"container {there.status} ({there.exit_code})"
+    return Glimpse(container=Sight.DEAD, session=Sight.DEAD, agent=Sight.DEAD, reason=reason)
+
+
+def _unseen(reason: str, there: Container | None = None) -> Glimpse:
+    return Glimpse(
+        container=Sight.UNKNOWN if there is None else Sight.ALIVE,
+        session=Sight.UNKNOWN,
+        agent=Sight.UNKNOWN,
+        container_id=there.id if there is not None else None,
+        tmux_session=SESSION if there is not None else None,
+        epoch=epoch_of(there.labels) if there is not None else 0,
+        reason=reason,
+    )

@@ -1,0 +1,327 @@
+"""The tmux runtime of the hub: each agent is the session `agent-<name>` on Wakeful's own tmux server.
+
+There is no container here: what was started and not stopped is remembered in a file, and an agent that ended by itself
+is stale. Its pane stays, so that its last words can be read and the server outlives it. A server that is gone prevents
+seeing; only a second look, at processes, may call its agents dead.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from signal import SIGHUP, SIGKILL
+from typing import Final
+
+from msgspec.structs import replace
+
+from wakeful.adapters.system import proc
+from wakeful.adapters.system.ending import AGENT_STEPS, Steps, end, sweep
+from wakeful.adapters.system.launch import find_program
+from wakeful.adapters.tmux.agent_marks import AgentMark, AgentMarks
+from wakeful.adapters.tmux.agent_panes import ENDED, agent_in
+from wakeful.adapters.tmux.failure import TmuxFailed
+from wakeful.adapters.tmux.launching import write_script
+from wakeful.adapters.tmux.pane import shown
+from wakeful.adapters.tmux.panes import DEADLINE_SECONDS, Listing, PaneRow, list_panes, served
+from wakeful.adapters.tmux.private import discard, exists
+from wakeful.adapters.tmux.server import TmuxServer
+from wakeful.adapters.tmux.starting import MARK_EPOCH, MARK_SESSION, SIZE
+from wakeful.adapters.tmux.terminal import is_interactive_shell
+from wakeful.domain.agents import AgentSpec, Glimpse
+from wakeful.domain.hosting import EPOCH_VARIABLE, SESSION_VARIABLE
+from wakeful.domain.process import Process, Sight
+from wakeful.ports.clock import Clock
+from wakeful.ports.hands import ClientMissing, FolderGone
+from wakeful.ports.runtime import CommandMissing, EngineGone, Found, NotReady
+
+PREFIX: Final = "agent-"
+# A program that cannot run ends within this.
+SETTLE_SECONDS: Final = 0.5
+POLL_SECONDS: Final = 0.03
+# Looking at a screen costs a process of tmux.
+SCREEN_SECONDS: Final = 0.25
+LAST_WORDS_SECONDS: Final = 0.2
+# A server that a person starts anew is back sooner; until then nobody says what became of its agents.
+DOUBT_SECONDS: Final = 30.0
+# A server ends with its last session, and its socket outlives it for a moment.
+LEAVING_SECONDS: Final = 0.1
+ATTEMPTS_MAX: Final = 5
+_LEAVING: Final = "server exited unexpectedly"
+# A shell at its prompt ignores what ends other programs; closing its terminal is how it is ended.
+_SHELL_STEPS: Final[Steps] = ((SIGHUP, 1.0), (SIGKILL, 2.0))
+# What every program may expect of its user; everything else is named in `env`.
+_USUAL: Final = frozenset({"HOME", "PATH", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"})
+_USUAL_PREFIXES: Final = ("LC_", "XDG_")
+
+
+class TmuxAgents:
+    """Implements ports.runtime.Runtime."""
+
+    name = "tmux"
+
+    def __init__(
+        self, socket: str, folder: str, clock: Clock, deadline_seconds: float = DEADLINE_SECONDS
+    ) -> None:
+        self._server = TmuxServer(socket, deadline_seconds)
+        self._socket = Path(socket)
+        self._folder = folder
+        self._marks = AgentMarks(folder)
+        self._clock = clock
+        self._deadline_seconds = deadline_seconds
+        self._next: asyncio.Task[Listing] | None = None
+        self._server_lost_at: float | None = None
+
+    async def start(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> Glimpse:
+        await self._clear(spec)
+        process = await self._launch(spec, epoch, environ)
+        mark = AgentMark(epoch, process, ready=False)
+        self._marks.keep(spec.name, mark)
+        await self._settle(spec, process)
+        self._marks.keep(spec.name, replace(mark, ready=True))
+        return await self.look(spec)
+
+    async def restart_session(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> Glimpse:
+        return await self.start(spec, epoch, environ)
+
+    async def stop(self, spec: AgentSpec) -> Glimpse:
+        await self._clear(spec)
+        return await self.look(spec)
+
+    async def look(self, spec: AgentSpec) -> Glimpse:
+        mark = self._marks.find(spec.name)
+        gone = mark is not None and mark.process is not None and proc.sight(mark.process) is Sight.DEAD
+        # Of a process that is gone only its server's fate is open: no program has to be run to learn that.
+        listing = Listing(self._socket, served(self._socket)) if gone else await self._listed()
+        seen = Glimpse(
+            container=Sight.UNKNOWN,
+            session=Sight.UNKNOWN,
+            agent=Sight.UNKNOWN,
+            tmux_session=f"{PREFIX}{spec.name}",
+            tmux_socket=str(self._socket),
+            epoch=mark.epoch if mark is not None else 0,
+            reason=listing.reason,
+        )
+        if listing.sight is Sight.UNKNOWN:
+            return seen
+        if listing.sight is Sight.DEAD:
+            return self._without_server(seen, mark)
+        self._server_lost_at = None
+        if gone:
+            return _lost(seen, ENDED)
+        row = _row_of(spec, mark, listing)
+        if row is None:
+            return _without_session(seen, mark)
+        return self._with_session(seen, spec, mark, row)
+
+    async def found(self, known: frozenset[str]) -> list[Found]:
+        listing = await self._listed()
+        names = {row.session.removeprefix(PREFIX) for row in listing.panes if row.session.startswith(PREFIX)}
+        return [Found(name, None, f"tmux session {PREFIX}{name}") for name in sorted(names - known)]
+
+    def attach_argv(self, spec: AgentSpec) -> tuple[str, ...]:
+        return ("tmux", "-u", "-S", str(self._socket), "attach-session", "-t", _target(spec))
+
+    async def changes(self) -> AsyncIterator[str]:
+        """Nothing comes from a tmux server: the ends of processes are told by pidfds."""
+        await asyncio.Event().wait()
+        yield ""
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+    async def _listed(self) -> Listing:
+        """One listing for everybody who asked before it began: two hundred agents cost one process of tmux."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._list())
+        return await asyncio.shield(self._next)
+
+    async def _list(self) -> Listing:
+        self._next = None
+        return await list_panes(self._socket, self._deadline_seconds)
+
+    def _without_server(self, seen: Glimpse, mark: AgentMark | None) -> Glimpse:
+        """Nobody serves the socket. Without a mark there is nothing to be seen; with one, nobody knows at first."""
+        if mark is None:
+            return replace(seen, container=Sight.DEAD, session=Sight.DEAD, agent=Sight.DEAD, reason="")
+        process = mark.process
+        if process is not None and process.boot_id != proc.boot_id():
+            return _lost(seen, "the host was restarted")
+        now = self._clock.now().awake
+        if self._server_lost_at is None:
+            self._server_lost_at = now
+        alive = process is not None and proc.sight(process) is not Sight.DEAD
+        if alive or now - self._server_lost_at < DOUBT_SECONDS:
+            lives = f"; process {process.pid} lives on without a terminal" if alive and process else ""
+            return replace(seen, reason=f"the tmux server ended{lives}")
+        return _lost(seen, "its tmux server ended")
+
+    def _with_session(self, seen: Glimpse, spec: AgentSpec, mark: AgentMark | None, row: PaneRow) -> Glimpse:
+        agent = agent_in(row.pid, spec.command)
+        if row.dead:
+            return _lost(seen, ENDED, session=Sight.ALIVE)
+        if agent.sight is Sight.ALIVE and mark is not None and not mark.ready and spec.ready:
+            # It lives, and was not seen ready: not yet, or a crash of ours was in between.
+            agent = replace(agent, sight=Sight.UNKNOWN, reason="not seen ready yet")
+        return replace(
+            seen,
+            container=Sight.ALIVE,
+            session=Sight.ALIVE,
+            agent=agent.sight,
+            pid=agent.pid,
+            reason=agent.reason,
+        )
+
+    async def _clear(self, spec: AgentSpec) -> None:
+        """End whatever is left of it: processes by their identity, then its session, then its memory."""
+        listing = await self._listed()
+        if listing.sight is Sight.UNKNOWN:
+            raise EngineGone(address=self._socket, reason=listing.reason)
+        mark = self._marks.find(spec.name)
+        rows = [row for row in listing.panes if row.session == f"{PREFIX}{spec.name}"]
+        processes = {proc.identify_if_seen(row.pid) for row in rows if not row.dead}
+        processes.add(mark.process if mark is not None else None)
+        await asyncio.gather(*(_end(each) for each in processes if each is not None))
+        await sweep(SESSION_VARIABLE, f"{PREFIX}{spec.name}")
+        if rows:
+            await self._close_session(spec)
+        self._marks.drop(spec.name)
+
+    async def _close_session(self, spec: AgentSpec) -> None:
+        """The server ends with its last session only if no other agent needs it."""
+        ending = () if self._marks.others(spec.name) else ("set-option", "-s", "exit-empty", "on", ";")
+        try:
+            await self._server.tell(*ending, "kill-session", "-t", _target(spec))
+        except TmuxFailed:
+            # Its last pane may have closed it while we looked.
+            if _row_of(spec, None, await self._listed()) is not None:
+                raise
+
+    async def _launch(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> Process:
+        cwd = spec.workdir or os.environ.get("HOME", "/")
+        given = {**_usual(), **environ, **_marks_of(spec, epoch)}
+        try:
+            program = find_program(spec.command[0], cwd=cwd, path=given.get("PATH", os.defpath))
+        except FolderGone as problem:
+            raise CommandMissing(
+                command=spec.command[0], where=cwd, reason="there is no such folder"
+            ) from problem
+        except ClientMissing as problem:
+            reason = "install it, or give its whole path"
+            raise CommandMissing(
+                command=spec.command[0], where="any folder of PATH", reason=reason
+            ) from problem
+        script = write_script(self._folder, cwd, (program, *spec.command[1:]), given)
+        try:
+            return await self._new_session(spec, epoch, script)
+        except BaseException:
+            discard(script)
+            raise
+
+    async def _new_session(self, spec: AgentSpec, epoch: int, script: str) -> Process:
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                told = await self._server.tell(*_new_session_words(spec, epoch, script))
+                break
+            except TmuxFailed as problem:
+                if _LEAVING not in str(problem) or not exists(script):
+                    raise
+                await asyncio.sleep(LEAVING_SECONDS)
+        else:
+            raise TmuxFailed(reason=f"no session could be made in {ATTEMPTS_MAX} attempts")
+        process = proc.identify_if_seen(int(told.split()[-1]))
+        if process is None:
+            raise await self._not_ready(spec)
+        return process
+
+    async def _settle(self, spec: AgentSpec, process: Process) -> None:
+        """See the program take the script's place and stay, and show what says that it is ready. Raises NotReady."""
+        loop = asyncio.get_running_loop()
+        began, screen_at = loop.time(), 0.0
+        while (now := loop.time()) - began < spec.ready_seconds:
+            if proc.sight(process) is Sight.DEAD:
+                raise await self._not_ready(spec)
+            if now - began >= SETTLE_SECONDS and now >= screen_at:
+                if not spec.ready or await self._shows(spec):
+                    return
+                screen_at = loop.time() + SCREEN_SECONDS
+            await asyncio.sleep(POLL_SECONDS)
+        raise NotReady(
+            name=spec.name, seconds=spec.ready_seconds, reason=f"its screen never showed {spec.ready!r}"
+        )
+
+    async def _shows(self, spec: AgentSpec) -> bool:
+        screen = await self._server.look(_target(spec))
+        return re.search(spec.ready, "\n".join(screen.rows), re.MULTILINE) is not None
+
+    async def _not_ready(self, spec: AgentSpec) -> NotReady:
+        """The error of a program that ended at once, with its last words; nothing of it is left."""
+        # tmux may learn of its end before it has read its last words.
+        await asyncio.sleep(LAST_WORDS_SECONDS)
+        try:
+            said = shown(await self._server.last_words(_target(spec)))
+        except TmuxFailed:
+            said = ""
+        await self._clear(spec)
+        reason = f"it ended at once: {said}" if said else "it ended at once and said nothing"
+        return NotReady(name=spec.name, seconds=spec.ready_seconds, reason=reason)
+
+
+def _lost(seen: Glimpse, reason: str, session: Sight = Sight.DEAD) -> Glimpse:
+    """Started, not stopped, and gone: there is something to restart."""
+    return replace(seen, container=Sight.ALIVE, session=session, agent=Sight.DEAD, reason=reason)
+
+
+def _without_session(seen: Glimpse, mark: AgentMark | None) -> Glimpse:
+    if mark is not None:
+        return _lost(seen, ENDED)
+    return replace(seen, container=Sight.DEAD, session=Sight.DEAD, agent=Sight.DEAD)
+
+
+def _row_of(spec: AgentSpec, mark: AgentMark | None, listing: Listing) -> PaneRow | None:
+    """The agent's pane: the one it was started in, else the session's first; a person may have opened others."""
+    rows = [row for row in listing.panes if row.session == f"{PREFIX}{spec.name}"]
+    pid = mark.process.pid if mark is not None and mark.process is not None else None
+    own = next((row for row in rows if row.pid == pid), None)
+    if own is None and pid is not None and rows:
+        # Only a person's panes are left of it.
+        return replace(rows[0], dead=True)
+    return own or (rows[0] if rows else None)
+
+
+def _target(spec: AgentSpec) -> str:
+    return f"={PREFIX}{spec.name}:"
+
+
+async def _end(process: Process) -> None:
+    shell = is_interactive_shell(proc.command(process.pid))
+    await end(process, _SHELL_STEPS if shell else AGENT_STEPS)
+
+
+def _usual() -> dict[str, str]:
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _USUAL or name.startswith(_USUAL_PREFIXES)
+    }
+
+
+def _marks_of(spec: AgentSpec, epoch: int) -> dict[str, str]:
+    return {SESSION_VARIABLE: f"{PREFIX}{spec.name}", EPOCH_VARIABLE: str(epoch)}
+
+
+def _new_session_words(spec: AgentSpec, epoch: int, script: str) -> tuple[str, ...]:
+    """One command, so that no crash leaves a session of ours without its marks."""
+    target = _target(spec)
+    options = {
+        ("-w", "remain-on-exit"): "on",
+        # A person's tmux.conf may say that sessions nobody looks at end.
+        ("", "destroy-unattached"): "off",
+        ("", MARK_SESSION): f"{PREFIX}{spec.name}",
+        ("", MARK_EPOCH): str(epoch),
+    }
+    words = ["new-session", "-d", "-P", "-F", "#{pane_id} #{pane_pid}", "-s", f"{PREFIX}{spec.name}", *SIZE]
+    words += ["--", "/bin/sh", script, ";", "set-option", "-s", "exit-empty", "off"]
+    for (flag, option), value in options.items():
+        words += [";", "set-option", *([flag] if flag else []), "-t", target, option, value]
+    return tuple(words)

@@ -1,0 +1,166 @@
+"""`[agents.NAME]` tables of the configuration: their keys, what each may be, and the specifications they make.
+
+Every problem is named with its place and key, as everywhere in the configuration. Nothing here reads a file, and
+nothing here knows whether the file may be trusted.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from wakeful.domain.agents import (
+    READY_SECONDS,
+    AgentRuntime,
+    AgentSpec,
+    BadAgentName,
+    Restart,
+    parse_agent_name,
+)
+from wakeful.domain.plaintext import plain
+
+SECTION: Final = "agents"
+# An agent that needs longer than this to come up is not coming up.
+READY_SECONDS_MAX: Final = 600
+# The kernel takes no NUL in an argument or a path, and a line break in either is a slip.
+_Word = Annotated[str, Meta(pattern=r"^[^\x00\n\r]*$", max_length=4096)]
+_Program = Annotated[tuple[_Word, ...], Meta(min_length=1, max_length=1000)]
+_Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
+_Variables = tuple[_Variable, ...]
+_Folder = Annotated[str, Meta(pattern=r"^((/|~/)[^\x00\n\r]*)?$", max_length=4096)]
+_Mount = Annotated[str, Meta(pattern=r"^(/|~/)[^:\x00\n\r]*:/[^:\x00\n\r]*(:(ro|rw))?$", max_length=4096)]
+_Mounts = tuple[_Mount, ...]
+# What the engine would read as an option or as two words.
+_Token = Annotated[str, Meta(pattern=r"^([A-Za-z0-9][^\s\x00]*)?$", max_length=500)]
+_ReadySeconds = Annotated[float, Meta(gt=0, le=READY_SECONDS_MAX)]
+
+
+class AgentKey(Struct, frozen=True):
+    """One key of an agent's table."""
+
+    kind: Any
+    default: Any
+    allowed: str
+    meaning: str
+
+
+AGENT_KEYS: Final[Mapping[str, AgentKey]] = {
+    "runtime": AgentKey(AgentRuntime, None, "docker or tmux", "Where it lives. Needed."),
+    "command": AgentKey(
+        _Program, None, 'a list of words, the program first, like ["claude"]', "What is run. Needed."
+    ),
+    "image": AgentKey(_Token, "", "the name of an image", "docker only, and needed there."),
+    "workdir": AgentKey(_Folder, "", "empty, or a path that begins with / or ~/", "Where it works."),
+    "env": AgentKey(
+        _Variables, (), 'a list of names of variables, like ["ANTHROPIC_API_KEY"]', "Passed through by name."
+    ),
+    "network": AgentKey(_Token, "", "the name of a network", "docker only."),
+    "mounts": AgentKey(_Mounts, (), 'a list like ["~/code:/work:ro"]', "docker only."),
+    "user": AgentKey(_Token, "", "a user, or uid:gid", "docker only."),
+    "ready": AgentKey(
+        str, "", "a regular expression", "Its screen shows this once it is ready. Empty: not asked."
+    ),
+    "ready_seconds": AgentKey(
+        _ReadySeconds,
+        READY_SECONDS,
+        f"a number of seconds above 0, {READY_SECONDS_MAX} at most",
+        "It must be ready by then.",
+    ),
+    "restart": AgentKey(
+        Restart, Restart.MANUAL, "manual or auto", "Who brings a stale one back: a person, or Wakeful, once."
+    ),
+}
+_DOCKER_ONLY: Final = ("image", "network", "mounts", "user")
+_NEEDED: Final = ("runtime", "command")
+
+Place = Callable[[str, str], str]
+"""Where an agent's key stands, as `file:line`."""
+
+Expand = Callable[[str], str]
+"""A path with its ~ resolved."""
+
+
+def read_agents(table: object, place: Place, expand: Expand, problems: list[str]) -> Iterator[AgentSpec]:
+    """The agents of one `[agents]` table; whatever is wrong is added to `problems`, and that agent is left out."""
+    if not isinstance(table, dict):
+        problems.append(f"{place('', '')}: agents: must hold tables, [agents.NAME]")
+        return
+    for name, keys in table.items():
+        found: list[str] = []
+        spec = _agent(name, keys, place, expand, found)
+        problems += found
+        if spec is not None and not found:
+            yield spec
+
+
+def _agent(name: str, keys: object, place: Place, expand: Expand, problems: list[str]) -> AgentSpec | None:
+    shown = f"agents.{plain(name, 60)}"
+    try:
+        parse_agent_name(name)
+    except BadAgentName as problem:
+        problems.append(f"{place(name, '')}: {shown}: {problem}")
+        return None
+    if not isinstance(keys, dict):
+        problems.append(f"{place(name, '')}: {shown}: must be a table, [{shown}]")
+        return None
+    values: dict[str, Any] = {}
+    for key, value in keys.items():
+        said = _checked(key, value, expand, values)
+        if said is not None:
+            problems.append(f"{place(name, key)}: {shown}.{said}")
+    problems += (f"{place(name, key)}: {shown}{said}" for key, said in _amiss(keys, values))
+    return None if problems else AgentSpec(name=name, **values)
+
+
+def _checked(key: str, value: object, expand: Expand, values: dict[str, Any]) -> str | None:
+    """Take a value into `values`, or say what is wrong with it."""
+    known = AGENT_KEYS.get(key)
+    shown = plain(key, 60)
+    if known is None:
+        close = get_close_matches(key, AGENT_KEYS, n=1)
+        meant = f"Did you mean {close[0]}?" if close else f"Known: {', '.join(AGENT_KEYS)}."
+        return f"{shown}: unknown. {meant}"
+    try:
+        checked = msgspec.convert(value, known.kind)
+    except msgspec.ValidationError:
+        written = str(value).lower() if isinstance(value, bool) else plain(repr(value), 60)
+        return f"{shown}: {written} is not {known.allowed}"
+    if key == "ready" and (said := _not_a_pattern(checked)) is not None:
+        return f"{shown}: {said}"
+    values[key] = _expanded(key, checked, expand)
+    return None
+
+
+def _expanded(key: str, value: Any, expand: Expand) -> Any:
+    if key == "workdir" and value:
+        return expand(value)
+    return tuple(expand(each) for each in value) if key == "mounts" else value
+
+
+def _amiss(keys: Mapping[str, object], values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong with the table as a whole: the key it is about, and words."""
+    for key in _NEEDED:
+        if key not in keys:
+            yield "", f": {key} is missing: {AGENT_KEYS[key].allowed}"
+    if "command" in values and not values["command"][0]:
+        yield "command", ".command: its first word is the program and must not be empty"
+    runtime = values.get("runtime")
+    if runtime is AgentRuntime.DOCKER and not values.get("image") and "image" not in keys:
+        yield "", ": image is missing: docker needs the name of one"
+    if runtime is AgentRuntime.DOCKER and str(keys.get("workdir", "")).startswith("~"):
+        yield "workdir", ".workdir: must begin with / inside a container"
+    if runtime is AgentRuntime.TMUX:
+        for key in _DOCKER_ONLY:
+            if key in keys:
+                yield key, f'.{key}: only for runtime = "docker"'
+
+
+def _not_a_pattern(text: str) -> str | None:
+    try:
+        re.compile(text)
+    except re.error as problem:
+        return f"{plain(repr(text), 60)} is not a regular expression: {plain(str(problem), 100)}"
+    return None

@@ -1,0 +1,291 @@
+"""A program's journal as 004 writes it: the state it can be taken up from, and the events that led there. Pure.
+
+The state has exactly 004's keys; what recovery has to know about a step stands in its entry of `process_map`. A file
+with other keys was written by somebody else or by a newer Wakeful, and is refused: rewriting it would lose them.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from wakeful.domain.errors import OperatorError, WorldError
+from wakeful.domain.process import Process
+
+# Step names become parts of file names.
+_STEP_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_AWAITING: Final = re.compile(r"awaiting-approval: CHECKPOINT_([1-9][0-9]{0,5})\.md(?:\n|\Z)")
+# 004's thresholds: after this long without a word a journal is stale.
+STALE_SECONDS: Final[Mapping[str, float]] = {"interactive": 300.0, "batch": 1800.0}
+
+
+class BadStep(OperatorError):
+    """{shown!r} is no name of a step: letters, digits and . _ - only, a letter or digit first, 100 at most."""
+
+    code = "bad-step"
+
+
+class BadTrait(OperatorError):
+    """A step's {name} is {allowed}, not {shown!r}."""
+
+    code = "bad-step-trait"
+
+
+class StateMissing(OperatorError):
+    """{path} does not exist: there is nothing to recover."""
+
+    code = "state-missing"
+    http_status = 404
+
+
+class StateForeign(OperatorError):
+    """{path} is not a state this Wakeful can take up: {reason}. It was left as it is."""
+
+    code = "state-foreign"
+
+
+class StateTorn(WorldError):
+    """{path} is torn: {reason}."""
+
+    code = "state-torn"
+
+
+class StepEffects(StrEnum):
+    """What a step may change. `unknown` is treated as `remote`."""
+
+    NONE = "none"
+    LOCAL = "local"
+    REMOTE = "remote"
+    UNKNOWN = "unknown"
+
+
+class OnAlive(StrEnum):
+    """What is done about a process that outlived its program."""
+
+    WAIT = "wait"
+    RERUN = "rerun"
+
+
+class Last(StrEnum):
+    """The last thing that is known of a step. `cleared`: it may be run again."""
+
+    STARTED = "started"
+    FAILED = "failed"
+    COMPLETED = "completed"
+    CLEARED = "cleared"
+    UNDOING = "undoing"
+    ABORTED = "aborted"
+
+
+class StepEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """One step that was begun: 004's five fields of its process, then what recovery decides by.
+
+    `started` and `boot_id` make the pid an identity. `mark` is in the environment of what the step started; a step
+    that runs inside the program has none. `undo_of` is the checkpoint by whose decision its undoing was begun.
+    """
+
+    pid: int | None = None
+    cmd: str | tuple[str, ...] = ""
+    started_at: str = ""
+    stdout_path: str | None = None
+    stderr_path: str | None = None
+    started: int | None = None
+    boot_id: str = ""
+    mark: str = ""
+    effects: StepEffects = StepEffects.UNKNOWN
+    key: str | None = None
+    undo: tuple[str, ...] = ()
+    query: tuple[str, ...] = ()
+    detachable: bool = False
+    orphanable: bool = False
+    on_alive: OnAlive = OnAlive.WAIT
+    temp: tuple[str, ...] = ()
+    then: str | None = None
+    attempt: int = 1
+    last: Last = Last.STARTED
+    undo_of: int | None = None
+
+    @property
+    def process(self) -> Process | None:
+        """Whose the pid is; None where nobody wrote that down."""
+        if self.pid is None or self.started is None or not self.boot_id:
+            return None
+        return Process(self.pid, self.started, self.boot_id)
+
+    @property
+    def is_open(self) -> bool:
+        return self.last not in {Last.COMPLETED, Last.CLEARED}
+
+
+class SessionState(Struct, frozen=True, forbid_unknown_fields=True):
+    """`.copilot/session_state.json`, key by key as 004 has it."""
+
+    current_task_id: str | None
+    steps_completed: tuple[str, ...]
+    next_immediate_step: str | None
+    last_sync: str
+    trace_id: str
+    process_map: dict[str, StepEntry]
+    events_cursor: int
+    notes: str | None = None
+
+    @property
+    def awaited(self) -> int | None:
+        """The number of the checkpoint that holds this journal."""
+        found = _AWAITING.match(self.notes or "")
+        return int(found[1]) if found else None
+
+    def awaiting(self, number: int | None) -> "SessionState":
+        """The same, held by this checkpoint or by none; what else the notes say stays."""
+        others = _AWAITING.sub("", self.notes or "", count=1)
+        held = f"awaiting-approval: CHECKPOINT_{number}.md" if number is not None else ""
+        return replace(self, notes="\n".join(part for part in (held, others) if part) or None)
+
+    def with_entry(self, step: str, entry: StepEntry) -> "SessionState":
+        return replace(self, process_map={**self.process_map, step: entry})
+
+    def completed(self, step: str) -> "SessionState":
+        """The step counts as done and its process as gone."""
+        entry = self.process_map.get(step)
+        then = entry.then if entry is not None else None
+        left = {name: each for name, each in self.process_map.items() if name != step}
+        open_ones = [name for name, each in left.items() if each.is_open]
+        return replace(
+            self,
+            current_task_id=open_ones[-1] if open_ones else None,
+            steps_completed=(*(each for each in self.steps_completed if each != step), step),
+            next_immediate_step=open_ones[-1] if open_ones else then,
+            process_map=left,
+        )
+
+
+class Trace(Struct, frozen=True):
+    """One line of `events.ndjson`, and one row of `audit`."""
+
+    at: str
+    event: str
+    trace_id: str
+    step: str | None
+    id: str
+    details: dict[str, Any]
+
+
+_decode: Final = msgspec.json.Decoder(SessionState).decode
+_decode_trace: Final = msgspec.json.Decoder(Trace).decode
+_encode: Final = msgspec.json.Encoder().encode
+_NOT_JSON: Final = (UnicodeDecodeError, RecursionError)
+
+
+def state_bytes(state: SessionState) -> bytes:
+    """The state as its file holds it, for people to read as well."""
+    return msgspec.json.format(_encode(state), indent=2) + b"\n"
+
+
+def read_state(content: bytes, path: str) -> SessionState:
+    """The state in a file's content. Raises StateTorn where the content is no JSON, StateForeign where it is other JSON."""
+    try:
+        return _decode(content)
+    except msgspec.ValidationError as problem:
+        # Decoders complain about the first wrong type they meet, also in a text that is torn behind it.
+        if _is_json(content):
+            raise StateForeign(path=path, reason=_reason(problem)) from problem
+        raise StateTorn(path=path, reason="it ends in the middle") from problem
+    except msgspec.DecodeError as problem:
+        reason = "it is empty" if not content.strip(b"\0 \n") else "it is no JSON"
+        raise StateTorn(path=path, reason=reason) from problem
+    except _NOT_JSON as problem:
+        raise StateTorn(path=path, reason="it is no JSON") from problem
+
+
+def _is_json(content: bytes) -> bool:
+    try:
+        msgspec.json.decode(content)
+    except (msgspec.DecodeError, *_NOT_JSON):
+        return False
+    return True
+
+
+def _reason(problem: msgspec.ValidationError) -> str:
+    said = str(problem)
+    newer = "unknown field" in said
+    return f"{said}; a newer Wakeful or another program wrote it" if newer else said
+
+
+def trace_line(trace: Trace) -> bytes:
+    return _encode(trace) + b"\n"
+
+
+def read_trace(line: bytes) -> Trace | None:
+    """The event of a line; None for one that is torn or another program's."""
+    try:
+        return _decode_trace(line)
+    except (msgspec.DecodeError, *_NOT_JSON):
+        return None
+
+
+def details_of(entry: StepEntry) -> dict[str, Any]:
+    """What an event says of a step that begins: enough to decide about it without the state.
+
+    Its commands are left out. Events are read by whoever the owner shows them to, and commands may hold secrets.
+    """
+    defaults = replace(StepEntry(), undo=entry.undo, query=entry.query)
+    told = {name: value for name, value in asdict(entry).items() if value != getattr(defaults, name)}
+    return {"attempt": entry.attempt, "effects": str(entry.effects), **told}
+
+
+def without_completed(state: SessionState) -> SessionState:
+    """Without the processes of completed steps, which other programs may leave there."""
+    left = {step: each for step, each in state.process_map.items() if step not in state.steps_completed}
+    return replace(state, process_map=left)
+
+
+def reconciled(state: SessionState, traces: Iterable[Trace]) -> SessionState:
+    """The state with what events say that were written after it."""
+    for trace in traces:
+        if trace.step is not None and trace.trace_id == state.trace_id:
+            state = _after(state, trace, trace.step)
+    return state
+
+
+def rebuilt(traces: Iterable[Trace], at: str) -> SessionState | None:
+    """The newest session's state as its events tell it; None if they tell of none."""
+    known = list(traces)
+    if not known:
+        return None
+    state = SessionState(None, (), None, at, known[-1].trace_id, {}, 0)
+    for trace in known:
+        if trace.trace_id == state.trace_id and trace.event == "action.started" and trace.step is not None:
+            state = replace(state, current_task_id=trace.step, next_immediate_step=trace.step)
+            state = state.with_entry(trace.step, _entry_of(trace))
+        state = reconciled(state, (trace,))
+    return state
+
+
+def _entry_of(trace: Trace) -> StepEntry:
+    try:
+        return msgspec.convert(trace.details, StepEntry)
+    except msgspec.ValidationError:
+        # Whatever it was, nothing about it is known for sure.
+        return StepEntry(started_at=trace.at)
+
+
+def _after(state: SessionState, trace: Trace, step: str) -> SessionState:
+    entry = state.process_map.get(step)
+    if entry is None or trace.details.get("attempt") != entry.attempt:
+        return state
+    if trace.event == "action.completed":
+        return state.completed(step)
+    if trace.event == "action.failed":
+        return state.with_entry(step, replace(entry, last=Last.FAILED))
+    return state
+
+
+def parse_step(name: str) -> str:
+    """Raises BadStep."""
+    if _STEP_NAME.fullmatch(name) is None:
+        raise BadStep(shown=name[:40])
+    return name

@@ -1,0 +1,71 @@
+"""The question a cut-off journal asks a person: what is done, what may be, what is not, and what each answer leads to."""
+
+import shlex
+from collections.abc import Sequence
+
+from wakeful.domain.checkpoint import Checkpoint, CheckpointKind, Choice, ChoiceName
+from wakeful.domain.journal import SessionState, StepEntry
+from wakeful.domain.process import Sight
+from wakeful.domain.recovery import Course, StepOutcome, Suspect
+
+HELD = frozenset({Course.CHECKPOINT, Course.ROLLBACK})
+
+
+def question(
+    root: str,
+    state: SessionState,
+    outcomes: Sequence[StepOutcome],
+    suspects: Sequence[Suspect],
+    torn_at: str | None,
+) -> Checkpoint:
+    """The draft of a checkpoint; its number and time are given where it is opened."""
+    held = [each for each in outcomes if each.course in HELD]
+    entries = {each.step: state.process_map[each.step] for each in held}
+    may_have = [_may_have(each, entries[each.step]) for each in held]
+    may_have += [f"{each.path} of step {each.step}: {each.reason}" for each in suspects]
+    if torn_at is not None:
+        may_have.append(f"the state was torn and lies in {torn_at} now: its events say what stands here")
+    return Checkpoint(
+        number=0,
+        kind=CheckpointKind.JOURNAL,
+        subject=root,
+        project=root.rpartition("/")[2],
+        opened_at=0.0,
+        happened=tuple(f"step {step} is completed" for step in state.steps_completed),
+        may_have=tuple(may_have),
+        did_not=tuple(_did_not(state, outcomes)),
+        choices=tuple(_choices(entries, suspects)),
+        trace_id=state.trace_id,
+    )
+
+
+def _may_have(outcome: StepOutcome, entry: StepEntry) -> str:
+    key = "no idempotency key" if entry.key is None else f"idempotency key {entry.key}"
+    process = f"its process {entry.pid} is {outcome.sight}"
+    lives = "; it goes on while you read" if outcome.sight is Sight.ALIVE else ""
+    logs = f"; it wrote {entry.stdout_path}" if entry.stdout_path else ""
+    return (
+        f"step {outcome.step}, attempt {outcome.attempt}, {entry.effects} effects, {key}: {outcome.reason};"
+        f" {process}{lives}{logs}"
+    )
+
+
+def _did_not(state: SessionState, outcomes: Sequence[StepOutcome]) -> list[str]:
+    again = [
+        f"step {each.step} did not end and is run again" for each in outcomes if each.course is Course.RERUN
+    ]
+    then = [entry.then for entry in state.process_map.values() if entry.then is not None]
+    return again + [f"step {step} and what follows it were not begun" for step in then[-1:]]
+
+
+def _choices(entries: dict[str, StepEntry], suspects: Sequence[Suspect]) -> list[Choice]:
+    names = ", ".join(entries) or "what follows"
+    taken = f" The journal goes on without {', '.join(each.path for each in suspects)}." if suspects else ""
+    again = "If it has happened already, it happens twice." if entries else ""
+    offered = [Choice(ChoiceName.CONTINUE, f"{names} is run again from its start. {again}{taken}".strip())]
+    if entries and all(entry.undo for entry in entries.values()):
+        commands = tuple(shlex.join(entry.undo) for entry in reversed(entries.values()))
+        consequence = f"these commands undo {names}; after that it counts as not begun."
+        offered.append(Choice(ChoiceName.ROLLBACK, consequence, commands))
+    offered.append(Choice(ChoiceName.ABORT, "nothing is run and nothing undone; the journal stays closed."))
+    return offered

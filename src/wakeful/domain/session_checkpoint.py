@@ -1,0 +1,65 @@
+"""The checkpoint of an agent that was cut off: what it did elsewhere, what may have happened, what can be chosen. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from wakeful.domain.checkpoint import Checkpoint, CheckpointKind, Choice, ChoiceName
+from wakeful.domain.effect_rules import MEANINGS, Effect
+from wakeful.domain.effects import InterruptedCall
+from wakeful.domain.evidence import Orphan
+from wakeful.domain.moment import iso
+from wakeful.domain.trouble import Trouble
+from wakeful.domain.wording import quoted
+
+
+def session_draft(
+    trouble: Trouble, calls: Sequence[InterruptedCall], done: Sequence[str], orphans: Sequence[Orphan]
+) -> Checkpoint:
+    """`done` are the calls that came back and changed something elsewhere; `orphans` still run."""
+    return Checkpoint(
+        number=0,
+        kind=CheckpointKind.SESSION,
+        subject=trouble.session_id,
+        project=trouble.project,
+        opened_at=trouble.opened_at,
+        happened=tuple(done),
+        may_have=tuple(map(_cut_off, calls)),
+        did_not=tuple(_not_begun(calls)),
+        choices=(_continue(orphans), _abort(orphans)),
+        trace_id=trouble.work,
+    )
+
+
+def _cut_off(call: InterruptedCall) -> str:
+    verdict = call.verdict
+    told = f"{call.tool} {quoted(verdict.words)}, begun {iso(call.since.wall)}: {verdict.effect}"
+    return f"{told} ({MEANINGS[verdict.rule].says})"
+
+
+def _not_begun(calls: Sequence[InterruptedCall]) -> Iterator[str]:
+    yield "whatever its turn would have done after that: no other call was begun"
+    local = sum(each.verdict.effect is Effect.LOCAL for each in calls)
+    if local:
+        yield f"nothing elsewhere by the {local} local call{'' if local == 1 else 's'} above"
+
+
+def _continue(orphans: Sequence[Orphan]) -> Choice:
+    left = f" {_running(orphans)} is left alone, and it is told so." if orphans else ""
+    return Choice(
+        ChoiceName.CONTINUE,
+        "the conversation goes on. Its agent is told which calls were cut off and that each may have happened; it may"
+        f" do them again.{left}",
+    )
+
+
+def _abort(orphans: Sequence[Orphan]) -> Choice:
+    left = f" {_running(orphans)} is ended." if orphans else ""
+    return Choice(
+        ChoiceName.ABORT,
+        "it stays stopped and this work is given up. Nothing is repeated and nothing is undone: Wakeful knows no way"
+        f" back for these calls.{left}",
+    )
+
+
+def _running(orphans: Sequence[Orphan]) -> str:
+    named = ", ".join(f"{quoted(each.command)} (process {each.process.pid})" for each in orphans[:3])
+    return f"What still runs, {named},"

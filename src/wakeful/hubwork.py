@@ -1,0 +1,237 @@
+"""The hub joined with its runtimes, the store and the head. A runtime is imported only where an agent declares it.
+
+Nothing here decides. `records_without_hub` is for commands that find no daemon: one read-only look, and nothing stays.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from wakeful.adapters.system import proc
+from wakeful.adapters.system.clock import SystemClock
+from wakeful.adapters.tmux.agents import TmuxAgents
+from wakeful.adapters.tmux.programs import resuming
+from wakeful.care import Care
+from wakeful.config import Config
+from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentSpec
+from wakeful.domain.alerts import Alert, AlertKind
+from wakeful.domain.errors import WakefulError
+from wakeful.domain.findings import State
+from wakeful.domain.ids import SessionId
+from wakeful.domain.incident import Incident, words_of
+from wakeful.handwork import Handwork
+from wakeful.lookout import Lookout
+from wakeful.places import Places
+from wakeful.ports.clock import Clock
+from wakeful.ports.runtime import Runtime
+from wakeful.ports.store import Note, Store
+from wakeful.services.alerts import AlertDesk
+from wakeful.services.feed import Feed
+from wakeful.services.hub import Hub, Processes
+from wakeful.services.hub_book import AgentBook
+from wakeful.services.hub_keeping import AutoRestart, Losses, Telling
+from wakeful.services.hub_orders import Orders
+from wakeful.services.incidents import Incidents
+from wakeful.services.pace import Pace
+from wakeful.services.roster import Roster
+
+# Who descends from whom is read once for all agents of a sync: two hundred of them ask at once.
+LINEAGE_SECONDS: Final = 1.0
+_BUSY: Final = frozenset({State.PROMPTING, State.WAITING})
+
+log = logging.getLogger("wakeful.hub")
+
+
+def runtimes_of(specs: Iterable[AgentSpec], places: Places, clock: Clock) -> dict[str, Runtime]:
+    """The runtimes these agents live in. An engine's library is imported only if one of them needs it."""
+    wanted = {spec.runtime for spec in specs}
+    found: dict[str, Runtime] = {}
+    if AgentRuntime.TMUX in wanted:
+        found[AgentRuntime.TMUX] = TmuxAgents(places.tmux, places.agents, clock)
+    if AgentRuntime.DOCKER in wanted:
+        from wakeful.adapters.docker.runtime import DockerRuntime  # noqa: PLC0415 - see the docstring
+
+        address = engine_address(os.environ)
+        # Only processes of this host can be watched from it.
+        found[AgentRuntime.DOCKER] = DockerRuntime(address, clock, sees_processes=address.startswith("unix:"))
+    return found
+
+
+def engine_address(environ: Mapping[str, str]) -> str:
+    """Where docker's own command would look for its engine."""
+    return environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+
+
+def build_hub(
+    config: Config,
+    places: Places,
+    store: Store,
+    lookout: Lookout,
+    feed: Feed,
+    handwork: Handwork,
+    care: Care,
+) -> Hub:
+    """The hub of one daemon."""
+    _log_to_stderr()
+    clock = lookout.clock
+    runtimes = runtimes_of(config.agents, places, clock)
+    sessions = HostedSessions(lookout.roster, clock)
+    book = AgentBook(config.agents, runtimes, store, clock, feed.announce)
+    orders = Orders(
+        book=book,
+        gate=handwork.gate,
+        store=store,
+        sessions=sessions,
+        environ=passed_through,
+        resuming=resuming,
+        owner=f"wakeful on {lookout.host}",
+        mode=config.daemon.mode,
+    )
+    messages = _Messages(care.alerts, care.incidents)
+    told = Telling(clock, messages.newest, words_of, messages.tell, messages.resolve)
+    hub = Hub(
+        book=book,
+        orders=orders,
+        losses=Losses(care.incidents, {"tmux": places.tmux, "docker": engine_address(os.environ)}, told),
+        auto=AutoRestart(
+            book=book,
+            orders=orders,
+            store=store,
+            clock=clock,
+            pace=Pace(clock, config.heal.pace_seconds, config.heal.pace_burst),
+            rules=care.rules,
+            told=told,
+        ),
+        runtimes=runtimes,
+        sessions=sessions,
+        processes=Processes(proc.identify_if_seen, lookout.watch),
+        store=store,
+        clock=clock,
+    )
+    care.circumstances.agent_of = hub.host_of
+    return hub
+
+
+def passed_through(spec: AgentSpec) -> Mapping[str, str]:
+    """The values of the variables an agent names, as the daemon has them. Names are logged, values never."""
+    missing = [name for name in spec.env if name not in os.environ]
+    if missing:
+        log.warning("agent %s: %s is not set here, so it does not get it", spec.name, ", ".join(missing))
+    return {name: os.environ[name] for name in spec.env if name in os.environ}
+
+
+class HostedSessions:
+    """Sessions by the processes that hold them."""
+
+    def __init__(self, roster: Roster, clock: Clock) -> None:
+        self._roster = roster
+        self._clock = clock
+        self._below: dict[int, SessionId] = {}
+        self._below_at = float("-inf")
+
+    def below(self, pid: int) -> SessionId | None:
+        now = self._clock.now().awake
+        if now - self._below_at >= LINEAGE_SECONDS:
+            self._below, self._below_at = dict(self._lineages()), now
+        return self._below.get(pid)
+
+    def _lineages(self) -> Iterator[tuple[int, SessionId]]:
+        """Every living holder and whoever it descends from; the nearest session counts."""
+        living = [(each, holder) for each in self._roster.watched.values() for holder in each.presence.living]
+        for watched, holder in living:
+            yield from ((above, watched.subject.id) for above in _ancestor_pids(holder.process.pid))
+        yield from ((holder.process.pid, watched.subject.id) for watched, holder in living)
+
+    def is_busy(self, session_id: SessionId) -> bool:
+        watched = self._roster.watched.get(session_id)
+        record = watched.record if watched is not None else None
+        return record is not None and (record.active_prompt or record.state in _BUSY)
+
+    def holder(self, session_id: SessionId) -> int | None:
+        watched = self._roster.watched.get(session_id)
+        living = watched.presence.living if watched is not None else ()
+        return next((each.process.pid for each in living), None)
+
+    def can_go_on(self, session_id: SessionId) -> bool:
+        watched = self._roster.watched.get(session_id)
+        return watched is not None and watched.activity.known > 0
+
+
+def _ancestor_pids(pid: int) -> list[int]:
+    try:
+        return [each.pid for each in proc.ancestors(pid)]
+    except proc.ProcessHidden:
+        return []
+
+
+class _Messages:
+    """Alerts about agents. A store that refuses them costs the message, never the hub."""
+
+    def __init__(self, alerts: AlertDesk, incidents: Incidents) -> None:
+        self._alerts = alerts
+        self._incidents = incidents
+
+    async def newest(self, incident: Incident) -> Incident:
+        listed = await self._incidents.listed(include_resolved=True)
+        return next((each for each in listed if each.id == incident.id), incident)
+
+    async def tell(self, key: str, words: str) -> None:
+        try:
+            await self._alerts.owe(Alert(AlertKind.TROUBLE, key, words))
+        except WakefulError as error:
+            log.warning("nobody could be told: %s", error)
+
+    async def resolve(self, key: str, words: str) -> None:
+        try:
+            await self._alerts.resolve(key, words)
+        except WakefulError as error:
+            log.warning("nobody could be told that it is over: %s", error)
+
+
+def records_without_hub(config: Config, places: Places) -> list[AgentRecord]:
+    """Every declared agent as one look shows it. Nothing is watched afterwards, and nothing is left behind."""
+    return asyncio.run(_look_once(config, places))
+
+
+async def _look_once(config: Config, places: Places) -> list[AgentRecord]:
+    clock = SystemClock()
+    runtimes = runtimes_of(config.agents, places, clock)
+    book = AgentBook(config.agents, runtimes, NoNotes(), clock, lambda _change: None)
+    try:
+        agents = tuple(book.agents.values())
+        glimpses = await asyncio.gather(*(agent.runtime.look(agent.spec) for agent in agents))
+    finally:
+        for runtime in runtimes.values():
+            await runtime.close()
+    for agent, glimpse in zip(agents, glimpses, strict=True):
+        book.looked(agent, glimpse)
+    return [agent.record for agent in agents]
+
+
+class NoNotes:
+    """A look by a command keeps nothing."""
+
+    async def keep_note(self, note: Note) -> None:
+        """Forgotten at once."""
+
+    async def drop_note(self, kind: str, key: str) -> bool:
+        del kind, key
+        return False
+
+    async def notes(self, kind: str) -> list[Note]:
+        del kind
+        return []
+
+
+def _log_to_stderr() -> None:
+    """Every move of an agent is one line in the daemon's log, as 001 had it."""
+    if log.handlers:
+        return
+    written = logging.StreamHandler(sys.stderr)
+    written.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    log.addHandler(written)
+    log.setLevel(logging.INFO)
+    log.propagate = False

@@ -1,0 +1,153 @@
+"""`wakeful attach` for agents of the hub: to its terminal, or 001's menu where there is nothing to go to.
+
+The daemon acts; this command asks the person, and then becomes tmux.
+"""
+
+import os
+import shlex
+from pathlib import PurePath
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentState, BadAgentName, parse_agent_name
+from wakeful.domain.attaching import attach_argv
+from wakeful.domain.errors import OperatorError
+from wakeful.domain.hosting import PaneAddress
+from wakeful.interfaces.cli import agent_asking
+from wakeful.interfaces.cli.agent import show_record
+from wakeful.interfaces.cli.agent_asking import choice, code_of, is_terminal
+from wakeful.interfaces.cli.agent_text import menu
+from wakeful.interfaces.cli.client import Refused
+from wakeful.interfaces.cli.listing import decoded
+from wakeful.interfaces.cli.output import say
+from wakeful.interfaces.cli.run import become
+
+_PROGRAMS: Final = {"claude": "Claude Code", "codex": "Codex"}
+
+
+class NotAnAgent(OperatorError):
+    """{detail}"""
+
+    code = "agent-not-found"
+
+
+class NothingToAttach(OperatorError):
+    """Agent '{name}' is {state}{why}. {advice}"""
+
+    code = "nothing-to-attach"
+    exit_code = 1
+
+
+class Undecided(OperatorError):
+    """Agent '{name}' is stale ({reason}), and this is not a terminal to ask in. Run one of:\n  wakeful attach {name} --restart\n  wakeful attach {name} --teardown"""
+
+    code = "undecided"
+
+
+class OneOfTwo(OperatorError):
+    """Either --restart or --teardown."""
+
+    code = "one-of-two"
+
+
+class _Command(Struct, frozen=True):
+    """/api/agents/NAME/attach."""
+
+    argv: tuple[str, ...]
+    program: str
+
+
+class Wish(Struct, frozen=True):
+    """What a script wants, so that nobody is asked."""
+
+    restart: bool = False
+    teardown: bool = False
+    yes: bool = False
+
+
+def attach_agent(text: str, wish: Wish) -> int:
+    """Go to an agent's terminal, or do what the person or the script wants. Raises NotAnAgent."""
+    if wish.restart and wish.teardown:
+        raise OneOfTwo
+    record = _record(text)
+    if wish.teardown:
+        return show_record(agent_asking.stop(record.name, yes=wish.yes), as_json=False)
+    if record.state is not AgentState.STALE:
+        return _go(record)
+    if wish.restart:
+        return _restart(record.name)
+    if not is_terminal():
+        raise Undecided(name=record.name, reason=record.reason)
+    return _ask(record)
+
+
+def _record(text: str) -> AgentRecord:
+    try:
+        return agent_asking.record_of(parse_agent_name(text))
+    except BadAgentName as problem:
+        raise NotAnAgent(detail=str(problem)) from problem
+    except Refused as refused:
+        if code_of(refused) != NotAnAgent.code:
+            raise
+        raise NotAnAgent(detail=str(refused)) from refused
+
+
+def _ask(record: AgentRecord) -> int:
+    """001's menu."""
+    for line in menu(record, _program(record.name)):
+        say(line)
+    while True:
+        match choice("Choice: "):
+            case "r" | "restart":
+                return _restart(record.name)
+            case "t" | "teardown":
+                return show_record(agent_asking.stop(record.name, yes=False), as_json=False)
+            case "c" | "cancel" | "":
+                return 0
+            case _:
+                say("Type R, T or C.")
+
+
+def _restart(name: str) -> int:
+    """Restart its session, then go there, if there is a terminal to go with."""
+    code = show_record(agent_asking.order(name, "restart-session"), as_json=False)
+    record = agent_asking.record_of(name)
+    if code or is_terminal():
+        return code or _go(record)
+    say(f"in a terminal, go there with: {shlex.join(_argv(record))}")
+    return 0
+
+
+def _go(record: AgentRecord) -> int:
+    if record.state is not AgentState.RUNNING:
+        why = f" ({record.reason})" if record.reason and record.state is not AgentState.STOPPED else ""
+        raise NothingToAttach(name=record.name, state=record.state, why=why, advice=_advice(record))
+    become(_argv(record))
+
+
+def _argv(record: AgentRecord) -> list[str]:
+    """The command for its terminal. Raises NestedTerminal inside of another tmux server."""
+    if record.runtime is AgentRuntime.TMUX and record.tmux_socket and record.tmux_session:
+        session = record.tmux_session
+        pane = PaneAddress(record.tmux_socket, f"={session}:", session)
+        return list(attach_argv(pane, os.environ.get("TMUX")))
+    return list(_command(record.name).argv)
+
+
+def _advice(record: AgentRecord) -> str:
+    if record.state in (AgentState.STOPPED, AgentState.ERROR):
+        return f"Start it with: wakeful agent start {record.name}"
+    if record.state is AgentState.UNKNOWN:
+        return f"`wakeful agent stop {record.name}` removes what is left of it."
+    return "Try again in a moment."
+
+
+def _program(name: str) -> str:
+    """What will be launched, as its maker calls it."""
+    program = PurePath(_command(name).program).name
+    return _PROGRAMS.get(program, program)
+
+
+def _command(name: str) -> _Command:
+    return decoded(agent_asking.client().get(f"/api/agents/{name}/attach").body, _Command)

@@ -1,0 +1,241 @@
+"""A journal in the hands of its program: what is on the disk before a step begins and after it ends, in which order.
+
+State before the started event, completed event before the state: whatever is cut in between, the two together tell what
+happened. How steps are run is for `journal`; what becomes of one that was cut off is for recovery.
+"""
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from wakeful.adapters.journal.files import RootFiles, own_command
+from wakeful.adapters.journal.folders import JournalPlaces
+from wakeful.adapters.journal.locks import Claim
+from wakeful.adapters.journal.processes import StepProcesses
+from wakeful.adapters.system import proc
+from wakeful.domain.errors import OperatorError
+from wakeful.domain.journal import (
+    Last,
+    SessionState,
+    StateMissing,
+    StateTorn,
+    StepEntry,
+    details_of,
+)
+from wakeful.domain.plaintext import plain
+from wakeful.domain.process import Process
+from wakeful.domain.recovery import Course, Recovered, Status
+from wakeful.domain.redact import redact
+from wakeful.ports.journal import CheckpointDesk
+from wakeful.services.recovering import ABORTED, JournalInUse, recover
+
+# A recovery has the journal for milliseconds; another program has it for as long as it runs.
+OPEN_SECONDS_MAX: Final = 2.0
+
+
+class JournalHeld(OperatorError):
+    """{root} waits for a person: {reason}. Nothing was run."""
+
+    code = "journal-held"
+    exit_code = 1
+    http_status = 409
+
+
+class StateLost(OperatorError):
+    """{path} is missing while {events} tells of steps: put it back, or open the journal with fresh=True to begin anew."""
+
+    code = "state-lost"
+
+
+class StepCompleted(OperatorError):
+    """Step {step} is completed already: ask is_completed({step!r}) before it."""
+
+    code = "step-completed"
+
+
+class KeyChanged(OperatorError):
+    """Step {step} was cut off with the key {before!r}; with {now!r} it might happen twice."""
+
+    code = "key-changed"
+
+
+class JournalClosed(OperatorError):
+    """The journal of {root} is closed."""
+
+    code = "journal-closed"
+
+
+class Book:
+    """The open journal of one root; its methods may be called from several threads."""
+
+    def __init__(
+        self, root: Path, *, plan: Sequence[str], processes: StepProcesses, desk: CheckpointDesk, fresh: bool
+    ) -> None:
+        """Raises JournalInUse, JournalHeld, StateLost, StateForeign."""
+        self.files = RootFiles(JournalPlaces(root), command=own_command(), claimed=True)
+        self.recovered: Recovered | None = None
+        self._root = root
+        self._plan = tuple(plan)
+        self._processes = processes
+        self._desk = desk
+        self.mutex = threading.RLock()
+        self.files.places.make()
+        self._claim = Claim(self.files.places.state.parent)
+        self._is_open = True
+        try:
+            self._take()
+            self.state = self._begun(fresh=fresh)
+        except BaseException:
+            self.close()
+            raise
+
+    def is_completed(self, step: str) -> bool:
+        return step in self.state.steps_completed
+
+    def following(self, besides: Sequence[str] = ()) -> str | None:
+        """The first step of the plan that is not completed."""
+        left = (step for step in self._plan if not self.is_completed(step) and step not in besides)
+        return next(left, None)
+
+    def next_step(self) -> str | None:
+        """The step that was cut off, else the next one of the plan, else what the state says."""
+        cut_off = [step for step in self.state.process_map if not self.is_completed(step)]
+        if cut_off:
+            return cut_off[0]
+        step = self.following() if self._plan else self.state.next_immediate_step
+        return None if step is None or self.is_completed(step) else step
+
+    def attempt_of(self, step: str, entry: StepEntry) -> int:
+        """Which attempt would begin now; what an earlier one left is settled first.
+
+        Raises StepCompleted, KeyChanged, JournalHeld.
+        """
+        self._require_open()
+        before = self.state.process_map.get(step)
+        if before is not None and before.is_open:
+            self._recover(only=step)
+            self.state = self.files.read()
+            before = self.state.process_map.get(step)
+        if self.is_completed(step):
+            raise StepCompleted(step=step)
+        if before is not None and before.key is not None and before.key != entry.key:
+            raise KeyChanged(step=step, before=before.key, now=entry.key)
+        return 1 if before is None else before.attempt + 1
+
+    def start(self, step: str, entry: StepEntry, process: Process | None = None) -> StepEntry:
+        """Put on the disk that the step begins, in this process or in another. Raises as `attempt_of` does."""
+        with self.mutex:
+            attempt = self.attempt_of(step, entry)
+            process = process or proc.identify(os.getpid())
+            assert process is not None, "we live"
+            begun = replace(
+                entry,
+                pid=process.pid,
+                started=process.started,
+                boot_id=process.boot_id,
+                started_at=self.files.now(),
+                attempt=attempt,
+                then=self.following((step,)),
+            )
+            state = self.state.with_entry(step, begun)
+            self.write(replace(state, current_task_id=step, next_immediate_step=step))
+            self.files.trace("action.started", self.state.trace_id, step, details_of(begun))
+            self._processes.running.add(begun.started_at)
+            return begun
+
+    def complete(self, step: str, details: Mapping[str, Any]) -> None:
+        with self.mutex:
+            entry = self.state.process_map[step]
+            self._processes.running.discard(entry.started_at)
+            told = {"attempt": entry.attempt, **details}
+            placed = self.files.append("action.completed", self.state.trace_id, step, told)
+            state = self.state.completed(step)
+            following = state.next_immediate_step if state.process_map else self.following((step,))
+            self.write(replace(state, next_immediate_step=following))
+            self.files.database().audit([placed])
+
+    def fail(self, step: str, problem: BaseException | str) -> None:
+        reason = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
+        with self.mutex:
+            entry = self.state.process_map[step]
+            self._processes.running.discard(entry.started_at)
+            details = {"attempt": entry.attempt, "error": redact(plain(reason, 500))}
+            placed = self.files.append("action.failed", self.state.trace_id, step, details)
+            self.write(self.state.with_entry(step, replace(entry, last=Last.FAILED)))
+            self.files.database().audit([placed])
+
+    def write(self, state: SessionState) -> None:
+        """Replace the state; `last_sync` is now, and every event so far is behind the cursor."""
+        self._require_open()
+        state = replace(state, last_sync=self.files.now(), events_cursor=self.files.events_end())
+        self.files.write(state)
+        self.state = state
+
+    def close(self) -> None:
+        """Let go of the journal; twice is once."""
+        with self.mutex:
+            if self._is_open:
+                self._is_open = False
+                self._claim.close()
+                self.files.close()
+
+    def _take(self) -> None:
+        if not self._claim.take(OPEN_SECONDS_MAX):
+            seconds = self.files.seconds_since(self.files.read().last_sync)
+            raise JournalInUse(root=self._root, pid=self._claim.holder().pid, seconds=seconds)
+
+    def _begun(self, *, fresh: bool) -> SessionState:
+        """The state to go on from: found, recovered or new."""
+        try:
+            found = self.files.read()
+            settled = found.awaited is None and not any(each.is_open for each in found.process_map.values())
+        except StateTorn:
+            settled = False
+        except StateMissing:
+            return self._new() if fresh else self._first()
+        if not settled:
+            self._recover(fresh=fresh)
+        return self._new() if fresh else self.files.read()
+
+    def _first(self) -> SessionState:
+        told = self.files.told(0)
+        if any(trace.event.startswith("action.") for trace in told.traces):
+            raise StateLost(path=self.files.places.state, events=self.files.places.events)
+        return self._new()
+
+    def _new(self) -> SessionState:
+        state = SessionState(
+            current_task_id=None,
+            steps_completed=(),
+            next_immediate_step=self._plan[0] if self._plan else None,
+            last_sync=self.files.now(),
+            trace_id=self.files.new_trace_id(),
+            process_map={},
+            events_cursor=self.files.events_end(),
+        )
+        self.files.write(state)
+        return state
+
+    def _recover(self, *, only: str | None = None, fresh: bool = False) -> None:
+        """Settle what was cut off. Raises JournalHeld unless all of it is settled, or aborted and to be begun anew."""
+        recovered = recover(self.files, self._processes, self._desk, only=only, wait_seconds=OPEN_SECONDS_MAX)
+        self.recovered = recovered
+        given_up = fresh and recovered.approval == ABORTED
+        if recovered.status is not Status.OK and not given_up:
+            raise JournalHeld(root=self._root, reason=_held_reason(recovered))
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise JournalClosed(root=self._root)
+
+
+def _held_reason(recovered: Recovered) -> str:
+    if recovered.checkpoint is not None:
+        return f"read {recovered.checkpoint_path}, then `wakeful checkpoint show {recovered.checkpoint}`"
+    unsettled = {Course.WAIT, Course.STOP}
+    waiting = [f"step {each.step}: {each.reason}" for each in recovered.steps if each.course in unsettled]
+    return "; ".join(waiting) or f"see {recovered.timeline_path}"

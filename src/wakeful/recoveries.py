@@ -1,0 +1,193 @@
+"""Recovery of journals from outside their programs: by hand, by a person's decision, and by the daemon.
+
+Joins the service to the files, the processes and the store. The daemon's watch only ever recovers: it never runs a step.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.adapters.journal.files import RootFiles
+from wakeful.adapters.journal.folders import JournalPlaces
+from wakeful.adapters.journal.locks import Claim
+from wakeful.adapters.journal.processes import Query, StepProcesses
+from wakeful.adapters.journal.registry import registered_roots
+from wakeful.domain.checkpoint import Checkpoint, ChoiceName
+from wakeful.domain.errors import OperatorError, WakefulError
+from wakeful.domain.journal import Last, SessionState, StateMissing, StateTorn
+from wakeful.domain.process import Sight
+from wakeful.domain.recovery import Recovered, Status
+from wakeful.journal_desk import StoreDesk
+from wakeful.ports.clock import Clock
+from wakeful.ports.journal import CheckpointDesk
+from wakeful.ports.store import Outcome
+from wakeful.services.checkpoints import Done
+from wakeful.services.recovering import Progress, recover
+
+INTERVAL_SECONDS: Final = 30.0
+_COMMAND: Final = "wakeful recover"
+
+log = logging.getLogger("wakeful.recovery")
+
+
+def recover_journal(
+    session_state: Path,
+    *,
+    wait_seconds: float = 0.0,
+    progress: Progress = lambda number, words: None,  # noqa: ARG005 - nobody listens
+    query: Query | None = None,
+    desk: CheckpointDesk | None = None,
+) -> Recovered:
+    """004's recovery of the journal with this state file. Raises StateMissing, StateForeign, RecoveryRuns, JournalInUse."""
+    places = JournalPlaces.of_state(session_state)
+    files = RootFiles(places, command=_COMMAND)
+    processes = StepProcesses(places.root, query=query)
+    return recover(
+        files,
+        processes,
+        desk if desk is not None else StoreDesk(),
+        wait_seconds=wait_seconds,
+        progress=progress,
+    )
+
+
+class JournalCarrier:
+    """Carries out what was decided about a journal's checkpoint: by recovering it, which looks first."""
+
+    async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> Done:  # noqa: ARG002 - the store knows it
+        state = JournalPlaces(Path(checkpoint.subject)).state
+        try:
+            recovered = await asyncio.to_thread(recover_journal, state)
+        except OperatorError as problem:
+            # The journal is gone or another one: there is nothing left to do.
+            return Done(Outcome.DECLINED, str(problem))
+        if recovered.status is Status.OK or recovered.approval == "aborted":
+            return Done(
+                Outcome.RECOVERED, f"the journal stands at {recovered.next_immediate_step or 'its end'}"
+            )
+        return Done(Outcome.INEFFECTIVE, f"{recovered.status}: see {recovered.timeline_path}")
+
+
+class Sighting(Struct, frozen=True):
+    """What the watch found about one journal and has to be told: a recovery, or that its program is silent."""
+
+    root: str
+    recovered: Recovered | None
+    stale_pid: int | None
+    words: str
+
+
+class RecoveryWatch:
+    """Recovers journals whose program is gone, and tells of those whose program is silent; once for each state.
+
+    `roots` are those of the configuration; registered ones are found in `registry`.
+    """
+
+    def __init__(
+        self,
+        roots: Iterable[str | Path],
+        *,
+        registry: Path,
+        clock: Clock,
+        tell: Callable[[Sighting], Awaitable[None]],
+        interval_seconds: float = INTERVAL_SECONDS,
+        desk: CheckpointDesk | None = None,
+    ) -> None:
+        self._roots = [Path(root) for root in roots]
+        self._registry = registry
+        self._clock = clock
+        self._tell = tell
+        self._interval_seconds = interval_seconds
+        self._desk: CheckpointDesk = desk if desk is not None else StoreDesk()
+        self._told: dict[Path, str] = {}
+
+    async def run(self) -> None:
+        """Look at every journal again and again, until cancelled."""
+        while True:
+            await self.check()
+            await self._clock.sleep_until(self._clock.now().awake + self._interval_seconds)
+
+    async def check(self) -> list[Sighting]:
+        """One round; what was told."""
+        found = []
+        for root in await asyncio.to_thread(self._every_root):
+            try:
+                sighting = await asyncio.to_thread(self._look, root)
+            except (WakefulError, OSError) as problem:
+                sighting = self._new(root, str(problem), None, None)
+            if sighting is not None:
+                found.append(sighting)
+                await self._tell(sighting)
+        return found
+
+    def _every_root(self) -> list[Path]:
+        roots = [*self._roots, *registered_roots(self._registry)]
+        return list(dict.fromkeys(Path(os.path.realpath(root)) for root in roots))
+
+    def _look(self, root: Path) -> Sighting | None:
+        places = JournalPlaces(root)
+        files = RootFiles(places, command=_COMMAND)
+        try:
+            state = files.read()
+        except StateMissing:
+            return None
+        except StateTorn:
+            return self._recovered(root)
+        holder = _holder(places)
+        if holder is None:
+            return self._recovered(root) if _is_cut_off(state) and not self._is_waiting(root, state) else None
+        try:
+            silent_seconds = files.seconds_since(state.last_sync)
+            if silent_seconds < files.stale_seconds(state.trace_id):
+                return None
+        finally:
+            files.close()
+        words = f"{root}: stale; pid {holder} has the journal and wrote nothing since {state.last_sync}"
+        return self._new(root, words, None, holder)
+
+    def _is_waiting(self, root: Path, state: SessionState) -> bool:
+        """Whether nothing has changed since it was told: the person has not decided, the processes still run."""
+        if state.awaited is not None:
+            found = self._desk.find(state.awaited)
+            return found is not None and found.is_open and found.subject == str(root)
+        processes = StepProcesses(root)
+        open_ones = [each for each in state.process_map.values() if each.is_open]
+        return root in self._told and all(processes.sight(each) is Sight.ALIVE for each in open_ones)
+
+    def _recovered(self, root: Path) -> Sighting | None:
+        recovered = recover_journal(JournalPlaces(root).state, desk=self._desk)
+        held = f", checkpoint {recovered.checkpoint}" if recovered.checkpoint is not None else ""
+        return self._new(root, f"{root}: {recovered.status}{held}", recovered, None)
+
+    def _new(
+        self, root: Path, words: str, recovered: Recovered | None, stale_pid: int | None
+    ) -> Sighting | None:
+        """What was not told before; a recovery that settled something is always new."""
+        settled = recovered is not None and recovered.status is Status.OK
+        if self._told.get(root) == words and not settled:
+            return None
+        self._told[root] = words
+        log.info("%s", words)
+        return Sighting(str(root), recovered, stale_pid, words)
+
+
+def _holder(places: JournalPlaces) -> int | None:
+    """The pid of the program that has the journal; None if nobody has it."""
+    claim = Claim(places.state.parent)
+    try:
+        return None if claim.take() else claim.holder().pid
+    finally:
+        claim.close()
+
+
+def _is_cut_off(state: SessionState) -> bool:
+    """Whether there is something to settle; what somebody aborted is settled."""
+    entries = state.process_map.values()
+    if any(each.last is Last.ABORTED for each in entries):
+        return False
+    return state.awaited is not None or any(each.is_open for each in entries)

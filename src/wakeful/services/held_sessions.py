@@ -1,0 +1,81 @@
+"""Held sessions as checkpoints: how one is opened for a person, and how what was decided is done to its agent.
+
+Both look before they act, so that a crash between a decision and its effect costs a moment and never a second effect.
+"""
+
+from typing import Final
+
+from wakeful.domain.checkpoint import Checkpoint, ChoiceName
+from wakeful.domain.errors import SessionNotFound
+from wakeful.domain.ids import SessionId
+from wakeful.domain.session_checkpoint import session_draft
+from wakeful.domain.trouble import Trouble, completed_remote
+from wakeful.ports.store import Outcome
+from wakeful.services.checkpoints import Checkpoints, Done
+from wakeful.services.circumstances import Circumstances
+from wakeful.services.hands import Hands
+from wakeful.services.healing import Healer
+from wakeful.services.holdings import Holdings
+from wakeful.services.revival import EVENTS_RECALLED_MAX, Past
+from wakeful.services.watched import Watched
+
+NOTHING_LEFT: Final = Done(
+    Outcome.RECOVERED, "it had gone on or was forgotten meanwhile: nothing was left to do"
+)
+LET_GO: Final = Done(Outcome.RECOVERED, "it was let go on")
+
+
+class HeldSessions:
+    """Implements the healer's Holding."""
+
+    def __init__(self, checkpoints: Checkpoints, circumstances: Circumstances, past: Past) -> None:
+        self._checkpoints = checkpoints
+        self._around = circumstances
+        self._past = past
+
+    async def hold(self, watched: Watched, trouble: Trouble) -> int:
+        events = self._past.recall_events(trouble.session_id, EVENTS_RECALLED_MAX)
+        draft = session_draft(
+            trouble, self._around.cut_off(watched), completed_remote(events), watched.presence.orphans
+        )
+        return (await self._checkpoints.open(draft)).number
+
+    async def gone_on(self, number: int, by: str) -> None:
+        await self._checkpoints.record(number, ChoiceName.CONTINUE, by)
+
+    async def settled(self, number: int) -> None:
+        await self._checkpoints.settle(number)
+
+
+class SessionCarrier:
+    """Does to an agent what a person decided."""
+
+    def __init__(self, healer: Healer, hands: Hands, holdings: Holdings) -> None:
+        self._healer = healer
+        self._hands = hands
+        self._holdings = holdings
+
+    async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> Done:
+        session_id = SessionId(checkpoint.subject)
+        trouble = self._healer.trouble_of(session_id)
+        if trouble is None or trouble.checkpoint != checkpoint.number:
+            return NOTHING_LEFT
+        by = checkpoint.decided_by or "somebody"
+        if choice is not ChoiceName.CONTINUE:
+            return await self._abort(session_id, by)
+        if not trouble.held:
+            # From there on the healer's own memory brings it to its end.
+            return LET_GO
+        deed = await self._healer.revive(session_id, approved=True, by=by)
+        return Done(deed.outcome, deed.words)
+
+    async def _abort(self, session_id: SessionId, by: str) -> Done:
+        if self._holdings.find(session_id) is None:
+            await self._healer.give_up(session_id, by)
+            return NOTHING_LEFT
+        try:
+            deed = await self._hands.stop(session_id)
+        except SessionNotFound:
+            return NOTHING_LEFT
+        await self._healer.give_up(session_id, by)
+        return Done(deed.outcome, f"aborted: {deed.words}")

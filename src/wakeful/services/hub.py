@@ -1,0 +1,232 @@
+"""The agent hub: "container running" is not "agent working", so agents are looked at, and told apart by what is seen.
+
+Every ten seconds all of them, and at once whoever something was heard of: a process that ended, an engine's event. What
+was seen goes through the book's one table. The hub decides nothing else: orders are in `hub_orders`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from typing import Final
+
+from wakeful.domain.agents import AgentRecord, AgentsStanding, AgentState, Glimpse, standing_of
+from wakeful.domain.errors import WorldError
+from wakeful.domain.ids import SessionId
+from wakeful.domain.process import Process, Sight
+from wakeful.domain.work import LeaseKey
+from wakeful.ports.clock import Clock
+from wakeful.ports.runtime import Found, Runtime
+from wakeful.ports.store import Store
+from wakeful.services.hub_book import Agent, AgentBook
+from wakeful.services.hub_keeping import AutoRestart, Losses
+from wakeful.services.hub_orders import Orders, Sessions
+
+# 001's own.
+SYNC_SECONDS: Final = 10.0
+# A lease lasts 60 s: two renewals may fail before anybody else can claim it.
+RENEW_SECONDS: Final = 20.0
+
+log = logging.getLogger("wakeful.hub")
+
+
+class Processes:
+    """How processes of this host are known and watched."""
+
+    def __init__(self, identify: Callable[[int], Process | None], watch: Callable[[Process], Sight]) -> None:
+        self.identify = identify
+        self.watch = watch
+
+
+class Hub:
+    """Looks, and keeps the book right."""
+
+    def __init__(
+        self,
+        *,
+        book: AgentBook,
+        orders: Orders,
+        losses: Losses,
+        auto: AutoRestart,
+        runtimes: Mapping[str, Runtime],
+        sessions: Sessions,
+        processes: Processes,
+        store: Store,
+        clock: Clock,
+    ) -> None:
+        self._book = book
+        self.orders = orders
+        self._losses = losses
+        self._auto = auto
+        self._runtimes = runtimes
+        self._sessions = sessions
+        self._processes = processes
+        self._store = store
+        self._clock = clock
+        self._looks = 0
+        self._hurrying: set[asyncio.Task[None]] = set()
+        self._renewed_at = clock.now().awake
+        self.found: tuple[Found, ...] = ()
+        orders.after = lambda agent: self._hurry((agent,))
+
+    @property
+    def records(self) -> tuple[AgentRecord, ...]:
+        return tuple(agent.record for agent in self._book.agents.values())
+
+    def record(self, text: str) -> AgentRecord:
+        """Raises AgentNotFound, BadAgentName."""
+        return self._book.find(text).record
+
+    def standing(self) -> AgentsStanding:
+        return standing_of(self.records)
+
+    def attach_argv(self, text: str) -> tuple[str, ...]:
+        """The command that hands a terminal to it. Raises AgentNotFound, BadAgentName."""
+        agent = self._book.find(text)
+        return agent.runtime.attach_argv(agent.spec)
+
+    def host_of(self, session_id: SessionId) -> str | None:
+        """The agent that hosts this session, or did when it was last seen."""
+        return next((each.name for each in self.records if each.session_id == session_id), None)
+
+    def program(self, text: str) -> str:
+        """What it runs. Raises AgentNotFound, BadAgentName."""
+        return self._book.find(text).spec.command[0]
+
+    async def take_up(self) -> None:
+        """Go on where an earlier daemon stopped, and find out what became of everybody since."""
+        await self._book.load()
+        await self._renew()
+        await self.look_at(tuple(self._book.agents.values()))
+        for agent in self._book.agents.values():
+            if agent.state in (AgentState.RUNNING, AgentState.STALE):
+                log.info("%s", _discovered(agent))
+        await self._auto.take_up()
+
+    def ended(self, process: Process) -> None:
+        """A process is gone: if it was an agent's, look at once."""
+        for agent in self._book.agents.values():
+            if agent.process == process:
+                self._hurry((agent,))
+
+    def tasks(self) -> Iterator[tuple[Callable[[], Coroutine[None, None, None]], str]]:
+        """What runs as long as the daemon does."""
+        if self._book.agents:
+            yield self.run, "agents are not looked at"
+        for runtime in self._runtimes.values():
+            yield _Hearing(runtime, self._heard).run, f"nothing is heard of {runtime.name}"
+
+    async def run(self) -> None:
+        while True:
+            await self.sync()
+            await self._clock.sleep_until(self._clock.now().awake + SYNC_SECONDS)
+            if self._clock.now().awake - self._renewed_at >= RENEW_SECONDS:
+                await self._renew()
+
+    async def sync(self) -> None:
+        """Look at all of them, and at what else is there."""
+        await self.look_at(tuple(self._book.agents.values()))
+        for agent in self._book.agents.values():
+            self._auto.consider(agent)
+        known = frozenset(self._book.agents)
+        found: list[Found] = []
+        for runtime in self._runtimes.values():
+            try:
+                found += await runtime.found(known)
+            except WorldError as error:
+                log.debug("%s: %s", runtime.name, error)
+        for each in set(found) - set(self.found):
+            log.info(
+                "found %s: it looks like an agent and is declared nowhere, so it is left alone", each.words
+            )
+        self.found = tuple(found)
+
+    async def look_at(self, agents: Collection[Agent]) -> None:
+        """Look, and take what was seen into account, unless something newer was seen or ordered meanwhile."""
+        self._looks += 1
+        number = self._looks
+        free = [agent for agent in agents if not agent.orders]
+        glimpses = await asyncio.gather(*(self._glimpse(agent) for agent in free))
+        for agent, glimpse in zip(free, glimpses, strict=True):
+            if agent.orders or agent.look_taken > number:
+                continue
+            agent.look_taken = number
+            before = agent.record
+            self._take(agent, glimpse)
+            if agent.record != before:
+                await self._book.keep(agent)
+            await self._losses.settle(agent)
+
+    async def close(self) -> None:
+        """Let go of everything; agents go on."""
+        for task in tuple(self._hurrying):
+            task.cancel()
+        await asyncio.gather(*self._hurrying, return_exceptions=True)
+        await self._auto.close()
+        await self.orders.close()
+        for runtime in self._runtimes.values():
+            await runtime.close()
+
+    def _take(self, agent: Agent, glimpse: Glimpse) -> None:
+        session = self._sessions.below(glimpse.pid) if glimpse.pid is not None else None
+        self._book.looked(agent, glimpse, session)
+        process = self._processes.identify(glimpse.pid) if glimpse.pid is not None else None
+        agent.process = process
+        if process is not None and self._processes.watch(process) is Sight.DEAD:
+            # It ended between the look and now: nobody else would tell.
+            self._hurry((agent,))
+
+    async def _glimpse(self, agent: Agent) -> Glimpse:
+        try:
+            return await agent.runtime.look(agent.spec)
+        except WorldError as error:
+            unknown = Sight.UNKNOWN
+            return Glimpse(container=unknown, session=unknown, agent=unknown, reason=str(error))
+
+    def _heard(self, name: str) -> None:
+        """A runtime heard something of an agent; of none in particular: of all it hosts."""
+        agents = self._book.agents
+        if not name:
+            self._hurry(tuple(agents.values()))
+        elif name in agents:
+            self._hurry((agents[name],))
+
+    def _hurry(self, agents: Collection[Agent]) -> None:
+        task = asyncio.create_task(self._look_now(agents))
+        self._hurrying.add(task)
+        task.add_done_callback(self._hurrying.discard)
+
+    async def _look_now(self, agents: Collection[Agent]) -> None:
+        try:
+            await self.look_at(agents)
+        except WorldError as error:
+            log.warning("what was seen of agents is not kept: %s", error)
+        for agent in agents:
+            self._auto.consider(agent)
+
+    async def _renew(self) -> None:
+        """Whoever runs under an epoch of ours keeps it, across restarts of ours."""
+        self._renewed_at = self._clock.now().awake
+        for agent in self._book.agents.values():
+            epoch = agent.record.epoch
+            if not epoch or agent.state is AgentState.STOPPED:
+                continue
+            if await self._store.renew_lease(LeaseKey(f"agent/{agent.name}"), epoch) is None:
+                log.warning("agent %s was claimed by somebody else since epoch %d", agent.name, epoch)
+
+
+class _Hearing:
+    """Passes on what a runtime hears, until cancelled."""
+
+    def __init__(self, runtime: Runtime, heard: Callable[[str], None]) -> None:
+        self._runtime = runtime
+        self._heard = heard
+
+    async def run(self) -> None:
+        async for name in self._runtime.changes():
+            self._heard(name)
+
+
+def _discovered(agent: Agent) -> str:
+    """001's sentence."""
+    what = "container" if agent.spec.runtime == "docker" else "session"
+    return f"Discovered {agent.state} {what} for {agent.name} ({agent.record.reason})"

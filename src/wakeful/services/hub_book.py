@@ -1,0 +1,266 @@
+"""The book of agents: each one's declaration and record, moved by the one table, kept, logged and announced.
+
+Nothing here looks at the world or acts on it. A record changes in one place, `moved` and `looked`, between two awaits,
+so that of two orders at once one finds the state the other left.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Final, Protocol
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wakeful.domain.agents import (
+    AgentRecord,
+    AgentSpec,
+    AgentState,
+    Glimpse,
+    Move,
+    accepts,
+    after,
+    move_of,
+    parse_agent_name,
+)
+from wakeful.domain.errors import OperatorError, WorldError
+from wakeful.domain.ids import SessionId
+from wakeful.domain.moment import iso
+from wakeful.domain.process import Process, Sight
+from wakeful.domain.record import safe
+from wakeful.ports.clock import Clock
+from wakeful.ports.runtime import Runtime
+from wakeful.ports.store import Note
+from wakeful.services.feed import AgentChange
+
+KIND: Final = "agent"
+# States whose reason may become more precise without becoming another state.
+_EXPLAINED: Final = frozenset({AgentState.STALE, AgentState.UNKNOWN})
+
+_SESSION_DEAD: Final = "session dead"
+
+log = logging.getLogger("wakeful.hub")
+
+
+class AgentNotFound(OperatorError):
+    """No agent {shown!r}.{meant} `wakeful agent list` shows every one."""
+
+    code = "agent-not-found"
+    http_status = 404
+
+
+class AgentRefuses(OperatorError):
+    """Agent {name} is {state}{why}: {order} is taken only when it is {accepted}."""
+
+    code = "agent-refuses"
+    http_status = 409
+    exit_code = 1
+
+
+class Kept(Struct, frozen=True):
+    """What a restart must know. `moved_at` is the wall time of `record.since`; `work_since` names its budget."""
+
+    record: AgentRecord
+    moved_at: float
+    work_since: float
+
+
+class Agent:
+    """One agent of the hub, with what is known of it now."""
+
+    def __init__(self, spec: AgentSpec, runtime: Runtime, record: AgentRecord, now: float) -> None:
+        self.spec = spec
+        self.runtime = runtime
+        self.record = record
+        self.moved_at = now
+        self.work_since = now
+        self.process: Process | None = None
+        # Whether anything of it was there at the last look: only then it can go.
+        self.placed = False
+        # Whether the runtime itself could not be asked.
+        self.runtime_lost = False
+        # Orders under way: until they end, their own looks are the only ones that count.
+        self.orders = 0
+        # The number of the newest look that counted; an older one that arrives late does not.
+        self.look_taken = 0
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def key(self) -> SessionId:
+        """What acts and incidents call it."""
+        return SessionId(f"agent-{self.name}")
+
+    @property
+    def state(self) -> AgentState:
+        return self.record.state
+
+    def is_in(self, state: AgentState) -> bool:
+        """Whether it is in this state by now: asked again after every await."""
+        return self.record.state is state
+
+
+class Notes(Protocol):
+    """The part of a store the book needs."""
+
+    async def keep_note(self, note: Note) -> None: ...
+
+    async def drop_note(self, kind: str, key: str) -> bool: ...
+
+    async def notes(self, kind: str) -> list[Note]: ...
+
+
+class AgentBook:
+    """Every agent there is."""
+
+    def __init__(
+        self,
+        specs: Iterable[AgentSpec],
+        runtimes: Mapping[str, Runtime],
+        store: Notes,
+        clock: Clock,
+        announce: Callable[[AgentChange], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._announce = announce
+        now = clock.now().wall
+        self.agents = {
+            spec.name: Agent(spec, runtimes[spec.runtime], _unseen(spec, now), now) for spec in specs
+        }
+
+    async def load(self) -> None:
+        """Take up what an earlier daemon knew; whoever is declared no longer is forgotten."""
+        for note in await self._store.notes(KIND):
+            agent = self.agents.get(note.key)
+            if agent is None:
+                await self._store.drop_note(KIND, note.key)
+                continue
+            try:
+                kept = msgspec.json.decode(note.body, type=Kept)
+            except msgspec.DecodeError:
+                log.info("what is kept of agent %s is of another version", note.key)
+                continue
+            agent.record = replace(kept.record, runtime=agent.spec.runtime)
+            agent.moved_at, agent.work_since = kept.moved_at, kept.work_since
+            agent.placed = kept.record.state not in (AgentState.STOPPED, AgentState.ERROR)
+
+    def find(self, text: str) -> Agent:
+        """The agent with this name. Raises AgentNotFound with the nearest one, BadAgentName."""
+        agent = self.agents.get(text)
+        if agent is None:
+            parse_agent_name(text)
+            close = get_close_matches(text, self.agents, n=1)
+            raise AgentNotFound(shown=text, meant=f" Did you mean {close[0]!r}?" if close else "")
+        return agent
+
+    def require(self, agent: Agent, order: Move) -> None:
+        """Raises AgentRefuses if the table has no such order in this state."""
+        if not accepts(agent.state, order):
+            accepted = ", ".join(state for state in AgentState if accepts(state, order))
+            reason = agent.record.reason
+            why = f" ({reason})" if reason and agent.state is AgentState.UNKNOWN else ""
+            raise AgentRefuses(
+                name=agent.name, state=agent.state, why=why, order=order.partition(" ")[0], accepted=accepted
+            )
+
+    def moved(self, agent: Agent, move: Move, reason: str = "") -> bool:
+        """Something happened that is no look: an order, or how one failed. Whether its state changed."""
+        state = after(agent.state, move)
+        if state is agent.state:
+            return False
+        self._change(agent, self._in_state(agent, state, reason or str(move)))
+        return True
+
+    def looked(self, agent: Agent, glimpse: Glimpse, session_id: SessionId | None = None) -> bool:
+        """It was looked at. Whether its state changed."""
+        move = move_of(glimpse)
+        if move is Move.GONE and not agent.placed and agent.state is AgentState.ERROR:
+            # Its start failed before anything was there: nothing went, and why it failed is still the news.
+            move = Move.UNSEEN
+        if glimpse.container is not Sight.UNKNOWN:
+            agent.placed = glimpse.container is Sight.ALIVE
+        agent.runtime_lost = glimpse.container is Sight.UNKNOWN
+        state = after(agent.state, move)
+        changed = state is not agent.state
+        record = self._in_state(agent, state, _words(agent, move, glimpse)) if changed else agent.record
+        if not changed and state in _EXPLAINED and glimpse.reason:
+            record = replace(record, reason=safe(_words(agent, move, glimpse)))
+        running = state is AgentState.RUNNING
+        record = replace(
+            record,
+            session_alive=running and move is Move.READY,
+            pid=glimpse.pid if running or state is AgentState.UNKNOWN else None,
+            container_id=glimpse.container_id,
+            tmux_session=glimpse.tmux_session,
+            tmux_socket=glimpse.tmux_socket,
+            epoch=max(record.epoch, glimpse.epoch),
+            session_id=session_id or record.session_id,
+        )
+        if record != agent.record:
+            self._change(agent, record)
+        return changed
+
+    def claimed(self, agent: Agent, epoch: int) -> None:
+        """It begins anew under this epoch."""
+        agent.record = replace(agent.record, epoch=epoch)
+
+    def ordered(self, agent: Agent, order: Move) -> None:
+        """A person ordered it: what was asked for begins here, and budgets of what was before do not count."""
+        agent.work_since = self._clock.now().wall
+        if order is Move.START:
+            agent.record = replace(agent.record, session_id=None)
+        self.moved(agent, order)
+
+    async def keep(self, agent: Agent) -> None:
+        """Remember it. A store that refuses is said, and costs only what a restart would know."""
+        body = msgspec.json.encode(Kept(agent.record, agent.moved_at, agent.work_since))
+        try:
+            await self._store.keep_note(Note(KIND, agent.name, body))
+        except WorldError as error:
+            log.warning("what became of agent %s is not kept: %s", agent.name, error)
+
+    def _in_state(self, agent: Agent, state: AgentState, reason: str) -> AgentRecord:
+        agent.moved_at = self._clock.now().wall
+        alive = agent.record.session_alive and state is AgentState.RUNNING
+        since = iso(agent.moved_at)
+        return replace(agent.record, state=state, since=since, reason=safe(reason), session_alive=alive)
+
+    def _change(self, agent: Agent, record: AgentRecord) -> None:
+        old = agent.record.state
+        agent.record = record
+        if old is not record.state:
+            log.info("agent %s: %s -> %s (%s)", agent.name, old, record.state, record.reason)
+        at = record.since if old is not record.state else iso(self._clock.now().wall)
+        self._announce(AgentChange(agent.name, old, record.state, record.reason, at, record))
+
+
+def _words(agent: Agent, move: Move, glimpse: Glimpse) -> str:
+    """Why it stands where it stands; of a container whose session died, 001's own words."""
+    if move is Move.SESSION_LOST and glimpse.reason in ("", _SESSION_DEAD):
+        return f"container running, {_SESSION_DEAD}" if agent.spec.runtime == "docker" else _SESSION_DEAD
+    if move is Move.GONE and agent.state is AgentState.STOPPING:
+        return "stopped"
+    return glimpse.reason or str(move)
+
+
+def _unseen(spec: AgentSpec, now: float) -> AgentRecord:
+    """An agent nobody has looked at yet."""
+    return AgentRecord(
+        id=spec.name,
+        name=spec.name,
+        runtime=spec.runtime,
+        state=AgentState.STOPPED,
+        session_alive=False,
+        pid=None,
+        container_id=None,
+        tmux_session=None,
+        tmux_socket=None,
+        epoch=0,
+        since=iso(now),
+        reason="",
+        session_id=None,
+    )

@@ -1,0 +1,212 @@
+"""What the hub does about agents by itself: one incident for a runtime that is gone, and one restart where that is wanted.
+
+A restart is paid for once for each work: an agent that ends again soon after it was brought back stays stale, and a
+person is told. Whatever is unknown is left alone.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+from uuid import uuid4
+
+from wakeful.domain.agents import AgentState, Restart
+from wakeful.domain.incident import Cause, Incident, Origin
+from wakeful.domain.moment import iso
+from wakeful.domain.plaintext import plain
+from wakeful.domain.plan import BUDGET_SECONDS, REVIVALS_MAX, Rules
+from wakeful.ports.clock import Clock
+from wakeful.ports.store import Note, Outcome, Store
+from wakeful.services.hub_book import Agent, AgentBook
+from wakeful.services.hub_orders import Orders
+from wakeful.services.incidents import Incidents
+from wakeful.services.pace import Pace
+
+KIND: Final = "agent-revival"
+# Agents that one server took along are seen within this time of each other.
+GATHER_SECONDS: Final = 2.0
+# An agent that ran this long is well: what ends it later is another trouble with a budget of its own.
+SETTLED_SECONDS: Final = 600.0
+
+log = logging.getLogger("wakeful.hub")
+
+Tell = Callable[[str, str], Awaitable[None]]
+"""Tell people something about an episode, once: its key and words."""
+
+
+class Losses:
+    """Runtimes that cannot be asked: one incident each, however many agents they host."""
+
+    def __init__(self, incidents: Incidents, scopes: Mapping[str, str], told: "Telling") -> None:
+        self._incidents = incidents
+        self._scopes = scopes
+        self._told = told
+
+    async def settle(self, agent: Agent) -> None:
+        """Let it join or leave."""
+        # Whoever was not there when it was lost has lost nothing.
+        lost = agent.state is AgentState.UNKNOWN and agent.runtime_lost and agent.placed
+        known = self._incidents.of(agent.key)
+        if lost and known is None:
+            incident = await self._incidents.join(agent.key, self._origin(agent), agent.record.reason)
+            self._told.soon(incident)
+        elif not lost and known is not None:
+            left = await self._incidents.leave(agent.key)
+            if left is not None and not left.is_open:
+                await self._told.over(left)
+
+    def _origin(self, agent: Agent) -> Origin:
+        cause = Cause.ENGINE if agent.runtime.name == "docker" else Cause.TMUX_SERVER
+        return Origin(cause, self._scopes.get(agent.runtime.name, agent.runtime.name))
+
+
+class Telling:
+    """One message for each incident, a moment after it began, and one when it is over."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        newest: Callable[[Incident], Awaitable[Incident]],
+        words: Callable[[Incident], str],
+        tell: Tell,
+        resolve: Tell,
+    ) -> None:
+        self._clock = clock
+        self._newest = newest
+        self._words = words
+        self._tell = tell
+        self._resolve = resolve
+        self._gathering: dict[str, asyncio.Task[None]] = {}
+
+    def soon(self, incident: Incident) -> None:
+        if incident.id in self._gathering:
+            return
+        task = asyncio.create_task(self._gather(incident))
+        self._gathering[incident.id] = task
+        task.add_done_callback(lambda _done: self._gathering.pop(incident.id, None))
+
+    async def over(self, incident: Incident) -> None:
+        await self._resolve(incident.id, f"Over: {self._words(incident)}")
+
+    async def say(self, key: str, words: str) -> None:
+        await self._tell(key, words)
+
+    async def close(self) -> None:
+        for task in tuple(self._gathering.values()):
+            task.cancel()
+        await asyncio.gather(*self._gathering.values(), return_exceptions=True)
+
+    async def _gather(self, incident: Incident) -> None:
+        await self._clock.sleep_until(self._clock.now().awake + GATHER_SECONDS)
+        await self._tell(incident.id, self._words(await self._newest(incident)))
+
+
+class AutoRestart:
+    """Brings stale agents back whose declaration asks for it."""
+
+    def __init__(
+        self,
+        *,
+        book: AgentBook,
+        orders: Orders,
+        store: Store,
+        clock: Clock,
+        pace: Pace,
+        rules: Callable[[], Rules],
+        told: Telling,
+    ) -> None:
+        self._book = book
+        self._orders = orders
+        self._store = store
+        self._clock = clock
+        self._pace = pace
+        self._rules = rules
+        self._told = told
+        self._given_up: set[str] = set()
+        self._obstacles: dict[str, str | None] = {}
+        self._restarting: dict[str, asyncio.Task[None]] = {}
+
+    async def take_up(self) -> None:
+        """A restart that a crash cut off before it began is given back; one that came to something was paid for."""
+        for note in await self._store.notes(KIND):
+            agent = self._book.agents.get(note.body.decode())
+            if agent is not None and agent.state is AgentState.STALE:
+                await self._store.give_back(_budget(agent), note)
+            else:
+                await self._store.drop_note(KIND, note.key)
+
+    def consider(self, agent: Agent) -> None:
+        """Begin a restart, if there is something to restart and nobody does yet."""
+        now = self._clock.now().wall
+        if agent.state is AgentState.RUNNING and now - agent.moved_at >= SETTLED_SECONDS:
+            agent.work_since = max(agent.work_since, agent.moved_at)
+        if not self._wanted(agent) or agent.name in self._restarting:
+            return
+        task = asyncio.create_task(self._restart(agent))
+        self._restarting[agent.name] = task
+        task.add_done_callback(lambda done: self._done(agent.name, done))
+
+    async def close(self) -> None:
+        for task in tuple(self._restarting.values()):
+            task.cancel()
+        await asyncio.gather(*self._restarting.values(), return_exceptions=True)
+
+    def _wanted(self, agent: Agent) -> bool:
+        rules = self._rules()
+        return (
+            agent.spec.restart is Restart.AUTO
+            and agent.state is AgentState.STALE
+            and not agent.orders
+            and rules.mode != "observe"
+            and rules.paused_by is None
+            and _budget(agent) not in self._given_up
+            and not self._pace.braked_seconds
+        )
+
+    def _done(self, name: str, task: asyncio.Task[None]) -> None:
+        self._restarting.pop(name, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("agent %s could not be brought back: %s", name, error)
+
+    async def _restart(self, agent: Agent) -> None:
+        await self._clock.sleep_until(self._clock.now().awake + self._rules().confirm_seconds)
+        if not self._wanted(agent) or self._obstructed(agent):
+            return
+        note = Note(KIND, uuid4().hex, agent.name.encode())
+        budget = _budget(agent)
+        if not await self._store.spend(budget, note, times_max=REVIVALS_MAX, window_seconds=BUDGET_SECONDS):
+            await self._give_up(agent)
+            return
+        await self._pace.turn()
+        if not self._wanted(agent):
+            await self._store.give_back(budget, note)
+            return
+        deed = await self._orders.revive(agent)
+        log.info("agent %s: brought back: %s (%s)", agent.name, deed.outcome, deed.words)
+        if deed.outcome is Outcome.DECLINED:
+            await self._store.give_back(budget, note)
+        else:
+            self._pace.ended(gave_up=deed.outcome is not Outcome.RECOVERED)
+            await self._store.drop_note(KIND, note.key)
+
+    def _obstructed(self, agent: Agent) -> bool:
+        """Whether something speaks against it that may pass; said once, for it is asked at every sync."""
+        reason = self._orders.obstacle(agent)
+        if reason is not None and self._obstacles.get(agent.name) != reason:
+            log.info("agent %s is not brought back: %s", agent.name, reason)
+        self._obstacles[agent.name] = reason
+        return reason is not None
+
+    async def _give_up(self, agent: Agent) -> None:
+        self._given_up.add(_budget(agent))
+        reason = plain(agent.record.reason, 200)
+        words = (
+            f"Agent {agent.name} was brought back once and ended again ({reason}): it stays stale. "
+            f"wakeful attach {agent.name}"
+        )
+        log.warning("%s", words)
+        await self._told.say(_budget(agent), words)
+
+
+def _budget(agent: Agent) -> str:
+    return f"agent-{agent.name}@{iso(agent.work_since)}"

@@ -1,0 +1,337 @@
+"""Recovery of a journal: 004's eight steps, in its order, each told as it begins.
+
+It decides nothing itself (`domain/recovery` does) and repeats no step: it settles what is known, asks a person about the
+rest, and leaves a state the program can go on from. Killed anywhere, it is run again from its start and finds the same.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from msgspec.structs import replace
+
+from wakeful.domain.checkpoint import NUMBER_MAX, Checkpoint, CheckpointKind, CheckpointState, file_name
+from wakeful.domain.errors import WorldError
+from wakeful.domain.journal import (
+    Last,
+    OnAlive,
+    SessionState,
+    StateTorn,
+    StepEntry,
+    Trace,
+    rebuilt,
+    reconciled,
+    without_completed,
+)
+from wakeful.domain.journal_checkpoint import HELD, question
+from wakeful.domain.process import Process, Sight
+from wakeful.domain.recovery import (
+    STATUS_OF,
+    Answer,
+    Course,
+    Decision,
+    Recovered,
+    Status,
+    StepOutcome,
+    Suspect,
+    decide_step,
+    worst,
+)
+from wakeful.domain.redact import redact
+from wakeful.faults import reach
+from wakeful.ports.journal import CheckpointDesk, JournalFiles, Locked, Reading, StepProcesses
+
+STEPS: Final = (
+    "read the session state",
+    "lock the journal",
+    "look at its processes",
+    "write the timeline",
+    "ask a person where that is needed",
+    "bring the state up to date",
+    "record the outcome",
+    "remove the lock",
+)
+AWAITING: Final = "awaiting-approval"
+ABORTED: Final = "aborted"
+# A short timeline, as 004 asks for; the events hold the rest.
+TIMELINE_EVENTS_MAX: Final = 200
+Progress = Callable[[int, str], None]
+
+
+class JournalInUse(WorldError):
+    """{root} is in use by pid {pid}, which wrote {seconds:.0f} s ago. Nothing was changed; `--wait 60` waits for it."""
+
+    code = "journal-in-use"
+    retryable = True
+
+
+def recover(
+    files: JournalFiles,
+    processes: StepProcesses,
+    desk: CheckpointDesk,
+    *,
+    only: str | None = None,
+    wait_seconds: float = 0.0,
+    progress: Progress = lambda number, words: None,  # noqa: ARG005 - nobody listens
+) -> Recovered:
+    """Settle what a crash left behind, of all steps or of one; how that ended.
+
+    Raises StateMissing, StateForeign, RecoveryRuns, JournalInUse.
+    """
+    progress(1, STEPS[0])
+    with suppress(StateTorn):
+        # What is missing or not ours is refused before anything is touched.
+        files.read()
+    progress(2, STEPS[1])
+    with files.lock(wait_seconds) as locked:
+        recovered = _Recovery(files, processes, desk, wait_seconds, progress).run(locked, only)
+        progress(8, STEPS[7])
+    return recovered
+
+
+class _Recovery:
+    """One run of it, with the lock held."""
+
+    def __init__(
+        self,
+        files: JournalFiles,
+        processes: StepProcesses,
+        desk: CheckpointDesk,
+        wait_seconds: float,
+        progress: Progress,
+    ) -> None:
+        self._files = files
+        self._processes = processes
+        self._desk = desk
+        self._wait_seconds = wait_seconds
+        self._progress = progress
+        self._torn_at: str | None = None
+        self._is_aborted = False
+        self._notes: list[str] = []
+        self._outcomes: list[StepOutcome] = []
+        self._suspects: tuple[Suspect, ...] = ()
+        self._state, self._reading = self._loaded()
+
+    def run(self, locked: Locked, only: str | None) -> Recovered:
+        if locked.owner is not None:
+            return self._in_use(locked.owner)
+        if locked.taken_over is not None:
+            self._notes.append(f"took over the lock of {locked.taken_over}, which is gone")
+            self._trace("recovery.lock_taken_over", None, owner=locked.taken_over)
+        asked = self._asked()
+        self._progress(3, STEPS[2])
+        for step, entry in tuple(self._state.process_map.items()):
+            if entry.is_open and only in {None, step}:
+                self._settle(step, entry, asked)
+        self._compare_files(asked)
+        self._progress(4, STEPS[3])
+        self._files.tell(self._timeline())
+        self._progress(5, STEPS[4])
+        number = self._held_by(asked)
+        self._progress(6, STEPS[5])
+        self._keep(number)
+        self._progress(7, STEPS[6])
+        return self._concluded(number)
+
+    def _loaded(self) -> tuple[SessionState, Reading]:
+        try:
+            state = self._files.read()
+        except StateTorn as problem:
+            return self._mended(problem)
+        reading = self._files.told(state.events_cursor)
+        self._notes += reading.notes
+        return reconciled(without_completed(state), reading.traces), reading
+
+    def _mended(self, problem: StateTorn) -> tuple[SessionState, Reading]:
+        """What the events tell in the place of a torn state; no torn state is ever accepted."""
+        reading = self._files.told(0)
+        state = rebuilt(reading.traces, self._files.now())
+        if state is None:
+            state = SessionState(None, (), None, self._files.now(), self._files.new_trace_id(), {}, 0)
+        self._notes += [str(problem), *reading.notes]
+        self._torn_at = self._files.set_aside()
+        reach("journal.set_aside")
+        # On the disk at once: whoever is killed now leaves a state that waits, for a checkpoint that nobody has.
+        self._files.write(state.awaiting(NUMBER_MAX))
+        self._state = state
+        self._trace("recovery.state_moved", None, reason=str(problem), moved_to=self._torn_at)
+        return state, reading
+
+    def _in_use(self, owner: Process) -> Recovered:
+        silent_seconds = self._files.seconds_since(self._state.last_sync)
+        if silent_seconds < self._files.stale_seconds(self._state.trace_id):
+            raise JournalInUse(root=self._files.root, pid=owner.pid, seconds=silent_seconds)
+        self._notes.append(
+            f"pid {owner.pid} has the journal and wrote nothing for {silent_seconds:.0f} s: wait for it, or end it"
+        )
+        return self._result(Status.MANUAL_REVIEW, self._state.awaited)
+
+    def _asked(self) -> Checkpoint | None:
+        """The checkpoint that holds this journal; None if none does, or if this store does not know it."""
+        number = self._state.awaited
+        found = self._desk.find(number) if number is not None else None
+        if found is None or found.kind is not CheckpointKind.JOURNAL or found.subject != self._files.root:
+            return None
+        return found if found.trace_id == self._state.trace_id else None
+
+    def _settle(self, step: str, entry: StepEntry, asked: Checkpoint | None) -> None:
+        sight = self._processes.sight(entry)
+        if sight is Sight.ALIVE:
+            patience_seconds = self._wait_seconds if entry.on_alive is OnAlive.WAIT else 0.0
+            sight = self._processes.wait(entry, patience_seconds)
+        is_asked = entry.last in {Last.STARTED, Last.FAILED}
+        answer = self._processes.ask(step, entry) if is_asked else Answer.UNKNOWN
+        decision = decide_step(entry, sight, answer)
+        if decision.course in HELD and asked is not None and _answers(asked, entry):
+            decision = self._as_decided(step, entry, sight, asked)
+        course, reason = self._carried_out(step, entry, decision)
+        self._outcomes.append(StepOutcome(step, entry.attempt, sight, answer, course, reason))
+
+    def _as_decided(self, step: str, entry: StepEntry, sight: Sight, asked: Checkpoint) -> Decision:
+        """What a person decided about a step that was held."""
+        who = f"{asked.state.replace('_', ' ')} by {asked.decided_by} in {file_name(asked.number)}"
+        self._trace(f"checkpoint.{asked.state}", step, number=asked.number, by=asked.decided_by)
+        if asked.state is CheckpointState.ABORTED:
+            self._state = self._state.with_entry(step, replace(entry, last=Last.ABORTED))
+            return Decision(Course.STOP, who)
+        if asked.state is CheckpointState.ROLLED_BACK and not self._undone(step, entry, asked.number):
+            return Decision(Course.ROLLBACK, "its undoing failed")
+        return Decision(Course.END_AND_RERUN if sight is Sight.ALIVE else Course.RERUN, who)
+
+    def _undone(self, step: str, entry: StepEntry, number: int) -> bool:
+        # Known before it begins: cut off, an undoing is a question again.
+        self._state = self._state.with_entry(step, replace(entry, last=Last.UNDOING, undo_of=number))
+        self._files.write(self._state)
+        self._trace("recovery.undo_started", step, command=redact(" ".join(entry.undo)))
+        succeeded = self._processes.undo(step, entry)
+        self._trace("recovery.undone" if succeeded else "recovery.undo_failed", step)
+        return succeeded
+
+    def _carried_out(self, step: str, entry: StepEntry, decision: Decision) -> tuple[Course, str]:
+        course, reason = decision.course, decision.reason
+        if course is Course.END_AND_RERUN:
+            self._trace("recovery.process_ending", step, pid=entry.pid)
+            seen = self._processes.end(entry)
+            self._trace("recovery.process_ended", step, pid=entry.pid, sight=str(seen))
+            if seen is not Sight.DEAD:
+                return Course.CHECKPOINT, f"its process {entry.pid} could not be ended"
+        if course in {Course.RERUN, Course.END_AND_RERUN}:
+            self._clear(step, entry, reason)
+        elif course in {Course.COUNT_DONE, Course.LEAVE}:
+            self._trace("action.completed", step, attempt=entry.attempt, counted=reason)
+            self._state = self._state.completed(step)
+        return course, reason
+
+    def _clear(self, step: str, entry: StepEntry, reason: str) -> None:
+        """The step may be run again, from its start."""
+        removed = self._processes.clean(entry)
+        self._trace("recovery.cleared", step, attempt=entry.attempt, reason=reason, removed=list(removed))
+        self._state = self._state.with_entry(step, replace(entry, last=Last.CLEARED))
+
+    def _compare_files(self, asked: Checkpoint | None) -> None:
+        found = self._files.suspects(self._state.trace_id)
+        for each in found:
+            self._trace(
+                "recovery.suspect", each.step, path=each.path, reason=each.reason, moved_to=each.moved_to
+            )
+        if found and asked is not None and asked.state is CheckpointState.CONTINUED:
+            self._trace("artefact.accepted", None, paths=[each.path for each in found])
+        else:
+            self._suspects = found
+
+    def _held_by(self, asked: Checkpoint | None) -> int | None:
+        """The checkpoint that has to be decided now; None if nothing is held."""
+        if asked is not None and asked.state in {CheckpointState.OPEN, CheckpointState.ABORTED}:
+            self._is_aborted = not asked.is_open
+            return asked.number
+        held = any(each.course in HELD for each in self._outcomes)
+        # A torn state is held until somebody has seen it, also when its recovery was cut off.
+        unseen = self._torn_at is not None or (asked is None and self._state.awaited is not None)
+        if not (held or self._suspects or unseen):
+            return None
+        draft = question(self._files.root, self._state, self._outcomes, self._suspects, self._torn_at)
+        opened = self._desk.open(draft)
+        self._trace("checkpoint.opened", None, number=opened.number, file=file_name(opened.number))
+        return opened.number
+
+    def _keep(self, number: int | None) -> None:
+        entries = self._state.process_map
+        open_ones = [step for step, each in entries.items() if each.is_open]
+        again = [step for step, each in entries.items() if each.last is Last.CLEARED]
+        cut_off = open_ones or again
+        following = cut_off[0] if cut_off else self._state.next_immediate_step
+        end = self._files.told(self._reading.end).end
+        self._state = replace(
+            self._state.awaiting(number),
+            current_task_id=open_ones[0] if open_ones else None,
+            next_immediate_step=following,
+            last_sync=self._files.now(),
+            events_cursor=end,
+        )
+        self._files.write(self._state)
+        reach("journal.recovered")
+
+    def _concluded(self, number: int | None) -> Recovered:
+        statuses = tuple(STATUS_OF[each.course] for each in self._outcomes)
+        status = worst((*statuses, Status.OK if number is None else Status.MANUAL_REVIEW))
+        recovered = self._result(status, number)
+        self._trace(
+            "session.recovered",
+            None,
+            status=str(status),
+            approval=recovered.approval,
+            checkpoint=number,
+            next_immediate_step=recovered.next_immediate_step,
+        )
+        self._files.tell([f"-> {status}{f': {file_name(number)} waits for a person' if number else ''}", ""])
+        return recovered
+
+    def _result(self, status: Status, number: int | None) -> Recovered:
+        return Recovered(
+            status=status,
+            approval=self._approval(number),
+            trace_id=self._state.trace_id,
+            next_immediate_step=self._state.next_immediate_step,
+            steps_completed=self._state.steps_completed,
+            steps=tuple(self._outcomes),
+            suspects=self._suspects,
+            checkpoint=number,
+            checkpoint_path=f"{self._files.root}/{file_name(number)}" if number is not None else None,
+            timeline_path=self._files.timeline_path,
+            notes=tuple(self._notes),
+        )
+
+    def _approval(self, number: int | None) -> str | None:
+        if any(each.last is Last.ABORTED for each in self._state.process_map.values()) or self._is_aborted:
+            return ABORTED
+        return AWAITING if number is not None else None
+
+    def _timeline(self) -> list[str]:
+        traces = self._reading.traces
+        left_out = len(traces) - TIMELINE_EVENTS_MAX
+        lines = [f"Recovery at {self._files.now()}, trace {self._state.trace_id}"]
+        lines += [f"  {left_out} earlier events"] if left_out > 0 else []
+        lines += [_event_line(each) for each in traces[-TIMELINE_EVENTS_MAX:]]
+        lines += [f"  ! {note}" for note in self._notes]
+        lines += [f"  ! {each.path}: {each.reason}; {each.moved_to or 'nowhere'}" for each in self._suspects]
+        lines += [
+            f"  = step {each.step}: {each.course} ({each.reason}; process {each.sight}, other side {each.answer})"
+            for each in self._outcomes
+        ]
+        return lines
+
+    def _trace(self, event: str, step: str | None, **details: object) -> None:
+        self._files.trace(event, self._state.trace_id, step, details)
+
+
+def _answers(asked: Checkpoint, entry: StepEntry) -> bool:
+    """Whether a person's word is still to be carried out for this step: an undoing is begun once for each word."""
+    return not asked.is_open and not (
+        asked.state is CheckpointState.ROLLED_BACK and entry.undo_of == asked.number
+    )
+
+
+def _event_line(trace: Trace) -> str:
+    step = f" {trace.step}" if trace.step else ""
+    attempt = f" (attempt {trace.details['attempt']})" if "attempt" in trace.details else ""
+    return f"  {trace.at} {trace.event}{step}{attempt}"

@@ -1,0 +1,68 @@
+"""An agent of the hub that is the real Claude Code, in tmux: its session is known, guarded and resumed."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from agent_houses import AgentHouse
+from clients import ClaudeHome, wait_for
+from daemons import RunningDaemon
+from operators import DONE, bash
+from wakeful.adapters.system import proc
+from wakeful.testing.scripted_model import script
+
+
+@pytest.fixture
+def house(daemon: RunningDaemon, claude: ClaudeHome) -> Iterator[AgentHouse]:
+    environ = claude.environ()
+    names = [name for name in environ if name not in ("HOME", "PATH", "LANG", "SHELL")]
+    toml = f"""
+[agents.claude]
+runtime = "tmux"
+command = ["claude"]
+workdir = "{claude.project}"
+env = {names!r}
+ready = "for shortcuts"
+restart = "auto"
+"""
+    daemon.environ |= environ
+    house = AgentHouse(daemon, toml)
+    daemon.up()
+    yield house
+    house.end()
+
+
+def prompt(house: AgentHouse, text: str) -> None:
+    """As a person who is attached types it."""
+    house.server.tmux("send-keys", "-t", "=agent-claude:", "-l", text)
+    wait_for(
+        lambda: text[:20] in house.server.tmux("capture-pane", "-p", "-t", "=agent-claude:") or None, "text"
+    )
+    house.server.tmux("send-keys", "-t", "=agent-claude:", "Enter")
+
+
+def test_a_busy_agent_asks_and_a_dead_one_is_resumed_in_its_conversation(
+    house: AgentHouse, claude: ClaudeHome
+) -> None:
+    """Its session is attached by its process; a turn is not cut off without a yes; killed, the same conversation goes on."""
+    started = house.start("claude")
+    prompt(house, script(DONE))
+    wait_for(lambda: claude.transcripts() or None, "transcript")
+    known = house.wait("claude", timeout_seconds=30, session_id=f"claude-{claude.transcripts()[0].stem}")
+    prompt(house, script(bash("sleep 100"), DONE))
+    claude.wait_for_status("busy")
+    session = known["session_id"]
+    wait_for(
+        lambda: house.daemon.run("session", "status", session, "--json").json["active_prompt"] or None, "turn"
+    )
+    asked = house.daemon.run("agent", "stop", "claude")
+    assert (asked.exit_code, "wakeful agent stop claude --yes" in asked.err) == (1, True)
+    os.kill(started["pid"], signal.SIGKILL)
+    back = house.wait("claude", timeout_seconds=40, state="running", epoch=2)
+    conversation = claude.transcripts()[0].stem
+    assert f"--resume {conversation}" in " ".join(proc.command(back["pid"]))
+    assert back["session_id"] == session
+    assert len([each for each in claude.registry() if each.get("pid") == back["pid"]]) == 1
+    assert house.daemon.run("agent", "stop", "claude", "--yes").exit_code == 0

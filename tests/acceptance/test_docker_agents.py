@@ -1,0 +1,140 @@
+"""Seed 001, section 8, as it was written: containers of a real engine through daemon, command, menu and terminal."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from agent_houses import AgentHouse
+from clients import require_tmux, wait_for
+from daemons import RunningDaemon
+from docker_engines import IMAGE, DockerEngine, make_image, require_docker
+
+AGENT = """
+[agents.{name}]
+runtime = "docker"
+image = "{image}"
+command = ["sleep", "100000"]
+network = "none"
+"""
+MISSING = AGENT.format(name="missing", image="no-such-image")
+SENTENCE = "Discovered stale container for claude (container running, session dead)"
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[DockerEngine]:
+    require_docker()
+    require_tmux()
+    engine = DockerEngine()
+    try:
+        engine.start()
+        make_image(engine)
+        yield engine
+    finally:
+        engine.close()
+
+
+@pytest.fixture
+def house(daemon: RunningDaemon, engine: DockerEngine) -> Iterator[AgentHouse]:
+    engine.clear()
+    daemon.environ["DOCKER_HOST"] = engine.address
+    toml = "".join(AGENT.format(name=name, image=IMAGE) for name in ("claude", "two"))
+    house = AgentHouse(daemon, toml + MISSING)
+    daemon.up()
+    yield house
+    house.end()
+    engine.clear()
+
+
+def test_a_container_whose_session_died_is_stale_restarted_and_torn_down(
+    house: AgentHouse, engine: DockerEngine
+) -> None:
+    """Orphan, services, restart in the existing container, teardown: 001's scenarios 1 to 5."""
+    started = house.start("claude")
+    assert (started["state"], started["session_alive"]) == ("running", True)
+    house.kill("claude")
+    stale = house.wait("claude", state="stale", session_alive=False, timeout_seconds=10)
+    assert stale["reason"] == "container running, session dead"
+    shown = house.daemon.run("services").out
+    assert "(1 stale, 2 stopped)" in shown
+    assert "  agent-claude    stale     (container running, session dead)\n" in shown
+    again = house.daemon.run("agent", "restart-session", "claude", "--json").json
+    assert (again["state"], again["container_id"]) == ("running", started["container_id"])
+    assert again["epoch"] == 2
+    assert house.daemon.run("agent", "stop", "claude", "--json").json["state"] == "stopped"
+    assert engine.docker("ps", "-aq") == ""
+
+
+def test_a_hub_that_comes_late_discovers_the_stale_container(house: AgentHouse) -> None:
+    """001's last scenario, with its own sentence; without a hub nobody claims to know."""
+    pid = house.start("claude")["pid"]
+    house.daemon.kill()
+    os.kill(pid, signal.SIGKILL)
+    down = house.daemon.run("services").out
+    assert "agent-claude" in down
+    assert "session state unknown (Hub down)" in down
+    house.daemon.up()
+    assert house.agent("claude")["state"] == "stale"
+    assert SENTENCE in house.daemon.said()
+
+
+def test_a_container_removed_by_hand_is_stopped(house: AgentHouse, engine: DockerEngine) -> None:
+    """Running or stale: what is gone is stopped."""
+    for name in ("claude", "two"):
+        house.start(name)
+    house.kill("claude")
+    house.wait("claude", state="stale")
+    engine.docker("rm", "-f", "agent-claude", "agent-two")
+    for name in ("claude", "two"):
+        assert "container" in house.wait(name, state="stopped", timeout_seconds=10)["reason"]
+
+
+def test_the_menu_restarts_a_container_and_attaches(house: AgentHouse, engine: DockerEngine) -> None:
+    """Word for word 001's menu; R restarts, attaches through the engine, and detaching leaves the terminal clean."""
+    started = house.start("claude")
+    house.kill("claude")
+    house.wait("claude", state="stale")
+    house.sit_down("attach", "claude")
+    shown = house.wait_for_screen("Choice:")
+    assert "Agent 'claude' is stale (container running, session dead)." in shown
+    assert "  [R] Restart session - launch sleep in a new tmux session" in shown
+    assert "  [T] Teardown      - remove the container entirely" in shown
+    house.type("R")
+    house.wait("claude", state="running", epoch=2)
+    inside = ("exec", "agent-claude", "tmux", "list-clients")
+    wait_for(lambda: engine.docker(*inside) or None, "attached terminal")
+    house.press("C-b", "d")
+    house.wait_for_screen("left with 0")
+    after = house.agent("claude")
+    assert (after["state"], after["container_id"]) == ("running", started["container_id"])
+
+
+def test_an_image_that_is_not_there_is_an_error(house: AgentHouse) -> None:
+    """Said in one line, with the name, and it stays said."""
+    spoken = house.daemon.run("agent", "start", "missing")
+    assert (spoken.exit_code, "no-such-image" in spoken.err) == (2, True)
+    assert house.agent("missing")["state"] == "error"
+
+
+def test_an_engine_that_is_gone_is_one_incident(house: AgentHouse, engine: DockerEngine) -> None:
+    """Both agents unknown, with since and reason, one incident; the engine's return tells the truth again."""
+    for name in ("claude", "two"):
+        house.start(name)
+    engine.crash()
+    try:
+        for name in ("claude", "two"):
+            assert house.wait(name, state="unknown", session_alive=False, timeout_seconds=15)["reason"]
+        (incident,) = house.daemon.run("incidents", "--json").json["incidents"]
+        assert (incident["cause"], len(incident["sessions"])) == ("engine", 2)
+        refused = house.daemon.run("agent", "start", "claude")
+        assert refused.exit_code == 1
+    finally:
+        engine.start()
+    for name in ("claude", "two"):
+        wait_for(
+            lambda name=name: house.agent(name)["state"] in ("running", "stopped", "stale") or None,  # type: ignore[misc]
+            f"{name} to be seen again",
+            30,
+        )
+    wait_for(lambda: house.daemon.run("incidents", "--json").json["incidents"] == [] or None, "end of it", 30)

@@ -1,0 +1,176 @@
+"""A hub over a scripted runtime: the real book, orders, gate, store and budgets, in virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentSpec, Glimpse, Restart
+from wakeful.domain.ids import ConversationId, SessionId
+from wakeful.domain.incident import Incident, words_of
+from wakeful.domain.plan import Rules
+from wakeful.domain.process import Process, Sight
+from wakeful.ports.runtime import Runtime
+from wakeful.ports.store import Store
+from wakeful.services.acts import ActGate
+from wakeful.services.feed import AgentChange, Feed
+from wakeful.services.hub import Hub, Processes
+from wakeful.services.hub_book import AgentBook
+from wakeful.services.hub_keeping import AutoRestart, Losses, Telling
+from wakeful.services.hub_orders import Orders
+from wakeful.services.incidents import Incidents
+from wakeful.services.pace import Pace
+from wakeful.testing.memory_store import MemoryStore
+from wakeful.testing.scripted_runtime import SESSION_DEAD, ScriptedRuntime
+from wakeful.testing.virtual_clock import VirtualClock, settle
+
+BOOT: Final = "a-boot-of-a-test"
+
+
+def agent(
+    name: str = "claude",
+    *,
+    restart: Restart = Restart.MANUAL,
+    runtime: AgentRuntime = AgentRuntime.TMUX,
+    command: tuple[str, ...] = ("claude",),
+) -> AgentSpec:
+    return AgentSpec(name=name, runtime=runtime, command=command, restart=restart)
+
+
+class ScriptedSessions:
+    """Sessions of agents, as a test says they are."""
+
+    def __init__(self) -> None:
+        self.by_pid: dict[int, SessionId] = {}
+        self.busy: set[SessionId] = set()
+        self.holders: dict[SessionId, int] = {}
+        self.known: set[SessionId] = set()
+
+    def below(self, pid: int) -> SessionId | None:
+        return self.by_pid.get(pid)
+
+    def is_busy(self, session_id: SessionId) -> bool:
+        return session_id in self.busy
+
+    def holder(self, session_id: SessionId) -> int | None:
+        return self.holders.get(session_id)
+
+    def can_go_on(self, session_id: SessionId) -> bool:
+        return session_id in self.known
+
+
+class TestHub:
+    """Everything of a hub; `build` makes it anew over the same store and world, as a restart does."""
+
+    __test__ = False
+
+    def __init__(self, *specs: AgentSpec, runtime: ScriptedRuntime | None = None, mode: str = "mine") -> None:
+        self.clock = VirtualClock()
+        self.store: Store = MemoryStore(now=lambda: self.clock.now().wall)
+        self.runtime = runtime or ScriptedRuntime()
+        self.sessions = ScriptedSessions()
+        self.rules = Rules(mode=mode)
+        self.changes: list[AgentChange] = []
+        self.said: list[tuple[str, str]] = []
+        self.over: list[tuple[str, str]] = []
+        # Processes that end between a look and the pidfd: the world is different from then on.
+        self.ends_unwatched: dict[int, str] = {}
+        self.specs = specs
+        self.mode = mode
+        # Who else hears of changes.
+        self.feed: Feed | None = None
+        self.build()
+
+    def build(self, specs: Sequence[AgentSpec] | None = None) -> None:
+        specs = self.specs if specs is None else specs
+        runtimes: dict[str, Runtime] = {spec.runtime: self.runtime for spec in specs}
+        self.incidents = Incidents(self.store, self.clock)
+        self.book = AgentBook(specs, runtimes, self.store, self.clock, self._announce)
+        gate = ActGate(self.store, self.clock, lambda _session: None, lambda: self.rules.paused_by)
+        self.orders = Orders(
+            book=self.book,
+            gate=gate,
+            store=self.store,
+            sessions=self.sessions,
+            environ=lambda spec: dict.fromkeys(spec.env, "a value"),
+            resuming=_resuming,
+            owner="a test",
+            mode=self.mode,
+        )
+        told = Telling(self.clock, self._newest, words_of, self._say, self._resolve)
+        self.hub = Hub(
+            book=self.book,
+            orders=self.orders,
+            losses=Losses(self.incidents, {"tmux": "a socket"}, told),
+            auto=AutoRestart(
+                book=self.book,
+                orders=self.orders,
+                store=self.store,
+                clock=self.clock,
+                pace=Pace(self.clock, 2.0, 10),
+                rules=lambda: self.rules,
+                told=told,
+            ),
+            runtimes=runtimes,
+            sessions=self.sessions,
+            processes=Processes(lambda pid: Process(pid, 1, BOOT), self._watch),
+            store=self.store,
+            clock=self.clock,
+        )
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """The daemon's tasks run."""
+        await self.incidents.load()
+        await self.hub.take_up()
+        tasks = [asyncio.create_task(run()) for run, _ in self.hub.tasks()]
+        await settle()
+        try:
+            yield
+        finally:
+            await self.hub.close()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def record(self, name: str = "claude") -> AgentRecord:
+        return self.hub.record(name)
+
+    async def happens(self, glimpse: Glimpse, name: str = "claude") -> AgentRecord:
+        """The world is like this now, and its runtime tells so."""
+        self.runtime.seen[name] = glimpse
+        await self.runtime.told.put(name)
+        await settle()
+        return self.record(name)
+
+    def _announce(self, change: AgentChange) -> None:
+        self.changes.append(change)
+        if self.feed is not None:
+            self.feed.announce(change)
+
+    def _watch(self, process: Process) -> Sight:
+        name = self.ends_unwatched.get(process.pid)
+        if name is None:
+            return Sight.ALIVE
+        self.runtime.seen[name] = SESSION_DEAD
+        return Sight.DEAD
+
+    async def _newest(self, incident: Incident) -> Incident:
+        listed = await self.incidents.listed(include_resolved=True)
+        return next(each for each in listed if each.id == incident.id)
+
+    async def _say(self, key: str, words: str) -> None:
+        self.said.append((key, words))
+
+    async def _resolve(self, key: str, words: str) -> None:
+        self.over.append((key, words))
+
+
+def _resuming(argv: Sequence[str], conversation: ConversationId | None, _cwd: str) -> tuple[str, ...]:
+    return (*argv, "--resume", str(conversation))
+
+
+def with_pid(glimpse: Glimpse, pid: int) -> Glimpse:
+    return msgspec.structs.replace(glimpse, pid=pid)

@@ -1,0 +1,262 @@
+"""Eyes inside containers: transcripts and registries of a Claude Code that lives there, read from this host."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+import parts
+from clients import ClaudeHome, require
+from docker_engines import IMAGE, DockerEngine, make_image
+from wakeful.adapters.docker.engine import Container, Engine
+from wakeful.adapters.docker.eyes import ContainerEyes
+from wakeful.adapters.docker.inside import claude_folders, seek
+from wakeful.adapters.docker.runtime import DockerRuntime
+from wakeful.adapters.logs.folders import FolderWatch
+from wakeful.adapters.system.clock import SystemClock
+from wakeful.adapters.system.exits import ExitWatch
+from wakeful.config import Config
+from wakeful.domain.agents import AgentRuntime, AgentSpec
+from wakeful.domain.findings import Code
+from wakeful.domain.ids import SessionId
+from wakeful.domain.process import Process
+from wakeful.domain.record import SessionRecord
+from wakeful.lookout import Lookout
+from wakeful.places import Places
+from wakeful.testing.scripted_model import ScriptedModel, script
+
+PATIENCE_SECONDS = 30.0
+QUIET = ("run", "-d", "--network", "none", "--name", "agent-bot")
+# As the client does: its number and its start, as it sees them itself.
+REGISTER = """\
+mkdir -p /root/.claude/sessions; read -r s </proc/$$/stat; set -- ${s#* (*) }
+printf '{"pid":%d,"sessionId":"%s","procStart":"%s","cwd":"/work","status":"busy"}' \
+  $$ CONVERSATION ${20} > /root/.claude/sessions/$$.json
+exec sleep 1000
+"""
+
+
+class Inside:
+    """A lookout that sees nothing but what containers show."""
+
+    def __init__(self, folder: Path, folders: FolderWatch) -> None:
+        self._exits = ExitWatch(self._gone)
+        self.lookout = Lookout(Config(), Places(str(folder)), SystemClock(), self._exits)
+        self.eyes = ContainerEyes(
+            self.lookout.host,
+            self.lookout.clock,
+            self.lookout.supervisor,
+            self._exits,
+            fold_after_seconds=86_400,
+            folders=folders,
+        )
+        self._folders = folders
+
+    def _gone(self, process: Process) -> None:
+        self.lookout.supervisor.gone(process)
+
+    async def listen(self) -> None:
+        async for told in self._folders:
+            self.eyes.told(told)
+
+    async def record(
+        self, session_id: str, fits: Callable[[SessionRecord], bool], what: str
+    ) -> SessionRecord:
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while True:
+                    while self.lookout.supervisor.settle():
+                        pass
+                    watched = self.lookout.roster.watched.get(SessionId(session_id))
+                    if watched is not None and watched.record is not None and fits(watched.record):
+                        return watched.record
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            pytest.fail(f"no {what}: {self.lookout.roster.watched}, {self.eyes.left_out}")
+
+    def close(self) -> None:
+        self._exits.close()
+
+
+@asynccontextmanager
+async def inside(folder: Path) -> AsyncIterator[Inside]:
+    async with FolderWatch() as folders:
+        made = Inside(folder, folders)
+        listening = asyncio.create_task(made.listen())
+        try:
+            yield made
+        finally:
+            listening.cancel()
+            with suppress(asyncio.CancelledError):
+                await listening
+            made.close()
+
+
+async def inspected(docker: DockerEngine) -> Container:
+    engine = Engine(docker.address)
+    try:
+        container = await engine.inspect("agent-bot")
+    finally:
+        await engine.close()
+    assert container is not None
+    return container
+
+
+@pytest.fixture(autouse=True)
+def nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "nothing"))
+
+
+def test_a_home_inside_is_read_through_the_containers_root(docker: DockerEngine) -> None:
+    """Nothing is mounted: the folder lies below the root of the container's first process."""
+    docker.docker(*QUIET, IMAGE, "sleep", "infinity")
+    docker.docker("exec", "agent-bot", "mkdir", "-p", "/root/.claude/projects/-work")
+    container = asyncio.run(inspected(docker))
+    (folder,) = claude_folders(container)
+    assert folder == Path(f"/proc/{container.pid}/root/root/.claude")
+    assert [each.name for each in (folder / "projects").iterdir()] == ["-work"]
+
+
+def test_a_home_that_is_not_there_yet_is_awaited(docker: DockerEngine) -> None:
+    """An agent that just started has written nothing."""
+    docker.docker(*QUIET, IMAGE, "sleep", "infinity")
+    found = seek(asyncio.run(inspected(docker)))
+    assert found.folder is not None
+    assert not found.folder.exists()
+    assert found.passing
+
+
+def test_a_mounted_home_is_read_where_it_lies(docker: DockerEngine, tmp_path: Path) -> None:
+    """The folder of the host outlives the container."""
+    docker.docker(*QUIET, "-v", f"{tmp_path}:/root", IMAGE, "sleep", "infinity")
+    found = seek(asyncio.run(inspected(docker)))
+    assert (found.folder, found.passing) == (tmp_path / ".claude", False)
+
+
+def test_a_link_out_of_a_container_is_not_followed(docker: DockerEngine) -> None:
+    """On this host it would lead wherever the container's owner wants."""
+    docker.docker(*QUIET, IMAGE, "sleep", "infinity")
+    container = asyncio.run(inspected(docker))
+    Path(f"/proc/{container.pid}/root/root/.claude").symlink_to("/root")
+    found = seek(container)
+    assert found.folder is None
+    assert found.reason.startswith("transcript not visible: .claude is a link")
+    assert "mount a folder of this host at /root/.claude" in found.reason
+
+
+def test_a_container_of_another_host_says_what_would_help(docker: DockerEngine) -> None:
+    """Its numbers mean somebody else here, and nobody looks into him."""
+    docker.docker(*QUIET, IMAGE, "sleep", "infinity")
+    container = asyncio.run(inspected(docker))
+    found = seek(
+        Container(**{name: getattr(container, name) for name in container.__struct_fields__} | {"pid": 1})
+    )
+    assert found.folder is None
+    assert "transcript not visible" in found.reason
+    assert "eyes.claude_dirs" in found.reason
+
+
+def test_a_session_inside_is_held_by_the_process_this_host_knows(
+    docker: DockerEngine, tmp_path: Path
+) -> None:
+    """The registry's number is the container's own; the session lives and dies with the host's process."""
+    conversation = str(uuid4())
+    docker.docker(*QUIET, IMAGE, "sleep", "infinity")
+
+    async def scene() -> tuple[int, SessionRecord]:
+        async with inside(tmp_path) as made:
+            made.eyes.show("bot", await inspected(docker))
+            text = REGISTER.replace("CONVERSATION", conversation)
+            docker.docker("exec", "-d", "agent-bot", "sh", "-c", text)
+            session = f"claude-{conversation}"
+            alive = await made.record(session, lambda record: record.session_alive, "living session")
+            holder = made.lookout.roster.watched[alive.id].presence.newest
+            assert holder is not None
+            pid = holder.process.pid
+            docker.docker("rm", "-f", "agent-bot")
+            return pid, await made.record(session, lambda record: not record.session_alive, "end of it")
+
+    pid, _ = asyncio.run(scene())
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_container_shown_again_tells_nothing_twice(docker: DockerEngine, tmp_path: Path) -> None:
+    """Its root has another number after a restart; the same turn read again would look like a loop."""
+    conversation = str(uuid4())
+    line = {
+        "type": "user",
+        "sessionId": conversation,
+        "cwd": "/work",
+        "timestamp": "2026-01-01T00:00:00.000Z",
+        "uuid": str(uuid4()),
+        "message": {"role": "user", "content": "go on"},
+    }
+    docker.docker(*QUIET, IMAGE, "sleep", "infinity")
+    docker.docker("exec", "agent-bot", "mkdir", "-p", "/root/.claude/projects/-work")
+    write = f"cat > /root/.claude/projects/-work/{conversation}.jsonl"
+    docker.docker("exec", "-i", "agent-bot", "sh", "-c", write, stdin=json.dumps(line).encode() + b"\n")
+
+    async def scene() -> list[int]:
+        async with inside(tmp_path) as made:
+            prompts = []
+            for _ in range(2):
+                made.eyes.show("bot", await inspected(docker))
+                await made.record(f"claude-{conversation}", lambda _: True, "session")
+                prompts.append(
+                    made.lookout.roster.watched[SessionId(f"claude-{conversation}")].activity.known
+                )
+                docker.docker("restart", "-t", "0", "agent-bot")
+            return prompts
+
+    assert asyncio.run(scene()) == [1, 1]
+
+
+def test_claude_code_looping_in_a_container_is_found(
+    docker: DockerEngine, tmp_path: Path, scripted_model: ScriptedModel
+) -> None:
+    """The real client, its home inside, the host's eyes: `loop`, by the process that this host sees."""
+    require(parts.CLAUDE)
+    program = parts.clients_dir() / "node_modules" / f"{parts.CLAUDE.package}-linux-x64"
+    make_image(docker, "with-claude", more=("/usr/bin/bash", str(program / "claude")))
+    conversation = str(uuid4())
+    steps = script({"tool": "Bash", "input": {"command": "cat missing"}, "loop": True})
+    environ = {
+        name: value
+        for name, value in ClaudeHome(tmp_path, scripted_model).environ().items()
+        if name not in ("HOME", "PATH")
+    }
+    spec = AgentSpec(
+        name="bot",
+        runtime=AgentRuntime.DOCKER,
+        image="with-claude",
+        command=("/opt/claude/claude", "-p", steps, "--session-id", conversation, "--allowedTools", "Bash"),
+        env=tuple(environ),
+        # The scripted model listens on this host's loopback.
+        network="host",
+        mounts=(f"{program}:/opt/claude:ro",),
+        workdir="/work",
+    )
+
+    async def scene() -> SessionRecord:
+        async with inside(tmp_path) as made:
+            runtime = DockerRuntime(docker.address, SystemClock())
+            try:
+                glimpse = await runtime.start(spec, 1, environ)
+                made.eyes.show("bot", await inspected(docker), glimpse.pid)
+                session = f"claude-{conversation}"
+                record = await made.record(
+                    session, lambda record: Code.LOOP in {each.code for each in record.findings}, "loop"
+                )
+                holder = made.lookout.roster.watched[record.id].presence.newest
+                assert holder is not None
+                assert holder.process.pid == glimpse.pid
+                return record
+            finally:
+                await runtime.stop(spec)
+                await runtime.close()
+
+    assert asyncio.run(scene()).health == "degraded"

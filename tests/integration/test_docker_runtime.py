@@ -1,0 +1,301 @@
+"""Agents in containers of a real engine: started, seen from the host, lost in every way, and never dead for a bad look."""
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import pytest
+
+from docker_engines import IMAGE, DockerEngine, make_image
+from docker_scenes import heard, in_container, look_until, runtime, spec, until, with_runtime
+from wakeful.adapters.docker.declaring import AgentRefused
+from wakeful.adapters.docker.launching import AgentThere
+from wakeful.adapters.docker.runtime import DockerRuntime
+from wakeful.domain.agents import AgentSpec, Glimpse, Move, move_of
+from wakeful.domain.process import Sight
+from wakeful.ports.runtime import CommandMissing, ImageMissing, NotReady
+
+
+def test_an_agent_is_started_as_001_does(docker: DockerEngine) -> None:
+    """PID 1 sleeps, the agent runs in tmux session `agent`, and labels carry its name and epoch."""
+    glimpse = with_runtime(docker, lambda made: made.start(spec(), 7, {}))
+    shown = docker.inspect("agent-bot")
+    assert move_of(glimpse) is Move.READY
+    assert (glimpse.epoch, glimpse.tmux_session, glimpse.container_id) == (7, "agent", shown["Id"])
+    assert shown["Config"]["Labels"] == {"wakeful.agent": "bot", "wakeful.epoch": "7"}
+    assert shown["Config"]["Entrypoint"] + shown["Config"]["Cmd"] == ["sleep", "infinity"]
+    assert in_container(docker, "tmux", "list-sessions", "-F", "#{session_name}") == "agent"
+    assert in_container(docker, "tmux", "list-panes", "-F", "#{pane_current_command}") == "sleep"
+
+
+def test_a_container_has_no_privileges_and_no_network_unless_asked(docker: DockerEngine) -> None:
+    """What is not declared is not given."""
+    with_runtime(docker, lambda made: made.start(spec(), 1, {}))
+    host = docker.inspect("agent-bot")["HostConfig"]
+    assert (host["Privileged"], host["CapAdd"], host["NetworkMode"]) == (False, None, "none")
+    assert (host["PidMode"], host["Devices"], host["Binds"]) == ("", None, None)
+
+
+def test_values_of_the_environment_reach_the_agent_and_nobody_else(docker: DockerEngine) -> None:
+    """The engine does not show them, no command line holds them, and what is not named is not passed."""
+    declared = spec("bot", "sh", "-c", 'echo "$GIVEN-$LEFT_OUT"; exec sleep 1000', env=("GIVEN",))
+    environ = {"GIVEN": "s3cret-value", "LEFT_OUT": "no"}
+    glimpse = with_runtime(docker, lambda made: made.start(declared, 1, environ))
+    assert "s3cret-value-\n" in in_container(docker, "tmux", "capture-pane", "-p") + "\n"
+    assert "s3cret" not in json.dumps(docker.inspect("agent-bot"))
+    lines = in_container(docker, "sh", "-c", "cat /proc/[0-9]*/cmdline")
+    assert "s3cret" not in lines
+    assert glimpse.pid is not None
+
+
+def test_a_session_keeps_what_is_declared_of_its_place(docker: DockerEngine, tmp_path: Any) -> None:
+    """User, working folder and mounts are those of the specification."""
+    (tmp_path / "here").write_text("seen")
+    tmp_path.chmod(0o755)
+    declared = spec(
+        "bot",
+        *("sh", "-c", "pwd; cat /given/here; exec sleep 1000"),
+        workdir="/work",
+        user="plain",
+        mounts=(f"{tmp_path}:/given:ro",),
+    )
+    with_runtime(docker, lambda made: made.start(declared, 1, {}))
+    screen = in_container(docker, "tmux", "capture-pane", "-p").split()
+    assert screen == ["/work", "seen"]
+    assert docker.inspect("agent-bot")["Mounts"][0]["RW"] is False
+    assert docker.inspect("agent-bot")["Config"]["User"] == "plain"
+
+
+@pytest.mark.parametrize("by", ["exit", "tmux server"])
+def test_a_lost_session_is_told_at_once(docker: DockerEngine, by: str) -> None:
+    """The agent exits, or its tmux server is killed with -9: told by a pidfd, seen as lost, the container alive."""
+
+    async def scene(made: DockerRuntime) -> tuple[Glimpse, float]:
+        async with heard(made) as names:
+            await made.start(spec(), 1, {})
+            await look_until(made, spec(), Move.READY)
+            names.clear()
+            victim = "#{pane_pid}" if by == "exit" else "#{pid}"
+            pid = in_container(docker, "tmux", "display-message", "-p", "-t", "agent:", victim)
+            names.clear()
+            await asyncio.to_thread(in_container, docker, "sh", "-c", f"kill -9 {pid}")
+            began = time.monotonic()
+            await until(lambda: "bot" in names)
+            return await look_until(made, spec(), Move.SESSION_LOST, 1.0), time.monotonic() - began
+
+    glimpse, seconds = with_runtime(docker, scene)
+    assert (glimpse.container, glimpse.agent) == (Sight.ALIVE, Sight.DEAD)
+    assert "session dead" in glimpse.reason
+    assert seconds < 1.0
+
+
+@pytest.mark.parametrize("host_sees", [True, False])
+@pytest.mark.parametrize("ending", ["exec sh", "sh"])
+def test_an_agent_that_exited_to_a_shell_is_lost(docker: DockerEngine, ending: str, host_sees: bool) -> None:
+    """tmux alive is not agent alive, whether a shell took the agent's place or runs below its script."""
+    declared = spec("bot", "sleep", "1000")
+
+    async def scene(made: DockerRuntime) -> Glimpse:
+        await made.start(spec("bot", "sh", "-c", f"sleep 1000; {ending}"), 1, {})
+        await look_until(made, declared, Move.READY)
+        pane = in_container(docker, "tmux", "display-message", "-p", "-t", "agent:", "#{pane_pid}")
+        in_container(docker, "sh", "-c", f"read agent < /proc/{pane}/task/{pane}/children; kill $agent")
+        return await look_until(made, declared, Move.SESSION_LOST)
+
+    glimpse = with_runtime(docker, scene, sees_processes=host_sees)
+    assert (glimpse.session, glimpse.agent) == (Sight.ALIVE, Sight.DEAD)
+    assert glimpse.reason == "container running, agent exited to a shell"
+    assert in_container(docker, "tmux", "has-session", "-t", "=agent") == ""
+
+
+def test_a_container_removed_by_hand_while_stale_is_gone(docker: DockerEngine) -> None:
+    """Heard of, and seen as no container at all."""
+
+    async def scene(made: DockerRuntime) -> list[Move]:
+        async with heard(made) as names:
+            await made.start(spec(), 1, {})
+            in_container(docker, "tmux", "kill-server")
+            moves = [move_of(await look_until(made, spec(), Move.SESSION_LOST))]
+            names.clear()
+            docker.docker("rm", "-f", "agent-bot")
+            await until(lambda: "bot" in names)
+            return [*moves, move_of(await made.look(spec()))]
+
+    assert with_runtime(docker, scene) == [Move.SESSION_LOST, Move.GONE]
+
+
+def test_a_container_removed_by_hand_while_it_runs_is_never_unknown(docker: DockerEngine) -> None:
+    """Between its last process and the engine's notice of that nobody is accused of not answering."""
+
+    async def scene(made: DockerRuntime) -> set[Move]:
+        moves = set()
+        async with heard(made) as names:
+            await made.start(spec(), 1, {})
+            await look_until(made, spec(), Move.READY)
+            names.clear()
+            removal = asyncio.create_task(asyncio.to_thread(docker.docker, "rm", "-f", "agent-bot"))
+            await until(lambda: "bot" in names)
+            while Move.GONE not in moves:
+                moves.add(move_of(await made.look(spec())))
+            await removal
+        return moves
+
+    assert Move.UNSEEN not in with_runtime(docker, scene)
+
+
+def test_another_window_of_the_same_tmux_is_not_the_agent(docker: DockerEngine) -> None:
+    """Somebody reads something in a session of his own while the agent is gone."""
+
+    async def scene(made: DockerRuntime) -> Glimpse:
+        await made.start(spec(), 1, {})
+        in_container(docker, "tmux", "new-session", "-d", "-s", "other", "exec cat")
+        in_container(docker, "tmux", "kill-session", "-t", "=agent")
+        return await look_until(made, spec(), Move.SESSION_LOST)
+
+    glimpse = with_runtime(docker, scene)
+    assert (glimpse.container, glimpse.session, glimpse.agent) == (Sight.ALIVE, Sight.ALIVE, Sight.DEAD)
+
+
+def test_a_new_session_is_made_in_the_container_that_is_there(docker: DockerEngine) -> None:
+    """The container stays, the epoch is the new one's, and one that lives is never doubled."""
+
+    async def scene(made: DockerRuntime) -> tuple[Glimpse, Glimpse]:
+        first = await made.start(spec(), 1, {})
+        with pytest.raises(AgentThere):
+            await made.restart_session(spec(), 2, {})
+        in_container(docker, "tmux", "kill-server")
+        await look_until(made, spec(), Move.SESSION_LOST)
+        return first, await made.restart_session(spec(), 2, {})
+
+    first, second = with_runtime(docker, scene)
+    assert first.container_id == second.container_id
+    assert (second.epoch, move_of(second)) == (2, Move.READY)
+    assert first.pid != second.pid
+
+
+def test_a_stop_removes_the_container_and_a_second_one_is_harmless(docker: DockerEngine) -> None:
+    """What is seen afterwards is that it is gone."""
+
+    async def scene(made: DockerRuntime) -> list[Move]:
+        await made.start(spec(), 1, {})
+        return [move_of(await made.stop(spec())) for _ in range(2)]
+
+    assert with_runtime(docker, scene) == [Move.GONE, Move.GONE]
+    assert docker.docker("ps", "-aq") == ""
+
+
+@pytest.mark.parametrize(
+    ("declared", "problem"),
+    [
+        (spec(image="no-such-image"), ImageMissing),
+        (spec("bot", "no-such-command"), CommandMissing),
+        (spec("bot", "/work/not-here"), CommandMissing),
+        (spec(mounts=("relative:/x",)), AgentRefused),
+        (spec(ready="["), AgentRefused),
+        (spec(network="no-such-network"), NotReady),
+    ],
+    ids=["image", "command", "path", "mount", "pattern", "network"],
+)
+def test_a_bad_declaration_says_what_is_wrong_and_leaves_no_container_of_a_kind(
+    docker: DockerEngine, declared: AgentSpec, problem: type[Exception]
+) -> None:
+    """Image missing, command missing, nonsense: one error each, and nothing that runs."""
+    with pytest.raises(problem):
+        with_runtime(docker, lambda made: made.start(declared, 1, {}))
+    assert docker.docker("ps", "-q") == ""
+
+
+def test_an_image_without_tmux_is_named(docker: DockerEngine) -> None:
+    """The operator reads what is missing, and where."""
+    make_image(docker, "without-tmux", without=("tmux",))
+    with pytest.raises(CommandMissing, match="'tmux' is not in image without-tmux"):
+        with_runtime(docker, lambda made: made.start(spec(image="without-tmux"), 1, {}))
+
+
+def test_the_last_words_of_an_agent_that_ends_at_once_are_told(docker: DockerEngine) -> None:
+    """Why it did not start stands in the error; its container stays to be looked at."""
+    declared = spec("bot", "sh", "-c", "echo no licence; exit 3")
+    with pytest.raises(NotReady, match=r"it ended at once: .*no licence"):
+        with_runtime(docker, lambda made: made.start(declared, 1, {}))
+    assert docker.docker("ps", "--format", "{{.Names}}") == "agent-bot"
+
+
+def test_ready_is_what_its_screen_shows(docker: DockerEngine) -> None:
+    """With a pattern the start returns once it is shown, and fails if it never is."""
+    shows = spec("bot", "sh", "-c", "sleep 0.7; echo 'Ready > '; exec sleep 1000", ready="Ready >")
+    began = time.monotonic()
+    with_runtime(docker, lambda made: made.start(shows, 1, {}))
+    assert time.monotonic() - began > 0.7
+    never = spec("other", ready="Ready >", ready_seconds=0.6)
+    with pytest.raises(NotReady, match="never showed 'Ready >'"):
+        with_runtime(docker, lambda made: made.start(never, 1, {}))
+
+
+def test_of_two_starts_at_once_one_wins(docker: DockerEngine) -> None:
+    """One agent, one container, and the loser is told."""
+
+    async def scene(made: DockerRuntime) -> list[Any]:
+        async with runtime(docker) as other:
+            starts = (each.start(spec(), 1, {}) for each in (made, other))
+            return list(await asyncio.gather(*starts, return_exceptions=True))
+
+    results = with_runtime(docker, scene)
+    assert [type(each) for each in results if isinstance(each, Exception)] == [AgentThere]
+    assert in_container(docker, "tmux", "list-panes", "-a", "-F", "#{pane_current_command}") == "sleep"
+
+
+def test_a_stop_while_starting_ends_the_start(docker: DockerEngine) -> None:
+    """The start fails in its own words, and nothing is left."""
+
+    async def scene(made: DockerRuntime) -> tuple[Any, Move]:
+        slow = spec(ready="never", ready_seconds=30.0)
+        starting = asyncio.create_task(made.start(slow, 1, {}))
+        await look_until(made, slow, Move.READY)
+        stopped = await made.stop(slow)
+        (outcome,) = await asyncio.gather(starting, return_exceptions=True)
+        return outcome, move_of(stopped)
+
+    outcome, move = with_runtime(docker, scene)
+    assert isinstance(outcome, NotReady), outcome
+    assert "container went away" in str(outcome)
+    assert move is Move.GONE
+    assert docker.docker("ps", "-aq") == ""
+
+
+def test_a_container_without_labels_is_adopted_by_its_name(docker: DockerEngine) -> None:
+    """001's own container, made by hand: seen running, seen stale, and given a new session."""
+    docker.docker("run", "-d", "--network", "none", "--name", "agent-bot", IMAGE, "sleep", "infinity")
+    in_container(docker, "tmux", "new-session", "-d", "-s", "agent", "sleep 1000")
+
+    async def scene(made: DockerRuntime) -> list[Move]:
+        moves = [move_of(await made.look(spec()))]
+        in_container(docker, "tmux", "kill-server")
+        moves.append(move_of(await look_until(made, spec(), Move.SESSION_LOST)))
+        moves.append(move_of(await made.restart_session(spec(), 4, {})))
+        return moves
+
+    assert with_runtime(docker, scene) == [Move.READY, Move.SESSION_LOST, Move.READY]
+
+
+def test_an_exited_container_that_is_not_ours_is_not_removed(docker: DockerEngine) -> None:
+    """What is in it may be somebody's work."""
+    docker.docker("run", "--network", "none", "--name", "agent-bot", IMAGE, "sleep", "0")
+    with pytest.raises(AgentThere, match="did not make is exited"):
+        with_runtime(docker, lambda made: made.start(spec(), 1, {}))
+    assert docker.inspect("agent-bot")["State"]["Status"] == "exited"
+
+
+def test_what_looks_like_an_agent_is_found_and_reported_only(docker: DockerEngine) -> None:
+    """By its name, or by a known client in tmux; what is configured or looks like nothing is left out."""
+    quiet = ("run", "-d", "--network", "none")
+    docker.docker(*quiet, "--name", "agent-hers", IMAGE, "sleep", "infinity")
+    docker.docker(*quiet, "--name", "agent-bot", IMAGE, "sleep", "infinity")
+    docker.docker(*quiet, "--name", "database", IMAGE, "sleep", "infinity")
+    docker.docker(*quiet, "--name", "dev", IMAGE, "sleep", "infinity")
+    in_container(docker, "tmux", "new-session", "-d", "codex 1000", name="dev")
+    found = with_runtime(docker, lambda made: made.found(frozenset({"bot"})))
+    assert {each.name: each.words for each in found} == {
+        "agent-hers": "is named like an agent",
+        "dev": "runs codex in tmux",
+    }

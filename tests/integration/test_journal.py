@@ -1,0 +1,720 @@
+"""The journal library with real files and processes, and recovery from outside."""
+
+import asyncio
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wakeful
+from clients import wait_for
+from wakeful.adapters.journal.integrity import OutsideRoot
+from wakeful.adapters.journal.locks import RecoveryRuns, recovery_lock
+from wakeful.adapters.system import proc
+from wakeful.domain.checkpoint import ChoiceName
+from wakeful.domain.journal import BadStep, BadTrait, StateForeign, StateMissing
+from wakeful.domain.process import Sight
+from wakeful.domain.recovery import Course, Recovered, Status
+from wakeful.journal import (
+    Journal,
+    JournalClosed,
+    JournalHeld,
+    JournalInUse,
+    KeyChanged,
+    StateLost,
+    StepCompleted,
+    StepFailed,
+)
+from wakeful.journal_desk import _with_desk
+from wakeful.recoveries import JournalCarrier, RecoveryWatch, Sighting, recover_journal
+from wakeful.testing.virtual_clock import VirtualClock
+
+KEYS = [
+    "current_task_id",
+    "steps_completed",
+    "next_immediate_step",
+    "last_sync",
+    "trace_id",
+    "process_map",
+    "events_cursor",
+    "notes",
+]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for a journal, and a home of its own for checkpoints."""
+    monkeypatch.setenv("WAKEFUL_HOME", str(tmp_path / "home"))
+    return tmp_path / "root"
+
+
+def state_of(root: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(state_path(root).read_text())
+    return found
+
+
+def state_path(root: Path) -> Path:
+    return root / ".copilot" / "session_state.json"
+
+
+def events(root: Path) -> list[str]:
+    return [json.loads(line)["event"] for line in (root / "events.ndjson").read_text().splitlines()]
+
+
+def audited(root: Path) -> list[str]:
+    with closing(sqlite3.connect(root / "gaia.db")) as rows:
+        return [row[0] for row in rows.execute("SELECT event FROM audit ORDER BY events_end")]
+
+
+def recovered(root: Path, **how: Any) -> Recovered:
+    return recover_journal(state_path(root), **how)
+
+
+def decide(number: int, choice: ChoiceName) -> None:
+    _with_desk(lambda desk: desk.record(number, choice, "tester"))
+
+
+def killed_inside(root: Path, traits: str, inside: str = "") -> None:
+    """A program that is killed inside its step `cut`."""
+    program = f"import os, wakeful; j = wakeful.Journal({str(root)!r}, steps=['cut', 'after'])\n"
+    program += f"with j.step('cut', {traits}): {inside or 'pass'}; os.kill(os.getpid(), 9)\n"
+    ended = subprocess.run([sys.executable, "-c", program], check=False, timeout=60)
+    assert ended.returncode == -9
+
+
+def left_running(root: Path, traits: str, argv: str = "['sleep', '600']") -> int:
+    """A program that is killed while its step `cut` runs another one; the pid of that."""
+    program = f"""
+import os, threading, time, wakeful
+journal = wakeful.Journal({str(root)!r}, steps=["cut", "after"])
+threading.Thread(target=lambda: journal.run({argv}, step="cut", {traits}), daemon=True).start()
+while not any(each.mark for each in journal._book.state.process_map.values()):
+    time.sleep(0.01)
+while open(f"/proc/{{journal._book.state.process_map['cut'].pid}}/comm").read() == "sh\\n":
+    time.sleep(0.01)
+os.kill(os.getpid(), 9)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == -9
+    return int(state_of(root)["process_map"]["cut"]["pid"])
+
+
+def test_the_state_has_exactly_004s_keys(root: Path) -> None:
+    """Eight keys, in 004's order, from the first moment on."""
+    with wakeful.Journal(root):
+        assert list(state_of(root)) == KEYS
+
+
+def test_a_step_is_on_the_disk_before_it_begins_and_after_it_ends(root: Path) -> None:
+    """004's normal operation: state and traces around every step, one trace id in all of them."""
+    with Journal(root, steps=["build", "ship"]) as journal:
+        with journal.step("build", effects="local", key="k"):
+            during = state_of(root)
+            assert (during["current_task_id"], during["next_immediate_step"]) == ("build", "build")
+            assert during["process_map"]["build"]["pid"] == os.getpid()
+            assert events(root)[-1] == "action.started"
+        after = state_of(root)
+        assert after["steps_completed"] == ["build"]
+        assert after["next_immediate_step"] == "ship"
+        assert after["process_map"] == {}
+        assert after["events_cursor"] == (root / "events.ndjson").stat().st_size
+        assert (journal.is_completed("build"), journal.next_step()) == (True, "ship")
+    assert events(root) == audited(root)
+    assert events(root) == ["session.start", "recovery.sync", "action.started", "action.completed"]
+    traces = {json.loads(line)["trace_id"] for line in (root / "events.ndjson").read_text().splitlines()}
+    assert traces == {journal.trace_id} == {after["trace_id"]}
+
+
+def test_a_journal_works_the_same_in_a_loop(root: Path) -> None:
+    """Opened, entered and run without blocking; steps may overlap."""
+
+    async def program() -> str:
+        async with await Journal.open(root) as journal:
+            async with journal.step("outer", effects="none"), journal.step("inner", effects="local"):
+                assert list(state_of(root)["process_map"]) == ["outer", "inner"]
+            ran = await journal.run_async(["sh", "-c", "echo hello"], step="said", effects="none")
+            return ran.stdout_path
+
+    said = asyncio.run(program())
+    assert Path(said).read_text() == "hello\n"
+    assert state_of(root)["steps_completed"] == ["inner", "outer", "said"]
+
+
+def test_a_cancelled_run_ends_its_program(root: Path) -> None:
+    """Whoever cancels the task does not leave an orphan."""
+
+    async def program() -> int:
+        async with await Journal.open(root) as journal:
+            task = asyncio.create_task(journal.run_async(["sleep", "600"], step="long", effects="none"))
+            await asyncio.to_thread(wait_for, lambda: state_of(root)["process_map"] or None, "started step")
+            pid: int = state_of(root)["process_map"]["long"]["pid"]
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert state_of(root)["process_map"]["long"]["last"] == "failed"
+            return pid
+
+    assert proc.identify(asyncio.run(program())) is None
+
+
+def test_a_program_is_run_after_its_pid_is_known_and_logs_are_kept(root: Path) -> None:
+    """Its words go to files named after the step and the time, its key into its environment."""
+    with Journal(root) as journal:
+        ran = journal.run(["sh", "-c", "echo out-$WAKEFUL_JOURNAL_KEY; echo err >&2"], step="say", key="k1")
+        assert Path(ran.stdout_path).read_text() == "out-k1\n"
+        assert Path(ran.stderr_path).read_text() == "err\n"
+        assert re.fullmatch(r"say-\d{8}T\d{9}Z\.out", Path(ran.stdout_path).name)
+        with pytest.raises(StepFailed, match="exit code 3"):
+            journal.run(["sh", "-c", "exit 3"], step="bad", effects="none")
+        assert events(root)[-1] == "action.failed"
+
+
+def test_a_program_whose_starter_dies_at_the_gate_is_never_run(root: Path) -> None:
+    """Killed between the start of the process and the word to go on, nothing of it happens."""
+    program = f"""
+import os, wakeful
+from wakeful.adapters.journal.processes import GatedProcess
+GatedProcess.let_through = lambda self: os.kill(os.getpid(), 9)
+wakeful.Journal({str(root)!r}).run(["touch", "happened"], step="cut", effects="local")
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == -9
+    assert recovered(root).steps[0].course is Course.RERUN
+    assert not (root / "happened").exists()
+
+
+def test_a_completed_step_is_refused_and_a_failed_local_one_begins_anew(root: Path) -> None:
+    """What is done is not done again by accident; what failed here is cleaned and tried again."""
+    with Journal(root) as journal:
+        with pytest.raises(ValueError, match="no"), journal.step("try", effects="local", temp=["half"]):
+            raise ValueError((root / "half").write_text("half") and "no")
+        with journal.step("try", effects="local", temp=["half"]) as step:
+            assert step.attempt == 2
+            assert not (root / "half").exists()
+        with pytest.raises(StepCompleted), journal.step("try"):
+            pass
+
+
+def test_a_failed_remote_step_is_not_tried_again_without_a_person(root: Path) -> None:
+    """Inside one program, too: an exception says nothing about the other side."""
+    with Journal(root) as journal:
+        with pytest.raises(OSError, match="reset"), journal.step("push", effects="remote"):
+            raise OSError("reset")
+        with pytest.raises(JournalHeld, match=r"CHECKPOINT_1\.md"), journal.step("push", effects="remote"):
+            pass
+
+
+def test_a_key_must_stay_the_same(root: Path) -> None:
+    """With another key the other side would take a replay for something new."""
+    killed_inside(root, "effects='remote', key='one'")
+    with Journal(root) as journal:
+        with pytest.raises(KeyChanged), journal.step("cut", effects="remote", key="two"):
+            pass
+        with journal.step("cut", effects="remote", key="one") as step:
+            assert (step.key, step.attempt) == ("one", 2)
+
+
+def test_two_programs_cannot_have_one_journal(root: Path) -> None:
+    """The second is told who has it."""
+    with Journal(root), pytest.raises(JournalInUse, match=str(os.getpid())):
+        Journal(root)
+    Journal(root).close()
+
+
+def test_a_closed_journal_takes_nothing(root: Path) -> None:
+    """After close nothing is written for which nobody holds the lock."""
+    journal = Journal(root)
+    journal.close()
+    with pytest.raises(JournalClosed), journal.step("late"):
+        pass
+
+
+def test_local_work_is_cleaned_and_resumed(root: Path) -> None:
+    """Killed inside a local step: its unfinished work is removed, and it is the next step again."""
+    killed_inside(
+        root,
+        "effects='local', temp=['part', 'tree']",
+        "(j.root / 'part').write_text('x'); (j.root / 'tree').mkdir()",
+    )
+    outcome = recovered(root)
+    assert (outcome.status, outcome.next_immediate_step) == (Status.OK, "cut")
+    assert not (root / "part").exists()
+    assert not (root / "tree").exists()
+    with Journal(root, steps=["cut", "after"]) as journal:
+        assert journal.next_step() == "cut"
+
+
+def test_unknown_effects_are_held_and_continued_once(root: Path) -> None:
+    """A checkpoint waits; after `continue` the step may be run, and when it is cut off again somebody is asked again."""
+    killed_inside(root, "")
+    outcome = recovered(root)
+    assert (outcome.status, outcome.approval, outcome.checkpoint) == (
+        Status.MANUAL_REVIEW,
+        "awaiting-approval",
+        1,
+    )
+    assert (root / "CHECKPOINT_1.md").is_file()
+    assert recovered(root).checkpoint == 1
+    with pytest.raises(JournalHeld):
+        Journal(root)
+    decide(1, ChoiceName.CONTINUE)
+    assert recovered(root).status is Status.OK
+    killed_inside(root, "")
+    assert recovered(root).checkpoint == 2
+
+
+def test_an_aborted_journal_stays_closed_until_it_is_begun_anew(root: Path) -> None:
+    """Nothing is run after `abort`; `fresh` begins another trace."""
+    killed_inside(root, "")
+    recovered(root)
+    decide(1, ChoiceName.ABORT)
+    outcome = recovered(root)
+    assert (outcome.status, outcome.approval) == (Status.MANUAL_REVIEW, "aborted")
+    with pytest.raises(JournalHeld):
+        Journal(root)
+    with Journal(root, fresh=True) as journal:
+        assert journal.trace_id != outcome.trace_id
+        assert not journal.is_completed("cut")
+
+
+def test_a_rollback_undoes_once_and_the_step_counts_as_not_begun(root: Path) -> None:
+    """The step's own command is run by a person's word, and its end is recorded."""
+    killed_inside(root, "undo=['sh', '-c', 'echo undone >>undo.log']")
+    recovered(root)
+    decide(1, ChoiceName.ROLLBACK)
+    outcome = recovered(root)
+    assert (outcome.status, outcome.next_immediate_step) == (Status.OK, "cut")
+    assert recovered(root).status is Status.OK
+    assert (root / "undo.log").read_text() == "undone\n"
+    assert events(root).count("recovery.undone") == 1
+
+
+def test_an_undoing_that_fails_or_is_cut_off_is_asked_about_again(root: Path) -> None:
+    """Nobody undoes twice without being told to."""
+    killed_inside(root, "undo=['sh', '-c', 'echo tried >>undo.log; exit 1']")
+    recovered(root)
+    decide(1, ChoiceName.ROLLBACK)
+    outcome = recovered(root)
+    assert (outcome.status, outcome.checkpoint) == (Status.REQUIRED_ROLLBACK, 2)
+    assert recovered(root).checkpoint == 2
+    assert (root / "undo.log").read_text() == "tried\n"
+    decide(2, ChoiceName.ROLLBACK)
+    assert recovered(root).checkpoint == 3
+    assert (root / "undo.log").read_text() == "tried\ntried\n"
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "course"),
+    [
+        (0, Course.COUNT_DONE),
+        (10, Course.RERUN),
+        (11, Course.ROLLBACK),
+        (1, Course.CHECKPOINT),
+        (127, Course.CHECKPOINT),
+    ],
+)
+def test_the_other_side_is_asked_by_the_steps_own_command(root: Path, exit_code: int, course: Course) -> None:
+    """Done, absent and partial are said on purpose; a command that merely fails has said nothing."""
+    killed_inside(root, f"effects='remote', query=['sh', '-c', 'exit {exit_code}']")
+    assert recovered(root).steps[0].course is course
+
+
+def test_a_query_that_hangs_is_no_answer(root: Path) -> None:
+    """The deadline ends it, and what it started."""
+    killed_inside(root, "effects='remote'")
+
+    def query(_step: str, _key: str | None) -> str:
+        hanging.wait(30)
+        return "done"
+
+    import threading
+
+    hanging = threading.Event()
+    with pytest.raises(JournalHeld):
+        Journal(root, query=query, query_seconds=0.2)
+    hanging.set()
+
+
+@pytest.mark.parametrize("how", ["plain", "coroutine"])
+def test_a_query_of_the_program_itself_is_asked(root: Path, how: str) -> None:
+    """Plain or async, with the step and its key."""
+    killed_inside(root, "effects='remote', key='k7'")
+    asked: list[tuple[str, str | None]] = []
+
+    def plainly(step: str, key: str | None) -> str:
+        asked.append((step, key))
+        return "done"
+
+    async def later(step: str, key: str | None) -> str:
+        return plainly(step, key)
+
+    with Journal(root, query=plainly if how == "plain" else later) as journal:
+        assert journal.is_completed("cut")
+    assert asked == [("cut", "k7")]
+
+
+def test_a_living_process_is_waited_for(root: Path) -> None:
+    """Nothing else is begun while it runs; once it is gone the step is run again."""
+    pid = left_running(root, "effects='local'")
+    process = proc.identify(pid)
+    assert process is not None
+    assert recovered(root).steps[0].course is Course.WAIT
+    assert proc.sight(process) is Sight.ALIVE
+    os.kill(pid, 9)
+    assert recovered(root, wait_seconds=10.0).steps[0].course is Course.RERUN
+
+
+def test_a_living_process_is_ended_by_identity_with_what_it_started(root: Path) -> None:
+    """`rerun` ends the tree before the step may begin anew."""
+    argv = "['sh', '-c', 'sleep 601 & echo $! >child; exec sleep 602']"
+    pid = left_running(root, "effects='local', on_alive='rerun'", argv)
+    wait_for(lambda: ((root / "child").exists() and (root / "child").read_text()) or None, "child")
+    child = int((root / "child").read_text())
+    assert recovered(root).steps[0].course is Course.END_AND_RERUN
+    assert proc.identify(pid) is None
+    assert proc.identify(child) is None
+
+
+def test_a_detachable_process_is_left_and_its_step_counts(root: Path) -> None:
+    """Left running and recorded, as 004 says of those that may be orphans."""
+    pid = left_running(root, "effects='local', detachable=True, orphanable=True")
+    outcome = recovered(root)
+    assert (outcome.status, outcome.steps[0].course) == (Status.OK, Course.LEAVE)
+    assert outcome.steps_completed == ("cut",)
+    os.kill(pid, 9)
+
+
+def test_a_living_process_with_effects_elsewhere_is_left_alone_and_asked_about(root: Path) -> None:
+    """It is neither ended nor repeated; a person decides, and `continue` ends it first."""
+    pid = left_running(root, "effects='remote', on_alive='rerun'")
+    process = proc.identify(pid)
+    assert process is not None
+    outcome = recovered(root)
+    assert (outcome.steps[0].course, outcome.checkpoint) == (Course.CHECKPOINT, 1)
+    assert proc.sight(process) is Sight.ALIVE
+    decide(1, ChoiceName.CONTINUE)
+    assert recovered(root).status is Status.OK
+    assert proc.sight(process) is Sight.DEAD
+
+
+def test_a_pid_that_changed_hands_is_not_touched(root: Path) -> None:
+    """The pid lives, but it is another program's: the step's process is dead."""
+    killed_inside(root, "effects='local', on_alive='rerun'")
+    state = state_of(root)
+    with subprocess.Popen(["sleep", "600"]) as stranger:
+        try:
+            state["process_map"]["cut"] |= {"pid": stranger.pid}
+            state_path(root).write_text(json.dumps(state))
+            assert recovered(root).steps[0].course is Course.RERUN
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
+
+
+def test_another_programs_bare_pid_proves_nothing(root: Path) -> None:
+    """A state with 004's five fields only: nobody there is dead, somebody there is unknown and unknown is remote."""
+    Journal(root).close()
+    state = state_of(root)
+    entry = {"pid": os.getpid(), "cmd": ["make"], "started_at": "", "stdout_path": None, "stderr_path": None}
+    state |= {"current_task_id": "make", "process_map": {"make": entry}}
+    state_path(root).write_text(json.dumps(state))
+    assert recovered(root).steps[0].sight is Sight.UNKNOWN
+    assert recovered(root).checkpoint == 1
+
+
+def test_a_torn_state_is_never_accepted(root: Path) -> None:
+    """It lies in .tmp/corrupt whole, the events say what stood there, and a person looks first."""
+    killed_inside(root, "effects='local'")
+    torn = state_path(root).read_bytes()[:200]
+    state_path(root).write_bytes(torn)
+    outcome = recovered(root)
+    assert (outcome.status, outcome.checkpoint) == (Status.MANUAL_REVIEW, 1)
+    assert [path.read_bytes() for path in (root / ".tmp" / "corrupt").iterdir()] == [torn]
+    assert outcome.steps[0].step == "cut"
+    with pytest.raises(JournalHeld):
+        Journal(root)
+    decide(1, ChoiceName.CONTINUE)
+    assert recovered(root).status is Status.OK
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 400, b'{"current_task_id": nul', b"\xff\xfe"])
+def test_what_is_no_json_is_torn(root: Path, content: bytes) -> None:
+    """Empty, zeroed, cut off or no text: moved away, and manual review."""
+    Journal(root).close()
+    state_path(root).write_bytes(content)
+    outcome = recovered(root)
+    assert outcome.status is Status.MANUAL_REVIEW
+    assert [path.read_bytes() for path in (root / ".tmp" / "corrupt").iterdir()] == [content]
+
+
+def _newer(path: Path) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 2}))
+
+
+def _linked(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _linked_folder(path: Path) -> None:
+    path.parent.rename(path.parent.with_name("elsewhere"))
+    path.parent.symlink_to("elsewhere")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        _newer,
+        _linked,
+        _folder,
+        _linked_folder,
+        lambda path: path.write_text("[]"),
+        lambda path: path.write_text('{"steps_completed": 7}'),
+        lambda path: os.chown(path, 12345, 12345),
+    ],
+)
+def test_a_foreign_state_is_refused_and_left_as_it_is(root: Path, spoil: Callable[[Path], object]) -> None:
+    """Newer, a link, another user's, another shape: one sentence, and no file is touched."""
+    Journal(root).close()
+    spoil(state_path(root))
+    before = sorted(str(path) for path in root.rglob("*"))
+    with pytest.raises(StateForeign):
+        recovered(root)
+    with pytest.raises(StateForeign):
+        Journal(root)
+    assert sorted(str(path) for path in root.rglob("*")) == before
+
+
+def test_a_missing_state_is_said_and_never_begun_anew_by_accident(root: Path) -> None:
+    """Without a state there is nothing to recover; with events that tell of steps the program is stopped."""
+    with pytest.raises(StateMissing):
+        recovered(root)
+    assert not root.exists()
+    with Journal(root) as journal, journal.step("one", effects="none"):
+        pass
+    state_path(root).unlink()
+    with pytest.raises(StateLost):
+        Journal(root)
+    Journal(root, fresh=True).close()
+
+
+def test_a_cursor_beyond_the_end_is_told_and_survived(root: Path) -> None:
+    """The events are read from their start then."""
+    killed_inside(root, "effects='local'")
+    state = state_of(root) | {"events_cursor": 10**9}
+    state_path(root).write_text(json.dumps(state))
+    outcome = recovered(root)
+    assert outcome.status is Status.OK
+    assert any("beyond the end" in note for note in outcome.notes)
+    assert state_of(root)["events_cursor"] < 10**6
+
+
+def test_a_torn_last_event_is_told_and_takes_no_other_along(root: Path) -> None:
+    """What is whole counts, what is torn is ended by the next writer."""
+    killed_inside(root, "effects='local'")
+    with (root / "events.ndjson").open("ab") as log:
+        log.write(b'{"at":"2026-')
+    outcome = recovered(root)
+    assert any("torn" in note for note in outcome.notes)
+    lines = (root / "events.ndjson").read_bytes().splitlines()
+    assert json.loads(lines[-1])["event"] == "session.recovered"
+
+
+def test_a_completed_event_counts_although_the_state_was_not_written(root: Path) -> None:
+    """Killed between the two, the step is not run again."""
+    program = f"""
+import os, wakeful
+from wakeful.adapters.journal.files import RootFiles
+journal = wakeful.Journal({str(root)!r})
+with journal.step("cut", effects="remote"):
+    RootFiles.write = lambda self, state: os.kill(os.getpid(), 9)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == -9
+    assert state_of(root)["steps_completed"] == []
+    outcome = recovered(root)
+    assert (outcome.status, outcome.steps_completed, outcome.steps) == (Status.OK, ("cut",), ())
+
+
+def test_two_recoveries_cannot_run_at_once(root: Path) -> None:
+    """The second names the first and its pid; one that waits gets its turn."""
+    Journal(root).close()
+    lock = root / ".tmp" / "agent_recovery.lock"
+    told = rf"pid {os.getpid()} \(first\) since 2026-02-05"
+    with (
+        recovery_lock(lock, since="2026-02-05T10:00:00Z", command="first", wait_seconds=0),
+        pytest.raises(RecoveryRuns, match=told),
+    ):
+        recovered(root)
+    assert recovered(root).status is Status.OK
+    assert not lock.exists()
+
+
+def test_a_dead_owners_lock_is_taken_over_by_identity(root: Path) -> None:
+    """Its pid may have another owner by now: pid, start and boot decide."""
+    Journal(root).close()
+    lock = root / ".tmp" / "agent_recovery.lock"
+    holder = {"pid": os.getpid(), "started": 1, "boot_id": proc.boot_id(), "since": "then", "command": "gone"}
+    lock.write_text(json.dumps(holder))
+    outcome = recovered(root)
+    assert outcome.status is Status.OK
+    assert any("took over the lock of" in note for note in outcome.notes)
+    assert "recovery.lock_taken_over" in audited(root)
+
+
+@pytest.mark.parametrize("content", ["", "locked by hand", str(os.getpid())])
+def test_a_lock_nobody_can_read_or_whose_owner_lives_is_respected(root: Path, content: str) -> None:
+    """It is for a person to remove."""
+    Journal(root).close()
+    lock = root / ".tmp" / "agent_recovery.lock"
+    lock.write_text(content)
+    with pytest.raises(RecoveryRuns):
+        recovered(root)
+    assert lock.read_text() == content
+
+
+def test_a_bare_pid_of_nobody_is_a_stale_lock(root: Path) -> None:
+    """As other programs write it."""
+    Journal(root).close()
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    (root / ".tmp" / "agent_recovery.lock").write_text(f"{gone.pid}\n")
+    assert recovered(root).status is Status.OK
+
+
+def test_a_journal_in_use_is_left_alone(root: Path) -> None:
+    """Its program lives and writes: there is nothing to recover."""
+    with (
+        Journal(root) as journal,
+        journal.step("busy", effects="none"),
+        pytest.raises(JournalInUse, match=str(os.getpid())),
+    ):
+        recovered(root)
+
+
+@pytest.mark.parametrize(("kind", "seconds"), [("interactive", 301), ("batch", 1801)])
+def test_a_silent_program_is_stale_after_its_kinds_time(root: Path, kind: str, seconds: int) -> None:
+    """Nothing is done to it: it is shown to a person, whose program it is."""
+    with Journal(root, kind=kind) as journal, journal.step("busy", effects="none", on_alive="rerun"):
+        _age(root, seconds - 60)
+        with pytest.raises(JournalInUse):
+            recovered(root)
+        _age(root, seconds)
+        outcome = recovered(root)
+        assert outcome.status is Status.MANUAL_REVIEW
+        assert any(f"pid {os.getpid()}" in note for note in outcome.notes)
+
+
+def _age(root: Path, seconds: float) -> None:
+    from datetime import UTC, datetime, timedelta
+
+    state = state_of(root)
+    then = datetime.now(UTC) - timedelta(seconds=seconds)
+    state_path(root).write_text(json.dumps(state | {"last_sync": then.isoformat()}))
+
+
+def test_artefacts_that_changed_are_moved_away_and_named(root: Path) -> None:
+    """Compared by hash; a person may accept the loss, and is not asked again."""
+    with Journal(root) as journal:
+        for name in ("good", "bad", "gone"):
+            with journal.step(name, effects="local") as step:
+                (root / name).write_text(name)
+                step.artefact(name)
+    (root / "bad").write_text("zeroed")
+    (root / "gone").unlink()
+    outcome = recovered(root)
+    assert [(each.path, each.step) for each in outcome.suspects] == [("bad", "bad"), ("gone", "gone")]
+    moved = root / str(outcome.suspects[0].moved_to)
+    assert (moved.read_text(), (root / "bad").exists()) == ("zeroed", False)
+    assert (outcome.status, outcome.checkpoint) == (Status.MANUAL_REVIEW, 1)
+    decide(1, ChoiceName.CONTINUE)
+    assert recovered(root).status is Status.OK
+    assert recovered(root).suspects == ()
+
+
+def test_a_damaged_database_is_moved_away_and_made_again_from_the_events(root: Path) -> None:
+    """The events are the truth about traces, the archive about the backlog."""
+    with Journal(root) as journal, journal.step("one", effects="none"):
+        pass
+    (root / "gaia.db").write_bytes(b"no database at all, but longer than its header")
+    assert recovered(root).status is Status.OK
+    assert [event for event in audited(root) if event.startswith("action.")] == [
+        "action.started",
+        "action.completed",
+    ]
+    assert [path.name.startswith("gaia.db-") for path in (root / ".tmp" / "corrupt").iterdir()] == [True]
+
+
+def test_the_timeline_is_for_people_and_only_grows(root: Path) -> None:
+    """What happened since the state, what was found and what was decided, one recovery after the other."""
+    killed_inside(root, "effects='local'")
+    recovered(root)
+    first = (root / ".tmp" / "recovery.timeline").read_text()
+    assert "action.started cut (attempt 1)" in first
+    assert "= step cut: rerun" in first
+    recovered(root)
+    assert (root / ".tmp" / "recovery.timeline").read_text().startswith(first)
+
+
+@pytest.mark.parametrize(
+    "path", ["../x", "/etc/passwd", ".", ".copilot/session_state.json", ".tmp", "events.ndjson"]
+)
+def test_nothing_outside_the_root_can_be_declared_temporary(root: Path, path: str) -> None:
+    """What recovery removes lies in the journal's folder and is not the journal."""
+    with Journal(root) as journal, pytest.raises(OutsideRoot):
+        journal.step("x", effects="local", temp=[path])
+
+
+def test_mistakes_are_named(root: Path) -> None:
+    """Names, effects and commands are checked before anything begins."""
+    with Journal(root) as journal:
+        for name in ("", "a/b", "../x", "-a", "x" * 101):
+            with pytest.raises(BadStep):
+                journal.step(name)
+        with pytest.raises(BadTrait, match="effects"):
+            journal.step("x", effects="maybe")
+        with pytest.raises(BadTrait, match="undo"):
+            journal.step("x", undo="rm -rf /")
+    with pytest.raises(BadTrait, match="kind"):
+        Journal(root, kind="weekly")
+
+
+def test_the_watch_recovers_what_was_registered_and_tells_once(root: Path, tmp_path: Path) -> None:
+    """A program that is gone is recovered without a word from anybody; a checkpoint is told once."""
+    program = f"import os, wakeful; j = wakeful.Journal({str(root)!r}, register=True); j.step('cut').__enter__(); os._exit(9)"
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 9
+    told: list[Sighting] = []
+
+    async def tell(sighting: Sighting) -> None:
+        told.append(sighting)
+
+    async def rounds() -> None:
+        watch = RecoveryWatch([], registry=tmp_path / "home" / "journals", clock=VirtualClock(), tell=tell)
+        await watch.check()
+        await watch.check()
+        decide(1, ChoiceName.CONTINUE)
+        await watch.check()
+        await watch.check()
+
+    asyncio.run(rounds())
+    assert [each.recovered.status for each in told if each.recovered] == [Status.MANUAL_REVIEW, Status.OK]
+
+
+def test_a_decision_is_carried_out_by_recovering(root: Path) -> None:
+    """What the desk of checkpoints calls when a person has decided about a journal."""
+    killed_inside(root, "")
+    recovered(root)
+    decide(1, ChoiceName.CONTINUE)
+    checkpoint = _with_desk(lambda desk: desk.get(1))
+    done = asyncio.run(JournalCarrier().carry_out(checkpoint, ChoiceName.CONTINUE))
+    assert done.outcome == "recovered"
+    assert state_of(root)["process_map"]["cut"]["last"] == "cleared"

@@ -1,0 +1,215 @@
+"""The tmux runtime alone: what it sees, remembers and never shows."""
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from msgspec.structs import replace
+
+from clients import end_tmux, require_tmux, wait_for
+from tmux_servers import Server
+from wakeful.adapters.system import proc
+from wakeful.adapters.tmux.agent_marks import AgentMarks
+from wakeful.adapters.tmux.agents import DOUBT_SECONDS, TmuxAgents
+from wakeful.domain.agents import AgentRuntime, AgentSpec, Glimpse, Move, move_of
+from wakeful.domain.process import Sight
+from wakeful.ports.runtime import EngineGone
+from wakeful.testing.virtual_clock import VirtualClock
+
+SECRET = "a-value-nobody-may-read"
+T = TypeVar("T")
+
+
+def spec(name: str = "bot", *command: str, ready: str = "", ready_seconds: float = 20) -> AgentSpec:
+    words = command or ("sleep", "1000")
+    return AgentSpec(
+        name=name,
+        runtime=AgentRuntime.TMUX,
+        command=words,
+        workdir="/",
+        ready=ready,
+        ready_seconds=ready_seconds,
+    )
+
+
+class Place:
+    """A runtime with a server of its own, and a clock that stands still."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.socket = folder / "t.sock"
+        self.clock = VirtualClock()
+        self.server = Server(self.socket)
+
+    def do(self, act: Callable[[TmuxAgents], Awaitable[T]], deadline_seconds: float = 10) -> T:
+        async def done() -> T:
+            agents = TmuxAgents(str(self.socket), str(self.folder / "agents"), self.clock, deadline_seconds)
+            if self.lost_at is not None:
+                vars(agents)["_server_lost_at"] = self.lost_at
+            return await act(agents)
+
+        return asyncio.run(done())
+
+    lost_at: float | None = None
+
+    def start(self, wanted: AgentSpec, environ: dict[str, str] | None = None) -> Glimpse:
+        return self.do(lambda agents: agents.start(wanted, 3, environ or {}))
+
+    def look(self, wanted: AgentSpec) -> Glimpse:
+        return self.do(lambda agents: agents.look(wanted))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    require_tmux()
+    made = Place(tmp_path)
+    yield made
+    end_tmux(made.socket)
+
+
+def test_what_was_never_started_is_gone(place: Place) -> None:
+    """No server, no session, no memory: stopped, and nothing is left behind by looking."""
+    assert move_of(place.look(spec())) is Move.GONE
+    assert list(place.folder.iterdir()) == []
+
+
+def test_a_start_carries_epoch_and_values_and_shows_no_value(place: Place) -> None:
+    """The agent has its variables; no command line, file or option of tmux holds their values."""
+    seen = place.start(spec(), {"API_KEY": SECRET})
+    assert (move_of(seen), seen.epoch, seen.tmux_session) == (Move.READY, 3, "agent-bot")
+    assert seen.pid is not None
+    assert proc.environ_value(seen.pid, "API_KEY") == SECRET
+    assert proc.environ_value(seen.pid, "WAKEFUL_EPOCH") == "3"
+    assert place.server.tmux("display-message", "-p", "-t", "=agent-bot:", "#{@wakeful_epoch}") == "3"
+    commands = subprocess.run(("ps", "-eo", "args"), capture_output=True, text=True, check=True).stdout
+    assert SECRET not in commands
+    written = [each.read_text() for each in (place.folder / "agents").iterdir() if each.is_file()]
+    assert SECRET not in "".join(written)
+
+
+def test_every_way_to_end_without_a_stop_is_stale(place: Place) -> None:
+    """Killed, its session closed, its pane closed beside another one."""
+    for end in ("kill", "session", "pane"):
+        seen = place.start(spec())
+        assert seen.pid is not None
+        if end == "kill":
+            os.kill(seen.pid, signal.SIGKILL)
+        elif end == "session":
+            place.server.tmux("kill-session", "-t", "=agent-bot")
+        else:
+            place.server.tmux("split-window", "-t", "=agent-bot:", "sleep", "1000")
+            os.kill(seen.pid, signal.SIGKILL)
+        wait_for(lambda: move_of(place.look(spec())) is Move.SESSION_LOST or None, f"stale after {end}")
+
+
+def test_a_stop_ends_children_and_a_shell_that_stays(place: Place) -> None:
+    """What the agent started goes with it, also behind a shell that ignores polite signals."""
+    shelly = spec("bot", "sh", "-c", "trap '' INT TERM; sleep 1000 & exec sh -i")
+    place.start(shelly)
+    gone = place.do(lambda agents: agents.stop(shelly))
+    assert move_of(gone) is Move.GONE
+    left = proc.carriers("WAKEFUL_SESSION", "agent-bot", os.getuid())
+    assert left == []
+
+
+def test_a_session_somebody_made_by_hand_is_adopted(place: Place) -> None:
+    """Without our marks, by its name alone."""
+    pid = place.server.start("agent-bot", "sleep", "1000")
+    seen = place.look(spec())
+    assert (move_of(seen), seen.pid, seen.epoch) == (Move.READY, pid, 0)
+
+
+def test_strangers_are_found_by_name(place: Place) -> None:
+    """Sessions that are called like agents and declared nowhere."""
+    place.server.start("agent-other", "sleep", "1000")
+    place.server.start("unrelated", "sleep", "1000")
+    found = place.do(lambda agents: agents.found(frozenset({"bot"})))
+    assert [each.name for each in found] == ["other"]
+
+
+def test_a_server_that_hangs_prevents_seeing(place: Place) -> None:
+    """Unknown, with the reason, within the deadline; and nothing can be stopped blindly."""
+    place.start(spec())
+    server = place.server.pid
+    os.kill(server, signal.SIGSTOP)
+    try:
+        seen = place.do(lambda agents: agents.look(spec()), deadline_seconds=0.5)
+        assert move_of(seen) is Move.UNSEEN
+        assert "no complete answer" in seen.reason
+        with pytest.raises(EngineGone):
+            place.do(lambda agents: agents.stop(spec()), deadline_seconds=0.5)
+    finally:
+        os.kill(server, signal.SIGCONT)
+    assert move_of(place.look(spec())) is Move.READY
+
+
+def test_a_server_that_died_is_doubted_first(place: Place) -> None:
+    """Unknown for half a minute; then a second look at the process settles it."""
+    place.start(spec())
+    os.kill(place.server.pid, signal.SIGKILL)
+    wait_for(lambda: move_of(place.look(spec())) is Move.UNSEEN or None, "loss of sight")
+    place.lost_at = place.clock.now().awake - DOUBT_SECONDS
+    wait_for(lambda: move_of(place.look(spec())) is Move.SESSION_LOST or None, "second look")
+
+
+def test_an_agent_that_outlives_its_server_stays_unknown(place: Place) -> None:
+    """Nobody calls a living process dead; a stop ends it by its identity."""
+    stubborn = spec("bot", "sh", "-c", "trap '' HUP; while :; do sleep 1; done")
+    seen = place.start(stubborn)
+    mark = AgentMarks(str(place.folder / "agents")).find("bot")
+    assert seen.pid is not None
+    assert mark is not None
+    os.kill(place.server.pid, signal.SIGKILL)
+    place.lost_at = place.clock.now().awake - 10 * DOUBT_SECONDS
+    found = wait_for(lambda: _unseen(place.look(stubborn)), "loss of sight")
+    assert "lives on without a terminal" in found.reason
+    assert move_of(place.do(lambda agents: agents.stop(stubborn))) is Move.GONE
+    assert mark.process is not None
+    assert proc.sight(mark.process) is Sight.DEAD
+
+
+def _unseen(glimpse: Glimpse) -> Glimpse | None:
+    return glimpse if move_of(glimpse) is Move.UNSEEN else None
+
+
+def test_what_a_reboot_took_is_stale(place: Place) -> None:
+    """A process of another boot is dead for certain: nothing is doubted."""
+    place.start(spec())
+    marks = AgentMarks(str(place.folder / "agents"))
+    mark = marks.find("bot")
+    assert mark is not None
+    assert mark.process is not None
+    end_tmux(place.socket)
+    wait_for(lambda: place.server.look().sight is Sight.DEAD or None, "end of the server")
+    marks.keep("bot", replace(mark, process=replace(mark.process, boot_id="an earlier one")))
+    seen = place.look(spec())
+    assert (move_of(seen), seen.reason) == (Move.SESSION_LOST, "the host was restarted")
+
+
+def test_two_hundred_looks_cost_one_listing(place: Place, tmp_path: Path) -> None:
+    """Everybody who asks at once is answered from one question to the server."""
+    place.start(spec())
+    counter, folder = tmp_path / "count", tmp_path / "bin"
+    folder.mkdir()
+    real = subprocess.run(("which", "tmux"), capture_output=True, text=True, check=True).stdout.strip()
+    stand_in = folder / "tmux"
+    stand_in.write_text(f'#!/bin/sh\necho . >> {counter}\nexec {real} "$@"\n')
+    stand_in.chmod(0o755)
+    path = os.environ["PATH"]
+    os.environ["PATH"] = f"{folder}:{path}"
+    try:
+        specs = [spec(f"bot{number}") for number in range(199)]
+
+        async def all_of(agents: TmuxAgents) -> list[Glimpse]:
+            return await asyncio.gather(*(agents.look(each) for each in (spec(), *specs)))
+
+        seen = place.do(all_of)
+    finally:
+        os.environ["PATH"] = path
+    assert [move_of(each) for each in seen] == [Move.READY] + [Move.GONE] * 199
+    assert counter.read_text() == ".\n"

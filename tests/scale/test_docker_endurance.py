@@ -1,0 +1,77 @@
+"""Agents in containers, over and over: started, looked at, attached to by tmux, stopped, and never once called stale.
+
+The suite does a few rounds; `WAKEFUL_ENDURANCE=10` does fifty.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from docker_engines import IMAGE, DockerEngine, make_image, require_docker
+from wakeful.adapters.docker.runtime import DockerRuntime
+from wakeful.adapters.system.clock import SystemClock
+from wakeful.domain.agents import AgentRuntime, AgentSpec, Move, move_of
+
+FACTOR = int(os.environ.get("WAKEFUL_ENDURANCE", "1"))
+CYCLES = 3 if FACTOR == 1 else 5 * FACTOR
+LOOKS = 40
+
+
+@pytest.fixture
+def engine() -> Iterator[DockerEngine]:
+    require_docker()
+    made = DockerEngine()
+    try:
+        made.start()
+        make_image(made)
+        yield made
+    finally:
+        made.close()
+
+
+def test_an_agent_that_runs_is_never_called_stale(engine: DockerEngine) -> None:
+    """From the moment a start returns until a stop is ordered, every look sees it alive, whoever comes and goes."""
+    spec = AgentSpec(name="bot", runtime=AgentRuntime.DOCKER, image=IMAGE, command=("sleep", "1000"))
+
+    async def come_and_go() -> None:
+        """A person's terminal, without a person: a client that attaches and is detached again."""
+        argv = (
+            "exec",
+            "agent-bot",
+            "sh",
+            "-c",
+            "tmux -C attach -t =agent </dev/null; tmux has-session -t =agent",
+        )
+        await asyncio.to_thread(engine.docker, *argv)
+
+    async def cycle(runtime: DockerRuntime, epoch: int) -> list[Move]:
+        moves = [move_of(await runtime.start(spec, epoch, {}))]
+        visit = asyncio.create_task(come_and_go())
+        for _ in range(LOOKS):
+            moves.append(move_of(await runtime.look(spec)))
+            await asyncio.sleep(0.005)
+        await visit
+        moves.append(move_of(await runtime.look(spec)))
+        assert move_of(await runtime.stop(spec)) is Move.GONE
+        return moves
+
+    async def scene() -> list[Move]:
+        runtime = DockerRuntime(engine.address, SystemClock())
+        listening = asyncio.create_task(_listen(runtime))
+        try:
+            return [move for epoch in range(CYCLES) for move in await cycle(runtime, epoch)]
+        finally:
+            listening.cancel()
+            await asyncio.wait([listening])
+            await runtime.close()
+
+    moves = asyncio.run(scene())
+    assert len(moves) == CYCLES * (LOOKS + 2)
+    assert set(moves) == {Move.READY}
+
+
+async def _listen(runtime: DockerRuntime) -> None:
+    async for _ in runtime.changes():
+        pass

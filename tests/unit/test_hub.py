@@ -1,0 +1,510 @@
+"""The hub over a scripted world: what is seen, ordered and remembered."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from itertools import product
+
+import pytest
+from msgspec.structs import replace
+
+from hubs import TestHub, agent, with_pid
+from wakeful.domain.agents import MOVES, AgentRuntime, AgentState, BadAgentName, Move, Restart
+from wakeful.domain.ids import SessionId
+from wakeful.domain.incident import Cause
+from wakeful.domain.work import ConversationHeld, LeaseKey
+from wakeful.ports.runtime import EngineGone, Found, ImageMissing, NotReady
+from wakeful.services.hub_book import AgentNotFound, AgentRefuses
+from wakeful.services.hub_orders import AgentBusy, AlreadyRuns, HubObserves, NotStale, StoppedMeanwhile
+from wakeful.testing.scripted_runtime import ALIVE, GONE, SESSION_DEAD, UNSEEN, ScriptedRuntime
+from wakeful.testing.virtual_clock import settle
+
+SESSION = SessionId("claude-9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d")
+
+
+def run(story: Callable[[], Awaitable[None]]) -> None:
+    async def told() -> None:
+        await story()
+
+    asyncio.run(told())
+
+
+async def running(house: TestHub, pid: int = 41) -> None:
+    """An agent that was found alive."""
+    await house.happens(with_pid(ALIVE, pid))
+    assert house.record().state is AgentState.RUNNING
+
+
+def test_a_session_that_dies_is_stale_as_soon_as_it_is_told() -> None:
+    """Container running is not agent working: no sync is waited for, and everybody hears old, new, why and when."""
+
+    async def story() -> None:
+        house = TestHub(agent(runtime=AgentRuntime.DOCKER), runtime=ScriptedRuntime("docker"))
+        async with house.open():
+            await running(house)
+            house.clock.advance(3)
+            record = await house.happens(SESSION_DEAD)
+            assert (record.state, record.session_alive, record.pid) == (AgentState.STALE, False, None)
+            assert record.reason == "container running, session dead"
+            change = house.changes[-1]
+            assert (change.old_state, change.state) == (AgentState.RUNNING, AgentState.STALE)
+            assert change.at == record.since == change.record.since
+
+    run(story)
+
+
+def test_a_sync_finds_what_nobody_told() -> None:
+    """Ten seconds are 001's own bound, and nothing but a look is needed."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        async with house.open():
+            await running(house)
+            house.runtime.seen["claude"] = SESSION_DEAD
+            await house.clock.run_for(9.9)
+            assert house.record().state is AgentState.RUNNING
+            await house.clock.run_for(0.2)
+            assert house.record().state is AgentState.STALE
+
+    run(story)
+
+
+def test_the_end_of_a_process_is_looked_at_at_once() -> None:
+    """A pidfd tells sooner than any loop."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        async with house.open():
+            await running(house, pid=41)
+            (watched,) = [each.process for each in house.book.agents.values()]
+            assert watched is not None
+            house.runtime.seen["claude"] = SESSION_DEAD
+            house.hub.ended(watched)
+            await settle()
+            assert house.record().state is AgentState.STALE
+
+    run(story)
+
+
+def test_a_process_that_ended_before_it_was_watched_is_looked_at_again() -> None:
+    """Between a look and a pidfd a process may end, and nobody else would say so."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        async with house.open():
+            house.ends_unwatched[41] = "claude"
+            await house.happens(with_pid(ALIVE, 41))
+            assert house.record().state is AgentState.STALE
+
+    run(story)
+
+
+def test_what_cannot_be_seen_is_unknown_and_comes_back() -> None:
+    """A dead engine says nothing about its agents; since and reason do, and one incident tells for all."""
+
+    async def story() -> None:
+        house = TestHub(agent("one"), agent("two"))
+        async with house.open():
+            for name in ("one", "two"):
+                await house.happens(with_pid(ALIVE, 41), name)
+            house.clock.advance(5)
+            for name in ("one", "two"):
+                await house.happens(UNSEEN, name)
+            record = house.record("one")
+            assert (record.state, record.session_alive) == (AgentState.UNKNOWN, False)
+            assert record.reason == "the engine does not answer"
+            assert record.since == house.changes[-2].at
+            (incident,) = await house.incidents.listed()
+            assert incident.cause is Cause.TMUX_SERVER
+            assert incident.sessions == ("agent-one", "agent-two")
+            await house.clock.run_for(3)
+            ((key, words),) = house.said
+            assert key == incident.id
+            assert "agent-one, agent-two" in words
+            for name in ("one", "two"):
+                assert (await house.happens(with_pid(ALIVE, 41), name)).state is AgentState.RUNNING
+            assert await house.incidents.listed() == []
+            assert [key for key, _ in house.over] == [incident.id]
+
+    run(story)
+
+
+def test_an_engine_that_was_never_seen_is_no_incident() -> None:
+    """Whoever was not there has lost nothing, and yet nobody calls it stopped."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        house.runtime.seen["claude"] = UNSEEN
+        async with house.open():
+            assert house.record().state is AgentState.UNKNOWN
+            assert await house.incidents.listed() == []
+
+    run(story)
+
+
+def test_of_two_starts_at_once_one_wins() -> None:
+    """The loser hears 409, and one agent is started."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        async with house.open():
+            ends = await asyncio.gather(
+                house.orders.start("claude"), house.orders.start("claude"), return_exceptions=True
+            )
+            refused = [each for each in ends if isinstance(each, AgentRefuses)]
+            assert len(refused) == 1
+            assert refused[0].http_status == 409
+            assert [act for act, _ in house.runtime.acts] == ["start claude"]
+            assert house.record().state is AgentState.RUNNING
+
+    run(story)
+
+
+def test_a_stop_ends_a_start_that_is_under_way() -> None:
+    """Whoever waits for the start hears so, and nothing is left."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        house.runtime.ready.clear()
+        async with house.open():
+            start = asyncio.create_task(house.orders.start("claude"))
+            await settle()
+            assert house.record().state is AgentState.STARTING
+            stopped = await house.orders.stop("claude")
+            assert stopped.state is AgentState.STOPPED
+            with pytest.raises(StoppedMeanwhile):
+                await start
+            assert house.record().state is AgentState.STOPPED
+
+    run(story)
+
+
+def test_a_look_during_an_order_changes_nothing() -> None:
+    """A container that is not there yet is not gone."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        house.runtime.ready.clear()
+        async with house.open():
+            start = asyncio.create_task(house.orders.start("claude"))
+            await settle()
+            await house.happens(GONE)
+            await house.clock.run_for(25)
+            assert house.record().state is AgentState.STARTING
+            house.runtime.ready.set()
+            assert (await start).state is AgentState.RUNNING
+
+    run(story)
+
+
+def test_whoever_hangs_up_does_not_stop_a_start() -> None:
+    """What has begun is brought to its end."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        house.runtime.ready.clear()
+        async with house.open():
+            caller = asyncio.create_task(house.orders.start("claude"))
+            await settle()
+            caller.cancel()
+            house.runtime.ready.set()
+            await settle()
+            assert house.record().state is AgentState.RUNNING
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("failure", "state"),
+    [
+        (ImageMissing(image="none"), AgentState.ERROR),
+        (NotReady(name="claude", seconds=60, reason="nothing came"), AgentState.ERROR),
+        (EngineGone(address="x", reason="refused"), AgentState.UNKNOWN),
+    ],
+)
+def test_a_start_that_fails_says_why_and_keeps_saying_it(failure: Exception, state: AgentState) -> None:
+    """An error outlives the syncs after it: nothing went, for nothing was there."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        assert isinstance(failure, (ImageMissing, NotReady, EngineGone))
+        house.runtime.failure = failure
+        async with house.open():
+            with pytest.raises(type(failure)):
+                await house.orders.start("claude")
+            assert house.record().state is state
+            assert house.record().reason == str(failure)
+            if state is AgentState.UNKNOWN:
+                house.runtime.seen["claude"] = UNSEEN
+            await house.clock.run_for(30)
+            assert house.record().state is state
+
+    run(story)
+
+
+def test_restart_session_is_for_stale_agents_only() -> None:
+    """In the container that is there, waited for until ready; 409 everywhere else."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        async with house.open():
+            with pytest.raises(NotStale):
+                await house.orders.restart_session("claude")
+            await running(house)
+            with pytest.raises(NotStale):
+                await house.orders.restart_session("claude")
+            await house.happens(SESSION_DEAD)
+            record = await house.orders.restart_session("claude")
+            assert (record.state, record.session_alive) == (AgentState.RUNNING, True)
+            assert house.runtime.acts == [("restart-session claude", ("claude",))]
+
+    run(story)
+
+
+def test_an_agent_somebody_else_started_is_not_started_again() -> None:
+    """The evidence is read again right before the act."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        async with house.open():
+            house.runtime.seen["claude"] = with_pid(ALIVE, 41)
+            with pytest.raises(AlreadyRuns):
+                await house.orders.start("claude")
+            assert house.record().state is AgentState.RUNNING
+            assert house.runtime.acts == []
+
+    run(story)
+
+
+def test_every_start_has_a_higher_epoch_and_one_holder() -> None:
+    """Whoever was started before is fenced; a lease of somebody else's is not taken away."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        async with house.open():
+            for _ in range(3):
+                await house.orders.start("claude")
+                await house.orders.stop("claude")
+            assert house.runtime.epochs == [1, 2, 3]
+            await house.store.claim_lease(LeaseKey("agent/claude"), "another daemon")
+            with pytest.raises(ConversationHeld):
+                await house.orders.start("claude")
+            assert house.record().state is AgentState.ERROR
+
+    run(story)
+
+
+def test_a_turn_is_not_cut_off_without_a_yes() -> None:
+    """A stop asks first; with a yes it is done."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        house.sessions.by_pid[41] = SESSION
+        house.sessions.busy.add(SESSION)
+        async with house.open():
+            await running(house)
+            assert house.record().session_id == SESSION
+            with pytest.raises(AgentBusy):
+                await house.orders.stop("claude")
+            assert house.record().state is AgentState.RUNNING
+            assert (await house.orders.stop("claude", even_if_busy=True)).state is AgentState.STOPPED
+
+    run(story)
+
+
+def test_a_restart_of_ours_knows_epoch_and_since(caplog: pytest.LogCaptureFixture) -> None:
+    """What was stale stays stale since the same moment, and 001's sentence is logged."""
+
+    async def story() -> None:
+        house = TestHub(agent(runtime=AgentRuntime.DOCKER), runtime=ScriptedRuntime("docker"))
+        async with house.open():
+            await house.orders.start("claude")
+            before = await house.happens(SESSION_DEAD)
+        house.clock.advance(100)
+        house.build()
+        with caplog.at_level(logging.INFO, logger="wakeful.hub"):
+            async with house.open():
+                after = house.record()
+        assert (after.state, after.since, after.epoch) == (AgentState.STALE, before.since, 1)
+        sentence = "Discovered stale container for claude (container running, session dead)"
+        assert sentence in caplog.messages
+
+    run(story)
+
+
+def test_agents_that_are_declared_no_longer_are_forgotten() -> None:
+    """Nothing is kept of a name nobody uses."""
+
+    async def story() -> None:
+        house = TestHub(agent("old"))
+        async with house.open():
+            await house.orders.start("old")
+        house.build([agent("new")])
+        async with house.open():
+            assert [note.key for note in await house.store.notes("agent")] == []
+
+    run(story)
+
+
+def test_a_start_that_a_crash_cut_off_is_looked_at() -> None:
+    """Nothing is done again: what is there says how it went."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        async with house.open():
+            house.book.ordered(house.book.find("claude"), Move.START)
+            await house.book.keep(house.book.find("claude"))
+        house.build()
+        house.runtime.seen["claude"] = SESSION_DEAD
+        async with house.open():
+            assert house.record().state is AgentState.STALE
+            assert house.runtime.acts == []
+
+    run(story)
+
+
+def test_an_older_look_that_arrives_late_does_not_count() -> None:
+    """Two looks may overtake each other; the newer one is right."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        async with house.open():
+            await running(house)
+            found = house.book.find("claude")
+            found.look_taken = 1_000
+            house.runtime.seen["claude"] = SESSION_DEAD
+            await house.hub.look_at([found])
+            assert house.record().state is AgentState.RUNNING
+
+    run(story)
+
+
+def test_a_stale_auto_agent_is_brought_back_once_in_its_conversation() -> None:
+    """The budget is one: what ends again soon stays stale, and a person is told."""
+
+    async def story() -> None:
+        house = TestHub(agent(restart=Restart.AUTO))
+        house.sessions.by_pid[41] = SESSION
+        house.sessions.known.add(SESSION)
+        async with house.open():
+            await running(house)
+            await house.happens(SESSION_DEAD)
+            await house.clock.run_for(4)
+            conversation = SESSION.removeprefix("claude-")
+            expected = ("restart-session claude", ("claude", "--resume", conversation))
+            assert house.runtime.acts == [expected]
+            assert house.record().state is AgentState.RUNNING
+            await house.happens(SESSION_DEAD)
+            await house.clock.run_for(300)
+            assert house.record().state is AgentState.STALE
+            assert house.runtime.acts == [expected]
+            ((_, words),) = house.said
+            assert "brought back once and ended again" in words
+
+    run(story)
+
+
+def test_an_agent_that_was_well_for_long_has_a_budget_again() -> None:
+    """What ends it ten minutes later is another trouble."""
+
+    async def story() -> None:
+        house = TestHub(agent(restart=Restart.AUTO))
+        async with house.open():
+            for _ in range(3):
+                await running(house)
+                await house.clock.run_for(700)
+                await house.happens(SESSION_DEAD)
+                await house.clock.run_for(20)
+                assert house.record().state is AgentState.RUNNING
+            assert len(house.runtime.acts) == 3
+
+    run(story)
+
+
+def test_two_processes_never_get_one_conversation() -> None:
+    """Whoever resumed it elsewhere keeps it, and the budget is given back."""
+
+    async def story() -> None:
+        house = TestHub(agent(restart=Restart.AUTO))
+        house.sessions.by_pid[41] = SESSION
+        house.sessions.known.add(SESSION)
+        async with house.open():
+            await running(house)
+            house.sessions.holders[SESSION] = 99
+            await house.happens(SESSION_DEAD)
+            await house.clock.run_for(60)
+            assert house.runtime.acts == []
+            del house.sessions.holders[SESSION]
+            await house.clock.run_for(20)
+            assert len(house.runtime.acts) == 1
+
+    run(story)
+
+
+@pytest.mark.parametrize("why", ["manual", "observe", "paused", "unknown"])
+def test_nobody_acts_where_nobody_may(why: str) -> None:
+    """Manual overrides the mode; observe, a pause and what is unknown forbid it."""
+
+    async def story() -> None:
+        restart = Restart.MANUAL if why == "manual" else Restart.AUTO
+        house = TestHub(agent(restart=restart), mode="observe" if why == "observe" else "mine")
+        async with house.open():
+            await running(house)
+            if why == "paused":
+                house.rules = type(house.rules)(mode="mine", paused_by="me")
+            await house.happens(UNSEEN if why == "unknown" else SESSION_DEAD)
+            await house.clock.run_for(60)
+            assert house.runtime.acts == []
+
+    run(story)
+
+
+def test_orders_in_observe_mode_are_refused() -> None:
+    """Observe acts on nothing, whoever asks."""
+
+    async def story() -> None:
+        house = TestHub(agent(), mode="observe")
+        async with house.open():
+            with pytest.raises(HubObserves):
+                await house.orders.start("claude")
+            assert house.record().state is AgentState.STOPPED
+
+    run(story)
+
+
+def test_strangers_are_reported_and_left_alone() -> None:
+    """Whatever looks like an agent and is declared nowhere is named, never touched."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        house.runtime.strangers.append(Found("other", "c0ffee", "agent-other"))
+        async with house.open():
+            assert [each.name for each in house.hub.found] == ["other"]
+            await house.clock.run_for(30)
+            assert house.runtime.acts == []
+
+    run(story)
+
+
+def test_an_unknown_name_hears_the_nearest_one() -> None:
+    """A slip costs one line."""
+    house = TestHub(agent("claude"), agent("codex"))
+    with pytest.raises(AgentNotFound, match="Did you mean 'claude'"):
+        house.record("cluade")
+    with pytest.raises(BadAgentName):
+        house.record("../etc")
+
+
+def test_an_order_the_table_does_not_have_is_refused() -> None:
+    """Every pair of state and order is either in the table or answered with 409."""
+
+    for state, order in product(AgentState, (Move.START, Move.STOP)):
+        house = TestHub(agent())
+        found = house.book.find("claude")
+        found.record = replace(found.record, state=state)
+        if (state, order) in MOVES:
+            house.book.require(found, order)
+        else:
+            with pytest.raises(AgentRefuses) as refused:
+                house.book.require(found, order)
+            assert refused.value.http_status == 409
