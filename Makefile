@@ -11,9 +11,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 run: $(VENV)/run.stamp
 	@exec $(BIN)/wakeful up
 
+# What only computes runs two at a time; what starts real parts and minds the clock runs alone.
+PURE_TESTS := tests/unit tests/contract tests/fuzz tests/security
+REAL_TESTS := tests/acceptance tests/crash tests/integration tests/scale
+
 test: $(VENV)/test.stamp
 	$(BIN)/python tests/parts.py
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(PURE_TESTS) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(REAL_TESTS) $(PYTEST_ARGS)
 
 check: $(VENV)/test.stamp
 	$(BIN)/ruff check .
