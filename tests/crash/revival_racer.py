@@ -7,8 +7,10 @@ winner would be seen. Nobody starts before everybody is there.
 """
 
 import asyncio
+import random
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from wakeful.adapters.sqlite.store import SqliteStore
@@ -16,6 +18,7 @@ from wakeful.domain.plan import BUDGET_SECONDS, REVIVALS_MAX
 from wakeful.ports.store import Note
 
 RACERS = 8
+BLOCK = 50
 
 
 def wait_for_everybody(folder: Path, name: str) -> None:
@@ -24,11 +27,20 @@ def wait_for_everybody(folder: Path, name: str) -> None:
         time.sleep(0.01)
 
 
+def _order(races: int, name: str) -> Iterator[int]:
+    """Everybody is at the same few works at the same time, and nobody always first."""
+    chance = random.Random(name)
+    for block in range(0, races, BLOCK):
+        numbers = list(range(block, min(block + BLOCK, races)))
+        chance.shuffle(numbers)
+        yield from numbers
+
+
 async def race(store_path: Path, races: int, folder: Path, name: str) -> int:
     store = await SqliteStore.open(store_path)
     await asyncio.to_thread(wait_for_everybody, folder, name)
     won = 0
-    for number in range(races):
+    for number in _order(races, name):
         note = Note("revival", f"{name}-{number}", name.encode())
         if await store.spend(f"work-{number}", note, times_max=REVIVALS_MAX, window_seconds=BUDGET_SECONDS):
             won += 1

@@ -191,9 +191,9 @@ def test_a_pause_is_said_above_everything(doors: Doors, context: BrowserContext)
         page = open_link(doors, context)
         expect(page.locator("#paused")).to_contain_text("PAUSED by ada@host since Jan")
         expect(page.locator("#paused")).to_contain_text("<script>")
-        assert page.title() == "(3) Wakeful"
+        expect(page).to_have_title("(3) Wakeful")
         owner.post("/api/resume", json={}).raise_for_status()
-    expect(page.locator("#paused")).to_be_hidden()
+    expect(page.locator("#paused")).to_be_hidden(timeout=15_000)
 
 
 HURRY = "const real = setTimeout; window.setTimeout = (act, ms) => real(act, Math.min(ms, 200));"
