@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from clinics import Recorder
 from desks import House, subject
 from wakeful.domain.alerts import AlertKind, Rules
 from wakeful.domain.events import Answered, Asked, Failure, Prompted, TurnEnded
@@ -22,28 +23,13 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class Told:
-    """A channel that works."""
-
-    name = "telegram"
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    async def send(self, text: str, *, chat: str | None = None) -> None:
-        del chat
-        self.said.append(text)
-
-    async def close(self) -> None: ...
-
-
 class Scene:
     """A house whose sessions are made by hand, and whoever watches them for questions."""
 
     def __init__(self) -> None:
         self.house = House()
         self.clock = self.house.clock
-        self.channel = Told()
+        self.channel = Recorder()
         self.rules = Rules(frozenset(AlertKind))
         self.looked_at: set[SessionId] = set()
         self.excused: set[SessionId] = set()

@@ -131,7 +131,7 @@ def test_ordinary_text_is_left_alone(text: str) -> None:
 )
 def test_redaction_takes_bounded_time(piece: str) -> None:
     """No text makes it slow: a hostile agent cannot stop the loop."""
-    began = time.perf_counter()
+    began = time.process_time()
     redact(piece * (REDACTED_CHARS_MAX // len(piece)))
     assert time.process_time() - began < 0.5
 

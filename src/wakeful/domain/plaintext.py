@@ -12,7 +12,7 @@ _REFUSED_CATEGORIES: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"
 _BREAKS: Final = frozenset("\t\n\v\f\r\x85\u2028\u2029")
 # Printable by their category, and yet without any width: fillers, joiners, variation selectors.
 _WIDTHLESS: Final = re.compile(
-    r"(?<=[\0!-~])[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]+(?=[\0!-~])"
+    r"(?<=[\0\s!-~])[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]+(?=[\0\s!-~])"
 )
 SHOWN_CHARS_MAX: Final = 2000
 # Whole commands to a terminal, ECMA-48's in both spellings: colours and cursor moves (CSI), strings with their end

@@ -44,22 +44,23 @@ class Watched(Struct, gc=False):
     read: bool = True
     # The last sign of it that people can compare with a clock; for ever while its agent lives.
     seen_wall: float = inf
-    _body: bytes | None = None
+    # The record's bytes once somebody read them: `body` makes them.
+    encoded: bytes | None = None
     _health_body: bytes | None = None
 
     def show(self, verdict: Verdict, record: SessionRecord) -> None:
         """Take a new verdict; the record is encoded when somebody first reads it."""
         self.verdict, self.record = verdict, record
-        self._body = self._health_body = None
+        self.encoded = self._health_body = None
         last_at = self.activity.last_at
         self.seen_wall = inf if verdict.agent is Sight.ALIVE else last_at.wall if last_at else -inf
 
     def body(self) -> bytes:
         """The record as every door sends it."""
-        if self._body is None:
+        if self.encoded is None:
             assert self.record is not None, "a session is judged before it is shown"
-            self._body = _encode(self.record)
-        return self._body
+            self.encoded = _encode(self.record)
+        return self.encoded
 
     def health_body(self) -> bytes:
         """003's fields as every door sends them."""
