@@ -205,13 +205,15 @@ def test_every_request_is_in_the_access_log(daemon: RunningDaemon) -> None:
     token = (daemon.socket.parent / "token").read_text().strip()
     port = daemon.run("status", "--json").json["daemon"]["listening"][1].rpartition(":")[2]
     with socket.create_connection(("127.0.0.1", int(port)), 10) as stranger:
-        stranger.sendall(f"GET /api/status?token={token} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+        stranger.sendall(
+            f"GET /api/status/{token}?token={token} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
+        )
         assert b" 401 " in stranger.recv(65536)
     assert daemon.end() == 0
     log = daemon.socket.parent / "logs/access.log"
     text = log.read_text()
     assert (log.stat().st_mode & 0o777, token in text) == (0o600, False)
-    assert " GET /api/status 401 tcp " in text
+    assert " GET /api/status/[token] 401 tcp " in text
     assert " GET /api/status 200 socket " in text
 
 

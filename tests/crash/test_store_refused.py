@@ -117,3 +117,14 @@ def test_what_is_no_file_is_refused(tmp_path: Path, make: Callable[[Path], None]
 def test_the_application_id_is_the_one_in_old_files() -> None:
     """The constant may never change: every store written so far carries it."""
     assert APPLICATION_ID.to_bytes(4, "big") == b"WAKE"
+
+
+def test_a_version_that_its_tables_do_not_fit_is_refused(tmp_path: Path) -> None:
+    """Lowered by hand, it would be migrated twice; nothing of the migration stays."""
+    path = tmp_path / "wakeful.db"
+    asyncio.run(run_steps(path))
+    after_sql("PRAGMA user_version = 1")(path)
+    before = path.read_bytes()
+    with pytest.raises(StoreCorrupt, match="do not fit schema version 1, which it claims to have"):
+        asyncio.run(SqliteStore.open(path))
+    assert path.read_bytes() == before

@@ -571,7 +571,9 @@ def test_a_dead_owners_lock_is_taken_over_by_identity(root: Path) -> None:
     assert "recovery.lock_taken_over" in audited(root)
 
 
-@pytest.mark.parametrize("content", ["", "locked by hand", str(os.getpid())])
+@pytest.mark.parametrize(
+    "content", ["", "locked by hand", str(os.getpid())], ids=["empty", "by hand", "ours"]
+)
 def test_a_lock_nobody_can_read_or_whose_owner_lives_is_respected(root: Path, content: str) -> None:
     """It is for a person to remove."""
     Journal(root).close()

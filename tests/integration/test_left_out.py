@@ -182,3 +182,13 @@ def test_a_limit_is_told_in_the_right_number(project: Path) -> None:
     seen = Lookout(Config(), Places.of(os.environ), SystemClock(), PlainProcesses(), folders=OneRefused())
     seen.logs[0].look()
     assert (eye_of(seen).slow or "").startswith("1 folder cannot be watched (inotify limit)")
+
+
+def test_the_list_says_what_it_does_not_show(project: Path) -> None:
+    """A list without it would pass for a whole one."""
+    pipe = a_log(project)
+    os.mkfifo(pipe)
+    listed = subprocess.run(
+        [sys.executable, "-P", "-m", "wakeful", "ls"], check=True, capture_output=True, text=True, timeout=30
+    )
+    assert f"not shown: {TRANSCRIPTS}: 1 log is no regular file: {pipe}" in listed.stdout

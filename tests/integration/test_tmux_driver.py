@@ -418,6 +418,15 @@ def test_a_stop_ends_the_agent_its_session_and_its_tools(stage: Stage) -> None:
     assert asyncio.run(stage.driver.stop(hosting)).outcome is Outcome.RECOVERED
 
 
+def test_a_shell_ends_as_its_terminal_closes(stage: Stage) -> None:
+    """It ignores what ends other programs: no ten seconds until it is killed."""
+    hosting = stage.start("bash", "--norc", "--noprofile")
+    stage.wait_for_text("bash-")
+    seen = asyncio.run(stage.driver.stop(hosting))
+    assert seen.outcome is Outcome.RECOVERED
+    assert "SIGHUP" in seen.words, seen
+
+
 def test_a_stop_leaves_a_session_that_is_not_ours(stage: Stage) -> None:
     """An adopted agent ends; the pane and the shell of its person stay."""
     shell = stage.server.start("hand", "bash", "--norc", "--noprofile")

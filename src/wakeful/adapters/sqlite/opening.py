@@ -162,15 +162,22 @@ def _image(migrations: Sequence[Migration]) -> bytes:
 
 def _migrate(writer: sqlite3.Connection, path: Path, migrations: Sequence[Migration]) -> None:
     writer.execute("BEGIN IMMEDIATE")
+    # Asked again behind the lock: another process may have been first.
+    version = _number(writer, "PRAGMA user_version")
     try:
-        # Asked again behind the lock: another process may have been first.
-        version = _number(writer, "PRAGMA user_version")
         due = [each for each in migrations if each.version > version]
         if due:
             _back_up(path, _beside(path, f".before-v{due[-1].version}"))
             _apply(writer, due)
         reach("store.migrate.commit")
         writer.execute("COMMIT")
+    except sqlite3.OperationalError as error:
+        writer.rollback()
+        if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+            raise
+        # A statement that cannot be said at all: the tables are not those of the version the file names.
+        why = f"its tables do not fit schema version {version}, which it claims to have: {error}"
+        raise StoreCorrupt(path=str(path), why=why) from error
     except BaseException:
         writer.rollback()
         raise

@@ -10,13 +10,12 @@ import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from signal import SIGHUP, SIGKILL
 from typing import Final
 
 from msgspec.structs import replace
 
 from wakeful.adapters.system import proc
-from wakeful.adapters.system.ending import AGENT_STEPS, Steps, end, sweep
+from wakeful.adapters.system.ending import sweep
 from wakeful.adapters.system.launch import find_program
 from wakeful.adapters.tmux.agent_marks import AgentMark, AgentMarks
 from wakeful.adapters.tmux.agent_panes import ENDED, agent_in
@@ -27,7 +26,7 @@ from wakeful.adapters.tmux.panes import DEADLINE_SECONDS, Listing, PaneRow, list
 from wakeful.adapters.tmux.private import discard, exists
 from wakeful.adapters.tmux.server import TmuxServer
 from wakeful.adapters.tmux.starting import MARK_EPOCH, MARK_SESSION, SIZE
-from wakeful.adapters.tmux.terminal import is_interactive_shell
+from wakeful.adapters.tmux.stopping import end_program
 from wakeful.domain.agents import AgentSpec, Glimpse
 from wakeful.domain.hosting import EPOCH_VARIABLE, SESSION_VARIABLE
 from wakeful.domain.process import Process, Sight
@@ -48,8 +47,6 @@ DOUBT_SECONDS: Final = 30.0
 LEAVING_SECONDS: Final = 0.1
 ATTEMPTS_MAX: Final = 5
 _LEAVING: Final = "server exited unexpectedly"
-# A shell at its prompt ignores what ends other programs; closing its terminal is how it is ended.
-_SHELL_STEPS: Final[Steps] = ((SIGHUP, 1.0), (SIGKILL, 2.0))
 # What every program may expect of its user; everything else is named in `env`.
 _USUAL: Final = frozenset({"HOME", "PATH", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"})
 _USUAL_PREFIXES: Final = ("LC_", "XDG_")
@@ -181,7 +178,7 @@ class TmuxAgents:
         rows = [row for row in listing.panes if row.session == f"{PREFIX}{spec.name}"]
         processes = {proc.identify_if_seen(row.pid) for row in rows if not row.dead}
         processes.add(mark.process if mark is not None else None)
-        await asyncio.gather(*(_end(each) for each in processes if each is not None))
+        await asyncio.gather(*(end_program(each) for each in processes if each is not None))
         await sweep(SESSION_VARIABLE, f"{PREFIX}{spec.name}")
         if rows:
             await self._close_session(spec)
@@ -291,11 +288,6 @@ def _row_of(spec: AgentSpec, mark: AgentMark | None, listing: Listing) -> PaneRo
 
 def _target(spec: AgentSpec) -> str:
     return f"={PREFIX}{spec.name}:"
-
-
-async def _end(process: Process) -> None:
-    shell = is_interactive_shell(proc.command(process.pid))
-    await end(process, _SHELL_STEPS if shell else AGENT_STEPS)
 
 
 def _usual() -> dict[str, str]:

@@ -10,7 +10,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from wakeful.adapters.system import proc
-from wakeful.adapters.system.ending import end
 from wakeful.adapters.tmux import acts
 from wakeful.adapters.tmux.claude_input import ClaudeInput, permission
 from wakeful.adapters.tmux.claude_status import status_of
@@ -24,7 +23,7 @@ from wakeful.adapters.tmux.resuming import resume
 from wakeful.adapters.tmux.screen import Screen, last_words
 from wakeful.adapters.tmux.server import TmuxServer
 from wakeful.adapters.tmux.starting import READY_SECONDS_MAX, Starting
-from wakeful.adapters.tmux.stopping import close_session, stopped, sweep_tools
+from wakeful.adapters.tmux.stopping import close_session, end_program, stopped, sweep_tools
 from wakeful.adapters.tmux.terminal import terminal_state
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.process import Process, Sight
@@ -138,7 +137,7 @@ class TmuxDriver:
             return Seen(Outcome.DECLINED, "nobody knows its process")
         if proc.sight(hosting.process) is Sight.ALIVE and status_of(hosting.process) == "busy":
             await self._calm(hosting)
-        ending = await end(hosting.process)
+        ending = await end_program(hosting.process)
         left = await close_session(hosting, self._deadline_seconds)
         return stopped(ending, await sweep_tools(hosting), left)
 

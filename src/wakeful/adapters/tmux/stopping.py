@@ -1,21 +1,32 @@
-"""What remains after an agent was ended: its tmux session, if that is ours, and the tools it left behind."""
+"""Ending a program in a pane, and what remains of it: its tmux session, if that is ours, and the tools it left."""
 
 from pathlib import Path
+from signal import SIGHUP, SIGKILL
 from typing import Final
 
-from wakeful.adapters.system.ending import Ending, Swept, sweep
+from wakeful.adapters.system import proc
+from wakeful.adapters.system.ending import AGENT_STEPS, Ending, Steps, Swept, end, sweep
 from wakeful.adapters.tmux.failure import TmuxFailed
 from wakeful.adapters.tmux.panes import list_panes
 from wakeful.adapters.tmux.programs import program_of, unwrapped
 from wakeful.adapters.tmux.server import TmuxServer
 from wakeful.adapters.tmux.starting import MARK_EPOCH, MARK_SESSION
+from wakeful.adapters.tmux.terminal import is_interactive_shell
 from wakeful.domain.hosting import SESSION_VARIABLE, Hosting
-from wakeful.domain.process import Sight
+from wakeful.domain.process import Process, Sight
 from wakeful.ports.hands import Seen
 from wakeful.ports.store import Outcome
 
 # How Claude Code marks the tools of an agent that was not started by us.
 _TOOL_VARIABLE: Final = "CLAUDE_CODE_SESSION_ID"
+# A shell at its prompt ignores what ends other programs; closing its terminal is how it is ended.
+_SHELL_STEPS: Final[Steps] = ((SIGHUP, 1.0), (SIGKILL, 2.0))
+
+
+async def end_program(process: Process) -> Ending:
+    """End what runs in a pane in the way it understands."""
+    shell = is_interactive_shell(proc.command(process.pid))
+    return await end(process, _SHELL_STEPS if shell else AGENT_STEPS)
 
 
 async def close_session(hosting: Hosting, deadline_seconds: float) -> str | None:

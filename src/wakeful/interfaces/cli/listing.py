@@ -82,6 +82,28 @@ _STATES: Final = (
 )
 
 
+class Eye(Struct, frozen=True):
+    """What is said of an eye: why it sees late, and what it does not read."""
+
+    name: str
+    slow: str | None
+    left_out: str | None = None
+
+
+class _Seeing(Struct, frozen=True):
+    eyes: tuple[Eye, ...]
+
+
+class _Overview(Struct, frozen=True):
+    daemon: _Seeing
+
+
+def left_out_text(overview: bytes) -> list[str]:
+    """One line for each eye that does not read everything: a list without them would pass for a whole one."""
+    eyes = decoded(overview, _Overview).daemon.eyes
+    return [f"not shown: {eye.name}: {eye.left_out}" for eye in eyes if eye.left_out is not None]
+
+
 def decode_sessions(body: bytes) -> Sessions:
     """The page in an answer. Raises DaemonOfAnotherVersion."""
     return decoded(body, Sessions)

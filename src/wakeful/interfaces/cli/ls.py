@@ -8,7 +8,14 @@ import click
 from wakeful.domain.findings import Health
 from wakeful.domain.record import SessionRecord
 from wakeful.interfaces.cli.asking import Reading, ask
-from wakeful.interfaces.cli.listing import Sessions, counts_text, decode_sessions, paused_text, rows
+from wakeful.interfaces.cli.listing import (
+    Sessions,
+    counts_text,
+    decode_sessions,
+    left_out_text,
+    paused_text,
+    rows,
+)
 from wakeful.interfaces.cli.options import answers_json
 from wakeful.interfaces.cli.output import say, show_json, wall_now
 from wakeful.interfaces.cli.table import print_rows
@@ -32,10 +39,11 @@ def ls(*, everything: bool, project: str | None, health: str | None, as_json: bo
     if as_json:
         show_json(ask(lambda desk: desk.sessions(filters)).body)
         return 0
-    page = ask(lambda desk: whole_list(desk, filters))
+    page, overview = ask(lambda desk: (whole_list(desk, filters), desk.overview().body))
     for line in paused_text(page.paused):
         say(line)
-    print_rows(rows(page.sessions, wall_now()), footer(page.sessions, page.older, filtered=bool(filters)))
+    last_lines = footer(page.sessions, page.older, filtered=bool(filters)) + left_out_text(overview)
+    print_rows(rows(page.sessions, wall_now()), last_lines)
     return 0
 
 

@@ -11,7 +11,7 @@ from wakeful.domain.calm import PauseRecord
 from wakeful.domain.record import SessionRecord
 from wakeful.interfaces.cli.asking import Reading, ask
 from wakeful.interfaces.cli.client import Answer
-from wakeful.interfaces.cli.listing import Sessions, counts_text, decoded, needs_you, paused_text, rows
+from wakeful.interfaces.cli.listing import Eye, Sessions, counts_text, decoded, needs_you, paused_text, rows
 from wakeful.interfaces.cli.ls import whole_list
 from wakeful.interfaces.cli.options import answers_json
 from wakeful.interfaces.cli.output import say, show_json, wall_now
@@ -28,17 +28,11 @@ MODES: Final = {
 _TROUBLED: Final = frozenset({AgentState.STALE, AgentState.UNKNOWN, AgentState.ERROR})
 
 
-class _Eye(Struct, frozen=True):
-    name: str
-    slow: str | None
-    left_out: str | None = None
-
-
 class _Daemon(Struct, frozen=True):
     version: str
     pid: int | None
     listening: tuple[str, ...]
-    eyes: tuple[_Eye, ...]
+    eyes: tuple[Eye, ...]
     notes: tuple[str, ...]
     paused: PauseRecord | None = None
 

@@ -129,6 +129,10 @@ class Access:
         cookie = cookie_in(cookie_header, self.cookie_name)
         return self.logins.find(cookie) if cookie is not None else None
 
+    def loggable(self, path: str) -> str:
+        """The path without the token, which somebody may have pasted into it."""
+        return path.replace(self._token.decode(), "[token]")
+
     def _check_place(self, knock: Knock) -> None:
         ours = SOCKET_NAMES if knock.door is Door.SOCKET else self._hosts
         if knock.host not in ours:

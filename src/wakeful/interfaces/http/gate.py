@@ -66,7 +66,8 @@ class Gate:
         finally:
             method = scope.get("method", WEBSOCKET)
             seconds = loop.time() - began_at
-            self.log.take(Note(began_at, method, scope["path"], reply.status, door, seconds))
+            path = self._access.loggable(scope["path"])
+            self.log.take(Note(began_at, method, path, reply.status, door, seconds))
 
     async def _let_in(self, door: Door, scope: Scope, receive: Receive, reply: "_Reply") -> None:
         method = scope.get("method", WEBSOCKET)
