@@ -11,14 +11,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 run: $(VENV)/run.stamp
 	@exec $(BIN)/wakeful up
 
-# What only computes runs two at a time; what starts real parts and minds the clock runs alone.
-PURE_TESTS := tests/unit tests/contract tests/fuzz tests/security
-REAL_TESTS := tests/acceptance tests/crash tests/integration tests/scale
-
+# Two at a time, a file of tests each; what measures a crowd wants the machine for itself.
 test: $(VENV)/test.stamp
 	$(BIN)/python tests/parts.py
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(PURE_TESTS) $(PYTEST_ARGS)
-	$(BIN)/python -m pytest $(REAL_TESTS) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/scale tests $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/scale $(PYTEST_ARGS)
 
 check: $(VENV)/test.stamp
 	$(BIN)/ruff check .

@@ -184,10 +184,13 @@ class Journal:
         **traits: Unpack[Traits],
     ) -> Ran:
         """The same without blocking the loop. Cancelled, the program is ended."""
-        running = await asyncio.to_thread(self._launched, argv, step, cwd, environ, traits)
+        launching = asyncio.ensure_future(asyncio.to_thread(self._launched, argv, step, cwd, environ, traits))
         try:
+            running = await asyncio.shield(launching)
             exit_code = await asyncio.to_thread(running.gated.wait)
         except BaseException as problem:
+            # A thread cannot be cancelled: what it launches meanwhile is there, and must be ended.
+            running = await asyncio.shield(launching)
             await asyncio.to_thread(running.gated.turn_away)
             await asyncio.to_thread(self._book.fail, running.step, problem)
             raise

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import pytest
@@ -88,8 +89,10 @@ def _read(pid: int, name: str) -> bytes:
 
 
 @pytest.fixture
-def guest(tmp_path: Path) -> Guest:
-    return Guest(tmp_path)
+def guest() -> Iterator[Guest]:
+    """In a folder of few letters: the demo's sockets have a path of 107 at most."""
+    with TemporaryDirectory(prefix="guest-") as folder:
+        yield Guest(Path(folder))
 
 
 def read_until(process: subprocess.Popen[str], words: str) -> str:

@@ -7,6 +7,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +19,7 @@ import wakeful
 from clients import wait_for
 from wakeful.adapters.journal.integrity import OutsideRoot
 from wakeful.adapters.journal.locks import RecoveryRuns, recovery_lock
+from wakeful.adapters.journal.processes import GatedProcess
 from wakeful.adapters.system import proc
 from wakeful.domain.checkpoint import ChoiceName
 from wakeful.domain.journal import BadStep, BadTrait, StateForeign, StateMissing
@@ -161,6 +163,32 @@ def test_a_cancelled_run_ends_its_program(root: Path) -> None:
             return pid
 
     assert proc.identify(asyncio.run(program())) is None
+
+
+def test_a_run_cancelled_while_it_starts_leaves_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that starts the program cannot be cancelled: what it started is ended."""
+    starting, go_on = threading.Event(), threading.Event()
+    let_through = GatedProcess.let_through
+
+    def held_up(gated: GatedProcess) -> None:
+        starting.set()
+        assert go_on.wait(10)
+        let_through(gated)
+
+    monkeypatch.setattr(GatedProcess, "let_through", held_up)
+
+    async def program() -> None:
+        async with await Journal.open(root) as journal:
+            task = asyncio.create_task(journal.run_async(["sleep", "600"], step="long", effects="none"))
+            await asyncio.to_thread(starting.wait, 10)
+            task.cancel()
+            go_on.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(program())
+    entry = state_of(root)["process_map"]["long"]
+    assert (entry["last"], proc.identify(entry["pid"])) == ("failed", None)
 
 
 def test_a_program_is_run_after_its_pid_is_known_and_logs_are_kept(root: Path) -> None:
