@@ -43,7 +43,12 @@ class Scene:
         """A daemon's life."""
         desk = AlertDesk(self.house.store, self.clock, [self.channel], self.rules, "here")
         self.asking = Asking(
-            desk, self.clock, self.rules, self._visible, lambda each: each.id in self.excused
+            desk,
+            self.clock,
+            self.rules,
+            self._visible,
+            lambda each, _question: each.id in self.excused,
+            lambda session_id: self.house.roster.watched[session_id].activity.ended_well,
         )
         task = asyncio.create_task(desk.run())
         await desk.take_up()
@@ -162,7 +167,7 @@ async def test_a_restart_tells_no_question_twice(scene: Scene) -> None:
     await scene.clock.run_for(20)
     async with scene.running():
         scene.see()
-        await scene.clock.run_for(1)
+        await scene.clock.run_for(11)
         assert await scene.house.store.notes(KIND) == []
         scene.ask(about="another")
         await scene.clock.run_for(20)
