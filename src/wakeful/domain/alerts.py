@@ -149,7 +149,9 @@ def notice(what: str, *, otherwise: str, command: str, since: str = "") -> str:
 
 def resolved(what: str, since: str, *, how: str = "") -> str:
     """The end of something that was told: what it was, since when, and what ended it if that is known."""
-    return _lines(f"Resolved: {what}", f"It began at {moment(since)}", how)
+    return _lines(
+        f"Resolved: {what}", f"It began at {moment(since)}", f"Wakeful did: {how}" if how else ""
+    )
 
 
 def moment(stamp: str) -> str:
@@ -244,17 +246,18 @@ def _course(cause: Cause, inside: Sequence[Member]) -> str:
     if Fate.UNSEEN in fates:
         return "Wakeful looks again by itself"
     if fates <= {Fate.LEFT_ALONE}:
-        return _LEFT_ALONE.get(cause, "they stay as they are")
+        verb, rest = _LEFT_ALONE.get(cause, ("stay", "in trouble"))
+        return f"they {verb} {rest}" if len(inside) > 1 else f"it {verb}s {rest}"
     if Fate.GIVEN_UP in fates:
         return "what was given up stays as it is"
     return "Wakeful goes on; what fails again is given up"
 
 
-_LEFT_ALONE: Final[Mapping[Cause, str]] = {
-    Cause.AUTH: "they wait until somebody logs in",
-    Cause.USAGE_LIMIT: "they wait; nobody said until when",
-    Cause.TMUX_SERVER: "they stay closed",
-    Cause.REBOOT: "they stay closed",
+_LEFT_ALONE: Final[Mapping[Cause, tuple[str, str]]] = {
+    Cause.AUTH: ("wait", "until somebody logs in"),
+    Cause.USAGE_LIMIT: ("wait", "for its end; nobody said when that is"),
+    Cause.TMUX_SERVER: ("stay", "closed"),
+    Cause.REBOOT: ("stay", "closed"),
 }
 _LOST: Final = frozenset({Cause.TMUX_SERVER, Cause.REBOOT})
 

@@ -31,7 +31,7 @@ def count_words(incident: Incident) -> str:
     inside = len(incident.sessions)
     outside = max(incident.affected - inside, 0)
     if not inside:
-        return "its session is well again" if outside == 1 else f"all {outside} sessions are well again"
+        return f"{_sessions(outside)}, {'all ' if outside > 1 else ''}well again"
     counted = f"{_sessions(inside)} in trouble"
     return f"{counted}, {outside} well again" if outside else counted
 
@@ -87,7 +87,7 @@ def _deeds(members: tuple[Member, ...]) -> Iterator[str]:
 def _reason(members: list[Member]) -> str:
     """Of several reasons the commonest."""
     (words, _), *others = Counter(each.words for each in members).most_common()
-    said = words.removeprefix("nothing: ")
+    said = words.removeprefix("nothing (").removesuffix(")") if words.startswith("nothing (") else words
     return f"{said}, and others" if others else said
 
 

@@ -38,7 +38,7 @@ def fate_of(trouble: Trouble, step: Step) -> Fate:
 
 def done_words(trouble: Trouble, decision: Decision) -> str:
     """What was done about it and what came of it, or why nothing was."""
-    return trouble.did or f"nothing: {decision.reason}"
+    return trouble.did or f"nothing ({decision.reason})"
 
 
 def _finding(trouble: Trouble, record: SessionRecord) -> FindingRecord | None:

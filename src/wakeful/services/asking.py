@@ -36,11 +36,11 @@ Done = Callable[[SessionId], bool]
 
 
 class Open(Struct):
-    """A question that is open, in its newest words, and whoever waits to tell it."""
+    """A question that is open, in its newest words, and whoever waits to tell it. Told once it has an episode."""
 
     record: SessionRecord
     question: Question
-    episode: str
+    episode: str | None = None
     telling: asyncio.Task[None] | None = None
 
 
@@ -99,19 +99,18 @@ class Asking:
             known.record, known.question = record, question
             return
         if known is not None:
-            self._start(self._end(known.episode, known.telling))
-        episode = f"{PREFIX}{record.id}/{question.since}/{_digest(question.words)}"
-        opened = self._open[record.id] = Open(record, question, episode)
+            self._start(self._end(known))
+        opened = self._open[record.id] = Open(record, question)
         opened.telling = self._start(self._tell(opened))
 
     def _answered(self, session_id: SessionId) -> None:
         known = self._open.pop(session_id, None)
         if known is not None:
-            self._start(self._end(known.episode, known.telling))
+            self._start(self._end(known))
         if self._recalled and self._has_looked_around():
             recalled = self._recalled.pop(session_id, None)
             if recalled is not None:
-                self._start(self._end(recalled.alert.episode, None))
+                self._start(self._over(recalled.alert.episode))
 
     def _has_looked_around(self) -> bool:
         """A daemon that has just come sees a session before all that it says: no question yet is no answer."""
@@ -129,10 +128,11 @@ class Asking:
             opened.episode = recalled.alert.episode
             return
         if recalled is not None:
-            await self._desk.resolve(recalled.alert.episode)
+            await self._over(recalled.alert.episode)
         while self._excused(opened.record, opened.question) or await self._visible(opened.record.id):
             await self._sleep(LOOK_SECONDS)
-        text = needs_you(opened.record, opened.question)
+        text, asked = needs_you(opened.record, opened.question), opened.question
+        opened.episode = f"{PREFIX}{opened.record.id}/{asked.since}/{_digest(asked.words)}"
         await self._desk.owe(Alert(AlertKind.NEEDS_YOU, opened.episode, text))
 
     def _is_told(self, recalled: Owed, question: Question) -> bool:
@@ -147,11 +147,15 @@ class Asking:
         asked_meanwhile = iso(recalled.owed_at) < question.since < iso(self._began.wall)
         return digest == _digest(question.words) and not asked_meanwhile
 
-    async def _end(self, episode: str, telling: asyncio.Task[None] | None) -> None:
+    async def _end(self, known: Open) -> None:
+        if known.telling is not None:
+            known.telling.cancel()
+            await asyncio.wait({known.telling})
+        if known.episode is not None:
+            await self._over(known.episode)
+
+    async def _over(self, episode: str) -> None:
         """An answer needs no news of its own: whoever gave it knows."""
-        if telling is not None:
-            telling.cancel()
-            await asyncio.wait({telling})
         await self._desk.resolve(episode)
 
     def _watch_work(self, record: SessionRecord) -> None:

@@ -279,7 +279,7 @@ class Healer:
         """Once for each trouble that is held; it may have been told before, when nothing could be done yet."""
         if not trouble.held:
             number = await self._holding.hold(watched, trouble)
-            did = f"held: {decision.reason} (checkpoint {number})"
+            did = f"held it: {decision.reason} (checkpoint {number})"
             trouble = replace(trouble, held=True, checkpoint=number, did=did, logged=False, told=False)
         await self._told(watched, trouble, decision, ActionTaken.HELD_FOR_APPROVAL)
 

@@ -53,7 +53,7 @@ class Losses:
         if lost and known is None:
             reason = plain(agent.record.reason, REASON_CHARS_MAX)
             joined = await self._incidents.join(agent.key, self._origin(agent), reason, f"agent {agent.name}")
-            seen = self._incidents.newest(joined).treated(agent.key, Fate.UNSEEN, f"nothing: {reason}")
+            seen = self._incidents.newest(joined).treated(agent.key, Fate.UNSEEN, f"nothing ({reason})")
             self._told.soon(await self._incidents.keep(seen))
         elif not lost and known is not None:
             left = await self._incidents.leave(agent.key)
