@@ -110,7 +110,9 @@ def _incident(cause: Cause, scope: str, *members: Member, did: str = "") -> Inci
 
 def _members(names: str, fate: Fate, words: str, *, out: bool = False) -> list[Member]:
     left_at = _WALL if out else None
-    return [Member(SessionId(f"claude-{name}"), f"{name} (shop)", fate, words, left_at) for name in names.split()]
+    return [
+        Member(SessionId(f"claude-{name}"), f"{name} (shop)", fate, words, left_at) for name in names.split()
+    ]
 
 
 _SOCKET: Final = "/run/user/1000/wakeful/tmux.sock"
@@ -168,7 +170,10 @@ EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
         _incident(
             Cause.ENGINE,
             "unix:///var/run/docker.sock",
-            *(replace(each, name="agent bot") for each in _members("bot", Fate.UNSEEN, "nothing (the engine does not answer)")),
+            *(
+                replace(each, name="agent bot")
+                for each in _members("bot", Fate.UNSEEN, "nothing (the engine does not answer)")
+            ),
             did="nothing (the engine does not answer)",
         )
     ),
@@ -179,7 +184,5 @@ EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
         command="wakeful attach bot",
     ),
     "One session is well again": lambda: resolved(words_of(_OVER), iso(_WALL), how=did_words(_OVER)),
-    "An incident is over": lambda: resolved(
-        words_of(_OUTAGE), iso(_WALL), how=did_words(_OUTAGE)
-    ),
+    "An incident is over": lambda: resolved(words_of(_OUTAGE), iso(_WALL), how=did_words(_OUTAGE)),
 }

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from clinics import OWN_TMUX, Clinic
 from wakeful.domain.calm import MuteKind
 from wakeful.domain.events import Failure, Prompted, TurnEnded
@@ -147,17 +149,17 @@ def test_what_is_over_before_its_mute_ends_is_never_told() -> None:
     assert play(scene).recorder.said == []
 
 
-def test_a_cause_is_muted_as_well_as_a_code() -> None:
+@pytest.mark.parametrize(("code", "count"), [("auth", 0), ("auth_required", 0), ("network", 1)])
+def test_a_cause_is_muted_as_well_as_a_code(code: str, count: int) -> None:
     """`mute --code auth` silences lost logins, whose finding is called auth_required."""
 
-    async def scene(clinic: Clinic, code: str) -> None:
+    async def scene(clinic: Clinic) -> None:
         await clinic.calm.mute(MuteKind.CODE, code, HOUR, by="ada")
         await clinic.manage("a")
         clinic.fail("a", "please log in", Failure.AUTH)
         await clinic.clock.run_for(HOUR / 2)
 
-    for code, count in (("auth", 0), ("auth_required", 0), ("network", 1)):
-        assert len(play(lambda clinic, code=code: scene(clinic, code)).recorder.said) == count, code
+    assert len(play(scene).recorder.said) == count
 
 
 def test_an_end_is_told_when_the_revival_has_held() -> None:

@@ -149,9 +149,7 @@ def notice(what: str, *, otherwise: str, command: str, since: str = "") -> str:
 
 def resolved(what: str, since: str, *, how: str = "") -> str:
     """The end of something that was told: what it was, since when, and what ended it if that is known."""
-    return _lines(
-        f"Resolved: {what}", f"It began at {moment(since)}", f"Wakeful did: {how}" if how else ""
-    )
+    return _lines(f"Resolved: {what}", f"It began at {moment(since)}", f"Wakeful did: {how}" if how else "")
 
 
 def moment(stamp: str) -> str:
