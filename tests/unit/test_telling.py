@@ -17,9 +17,9 @@ A = SessionId("claude-a")
 HOUR = 3600.0
 
 
-def play(scene: Callable[[Clinic], Awaitable[None]]) -> Clinic:
+def play(scene: Callable[[Clinic], Awaitable[None]], *, burst: int = 10) -> Clinic:
     """Run a scene in an open clinic."""
-    clinic = Clinic()
+    clinic = Clinic(burst=burst)
 
     async def run() -> None:
         async with clinic.open():
@@ -74,6 +74,17 @@ def test_idle_sessions_that_a_server_took_along_are_told_to_be_back() -> None:
     assert shown[""] == f"the tmux server on {OWN_TMUX} ended: 3 sessions, all well again"
     assert shown["Wakeful did"] == "revived 3 sessions, all came back"
     assert shown["If you do nothing"] == "nothing is left to do"
+
+
+def test_who_waits_for_their_turn_is_waited_for() -> None:
+    """Revivals are paced; the one alert comes when the last of them is done."""
+
+    async def scene(clinic: Clinic) -> None:
+        await lose_the_server(clinic, "abcdefgh")
+        await clinic.clock.run_for(60)
+
+    (told,) = play(scene, burst=1).recorder.said
+    assert lines(told)["Wakeful did"] == "revived 8 sessions, all came back"
 
 
 def test_an_incident_counts_those_that_are_still_in_it() -> None:
