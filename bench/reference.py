@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from bench.alert_examples import EXAMPLES
 from wakeful.agents_config import AGENT_KEYS
 from wakeful.config import KEYS
 from wakeful.domain.agents import MOVES, AgentState, Move, accepts
@@ -314,7 +315,20 @@ def _yes(flag: bool) -> str:
     return "yes" if flag else "no"
 
 
+def alerts() -> str:
+    """Every kind of alert, by an example."""
+    lines = [MADE, "# What an alert looks like", ""]
+    lines.append(
+        "A message has eight lines at most: what, where, since when, what Wakeful did and what came of it, what "
+        "happens if you do nothing, and one command. [How to be told](../how-to/alerts.md)."
+    )
+    for title, example in EXAMPLES.items():
+        lines += ["", f"**{title}**", "", "```", example(), "```"]
+    return "\n".join([*lines, ""])
+
+
 PAGES = {
+    "alerts.md": alerts,
     "recovery.md": recovery,
     "agents.md": agents,
     "healing.md": healing,

@@ -161,9 +161,8 @@ class Clinic(House):
         self.alerts = AlertDesk(self.store, self.clock, (self.recorder,), AlertRules(), owner="a test")
         self.hands = self._hands_with(by_itself=False)
         pace = Pace(self.clock, 2.0, self._burst)
-        voice = Voice(
+        self.voice = Voice(
             clock=self.clock,
-            roster=self.roster,
             incidents=self.incidents,
             alerts=self.alerts,
             calm=self.calm,
@@ -188,7 +187,7 @@ class Clinic(House):
                 forge=self._forge,
             ),
             incidents=self.incidents,
-            telling=voice,
+            telling=self.voice,
             holding=HeldSessions(self.checkpoints, around, self),
             circumstances=around,
             rules=self._rules_now,
@@ -231,6 +230,7 @@ class Clinic(House):
         await self.alerts.take_up()
         await self.lessons.load()
         await self.healer.take_up()
+        await self.voice.take_up()
         await self.checkpoints.take_up()
         self._alarm = asyncio.Event()
         tasks = [asyncio.create_task(each) for each in (self.healer.run(), self.alerts.run(), self._ring())]

@@ -9,7 +9,6 @@ import msgspec
 
 from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentSpec, Glimpse, Restart
 from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.incident import Incident, words_of
 from wakeful.domain.plan import Rules
 from wakeful.domain.process import Process, Sight
 from wakeful.ports.runtime import Runtime
@@ -99,7 +98,7 @@ class TestHub:
             owner="a test",
             mode=self.mode,
         )
-        told = Telling(self.clock, self._newest, words_of, self._say, self._resolve)
+        told = Telling(self.clock, self.incidents.newest, self._say, self._resolve)
         self.hub = Hub(
             book=self.book,
             orders=self.orders,
@@ -156,10 +155,6 @@ class TestHub:
             return Sight.ALIVE
         self.runtime.seen[name] = SESSION_DEAD
         return Sight.DEAD
-
-    async def _newest(self, incident: Incident) -> Incident:
-        listed = await self.incidents.listed(include_resolved=True)
-        return next(each for each in listed if each.id == incident.id)
 
     async def _say(self, key: str, words: str) -> None:
         self.said.append((key, words))

@@ -7,6 +7,7 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -20,7 +21,7 @@ from wakeful.adapters.telegram.messenger import TelegramMessenger
 from wakeful.adapters.tmux.visible import is_visible
 from wakeful.channels import open_channels, rules_of
 from wakeful.config import Config, RedisPlace, Runaway
-from wakeful.domain.alerts import Alert, AlertKind
+from wakeful.domain.alerts import Alert, AlertKind, Question, notice
 from wakeful.domain.checkpoint import CheckpointKind
 from wakeful.domain.critical import CriticalEvent
 from wakeful.domain.ids import SessionId
@@ -28,6 +29,7 @@ from wakeful.domain.incident import Cause
 from wakeful.domain.plan import Rules
 from wakeful.domain.process import Sight
 from wakeful.domain.record import SessionRecord
+from wakeful.domain.recovery import Status
 from wakeful.handwork import Handwork
 from wakeful.lookout import Lookout
 from wakeful.places import Places
@@ -66,6 +68,7 @@ class Care:
         self._lookout = lookout
         self._config = config
         self._calm = calm
+        self._holdings = handwork.holdings
         self._shares_store = bool(config.store.url)
         rules = rules_of(config.alerts)
         path = config.events.critical_path or f"{places.logs}/critical_events.jsonl"
@@ -78,7 +81,9 @@ class Care:
             rules,
             owner=f"{lookout.host}:{places.home}",
         )
-        self.asking = Asking(self.alerts, lookout.clock, rules, self._is_visible, self._is_excused)
+        self.asking = Asking(
+            self.alerts, lookout.clock, rules, self._is_visible, self._is_excused, self._is_done
+        )
         self._issues = self._filing(store)
         place = HostPlace(lookout.host, lookout.clock)
         self.lessons = Lessons(store, lookout.clock)
@@ -88,6 +93,14 @@ class Care:
         around = Circumstances(handwork.holdings, place, places.tmux, self.lessons.of)
         self.circumstances = around
         pace = Pace(lookout.clock, config.heal.pace_seconds, config.heal.pace_burst)
+        self.voice = Voice(
+            clock=lookout.clock,
+            incidents=self.incidents,
+            alerts=self.alerts,
+            calm=calm,
+            write=self.write,
+            mode=config.daemon.mode,
+        )
         self.healer = Healer(
             clock=lookout.clock,
             store=store,
@@ -103,15 +116,7 @@ class Care:
                 forge=self._issues,
             ),
             incidents=self.incidents,
-            telling=Voice(
-                clock=lookout.clock,
-                roster=lookout.roster,
-                incidents=self.incidents,
-                alerts=self.alerts,
-                calm=calm,
-                write=self.write,
-                mode=config.daemon.mode,
-            ),
+            telling=self.voice,
             holding=HeldSessions(self.checkpoints, around, lookout),
             circumstances=around,
             rules=self.rules,
@@ -148,6 +153,7 @@ class Care:
         self.asking.take_up()
         await self.lessons.load()
         await self.healer.take_up()
+        await self.voice.take_up()
         await self.checkpoints.take_up()
 
     def seen(self, changes: Sequence[Change]) -> None:
@@ -226,27 +232,55 @@ class Care:
 
     async def _tell_of_queue(self, words: str) -> None:
         # The watchdog says each thing once; two of them are two episodes.
-        await self.alerts.owe(Alert(AlertKind.TROUBLE, f"queue/{uuid4().hex}", words))
+        text = f"{words}\n→ wakeful events --since 1h"
+        await self.alerts.owe(Alert(AlertKind.TROUBLE, f"queue/{uuid4().hex}", text))
 
     async def _tell_of_journal(self, sighting: Sighting) -> None:
-        words = f"{sighting.root}: {sighting.words}"
-        await self.alerts.owe(Alert(AlertKind.TROUBLE, f"journal/{sighting.root}/{sighting.words}", words))
+        text = journal_text(sighting)
+        await self.alerts.owe(Alert(AlertKind.TROUBLE, f"journal/{sighting.root}/{sighting.words}", text))
 
     async def _tell_of_forge(self, words: str) -> None:
-        await self.alerts.owe(Alert(AlertKind.TROUBLE, "forge", f"No issue could be filed: {words}"))
+        text = notice(
+            f"No issue could be filed: {words}",
+            otherwise="it is tried again later; everything else goes on",
+            command="gh auth status",
+        )
+        await self.alerts.owe(Alert(AlertKind.TROUBLE, "forge", text))
 
     async def _is_visible(self, session_id: SessionId) -> bool:
         watched = self._lookout.roster.watched.get(session_id)
         pane = watched.presence.pane if watched is not None else None
         return pane is not None and pane.sight is Sight.ALIVE and await is_visible(pane.socket, pane.target)
 
-    def _is_excused(self, record: SessionRecord) -> bool:
+    def _is_excused(self, record: SessionRecord, question: Question | None) -> bool:
         """Muted, or told as one incident of many."""
         incident = self.incidents.of(record.id)
         if incident is not None and incident.cause is not Cause.SESSION:
             return True
-        code = record.findings[0].code if record.findings else None
-        return self._calm.is_muted(record, code, self._lookout.clock.now().wall)
+        codes = (question.code,) if question is not None and question.code is not None else ()
+        return self._calm.is_muted(record, codes, self._lookout.clock.now().wall)
+
+    def _is_done(self, session_id: SessionId) -> bool:
+        watched, hosting = self._lookout.roster.watched.get(session_id), self._holdings.find(session_id)
+        stopped = hosting is not None and hosting.stopped
+        return watched is not None and watched.activity.ended_well and not stopped
+
+
+def journal_text(sighting: Sighting) -> str:
+    """What was found about a program's journal."""
+    what = (
+        sighting.words if sighting.words.startswith(sighting.root) else f"{sighting.root}: {sighting.words}"
+    )
+    recovered = sighting.recovered
+    if recovered is not None and recovered.checkpoint is not None:
+        command = f"wakeful checkpoint show {recovered.checkpoint}"
+        return notice(f"journal {what}", otherwise="it waits until somebody decides", command=command)
+    settled = recovered is not None and recovered.status is Status.OK
+    return notice(
+        f"journal {what}",
+        otherwise="nothing is left to do: its program can go on" if settled else "it stays as it is",
+        command=f"wakeful recover --session-state {quote(f'{sighting.root}/.copilot/session_state.json')}",
+    )
 
 
 async def _filed_late(_report: Report, _filing: Filing) -> None:

@@ -294,6 +294,7 @@ def _desk(config: Config, places: Places, doors: Doors, daemon: Daemon, history:
         cases,
         daemon.care.healer.trouble_of,
         daemon.hub.standing,
+        os.path.isdir,
     )
 
 

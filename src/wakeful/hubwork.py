@@ -21,7 +21,6 @@ from wakeful.domain.alerts import Alert, AlertKind
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.findings import State
 from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Incident, words_of
 from wakeful.handwork import Handwork
 from wakeful.lookout import Lookout
 from wakeful.places import Places
@@ -34,7 +33,6 @@ from wakeful.services.hub import Hub, Processes
 from wakeful.services.hub_book import AgentBook
 from wakeful.services.hub_keeping import AutoRestart, Losses, Telling
 from wakeful.services.hub_orders import Orders
-from wakeful.services.incidents import Incidents
 from wakeful.services.pace import Pace
 from wakeful.services.roster import Roster
 
@@ -90,8 +88,8 @@ def build_hub(
         owner=f"wakeful on {lookout.host}",
         mode=config.daemon.mode,
     )
-    messages = _Messages(care.alerts, care.incidents)
-    told = Telling(clock, messages.newest, words_of, messages.tell, messages.resolve)
+    messages = _Messages(care.alerts)
+    told = Telling(clock, care.incidents.newest, messages.tell, messages.resolve)
     hub = Hub(
         book=book,
         orders=orders,
@@ -170,13 +168,8 @@ def _ancestor_pids(pid: int) -> list[int]:
 class _Messages:
     """Alerts about agents. A store that refuses them costs the message, never the hub."""
 
-    def __init__(self, alerts: AlertDesk, incidents: Incidents) -> None:
+    def __init__(self, alerts: AlertDesk) -> None:
         self._alerts = alerts
-        self._incidents = incidents
-
-    async def newest(self, incident: Incident) -> Incident:
-        listed = await self._incidents.listed(include_resolved=True)
-        return next((each for each in listed if each.id == incident.id), incident)
 
     async def tell(self, key: str, words: str) -> None:
         try:

@@ -1,6 +1,8 @@
 """What people read: at a glance, complete, and nothing in it that an agent could have put there to mislead."""
 
+import msgspec
 import pytest
+from bench.alert_examples import EXAMPLES
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
@@ -16,8 +18,10 @@ from wakeful.domain.alerts import (
     resolved,
     trouble,
 )
-from wakeful.domain.events import Failure
+from wakeful.domain.events import Asked, CallKind, CallStarted, Failure, Prompted
 from wakeful.domain.evidence import Pane
+from wakeful.domain.ids import SessionId
+from wakeful.domain.incident import Cause, Fate, Incident
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.record import SessionRecord
 
@@ -59,6 +63,15 @@ def dead(house: House, name: str = "b") -> SessionRecord:
     return record(house, name)
 
 
+def outage(*names: str) -> Incident:
+    """A lost login under sessions of these names."""
+    found = Incident("i-1", Cause.AUTH, "claude", 0.0, 0.0, None, (), "no login")
+    for number, name in enumerate(names):
+        session_id = SessionId(f"claude-{number:08}-whatever")
+        found = found.joined(session_id, 0.0, name).treated(session_id, Fate.LEFT_ALONE, "nothing (why)")
+    return found
+
+
 def test_who_needs_you_says_where_what_and_how_to_get_there(house: House) -> None:
     """Project, question, jump command."""
     assert needs_you(*asking(house)).splitlines() == [
@@ -74,6 +87,41 @@ def test_a_question_has_140_characters(house: House) -> None:
     line = needs_you(asked, question).splitlines()[1]
     assert len(line) == QUESTION_CHARS_MAX
     assert line.endswith("…")
+
+
+def test_a_question_names_the_tool_and_what_it_is_about(house: House) -> None:
+    """Not the client's word for a dialog alone, and not its JSON."""
+    house.start("a")
+    house.work("a", "touch q; sleep 1")
+    house.hear("a", Asked(house.clock.now().wall, "permission prompt"))
+    question = question_of(record(house, "a"))
+    assert question is not None
+    assert question.words == "permission prompt: Bash `touch q; sleep 1`"
+    house.hear("a", Asked(house.clock.now().wall, "Bash"))
+    assert question_of(record(house, "a")) == replace(question, words="Bash `touch q; sleep 1`")
+
+
+def test_a_question_of_an_agent_is_told_in_its_words(house: House) -> None:
+    """What it asks stands inside its call."""
+    house.start("a")
+    asked = {"questions": [{"question": "Which colour?", "header": "Colour", "options": []}]}
+    call = CallStarted(1.0, "c", "AskUserQuestion", CallKind.PERSON, msgspec.json.encode(asked))
+    house.hear("a", Prompted(house.clock.now().wall), call)
+    question = question_of(record(house, "a"))
+    assert question is not None
+    assert question.words == "AskUserQuestion `Which colour?`"
+
+
+def test_a_question_without_a_terminal_is_answered_from_here(house: House) -> None:
+    """A managed session in no pane: the command that says yes."""
+    asked, question = asking(house)
+    headless = replace(asked, managed=True, name="api", actions=())
+    assert needs_you(headless, question).splitlines() == [
+        "api (shop) needs you",
+        "Bash: rm -r build",
+        "Say yes like this, no with `deny`:",
+        "→ wakeful session answer claude-a allow",
+    ]
 
 
 def test_a_session_in_no_pane_offers_no_jump(house: House) -> None:
@@ -123,15 +171,18 @@ def test_trouble_while_paused_says_so_first(house: House) -> None:
     assert len(lines) < LINES_MAX
 
 
-def test_many_sessions_with_one_cause_are_one_text(house: House) -> None:
+def test_many_sessions_with_one_cause_are_one_text() -> None:
     """The cause, how many, and five of them by name."""
-    records = [dead(house, f"s{number}") for number in range(8)]
-    text = incident("the tmux server ended", records, since=records[0].updated_at)
-    lines = text.splitlines()
-    assert lines[0] == "the tmux server ended: 8 sessions"
-    assert lines[1].count("bank (claude-s") == 5
-    assert lines[1].endswith(" and 3 more")
+    lines = incident(outage(*(f"s{number}" for number in range(8)))).splitlines()
+    assert lines[0] == "claude wants a login: 8 sessions in trouble"
+    assert lines[1] == "Where: s0, s1, s2, s3, s4 and 3 more"
+    assert lines[-1] == "→ claude /login"
     assert len(lines) <= LINES_MAX
+
+
+def test_sessions_of_one_name_are_told_apart() -> None:
+    """By as much of their ids as a command takes."""
+    assert "Where: shop 00000000, shop 00000001" in incident(outage("shop", "shop"))
 
 
 def test_an_end_names_what_it_ends() -> None:
@@ -140,7 +191,7 @@ def test_an_end_names_what_it_ends() -> None:
     assert text.splitlines() == [
         "Resolved: bank: the agent died",
         "It began at 2027-01-15 08:00 UTC",
-        "resumed: recovered",
+        "Wakeful did: resumed: recovered",
     ]
 
 
@@ -151,7 +202,7 @@ def test_no_text_adds_a_line_or_a_control_character(hostile: str) -> None:
     texts = (
         needs_you(asked, question),
         trouble(asked, did=hostile, otherwise=hostile, paused_by=hostile),
-        incident(hostile, [asked], since="", did=hostile),
+        incident(outage(hostile).treated(SessionId("claude-1"), Fate.HELD, hostile), paused_by=hostile),
     )
     for text in texts:
         assert len(text.splitlines()) <= LINES_MAX
@@ -165,3 +216,16 @@ def test_no_secret_is_told(house: House) -> None:
     asked, question = asking(house, hidden)
     for text in (needs_you(asked, question), trouble(asked, did=hidden), resolved(hidden, "", how=hidden)):
         assert SECRET not in text
+
+
+@pytest.mark.parametrize("title", EXAMPLES)
+def test_every_kind_of_alert_is_read_at_a_glance(title: str) -> None:
+    """Eight lines at most; whoever may have to do something finds one command, and trouble says all six things."""
+    first, *others = EXAMPLES[title]().splitlines()
+    assert len(others) < LINES_MAX
+    if first.startswith("Resolved: "):
+        return
+    assert [line.startswith("→ ") for line in others] == [False] * (len(others) - 1) + [True]
+    if "Where: " in "\n".join(others):
+        heads = [line.partition(": ")[0] for line in others[-5:-1]]
+        assert heads == ["Where", "Since", "Wakeful did", "If you do nothing"]

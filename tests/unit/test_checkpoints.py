@@ -268,7 +268,7 @@ def test_continue_revives_it_once() -> None:
         assert decided.outcome is Outcome.RECOVERED
         assert (await clinic.checkpoints.decide(1, CONTINUE, "bob")).changed is False
         clinic.hear("a", TurnEnded(clinic.wall()))
-        await clinic.clock.run_for(60)
+        await clinic.clock.run_for(150)
 
     clinic = play(scene)
     assert clinic.living.acts == ["start"]

@@ -6,6 +6,7 @@ from zlib import crc32
 
 import pytest
 
+from wakeful.adapters.claude_code.driver import DENIAL
 from wakeful.adapters.claude_code.transcript import TranscriptReader
 from wakeful.domain import events as e
 from wakeful.domain.ids import ConversationId
@@ -158,6 +159,7 @@ def test_a_task_that_ended_within_a_turn_is_told_by_the_queue() -> None:
         ("Exit code 3\noops", False),
         ("The user doesn't want to proceed with this tool use. The tool use was rejected", True),
         ("<tool_use_error>Sibling tool call errored</tool_use_error>", True),
+        (DENIAL, True),
     ],
 )
 def test_a_call_that_never_ran_is_refused(content: str, refused: bool) -> None:

@@ -54,7 +54,7 @@ def test_a_death_in_the_middle_of_a_turn_is_revived_once() -> None:
         await clinic.clock.run_for(2)
         assert clinic.living.acts == ["start"]
         clinic.hear("a", TurnEnded(clinic.wall()))
-        await clinic.clock.run_for(60)
+        await clinic.clock.run_for(150)
 
     clinic = play(scene, forge=notary)
     (prompt,) = clinic.living.prompts

@@ -120,7 +120,7 @@ def test_what_cannot_be_seen_is_unknown_and_comes_back() -> None:
             await house.clock.run_for(3)
             ((key, words),) = house.said
             assert key == incident.id
-            assert "agent-one, agent-two" in words
+            assert "agent one, agent two" in words
             for name in ("one", "two"):
                 assert (await house.happens(with_pid(ALIVE, 41), name)).state is AgentState.RUNNING
             assert await house.incidents.listed() == []

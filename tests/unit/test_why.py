@@ -36,14 +36,19 @@ def call(
 
 
 def why(
-    events: Sequence[e.Event], now: float, presence: Presence | None = None, subject: Subject = SUBJECT
+    events: Sequence[e.Event],
+    now: float,
+    presence: Presence | None = None,
+    subject: Subject = SUBJECT,
+    *,
+    place_gone: bool = False,
 ) -> Why:
     """What `why` says at `now` seconds, with the real verdict."""
     presence = presence if presence is not None else held()
     activity, moment = folded(events), at(now)
     verdict = judge(activity, presence, POLICY, moment)
     record = describe(subject, activity, presence, verdict, moment)
-    return explain(record, activity, presence, verdict, POLICY, moment)
+    return explain(record, activity, presence, verdict, POLICY, moment, place_gone=place_gone)
 
 
 def in_pane(presence: Presence, sight: Sight = Sight.ALIVE) -> Presence:
@@ -113,6 +118,21 @@ def test_a_death_names_the_call_and_its_orphan() -> None:
     assert rungs(answer)[Rung.AGENT_PROCESS] is Hold.BROKEN
     assert rungs(answer)[Rung.TOOL] is Hold.ALIVE
     assert "process 100 is gone" in [each.text for each in answer.evidence]
+
+
+def test_nobody_is_sent_to_resume_in_a_folder_that_is_gone() -> None:
+    """It is said, as evidence and as what has to come first."""
+    answer = why([PROMPT, call(2.0, "make")], 9.0, held(Sight.DEAD, ended_at=at(8.0)), place_gone=True)
+    assert answer.command == INSPECT
+    assert "its working directory is gone" in answer.command_text
+    assert "its working directory is gone" in [each.text for each in answer.evidence]
+
+
+def test_a_question_of_a_managed_session_without_a_pane_is_answered_from_here() -> None:
+    """There is no pane to go to."""
+    managed = msgspec.structs.replace(SUBJECT, managed=True)
+    asked = why([PROMPT, e.Asked(2.0, "Bash")], 9.0, subject=managed)
+    assert asked.command == ("wakeful", "session", "answer", "claude-x", "allow")
 
 
 def test_an_agent_that_left_its_shell_behind_is_told_apart() -> None:

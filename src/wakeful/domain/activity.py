@@ -38,6 +38,7 @@ _ASKING: Final = Phase.PERSON
 _CALL_OPENED, _CALLS_REMAIN, _CALLS_DONE = Step.CALL_OPENED, Step.CALLS_REMAIN, Step.CALLS_DONE
 _PROGRESSED: Final = Step.PROGRESSED
 _AT_WORK: Final = OPEN - {Phase.PERSON}
+_DONE: Final = frozenset({Phase.ENDED, Phase.SETTLING})
 
 
 class OpenCall(Struct, frozen=True, gc=False):
@@ -70,6 +71,8 @@ class Activity(Struct, gc=False):
     calls: dict[str, OpenCall] = field(default_factory=dict)
     asked_about: str | None = None
     asked_at: Instant | None = None
+    # The last call never ran: a person said no, or one beside it failed.
+    refused: bool = False
     compacting_since: Instant | None = None
     # Told by the call that began it: a log read from its last turn on does not know those of earlier turns.
     background: dict[str, BackgroundTask] = field(default_factory=dict)
@@ -116,6 +119,11 @@ class Activity(Struct, gc=False):
     @property
     def in_turn(self) -> bool:
         return self.phase in OPEN
+
+    @property
+    def ended_well(self) -> bool:
+        """The agent itself ended its last turn; nobody cut it short or said no to what it wanted to do last."""
+        return self.phase in _DONE and not self.refused
 
 
 def fold(activity: Activity, event: e.Event, at: Instant) -> None:
@@ -189,6 +197,7 @@ def _prompted(activity: Activity, event: e.Prompted, at: Instant) -> None:
     # A resumed client leaves the calls of a killed turn dangling; a new prompt starts from none.
     activity.calls.clear()
     activity.compacting_since = None
+    activity.refused = False
     if not _precedes_question(activity, at):
         activity.asked_about = None
     activity.failure, activity.failure_message = None, ""
@@ -277,6 +286,7 @@ def _patience_seconds(event: e.CallStarted, about: Call) -> float | None:
 
 def _call_ended(activity: Activity, event: e.CallEnded, at: Instant) -> None:
     call = _take(activity, event)
+    activity.refused = event.refused
     if (event.is_error or activity.errors_in_a_row) and (call is not None or not event.call):
         _count_errors(activity, event, at)
     if call is not None and not event.refused:

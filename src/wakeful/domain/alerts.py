@@ -4,19 +4,24 @@ Every text is plain and redacted line by line, so that nothing an agent wrote ca
 alert is sent, and whether it still has to be, is decided in `owed`.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from shlex import join
 from typing import Final
 
 from msgspec import Struct
 
-from wakeful.domain.findings import MEANINGS, Notice
-from wakeful.domain.incident import SESSIONS_NAMED_MAX
+from wakeful.domain.findings import MEANINGS, Code, Notice
+from wakeful.domain.incident import Cause, Fate, Incident, Member
+from wakeful.domain.incident_words import count_words, did_words, headline, named
 from wakeful.domain.moment import iso
 from wakeful.domain.plaintext import plain
 from wakeful.domain.record import FindingRecord, SessionRecord
 from wakeful.domain.redact import redact
 from wakeful.domain.verdict import WaitKind
+from wakeful.domain.why import LOGINS
+from wakeful.domain.wording import telling
 
 # What a locked telephone shows of a message.
 QUESTION_CHARS_MAX: Final = 140
@@ -60,35 +65,38 @@ class Rules(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """What a session waits for a person for, since when, in words."""
+    """What a session waits for a person for, since when, in words; `code` where a finding asks."""
 
     since: str
     words: str
+    code: Code | None = None
 
 
 def question_of(record: SessionRecord) -> Question | None:
     """What a person has to answer or to see to, if anything: an open question first, then a finding like a lost login."""
     for wait in record.expected_waits:
         if wait.kind is WaitKind.PERSON:
-            return Question(wait.since, wait.untrusted or "a question is open")
+            return Question(wait.since, _asked(wait.untrusted) or "a question is open")
     for finding in record.findings:
         if MEANINGS[finding.code, record.state].notice is Notice.NEEDS_YOU:
-            return Question(finding.since, _said(finding))
+            return Question(finding.since, _said(finding), finding.code)
     return None
 
 
 def needs_you(record: SessionRecord, question: Question) -> str:
-    """Which project, what it asks, how to get there."""
+    """Which project, what it asks, how to get there; where there is nowhere to get to, how to answer from here."""
+    answers = question.code is None and record.managed and not _offers(record, "attach")
     return _lines(
-        f"{_name(record)} needs you",
+        f"{called(record)} needs you",
         _line(question.words, QUESTION_CHARS_MAX),
-        _jump(record),
+        "Say yes like this, no with `deny`:" if answers else "",
+        f"→ wakeful session answer {record.id} allow" if answers else _jump(record),
     )
 
 
 def finished(record: SessionRecord) -> str:
     """A turn ended well."""
-    return _lines(f"{_name(record)} finished", _where(record), _jump(record))
+    return _lines(f"{called(record)} finished", _where(record), _jump(record))
 
 
 def trouble(
@@ -109,7 +117,7 @@ def trouble(
     what = finding or next(iter(record.findings), None)
     return _lines(
         _paused(paused_by),
-        f"{_name(record)}: {_said(what) if what is not None else record.health}",
+        f"{called(record)}: {_said(what) if what is not None else record.health}",
         f"Where: {_where(record)}",
         f"Since: {moment(what.since if what is not None else record.updated_at)}",
         f"Wakeful did: {did or _nothing_because(record, mode, paused_by)}",
@@ -118,35 +126,30 @@ def trouble(
     )
 
 
-def incident(
-    cause: str,
-    records: Sequence[SessionRecord],
-    *,
-    since: str,
-    count: int | None = None,
-    did: str = "",
-    otherwise: str = "",
-    paused_by: str | None = None,
-    command: str = "wakeful incidents",
-) -> str:
-    """One text for many sessions with one cause: `records` are some of them, `count` how many there are."""
-    total = len(records) if count is None else count
-    named = ", ".join(f"{_name(each)} ({each.id})" for each in records[:SESSIONS_NAMED_MAX])
-    more = total - min(len(records), SESSIONS_NAMED_MAX)
+def incident(told: Incident, *, paused_by: str | None = None) -> str:
+    """One text for many sessions with one cause: who is still in it, what was done, what became of the others."""
+    inside = [each for each in told.members if each.is_in]
     return _lines(
         _paused(paused_by),
-        f"{cause}: {total} session{'' if total == 1 else 's'}",
-        f"Where: {named}{f' and {more} more' if more > 0 else ''}",
-        f"Since: {moment(since)}",
-        f"Wakeful did: {did or 'nothing yet'}",
-        f"If you do nothing: {otherwise or 'they stay as they are'}",
-        f"→ {command}",
+        f"{headline(told)}: {count_words(told)}",
+        f"Where: {named(inside or told.members)}",
+        f"Since: {moment(iso(told.opened_at))}",
+        f"Wakeful did: {did_words(told) or 'nothing yet'}",
+        f"If you do nothing: {_course(told.cause, inside)}",
+        f"→ {_way_on(told, inside)}",
+    )
+
+
+def notice(what: str, *, otherwise: str, command: str, since: str = "") -> str:
+    """Something that is about no session: what it is, what happens if nobody does anything, one command."""
+    return _lines(
+        what, f"Since: {moment(since)}" if since else "", f"If you do nothing: {otherwise}", f"→ {command}"
     )
 
 
 def resolved(what: str, since: str, *, how: str = "") -> str:
     """The end of something that was told: what it was, since when, and what ended it if that is known."""
-    return _lines(f"Resolved: {what}", f"It began at {moment(since)}", how)
+    return _lines(f"Resolved: {what}", f"It began at {moment(since)}", f"Wakeful did: {how}" if how else "")
 
 
 def moment(stamp: str) -> str:
@@ -169,7 +172,10 @@ def _line(text: str, chars_max: int = LINE_CHARS_MAX) -> str:
     return plain(redact(text), chars_max)
 
 
-def _name(record: SessionRecord) -> str:
+def called(record: SessionRecord) -> str:
+    """What people call it: its own name with its project, else the project."""
+    if record.name and record.project not in {"", record.name}:
+        return f"{record.name} ({record.project})"
     return record.name or record.project or record.id
 
 
@@ -183,6 +189,20 @@ def _said(finding: FindingRecord) -> str:
     said = next(filter(None, finding.untrusted), "")
     about = f": `{plain(said, QUESTION_CHARS_MAX).replace('`', chr(39))}`" if said else ""
     return f"{finding.summary}{about} ({finding.code})"
+
+
+# A client names what it asks about, and the call with its input: `permission prompt: Bash {"command": "make"}`.
+_CALL: Final = re.compile(r"(?:(?P<what>.*?): )?(?P<tool>[^\s{}:]+) (?P<input>\{.*)", re.DOTALL)
+
+
+def _asked(said: str) -> str:
+    """A question in the client's words, with the tool and what it is about where a call is named."""
+    found = _CALL.fullmatch(said)
+    about = telling(found["input"]) if found is not None else ""
+    if found is None or not about:
+        return said
+    call = f"{found['tool']} `{about.replace('`', chr(39))}`"
+    return call if found["what"] in {None, "", about} else f"{found['what']}: {call}"
 
 
 def _paused(by: str | None) -> str:
@@ -212,3 +232,43 @@ def _jump(record: SessionRecord) -> str:
     return (
         f"→ wakeful attach {record.id}" if _offers(record, "attach") else f"→ wakeful session why {record.id}"
     )
+
+
+def _course(cause: Cause, inside: Sequence[Member]) -> str:
+    """What happens to those that are still in it."""
+    fates = {each.fate for each in inside}
+    if not inside:
+        return "nothing is left to do"
+    if Fate.HELD in fates:
+        return "what is held waits until somebody decides; the rest goes on"
+    if Fate.UNSEEN in fates:
+        return "Wakeful looks again by itself"
+    if fates <= {Fate.LEFT_ALONE}:
+        verb, rest = _LEFT_ALONE.get(cause, ("stay", "in trouble"))
+        return f"they {verb} {rest}" if len(inside) > 1 else f"it {verb}s {rest}"
+    if Fate.GIVEN_UP in fates:
+        return "what was given up stays as it is"
+    return "Wakeful goes on; what fails again is given up"
+
+
+_LEFT_ALONE: Final[Mapping[Cause, tuple[str, str]]] = {
+    Cause.AUTH: ("wait", "until somebody logs in"),
+    Cause.USAGE_LIMIT: ("wait", "for its end; nobody said when that is"),
+    Cause.TMUX_SERVER: ("stay", "closed"),
+    Cause.REBOOT: ("stay", "closed"),
+}
+_LOST: Final = frozenset({Cause.TMUX_SERVER, Cause.REBOOT})
+
+
+def _way_on(told: Incident, inside: Sequence[Member]) -> str:
+    """The one command that helps those that are still in it."""
+    fates = {each.fate for each in inside}
+    if Fate.HELD in fates:
+        return "wakeful checkpoint list"
+    if inside and told.cause is Cause.AUTH and told.scope in LOGINS:
+        return join(LOGINS[told.scope])
+    if Fate.UNSEEN in fates:
+        return "wakeful services"
+    if told.cause in _LOST and fates & {Fate.LEFT_ALONE, Fate.GIVEN_UP}:
+        return "wakeful restore"
+    return "wakeful incidents" if inside else "wakeful incidents --all"

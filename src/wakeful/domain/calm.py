@@ -3,6 +3,7 @@
 A mute silences telling, never watching or healing, and always ends. A pause ends when a person says so.
 """
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Final
 
@@ -56,15 +57,18 @@ class Mute(Struct, frozen=True):
         """Whether it is in force; one that seems to last longer than any may was made before the clock was set back."""
         return self.until - MUTE_SECONDS_MAX - CLOCK_SLACK_SECONDS <= now < self.until
 
-    def covers(self, session_id: str | None, project: str | None, code: str | None) -> bool:
-        """Whether a message about these is silenced; what is None is not what the message is about."""
+    def covers(self, session_id: str | None, project: str | None, codes: Collection[str]) -> bool:
+        """Whether a message about these is silenced; what is None is not what the message is about.
+
+        `codes` are all it is told under: what was found, and the cause behind it.
+        """
         match self.kind:
             case MuteKind.SESSION:
                 return self.value == session_id
             case MuteKind.PROJECT:
                 return self.value == project
             case MuteKind.CODE:
-                return self.value == code
+                return self.value in codes
 
 
 class Pause(Struct, frozen=True):
@@ -116,11 +120,11 @@ def project_name(text: str) -> str:
     return plain(safe(text), PROJECT_CHARS_MAX)
 
 
-def is_muted(mute: Mute, record: SessionRecord | None, project: str | None, code: str | None) -> bool:
+def is_muted(mute: Mute, record: SessionRecord | None, project: str | None, codes: Collection[str]) -> bool:
     """Whether a mute covers a message about a session, or about a project when there is none."""
     if record is not None:
-        return mute.covers(record.id, record.project, code)
-    return mute.covers(None, project_name(project) if project is not None else None, code)
+        return mute.covers(record.id, record.project, codes)
+    return mute.covers(None, project_name(project) if project is not None else None, codes)
 
 
 def pause_words(pause: Pause | PauseRecord) -> str:

@@ -50,6 +50,36 @@ class Origin(Struct, frozen=True):
         return f"{self.cause}/{self.scope}"
 
 
+class Fate(StrEnum):
+    """What Wakeful did about a session of an incident."""
+
+    # Nobody can see it now.
+    UNSEEN = "unseen"
+    # Nothing was decided yet.
+    OPEN = "open"
+    LEFT_ALONE = "left alone"
+    REVIVED = "revived"
+    HELD = "held"
+    GIVEN_UP = "given up"
+    # A person wants nothing more done about it.
+    ENDED = "ended"
+
+
+class Member(Struct, frozen=True):
+    """A session that is or was in an incident. `words`: what was done and what came of it, or why nothing was."""
+
+    id: SessionId
+    name: str
+    fate: Fate = Fate.OPEN
+    words: str = ""
+    # Since when it is out of it.
+    left_at: float | None = None
+
+    @property
+    def is_in(self) -> bool:
+        return self.left_at is None
+
+
 class Incident(Struct, frozen=True):
     """One episode. `did` is what Wakeful did about it and what came of it."""
 
@@ -66,23 +96,48 @@ class Incident(Struct, frozen=True):
     issue_url: str | None = None
     # How many it has had in all.
     affected: int = 0
+    # The same by name and fate; incidents of an earlier version have none.
+    members: tuple[Member, ...] = ()
+    # Somebody is to be told of it and was not yet.
+    is_due: bool = False
 
     @property
     def is_open(self) -> bool:
         return self.resolved_at is None
 
-    def joined(self, session_id: SessionId, now: float) -> "Incident":
+    def member(self, session_id: SessionId) -> Member | None:
+        return next((each for each in self.members if each.id == session_id), None)
+
+    def joined(self, session_id: SessionId, now: float, name: str = "") -> "Incident":
+        """With this session, which may have been in it before."""
         if session_id in self.sessions:
             return self
-        sessions = (*self.sessions, session_id)
-        return replace(self, sessions=sessions, affected=self.affected + 1, updated_at=now)
+        known = self.member(session_id)
+        joined = replace(
+            self._with(replace(known or Member(session_id, name or session_id), left_at=None)),
+            sessions=(*self.sessions, session_id),
+            updated_at=now,
+        )
+        return joined if known is not None else replace(joined, affected=self.affected + 1)
 
     def left(self, session_id: SessionId, now: float) -> "Incident":
         """Without this session; over when it was the last one."""
         remaining = tuple(each for each in self.sessions if each != session_id)
         if remaining == self.sessions:
             return self
-        return replace(self, sessions=remaining, updated_at=now, resolved_at=None if remaining else now)
+        known = self.member(session_id)
+        without = self if known is None else self._with(replace(known, left_at=now))
+        return replace(without, sessions=remaining, updated_at=now, resolved_at=None if remaining else now)
+
+    def treated(self, session_id: SessionId, fate: Fate, words: str) -> "Incident":
+        """With what was done about one of its sessions."""
+        known = self.member(session_id) or Member(session_id, session_id)
+        return replace(self._with(replace(known, fate=fate, words=words)), did=words)
+
+    def _with(self, member: Member) -> "Incident":
+        if self.member(member.id) is None:
+            return replace(self, members=(*self.members, member))
+        return replace(self, members=tuple(member if each.id == member.id else each for each in self.members))
 
 
 class Surroundings(Struct, frozen=True):
@@ -145,15 +200,6 @@ def _of_turn(code: Code, activity: Activity) -> Cause | None:
     if _NETWORK.search(activity.failure_message):
         return Cause.NETWORK
     return _OF_FAILURE.get(activity.failure) if activity.failure is not None else None
-
-
-def words_of(incident: Incident) -> str:
-    """One line: what happened, to how many."""
-    named = ", ".join(incident.sessions[:SESSIONS_NAMED_MAX])
-    more = len(incident.sessions) - SESSIONS_NAMED_MAX
-    if more > 0:
-        named += f" and {more} more"
-    return f"{SENTENCES[incident.cause].format(scope=incident.scope)}: {named or incident.summary}"
 
 
 SENTENCES: Final[Mapping[Cause, str]] = {

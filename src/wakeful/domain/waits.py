@@ -97,8 +97,11 @@ def _model_wait(scene: Scene, since: Instant) -> ExpectedWait:
 def _person_wait(activity: Activity, presence: Presence, since: Instant) -> ExpectedWait:
     holder = presence.newest
     about = activity.asked_about or (holder.waiting_for if holder is not None else None) or "an answer"
-    calls = " ".join(call_text(call) for call in activity.calls.values() if call.tool != about)
-    about = f"{about}: {calls}" if calls else about
+    calls = " ".join(map(call_text, activity.calls.values()))
+    if any(call.tool == about for call in activity.calls.values()):
+        about = calls
+    elif calls:
+        about = f"{about}: {calls}"
     return ExpectedWait(WaitKind.PERSON, since, None, "a question is open", about)
 
 

@@ -119,9 +119,11 @@ def explain(
     verdict: Verdict,
     policy: Policy,
     now: Instant,
+    *,
+    place_gone: bool = False,
 ) -> Why:
     """Explain the verdict that `record` shows. `now` only tells how long ago things were."""
-    command, text = _next_step(record, presence, verdict)
+    command, text = _next_step(record, presence, verdict, place_gone=place_gone)
     case = case_of(activity, presence, policy, now)
     fired = frozenset(finding.code for finding in verdict.findings)
     return Why(
@@ -132,7 +134,7 @@ def explain(
         state=verdict.state,
         health=verdict.health,
         judged_at=record.judged_at,
-        evidence=tuple(_evidence(record, activity, presence)),
+        evidence=(*_evidence(record, activity, presence), *((_GONE,) if place_gone else ())),
         fired=tuple(_fired(finding, policy) for finding in verdict.findings),
         held_back=tuple(_held(each, policy) for each in held_back(case, fired)),
         ladder=ladder(activity, presence, verdict, policy, now),
@@ -226,10 +228,15 @@ _AT_ITS_PANE: Final[Mapping[Code, str]] = {
     Code.TURN_FAILED: "go to its pane, read the error and prompt it again",
     Code.POISONED_CONVERSATION: "go to its pane and begin a new conversation",
 }
-_LOGINS: Final[Mapping[str, tuple[str, ...]]] = {"claude": ("claude", "/login"), "codex": ("codex", "login")}
+LOGINS: Final[Mapping[str, tuple[str, ...]]] = {"claude": ("claude", "/login"), "codex": ("codex", "login")}
 
 
-def _next_step(record: SessionRecord, presence: Presence, verdict: Verdict) -> tuple[tuple[str, ...], str]:
+_GONE: Final = WhyEvidence(None, "folders", "its working directory is gone", "")
+
+
+def _next_step(
+    record: SessionRecord, presence: Presence, verdict: Verdict, *, place_gone: bool
+) -> tuple[tuple[str, ...], str]:
     """The one right command and what it does."""
     allowed = {action.name: action.argv for action in record.actions if action.allowed}
     inspect = ("wakeful", "session", "inspect", record.id)
@@ -239,25 +246,39 @@ def _next_step(record: SessionRecord, presence: Presence, verdict: Verdict) -> t
         return _log_in(record.provider, attach or inspect, has_pane=attach is not None)
     if code is Code.USAGE_LIMITED:
         return allowed["wait"], "wait: only time helps, then prompt it again"
+    if resume is not None and place_gone:
+        return inspect, "its working directory is gone: bring that back first, then resume it"
     if resume is not None and code is not Code.POISONED_CONVERSATION:
         return resume, _resuming(presence)
     if code is not None and code in _AT_ITS_PANE and attach is not None:
         return attach, _AT_ITS_PANE[code]
     if code is not None or verdict.health is Health.UNKNOWN:
         return inspect, "look at the evidence: nothing here can be done blindly"
-    if verdict.state is State.WAITING and attach is not None:
-        return attach, "go to its pane and answer"
     if verdict.state is State.WAITING:
-        questions = allowed.get("questions")
-        answer = "see what it asks, then `wakeful session answer`"
-        return (questions, answer) if questions else (inspect, "find its process, then answer it")
+        return _answering(record, attach, inspect)
     if verdict.state is State.IDLE and attach is not None:
         return attach, "nothing is wrong; go to its pane to prompt it"
     return allowed["wait"], "nothing is wrong; wait until it is done"
 
 
+def _answering(
+    record: SessionRecord, attach: tuple[str, ...] | None, inspect: tuple[str, ...]
+) -> tuple[tuple[str, ...], str]:
+    if attach is not None:
+        return attach, "go to its pane and answer"
+    if record.managed:
+        return (
+            "wakeful",
+            "session",
+            "answer",
+            record.id,
+            "allow",
+        ), "says yes to what it asks; `deny` says no"
+    return inspect, "find its process, then answer it"
+
+
 def _log_in(provider: str, place: tuple[str, ...], *, has_pane: bool) -> tuple[tuple[str, ...], str]:
-    login = _LOGINS.get(provider)
+    login = LOGINS.get(provider)
     if login is None or (has_pane and provider == "claude"):
         return place, "go to its pane and type /login"
     return login, f"log in again with `{join(login)}`, then prompt it again"

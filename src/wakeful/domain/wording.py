@@ -13,7 +13,19 @@ from wakeful.domain.plaintext import plain
 from wakeful.domain.redact import redact
 
 # What a call is about, in the order in which it says most. The rest of its input stays in `inspect`.
-_TELLING: Final = ("command", "cmd", "file_path", "path", "pattern", "query", "url", "description", "prompt")
+_TELLING: Final = (
+    "command",
+    "cmd",
+    "file_path",
+    "path",
+    "pattern",
+    "query",
+    "url",
+    "description",
+    "prompt",
+    "question",
+    "questions",
+)
 _TELLING_CUT: Final = re.compile(rf'"(?:{"|".join(_TELLING)})"\s*:\s*\[?"((?:[^"\\]|\\.)*)')
 # A sentence stays one line of a terminal.
 QUOTED_CHARS_MAX: Final = 60
@@ -28,7 +40,12 @@ def telling(arguments: str) -> str:
         found = _TELLING_CUT.search(arguments)
         return plain(found[1]) if found else ""
     value = next((decoded[key] for key in _TELLING if key in decoded), "")
-    return plain(" ".join(map(str, value)) if isinstance(value, list) else str(value))
+    return plain(" ".join(map(_part, value)) if isinstance(value, list) else str(value))
+
+
+def _part(value: Any) -> str:
+    """One of several questions is named by its own words."""
+    return str(value.get("question", value) if isinstance(value, dict) else value)
 
 
 def quoted(text: str) -> str:

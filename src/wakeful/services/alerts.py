@@ -125,10 +125,10 @@ class AlertDesk:
         self._wake()
         return True
 
-    def open_episodes(self, prefix: str) -> list[str]:
+    def open_episodes(self, prefix: str) -> list[Owed]:
         """Episodes that began and are not over, by the beginning of their key."""
         return [
-            key
+            each
             for key, each in self._episodes.items()
             if key.startswith(prefix) and each.phase is Phase.TELLING
         ]

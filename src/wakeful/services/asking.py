@@ -6,6 +6,7 @@ A question that is answered within the wait was never told. Nothing here deliver
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from hashlib import sha256
 from typing import Final
 
 from msgspec import Struct
@@ -13,11 +14,13 @@ from msgspec import Struct
 from wakeful.domain.alerts import Alert, AlertKind, Question, Rules, finished, needs_you, question_of
 from wakeful.domain.findings import Health, State
 from wakeful.domain.ids import SessionId
+from wakeful.domain.moment import iso
+from wakeful.domain.owed import Owed
 from wakeful.domain.record import SessionRecord
 from wakeful.ports.clock import Clock
 from wakeful.services.alerts import AlertDesk
 
-# As long as somebody looks at the question nobody is told; whether they still do is asked this often.
+# As long as somebody looks at the question, or muted it, nobody is told; whether that still holds is asked this often.
 LOOK_SECONDS: Final = 60.0
 # No session id has a slash.
 PREFIX: Final = f"{AlertKind.NEEDS_YOU}/"
@@ -26,16 +29,18 @@ log = logging.getLogger("wakeful.asking")
 
 Visible = Callable[[SessionId], Awaitable[bool]]
 """Whether somebody sees this session's pane right now; False where nobody can tell."""
-Excused = Callable[[SessionRecord], bool]
-"""Whether nobody is to be told: it is muted, or an incident tells it for many."""
+Excused = Callable[[SessionRecord, Question | None], bool]
+"""Whether nobody is to be told of a question (None: of an end) now: it is muted, or an incident tells it for many."""
+Done = Callable[[SessionId], bool]
+"""Whether its last turn ended by itself: nobody stopped it, cut it short or said no to it."""
 
 
 class Open(Struct):
-    """A question that is open, in its newest words, and whoever waits to tell it."""
+    """A question that is open, in its newest words, and whoever waits to tell it. Told once it has an episode."""
 
     record: SessionRecord
     question: Question
-    episode: str
+    episode: str | None = None
     telling: asyncio.Task[None] | None = None
 
 
@@ -48,24 +53,29 @@ class Asking:
         clock: Clock,
         rules: Rules,
         visible: Visible,
-        excused: Excused = lambda _record: False,
+        excused: Excused = lambda _record, _question: False,
+        done: Done = lambda _session_id: True,
     ) -> None:
         self._desk = desk
         self._clock = clock
         self._rules = rules
         self._visible = visible
         self._excused = excused
+        self._done = done
         self._open: dict[SessionId, Open] = {}
         # From an earlier daemon: not told again while they are the same, over when they are not.
-        self._recalled: dict[SessionId, str] = {}
+        self._recalled: dict[SessionId, Owed] = {}
+        self._began = clock.now()
         self._at_work: set[SessionId] = set()
         self._finishing: dict[SessionId, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def take_up(self) -> None:
         """Recall what the desk knows to be open."""
-        for episode in self._desk.open_episodes(PREFIX):
-            self._recalled[SessionId(episode.split("/")[1])] = episode
+        for owed in self._desk.open_episodes(PREFIX):
+            self._recalled[SessionId(owed.alert.episode.split("/")[1])] = owed
+        if self._recalled:
+            self._start(self._look_around())
 
     def seen(self, record: SessionRecord) -> None:
         """A session was judged. Cheap for the many that ask for nothing."""
@@ -89,36 +99,63 @@ class Asking:
             known.record, known.question = record, question
             return
         if known is not None:
-            self._answered(record.id)
-        episode = f"{PREFIX}{record.id}/{question.since}"
-        opened = self._open[record.id] = Open(record, question, episode)
-        recalled = self._recalled.pop(record.id, None)
-        if recalled is not None and recalled != episode:
-            self._start(self._end(recalled, None))
+            self._start(self._end(known))
+        opened = self._open[record.id] = Open(record, question)
         opened.telling = self._start(self._tell(opened))
 
     def _answered(self, session_id: SessionId) -> None:
         known = self._open.pop(session_id, None)
         if known is not None:
-            self._start(self._end(known.episode, known.telling))
-        recalled = self._recalled.pop(session_id, None) if self._recalled else None
-        if recalled is not None:
-            self._start(self._end(recalled, None))
+            self._start(self._end(known))
+        if self._recalled and self._has_looked_around():
+            recalled = self._recalled.pop(session_id, None)
+            if recalled is not None:
+                self._start(self._over(recalled.alert.episode))
+
+    def _has_looked_around(self) -> bool:
+        """A daemon that has just come sees a session before all that it says: no question yet is no answer."""
+        return self._clock.now().awake - self._began.awake >= self._rules.needs_you_seconds
+
+    async def _look_around(self) -> None:
+        await self._sleep(self._rules.needs_you_seconds)
+        for session_id in [each for each in self._recalled if each not in self._open]:
+            self._answered(session_id)
 
     async def _tell(self, opened: Open) -> None:
         await self._sleep(self._rules.needs_you_seconds)
-        while await self._visible(opened.record.id):
-            await self._sleep(LOOK_SECONDS)
-        if self._excused(opened.record):
+        recalled = self._recalled.pop(opened.record.id, None)
+        if recalled is not None and self._is_told(recalled, opened.question):
+            opened.episode = recalled.alert.episode
             return
-        text = needs_you(opened.record, opened.question)
+        if recalled is not None:
+            await self._over(recalled.alert.episode)
+        while self._excused(opened.record, opened.question) or await self._visible(opened.record.id):
+            await self._sleep(LOOK_SECONDS)
+        text, asked = needs_you(opened.record, opened.question), opened.question
+        opened.episode = f"{PREFIX}{opened.record.id}/{asked.since}/{_digest(asked.words)}"
         await self._desk.owe(Alert(AlertKind.NEEDS_YOU, opened.episode, text))
 
-    async def _end(self, episode: str, telling: asyncio.Task[None] | None) -> None:
+    def _is_told(self, recalled: Owed, question: Question) -> bool:
+        """Whether an earlier daemon owed this very question to people.
+
+        What its log or its client dates after that telling, and before we came, is another one. A time since we came
+        may be that of our first look.
+        """
+        since, _, digest = recalled.alert.episode.split("/", 2)[2].partition("/")
+        if question.since == since:
+            return True
+        asked_meanwhile = iso(recalled.owed_at) < question.since < iso(self._began.wall)
+        return digest == _digest(question.words) and not asked_meanwhile
+
+    async def _end(self, known: Open) -> None:
+        if known.telling is not None:
+            known.telling.cancel()
+            await asyncio.wait({known.telling})
+        if known.episode is not None:
+            await self._over(known.episode)
+
+    async def _over(self, episode: str) -> None:
         """An answer needs no news of its own: whoever gave it knows."""
-        if telling is not None:
-            telling.cancel()
-            await asyncio.wait({telling})
         await self._desk.resolve(episode)
 
     def _watch_work(self, record: SessionRecord) -> None:
@@ -136,7 +173,7 @@ class Asking:
         """Whoever goes on at once, with a queued prompt or after a background task, had not finished."""
         await self._sleep(self._rules.needs_you_seconds)
         self._finishing.pop(record.id, None)
-        if not self._excused(record):
+        if self._done(record.id) and not self._excused(record, None):
             episode = f"{AlertKind.FINISHED}/{record.id}/{record.updated_at}"
             await self._desk.owe(Alert(AlertKind.FINISHED, episode, finished(record)))
 
@@ -153,6 +190,10 @@ class Asking:
         self._tasks.discard(task)
         if not task.cancelled() and (problem := task.exception()) is not None:
             log.error("an alert was lost to a bug of ours", exc_info=problem)
+
+
+def _digest(words: str) -> str:
+    return sha256(words.encode()).hexdigest()[:12]
 
 
 def is_same(known: Question, question: Question) -> bool:

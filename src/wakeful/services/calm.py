@@ -3,7 +3,7 @@
 What is asked often is answered from memory. Nothing here alerts and nothing here acts; both ask here first.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, TypeVar
 
 import msgspec
@@ -152,10 +152,13 @@ class Calm:
         return tuple(sorted((each for each in self._mutes.values() if each.holds(now)), key=_end))
 
     def is_muted(
-        self, record: SessionRecord | None, code: str | None, now: float, *, project: str | None = None
+        self, record: SessionRecord | None, codes: Collection[str], now: float, *, project: str | None = None
     ) -> bool:
-        """Whether nothing is to be told about this at this wall time; `project` is for what concerns no session."""
-        return any(is_muted(each, record, project, code) for each in self._mutes.values() if each.holds(now))
+        """Whether nothing is to be told about this at this wall time; `project` is for what concerns no session.
+
+        `codes` are all it is told under: what was found, and the cause behind it.
+        """
+        return any(is_muted(each, record, project, codes) for each in self._mutes.values() if each.holds(now))
 
     def lines(self, now: float) -> list[str]:
         """What is muted, for `status`; a few of many."""

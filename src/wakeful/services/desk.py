@@ -164,6 +164,7 @@ class Desk:
         cases: CaseBook | None = None,
         trouble_of: Callable[[SessionId], Trouble | None] = lambda _session_id: None,
         agents: Callable[[], AgentsStanding] = lambda: AgentsStanding({}, ()),
+        exists: Callable[[str], bool] = lambda _folder: True,
     ) -> None:
         self.feed = feed
         self._clock = clock
@@ -175,6 +176,8 @@ class Desk:
         self._cases = cases
         self._trouble_of = trouble_of
         self._agents = agents
+        # Whether a folder is there.
+        self._exists = exists
 
     def health(self, text: str) -> Answer:
         """003's fields of one session."""
@@ -210,7 +213,9 @@ class Desk:
         watched = self._roster.find(text)
         record, verdict = _record(watched), _verdict(watched)
         activity, presence, now = watched.activity, watched.presence, self._clock.now()
-        why = explain(record, activity, presence, verdict, self._policy, now)
+        cwd = activity.cwd or presence.cwd
+        gone = cwd is not None and not record.session_alive and not self._exists(cwd)
+        why = explain(record, activity, presence, verdict, self._policy, now, place_gone=gone)
         if note := watched.subject.note:
             unseen = WhyEvidence(None, "hands", note, "")
             why = msgspec.structs.replace(why, evidence=(*why.evidence, unseen))

@@ -13,14 +13,17 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from wakeful.domain.alerts import called
 from wakeful.domain.critical import ActionTaken, Happening, reason_of
 from wakeful.domain.errors import WakefulError, WorldError
 from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
+from wakeful.domain.incident import Fate
 from wakeful.domain.moment import Instant
 from wakeful.domain.plan import ACTS, Decision, Rules, Step, plan
 from wakeful.domain.sentence import quiet_seconds
 from wakeful.domain.trouble import Revival, Trouble
+from wakeful.domain.trouble_words import done_words, fate_of
 from wakeful.faults import reach
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Outcome, Store
@@ -145,6 +148,9 @@ class Healer:
             ended = replace(
                 trouble, held=False, approved=False, given_up=True, did=f"gave up: aborted by {by}"
             )
+            incident = self._incidents.of(session_id)
+            if incident is not None:
+                await self._incidents.keep(incident.treated(session_id, Fate.ENDED, ended.did))
             await self._leave_incident(await self._troubles.keep(ended))
 
     async def _undisturbed(self, session_id: SessionId) -> None:
@@ -273,7 +279,7 @@ class Healer:
         """Once for each trouble that is held; it may have been told before, when nothing could be done yet."""
         if not trouble.held:
             number = await self._holding.hold(watched, trouble)
-            did = f"held: {decision.reason} (checkpoint {number})"
+            did = f"held it: {decision.reason} (checkpoint {number})"
             trouble = replace(trouble, held=True, checkpoint=number, did=did, logged=False, told=False)
         await self._told(watched, trouble, decision, ActionTaken.HELD_FOR_APPROVAL)
 
@@ -300,13 +306,16 @@ class Healer:
         if decision.spends:
             # It may have been told before, when nothing could be done yet.
             revived = replace(revived, logged=False, told=False)
-            await self._told(watched, revived, decision, ActionTaken.REVIVAL_ATTEMPTED)
             self._reviver.pace.ended(gave_up=False)
+        if decision.spends or trouble.code is None:
+            await self._told(watched, revived, decision, ActionTaken.REVIVAL_ATTEMPTED)
         self._look_at(trouble.session_id, self._clock.now().awake + RETRY_SECONDS)
 
     async def _give_up(self, watched: Watched, trouble: Trouble, decision: Decision) -> None:
         self._reviver.pace.ended(gave_up=True)
-        ended = replace(trouble, given_up=True, did=f"gave up: {decision.reason}", logged=False, told=False)
+        before = f"{trouble.did}; then " if trouble.did else ""
+        did = f"{before}gave up: {decision.reason}"
+        ended = replace(trouble, given_up=True, did=did, logged=False, told=False)
         await self._told(watched, ended, decision, ActionTaken.NONE, Happening.REVIVAL_FAILED)
 
     async def _told(
@@ -324,11 +333,14 @@ class Healer:
                 trouble = await self._file(watched, trouble)
             await self._telling.logged(happening, action, trouble, watched)
         incident = self._incidents.of(trouble.session_id)
+        muted_seconds = None
         if incident is not None and not trouble.told:
-            incident = await self._incidents.keep(replace(incident, did=trouble.did or decision.reason))
-            await self._telling.told(incident, trouble, watched.record, decision)
-        if not (trouble.logged and trouble.told):
-            await self._troubles.keep(replace(trouble, logged=True, told=True))
+            fate, words = fate_of(trouble, decision.step), done_words(trouble, decision)
+            incident = await self._incidents.keep(incident.treated(trouble.session_id, fate, words))
+            muted_seconds = await self._telling.told(incident, trouble, watched.record, decision)
+        if muted_seconds is not None:
+            self._look_at(trouble.session_id, self._clock.now().awake + muted_seconds)
+        await self._troubles.keep(replace(trouble, logged=True, told=muted_seconds is None))
 
     async def _file(self, watched: Watched, trouble: Trouble) -> Trouble:
         """One issue for each incident: whoever comes later is told where it is."""
@@ -372,8 +384,9 @@ class Healer:
         """Filed under its cause, which is known once the trouble has lasted a moment."""
         origin = self._around.origin(watched, trouble.code)
         findings = watched.verdict.findings if watched.verdict is not None else ()
-        summary = findings[0].summary if findings else str(origin.cause)
-        incident = await self._incidents.join(trouble.session_id, origin, summary)
+        summary = findings[0].summary if findings else "idle, and gone with what hosted it"
+        name = called(watched.record) if watched.record is not None else ""
+        incident = await self._incidents.join(trouble.session_id, origin, summary, name)
         return await self._troubles.keep(replace(trouble, incident=incident.id))
 
 

@@ -20,8 +20,8 @@ class Telling(Protocol):
 
     async def told(
         self, incident: Incident, trouble: Trouble, record: SessionRecord, decision: Decision
-    ) -> None:
-        """Owe people an alert about the incident."""
+    ) -> float | None:
+        """Owe people an alert about the incident. Seconds: it is muted, ask again after these."""
 
     async def resolved(self, incident: Incident) -> None:
         """Owe people the news that it is over."""

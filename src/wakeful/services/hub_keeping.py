@@ -11,7 +11,9 @@ from typing import Final
 from uuid import uuid4
 
 from wakeful.domain.agents import AgentState, Restart
-from wakeful.domain.incident import Cause, Incident, Origin
+from wakeful.domain.alerts import incident as incident_text, notice, resolved
+from wakeful.domain.incident import Cause, Fate, Incident, Origin
+from wakeful.domain.incident_words import words_of
 from wakeful.domain.moment import iso
 from wakeful.domain.plaintext import plain
 from wakeful.domain.plan import BUDGET_SECONDS, REVIVALS_MAX, Rules
@@ -27,6 +29,7 @@ KIND: Final = "agent-revival"
 GATHER_SECONDS: Final = 2.0
 # An agent that ran this long is well: what ends it later is another trouble with a budget of its own.
 SETTLED_SECONDS: Final = 600.0
+REASON_CHARS_MAX: Final = 200
 
 log = logging.getLogger("wakeful.hub")
 
@@ -48,8 +51,10 @@ class Losses:
         lost = agent.state is AgentState.UNKNOWN and agent.runtime_lost and agent.placed
         known = self._incidents.of(agent.key)
         if lost and known is None:
-            incident = await self._incidents.join(agent.key, self._origin(agent), agent.record.reason)
-            self._told.soon(incident)
+            reason = plain(agent.record.reason, REASON_CHARS_MAX)
+            joined = await self._incidents.join(agent.key, self._origin(agent), reason, f"agent {agent.name}")
+            seen = self._incidents.newest(joined).treated(agent.key, Fate.UNSEEN, f"nothing ({reason})")
+            self._told.soon(await self._incidents.keep(seen))
         elif not lost and known is not None:
             left = await self._incidents.leave(agent.key)
             if left is not None and not left.is_open:
@@ -66,14 +71,12 @@ class Telling:
     def __init__(
         self,
         clock: Clock,
-        newest: Callable[[Incident], Awaitable[Incident]],
-        words: Callable[[Incident], str],
+        newest: Callable[[Incident], Incident],
         tell: Tell,
         resolve: Tell,
     ) -> None:
         self._clock = clock
         self._newest = newest
-        self._words = words
         self._tell = tell
         self._resolve = resolve
         self._gathering: dict[str, asyncio.Task[None]] = {}
@@ -86,7 +89,7 @@ class Telling:
         task.add_done_callback(lambda _done: self._gathering.pop(incident.id, None))
 
     async def over(self, incident: Incident) -> None:
-        await self._resolve(incident.id, f"Over: {self._words(incident)}")
+        await self._resolve(incident.id, resolved(words_of(incident), iso(incident.opened_at)))
 
     async def say(self, key: str, words: str) -> None:
         await self._tell(key, words)
@@ -98,7 +101,7 @@ class Telling:
 
     async def _gather(self, incident: Incident) -> None:
         await self._clock.sleep_until(self._clock.now().awake + GATHER_SECONDS)
-        await self._tell(incident.id, self._words(await self._newest(incident)))
+        await self._tell(incident.id, incident_text(self._newest(incident)))
 
 
 class AutoRestart:
@@ -199,13 +202,15 @@ class AutoRestart:
 
     async def _give_up(self, agent: Agent) -> None:
         self._given_up.add(_budget(agent))
-        reason = plain(agent.record.reason, 200)
-        words = (
-            f"Agent {agent.name} was brought back once and ended again ({reason}): it stays stale. "
-            f"wakeful attach {agent.name}"
+        what = f"Agent {agent.name} was brought back once and ended again: {plain(agent.record.reason, REASON_CHARS_MAX)}"
+        log.warning("%s", what)
+        text = notice(
+            what,
+            since=iso(agent.moved_at),
+            otherwise="it stays stale; nothing more is tried",
+            command=f"wakeful attach {agent.name}",
         )
-        log.warning("%s", words)
-        await self._told.say(_budget(agent), words)
+        await self._told.say(_budget(agent), text)
 
 
 def _budget(agent: Agent) -> str:

@@ -42,6 +42,8 @@ class Incidents:
                 self._remember(incident)
             elif incident.resolved_at is not None and incident.resolved_at < oldest:
                 await self._store.drop_note(KIND, incident.id)
+            else:
+                self._lately[_key(incident)] = incident
 
     async def listed(self, include_resolved: bool = False) -> list[Incident]:
         """Open ones, or all; the newest last."""
@@ -53,7 +55,12 @@ class Incidents:
         key = self._of_session.get(session_id)
         return self._open.get(key) if key is not None else None
 
-    async def join(self, session_id: SessionId, origin: Origin, summary: str) -> Incident:
+    def newest(self, incident: Incident) -> Incident:
+        """As it stands now, if it is open or was until lately."""
+        known = (self._open.get(_key(incident)), self._lately.get(_key(incident)))
+        return next((each for each in known if each is not None and each.id == incident.id), incident)
+
+    async def join(self, session_id: SessionId, origin: Origin, summary: str, name: str = "") -> Incident:
         """The incident this trouble belongs to, opened if there is none with this cause and scope."""
         # One after the other: two that join at once would each open one.
         async with self._in_line:
@@ -64,7 +71,7 @@ class Incidents:
                 await self._leave(session_id)
             now = self._clock.now().wall
             incident = self._open.get(origin.key) or self._reopened(origin, now) or _new(origin, summary, now)
-            return await self.keep(incident.joined(session_id, now))
+            return await self.keep(incident.joined(session_id, now, name))
 
     def is_open(self, incident: Incident) -> bool:
         """Whether it is, by now: what was over may have come back."""
@@ -91,6 +98,8 @@ class Incidents:
         """The newest word about an incident. Known at once, so that nobody goes on with an older one meanwhile."""
         if incident.is_open:
             self._remember(incident)
+        elif self.newest(incident) != incident:
+            self._lately[_key(incident)] = incident
         await self._store.keep_note(Note(KIND, incident.id, msgspec.json.encode(incident)))
         return incident
 

@@ -174,9 +174,9 @@ class Reviver:
         self, trouble: Trouble, revival: Revival, outcome: Outcome, words: str, *, spent: bool
     ) -> Trouble:
         now = self._clock.now().wall
-        did = f"{_NAMES[revival.step]}: {outcome} ({words})"
         if outcome is Outcome.DECLINED:
-            return replace(trouble, did=did)
+            return replace(trouble, did=f"could not {_VERBS[revival.step]}: {words}")
+        did = f"{_NAMES[revival.step]}: {outcome} ({words})"
         if not spent and revival.step is Step.STEER:
             limited = trouble.code is Code.USAGE_LIMITED
             return replace(trouble, did=did, steered_at=now, continued_after_limit=limited)
@@ -258,6 +258,13 @@ _NAMES: Final = {
     Step.INTERRUPT: "cut its turn short",
     Step.RESUME: "resumed its conversation",
     Step.FRESH: "began anew",
+}
+
+_VERBS: Final = {
+    Step.STEER: "tell it to go on",
+    Step.INTERRUPT: "cut its turn short",
+    Step.RESUME: "resume its conversation",
+    Step.FRESH: "begin anew",
 }
 
 

@@ -1,35 +1,40 @@
 """What programs and people hear of a trouble: a line in the log of critical events, and an alert for each incident.
 
-Trouble with a shared cause is gathered for a moment, so that six deaths are one message. Muted things are logged, not
-told.
+Trouble with a shared cause is gathered for a moment, so that six deaths are one message that says what became of each.
+What is muted is logged, and told once the mute has ended, if it still lasts.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from wakeful.domain import alerts as words
 from wakeful.domain.alerts import Alert, AlertKind
 from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening, critical_event
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.findings import MEANINGS, Notice
-from wakeful.domain.incident import SENTENCES, Cause, Incident
+from wakeful.domain.incident import Cause, Fate, Incident
+from wakeful.domain.incident_words import did_words, words_of
 from wakeful.domain.moment import iso
 from wakeful.domain.plan import Decision, Step
-from wakeful.domain.record import FindingRecord, SessionRecord
+from wakeful.domain.record import SessionRecord
 from wakeful.domain.trouble import Trouble
+from wakeful.domain.trouble_words import trouble_text
 from wakeful.ports.clock import Clock
 from wakeful.services.alerts import AlertDesk
 from wakeful.services.calm import Calm
-from wakeful.services.incidents import Incidents
-from wakeful.services.roster import Roster
+from wakeful.services.incidents import SAME_SECONDS, Incidents
 from wakeful.services.watched import Watched
 
-# Deaths with one cause are seen within this time of each other.
-GATHER_SECONDS: Final = 2.0
-# What was over at once is told all the same: first that it happened, then that it is over.
-ENDING_SECONDS: Final = 5.0
+# Deaths with one cause are seen and treated within this time of each other.
+GATHER_SECONDS: Final = 5.0
+# Whoever still waits for their turn by then is said to.
+GATHER_SECONDS_MAX: Final = 60.0
+# Whether a mute has ended is asked this often.
+MUTED_SECONDS: Final = 60.0
 
 log = logging.getLogger("wakeful.healing")
 
@@ -41,7 +46,6 @@ class Voice:
         self,
         *,
         clock: Clock,
-        roster: Roster,
         incidents: Incidents,
         alerts: AlertDesk,
         calm: Calm,
@@ -49,16 +53,22 @@ class Voice:
         mode: str,
     ) -> None:
         self._clock = clock
-        self._roster = roster
         self._incidents = incidents
         self._alerts = alerts
         self._calm = calm
         self._write = write
         self._mode = mode
         self._gathering: dict[str, asyncio.Task[None]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
-        # Incidents being gathered in which somebody waits for a person.
-        self._held: set[str] = set()
+        self._ending: dict[str, asyncio.Task[None]] = {}
+
+    async def take_up(self) -> None:
+        """Go on with what an earlier daemon had begun to tell: call it once incidents and alerts are taken up."""
+        told = {each.alert.episode.partition("/")[0] for each in self._alerts.open_episodes("")}
+        for incident in await self._incidents.listed(include_resolved=True):
+            if incident.is_due:
+                self._begin(self._gathering, incident, self._gather(incident))
+            elif not incident.is_open and incident.id in told:
+                await self.resolved(incident)
 
     async def logged(
         self, happening: Happening, action: ActionTaken, trouble: Trouble, watched: Watched
@@ -77,76 +87,71 @@ class Voice:
 
     async def told(
         self, incident: Incident, trouble: Trouble, record: SessionRecord, decision: Decision
-    ) -> None:
+    ) -> float | None:
         asked = trouble.code is not None and MEANINGS[trouble.code, record.state].notice is Notice.NEEDS_YOU
         if asked and incident.cause is Cause.SESSION:
             # Told as a question, with its own delay.
-            return
-        if self._calm.is_muted(record, str(trouble.code or incident.cause), self._clock.now().wall):
-            return
+            return None
+        codes = {str(incident.cause), *((str(trouble.code),) if trouble.code is not None else ())}
+        if self._calm.is_muted(record, codes, self._clock.now().wall):
+            return MUTED_SECONDS
         if incident.cause is Cause.SESSION:
-            kind, episode = _told_as(incident, decision.step)
-            await self._alerts.owe(Alert(kind, episode, self._text(trouble, record, decision)))
-            return
-        if decision.step is Step.HOLD:
-            self._held.add(incident.id)
-        if incident.id not in self._gathering:
-            task = asyncio.create_task(self._gather(incident, decision))
-            self._gathering[incident.id] = task
-            task.add_done_callback(lambda _done: self._gathering.pop(incident.id, None))
+            kind, episode = _told_as(incident, trouble, decision.step)
+            text = trouble_text(trouble, record, decision, mode=self._mode, paused_by=self._paused_by)
+            await self._alerts.owe(Alert(kind, episode, text))
+        elif incident.id not in self._gathering:
+            due = replace(self._incidents.newest(incident), is_due=True)
+            self._begin(self._gathering, due, self._gather(due))
+            await self._incidents.keep(due)
+        return None
 
     async def resolved(self, incident: Incident) -> None:
-        what = SENTENCES[incident.cause].format(scope=incident.scope)
-        if incident.cause is Cause.SESSION:
-            what = f"{incident.scope}: {incident.summary}"
-        text = words.resolved(what, iso(incident.opened_at), how=incident.did)
-        task = asyncio.create_task(self._end(incident, text))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._begin(self._ending, incident, self._end(incident))
 
-    async def _end(self, incident: Incident, text: str) -> None:
-        await self._clock.sleep_until(self._clock.now().awake + ENDING_SECONDS)
+    def _begin(
+        self, tasks: dict[str, asyncio.Task[None]], incident: Incident, work: Coroutine[Any, Any, None]
+    ) -> None:
+        if (earlier := tasks.pop(incident.id, None)) is not None:
+            earlier.cancel()
+        task = tasks[incident.id] = asyncio.create_task(self._guarded(incident, work))
+        task.add_done_callback(lambda done: tasks.get(incident.id) is done and tasks.pop(incident.id))
+
+    async def _guarded(self, incident: Incident, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except WakefulError as error:
+            log.warning("nobody could be told of incident %s: %s", incident.id, error)
+
+    async def _end(self, incident: Incident) -> None:
+        """What comes back within this time is the same incident, so only then it is over."""
+        assert incident.resolved_at is not None, "only what is over is told to be"
+        rest_seconds = incident.resolved_at + SAME_SECONDS - self._clock.now().wall
+        await self._sleep(min(max(rest_seconds, 0.0), SAME_SECONDS))
         if self._incidents.is_open(incident):
             return
-        try:
-            heard = await self._alerts.resolve(incident.id, text)
-            await self._alerts.resolve(_given_up(incident))
-            await self._alerts.resolve(_held(incident), None if heard else text)
-        except WakefulError as error:
-            log.warning("nobody could be told that incident %s is over: %s", incident.id, error)
+        text, heard = self._ending_text(incident), False
+        for episode in (incident.id, _given_up(incident), _held(incident)):
+            # Whoever heard of it more than once hears of its end once.
+            heard = await self._alerts.resolve(episode, None if heard else text) or heard
 
-    async def _gather(self, incident: Incident, decision: Decision) -> None:
-        await self._clock.sleep_until(self._clock.now().awake + GATHER_SECONDS)
-        newest = next((each for each in await self._incidents.listed() if each.id == incident.id), incident)
-        known = (self._roster.watched.get(each) for each in newest.sessions)
-        records = [each.record for each in known if each is not None and each.record is not None]
-        text = words.incident(
-            SENTENCES[newest.cause].format(scope=newest.scope),
-            records,
-            since=iso(newest.opened_at),
-            count=newest.affected,
-            did=newest.did,
-            otherwise=_OTHERWISE[decision.step],
-            paused_by=self._paused_by,
-            command="wakeful checkpoint list" if newest.id in self._held else "wakeful incidents",
-        )
-        self._held.discard(newest.id)
-        try:
-            await self._alerts.owe(Alert(AlertKind.TROUBLE, newest.id, text))
-        except WakefulError as error:
-            log.warning("nobody could be told of incident %s: %s", newest.id, error)
+    def _ending_text(self, incident: Incident) -> str:
+        since = iso(incident.opened_at)
+        return words.resolved(words_of(incident), since, how=did_words(incident))
 
-    def _text(self, trouble: Trouble, record: SessionRecord, decision: Decision) -> str:
-        held = decision.step is Step.HOLD and trouble.checkpoint is not None
-        return words.trouble(
-            record,
-            _finding(trouble, record),
-            did=trouble.did,
-            otherwise=_OTHERWISE[decision.step],
-            mode=self._mode,
-            paused_by=self._paused_by,
-            command=f"wakeful checkpoint show {trouble.checkpoint}" if held else None,
-        )
+    async def _gather(self, incident: Incident) -> None:
+        """Until everybody who is in it had their turn and nothing has changed for a while."""
+        until = self._clock.now().awake + GATHER_SECONDS_MAX
+        before: Incident | None = None
+        newest = incident
+        while (newest != before or _awaits_turn(newest)) and self._clock.now().awake < until:
+            await self._sleep(GATHER_SECONDS)
+            newest, before = self._incidents.newest(incident), newest
+        text = words.incident(newest, paused_by=self._paused_by)
+        await self._alerts.owe(Alert(AlertKind.TROUBLE, newest.id, text))
+        await self._incidents.keep(replace(self._incidents.newest(incident), is_due=False))
+
+    async def _sleep(self, seconds: float) -> None:
+        await self._clock.sleep_until(self._clock.now().awake + seconds)
 
     @property
     def _paused_by(self) -> str | None:
@@ -164,20 +169,15 @@ class Voice:
         }
 
 
-def _finding(trouble: Trouble, record: SessionRecord) -> FindingRecord | None:
-    """What was found; its record may have forgotten it since, because it was healed."""
-    found = next((each for each in record.findings if each.code is trouble.code), None)
-    if found is not None or trouble.code is None:
-        return found
-    severity = MEANINGS[trouble.code, record.state].severity
-    return FindingRecord(trouble.code, severity, iso(trouble.code_since), trouble.summary, (), ())
+def _awaits_turn(incident: Incident) -> bool:
+    return any(each.is_in and each.fate is Fate.OPEN for each in incident.members)
 
 
-def _told_as(incident: Incident, step: Step) -> tuple[AlertKind, str]:
+def _told_as(incident: Incident, trouble: Trouble, step: Step) -> tuple[AlertKind, str]:
     """What waits for a decision needs a person; so does what is given up, but nothing waits for it."""
     if step is Step.HOLD:
         return AlertKind.NEEDS_YOU, _held(incident)
-    return AlertKind.TROUBLE, _given_up(incident) if step is Step.GIVE_UP else incident.id
+    return AlertKind.TROUBLE, _given_up(incident) if trouble.given_up else incident.id
 
 
 def _held(incident: Incident) -> str:
@@ -188,15 +188,3 @@ def _held(incident: Incident) -> str:
 def _given_up(incident: Incident) -> str:
     """A second word about the same trouble: nobody tries any more."""
     return f"{incident.id}/given-up"
-
-
-_OTHERWISE: Final[Mapping[Step, str]] = {
-    Step.WAIT: "it is looked at again by itself",
-    Step.NOTIFY: "it stays as it is",
-    Step.STEER: "it goes on, or its turn is cut short next",
-    Step.INTERRUPT: "it goes on; a second failure is given up",
-    Step.RESUME: "it goes on; a second failure is given up",
-    Step.FRESH: "it goes on; a second failure is given up",
-    Step.HOLD: "it waits until somebody decides",
-    Step.GIVE_UP: "it stays stopped",
-}

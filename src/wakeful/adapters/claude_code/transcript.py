@@ -84,6 +84,8 @@ _INTERRUPTED: Final = b"[Request interrupted by user"
 # Calls that never ran: a person said no, or another call of the same message failed.
 _REFUSED: Final = re.compile(
     rb"The user doesn't want to proceed with this tool use|<tool_use_error>Sibling tool call errored"
+    # What our own driver says for a person; its test holds the two together.
+    rb"|A person refused this\."
 )
 _REFUSAL_BYTES_MAX: Final = 200
 # Typed by a person or written by the client, but addressed to the client: no turn follows.

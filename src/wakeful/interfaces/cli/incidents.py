@@ -7,6 +7,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
+from wakeful.domain.alerts import moment
 from wakeful.domain.plaintext import plain
 from wakeful.interfaces.cli.durations import age
 from wakeful.interfaces.cli.listing import decoded
@@ -15,7 +16,17 @@ from wakeful.interfaces.cli.output import wall_now
 from wakeful.interfaces.cli.work import client, shown
 
 NONE: Final = "No incident is open. `wakeful incidents --all` lists those that are over."
+# An outage under hundreds is read by its beginning.
+MEMBERS_SHOWN_MAX: Final = 10
 NONE_EVER: Final = "No incident in the last 30 days."
+
+
+class Session(Struct, frozen=True):
+    """One that is or was in it."""
+
+    name: str
+    words: str
+    left_at: str | None
 
 
 class Episode(Struct, frozen=True):
@@ -25,9 +36,9 @@ class Episode(Struct, frozen=True):
     opened_at: str
     resolved_at: str | None
     words: str
-    summary: str
     did: str
     issue_url: str | None
+    members: list[Session]
 
 
 class Episodes(Struct, frozen=True):
@@ -44,21 +55,35 @@ def incidents(*, everything: bool, as_json: bool) -> int:
 
 
 def incident_lines(body: bytes, now: float, everything: bool) -> Iterator[str]:
-    """Each with how long it goes on, what was seen and done, and where its issue is."""
+    """Each with its time, what happened, what became of each session, and where its issue is."""
     episodes = decoded(body, Episodes).incidents
     if not episodes:
         yield NONE_EVER if everything else NONE
     for episode in episodes:
-        yield plain(f"{episode.id}  {_span(episode, now)}  {episode.words}")
-        did = f"did: {episode.did}" if episode.did else ""
-        yield from (f"    {plain(each)}" for each in (episode.summary, did, episode.issue_url) if each)
+        yield f"{_span(episode, now)}  {plain(episode.words)}"
+        yield from (f"    {plain(each)}" for each in _details(episode))
+
+
+def _details(episode: Episode) -> Iterator[str]:
+    # Those in trouble first: they are what somebody looks for.
+    ordered = sorted(episode.members, key=lambda each: each.left_at is not None)
+    if len(ordered) == 1:
+        yield ordered[0].words
+    else:
+        yield from (f"{each.name}: {each.words}" for each in ordered[:MEMBERS_SHOWN_MAX])
+        if len(ordered) > MEMBERS_SHOWN_MAX:
+            yield f"and {len(ordered) - MEMBERS_SHOWN_MAX} more: --json has them all"
+    if not ordered and episode.did:
+        yield episode.did
+    if episode.issue_url:
+        yield episode.issue_url
 
 
 def _span(episode: Episode, now: float) -> str:
-    opened = _wall(episode.opened_at)
+    opened, began = _wall(episode.opened_at), moment(episode.opened_at)
     if episode.resolved_at is None:
-        return f"open for {age(now - opened)}"
-    return f"over after {age(_wall(episode.resolved_at) - opened)}"
+        return f"OPEN  since {began}, for {age(now - opened)}"
+    return f"over  from {began}, for {age(_wall(episode.resolved_at) - opened)}"
 
 
 def _wall(stamp: str) -> float:

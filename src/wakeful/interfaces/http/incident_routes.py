@@ -8,7 +8,8 @@ from litestar.params import QueryParameter
 from msgspec import Struct
 
 from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Cause, Incident, words_of
+from wakeful.domain.incident import Cause, Fate, Incident, Member
+from wakeful.domain.incident_words import did_words, fate_words, words_of
 from wakeful.domain.moment import iso
 from wakeful.interfaces.http.answers import Encoded, encoded
 from wakeful.interfaces.http.session_routes import PROBLEMS
@@ -20,8 +21,18 @@ Listed = Callable[[bool], Awaitable[list[Incident]]]
 """Open incidents; with True also those that are over."""
 
 
+class MemberRecord(Struct, frozen=True):
+    """A session that is or was in an incident, and what became of it. `left_at`: since when it is out of it."""
+
+    id: SessionId
+    name: str
+    fate: Fate
+    words: str
+    left_at: str | None
+
+
 class IncidentRecord(Struct, frozen=True):
-    """One episode. `sessions` are in trouble now, `affected` counts all it has had; `did` is what Wakeful did."""
+    """One episode. `sessions` are in trouble now, `members` are all it has had; `did` is what Wakeful did."""
 
     id: str
     cause: Cause
@@ -35,6 +46,7 @@ class IncidentRecord(Struct, frozen=True):
     summary: str
     did: str
     issue_url: str | None
+    members: tuple[MemberRecord, ...]
 
 
 class IncidentList(Struct, frozen=True):
@@ -76,6 +88,12 @@ def _record(incident: Incident) -> IncidentRecord:
         affected=incident.affected,
         words=words_of(incident),
         summary=incident.summary,
-        did=incident.did,
+        did=did_words(incident),
         issue_url=incident.issue_url,
+        members=tuple(map(_member, incident.members)),
     )
+
+
+def _member(member: Member) -> MemberRecord:
+    left_at = iso(member.left_at) if member.left_at is not None else None
+    return MemberRecord(member.id, member.name, member.fate, fate_words(member), left_at)

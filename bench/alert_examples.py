@@ -1,0 +1,188 @@
+"""One example of every kind of alert, made by the functions that make the real ones. `docs/reference/alerts.md` shows them.
+
+Sessions and times are invented; no word of a message is.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from wakeful.domain.activity import Activity
+from wakeful.domain.alerts import finished, incident, needs_you, notice, question_of, resolved
+from wakeful.domain.evidence import Presence, Rung
+from wakeful.domain.findings import Attention, Code, Health, State
+from wakeful.domain.ids import ConversationId, SessionId
+from wakeful.domain.incident import Cause, Fate, Incident, Member
+from wakeful.domain.incident_words import did_words, words_of
+from wakeful.domain.moment import Instant, iso
+from wakeful.domain.plan import Decision, Step
+from wakeful.domain.process import Sight
+from wakeful.domain.record import Action, SessionRecord, Subject, describe
+from wakeful.domain.trouble import Trouble
+from wakeful.domain.trouble_words import trouble_text
+from wakeful.domain.verdict import ExpectedWait, Finding, Verdict, WaitKind
+
+_WALL: Final = 1_800_000_000.0
+_NOW: Final = Instant(0.0, _WALL)
+_ID: Final = SessionId("claude-3f2a91bc")
+_RESUMED: Final = "resumed its conversation: recovered (its turn began)"
+
+
+def _record(
+    *, managed: bool = True, name: str | None = "api", alive: bool = False, **changes: object
+) -> SessionRecord:
+    verdict = Verdict(
+        state=State.PROMPTING if alive else State.STOPPED,
+        health=Health.HEALTHY,
+        agent=Sight.ALIVE if alive else Sight.DEAD,
+        active_prompt=False,
+        attention=Attention.NONE,
+        findings=(),
+        waits=(),
+        alive_to=Rung.HOST,
+        broken_at=None,
+        next_check_at=None,
+    )
+    subject = Subject(
+        _ID, "claude", "tower", "claude-code", ConversationId("3f2a91bc"), managed=managed, name=name
+    )
+    shown = replace(verdict, **changes)
+    return describe(subject, Activity(cwd="/home/me/shop"), Presence(), shown, _NOW)
+
+
+def _found(code: Code, summary: str, said: str = "") -> tuple[Finding, ...]:
+    return (Finding(code, _NOW, summary, untrusted=(said,) if said else ()),)
+
+
+def _asking(said: str, *, in_pane: bool) -> str:
+    wait = ExpectedWait(WaitKind.PERSON, _NOW, None, "a question is open", said)
+    record = _record(alive=True, state=State.WAITING, waits=(wait,))
+    if in_pane:
+        attach = Action("attach", allowed=True, reason="", argv=(), reversible=True)
+        record = replace(record, actions=(*record.actions, attach))
+    question = question_of(record)
+    assert question is not None, "it asks"
+    return needs_you(record, question)
+
+
+_DIED: Final = _found(Code.SESSION_DEAD, "died in the middle of a turn")
+_SILENT: Final = _found(Code.SILENT, "silent for 10 min", "Bash make test")
+
+
+def _trouble(
+    findings: tuple[Finding, ...],
+    decision: Decision,
+    *,
+    managed: bool = True,
+    alive: bool = False,
+    paused_by: str | None = None,
+    **known: object,
+) -> str:
+    trouble = Trouble(
+        session_id=_ID,
+        work=f"{_ID}@1",
+        project="shop",
+        code=findings[0].code,
+        opened_at=_WALL,
+        code_since=_WALL,
+    )
+    record = _record(managed=managed, alive=alive, findings=findings)
+    return trouble_text(replace(trouble, **known), record, decision, mode="mine", paused_by=paused_by)
+
+
+def _incident(cause: Cause, scope: str, *members: Member, did: str = "") -> Incident:
+    inside = tuple(each.id for each in members if each.is_in)
+    return Incident(
+        id="i-1",
+        cause=cause,
+        scope=scope,
+        opened_at=_WALL,
+        updated_at=_WALL,
+        resolved_at=None if inside else _WALL,
+        sessions=inside,
+        summary="died in the middle of a turn",
+        did=did,
+        affected=len(members),
+        members=members,
+    )
+
+
+def _members(names: str, fate: Fate, words: str, *, out: bool = False) -> list[Member]:
+    left_at = _WALL if out else None
+    return [
+        Member(SessionId(f"claude-{name}"), f"{name} (shop)", fate, words, left_at) for name in names.split()
+    ]
+
+
+_SOCKET: Final = "/run/user/1000/wakeful/tmux.sock"
+_SERVER: Final = _incident(
+    Cause.TMUX_SERVER,
+    _SOCKET,
+    *_members("api docs web", Fate.REVIVED, _RESUMED, out=True),
+    *_members("notes", Fate.LEFT_ALONE, "nothing (it was found, not handed over)"),
+)
+_OVER: Final = _incident(Cause.SESSION, _ID, *_members("api", Fate.REVIVED, _RESUMED, out=True), did=_RESUMED)
+_OUTAGE: Final = _incident(
+    Cause.NETWORK, "tower", *_members("api docs", Fate.REVIVED, "told it to go on: recovered", out=True)
+)
+
+EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
+    "A question in a terminal": lambda: _asking(
+        'permission prompt: Bash {"command": "rm -r build"}', in_pane=True
+    ),
+    "A question without a terminal": lambda: _asking('Bash {"command": "rm -r build"}', in_pane=False),
+    "A turn is finished": lambda: finished(_record(alive=True)),
+    "Died, and was brought back": lambda: _trouble(
+        _DIED, Decision(Step.RESUME, "its conversation can go on"), did=_RESUMED, revival_seen=True
+    ),
+    "Died, in a session that was only found": lambda: _trouble(
+        _DIED, Decision(Step.NOTIFY, "it was found, not handed over"), managed=False
+    ),
+    "Died, and its folder is gone": lambda: _trouble(
+        _DIED, Decision(Step.NOTIFY, "its working directory is gone")
+    ),
+    "Died while paused": lambda: _trouble(
+        _DIED, Decision(Step.NOTIFY, "PAUSED by ada@tower"), paused_by="ada@tower"
+    ),
+    "Cut off inside a call that may have had effects elsewhere": lambda: _trouble(
+        _DIED,
+        Decision(Step.HOLD, "a call was cut off that may have had effects elsewhere"),
+        checkpoint=3,
+        did="held it: a call was cut off that may have had effects elsewhere (checkpoint 3)",
+    ),
+    "Given up": lambda: _trouble(
+        _SILENT,
+        Decision(Step.GIVE_UP, "it failed again after it was revived"),
+        alive=True,
+        given_up=True,
+        did=f"{_RESUMED}; then gave up: it failed again after it was revived",
+    ),
+    "A tmux server ended under four sessions": lambda: incident(_SERVER),
+    "A login is lost under many": lambda: incident(
+        _incident(
+            Cause.AUTH,
+            "claude",
+            *_members("api docs web shop bank", Fate.LEFT_ALONE, "nothing (auth_required needs a person)"),
+        )
+    ),
+    "A container engine cannot be asked": lambda: incident(
+        _incident(
+            Cause.ENGINE,
+            "unix:///var/run/docker.sock",
+            *(
+                replace(each, name="agent bot")
+                for each in _members("bot", Fate.UNSEEN, "nothing (the engine does not answer)")
+            ),
+            did="nothing (the engine does not answer)",
+        )
+    ),
+    "An agent of the hub is given up": lambda: notice(
+        "Agent bot was brought back once and ended again: the agent exited to a shell",
+        since=iso(_WALL),
+        otherwise="it stays stale; nothing more is tried",
+        command="wakeful attach bot",
+    ),
+    "One session is well again": lambda: resolved(words_of(_OVER), iso(_WALL), how=did_words(_OVER)),
+    "An incident is over": lambda: resolved(words_of(_OUTAGE), iso(_WALL), how=did_words(_OUTAGE)),
+}

@@ -1,0 +1,112 @@
+"""An incident in the words of people: what happened, to how many, what was done, what became of each. Pure.
+
+Names come from outside; whoever shows these words makes them plain.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from wakeful.domain.ids import SessionId
+from wakeful.domain.incident import SENTENCES, SESSIONS_NAMED_MAX, Cause, Fate, Incident, Member
+
+
+def headline(incident: Incident) -> str:
+    """What happened; for a session alone, which one and what."""
+    if incident.cause is Cause.SESSION:
+        name = incident.members[0].name if incident.members else incident.scope
+        return f"{name}: {incident.summary}"
+    return SENTENCES[incident.cause].format(scope=incident.scope)
+
+
+def words_of(incident: Incident) -> str:
+    """One line: what happened, and to how many unless it is about one session anyway."""
+    if incident.cause is Cause.SESSION:
+        return headline(incident)
+    return f"{headline(incident)}: {count_words(incident)}"
+
+
+def count_words(incident: Incident) -> str:
+    """How many are in it, and how many are out of it again."""
+    inside = len(incident.sessions)
+    outside = max(incident.affected - inside, 0)
+    if not inside:
+        return f"{_sessions(outside)}, {'all ' if outside > 1 else ''}well again"
+    counted = f"{_sessions(inside)} in trouble"
+    return f"{counted}, {outside} well again" if outside else counted
+
+
+def named(members: Sequence[Member]) -> str:
+    """A few by name, the rest counted; what several are called gets the beginning of its id."""
+    names = Counter(each.name for each in members)
+    shown = [
+        each.name if names[each.name] == 1 else f"{each.name} {short(each.id)}"
+        for each in members[:SESSIONS_NAMED_MAX]
+    ]
+    more = len(members) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def short(session_id: SessionId) -> str:
+    """As much of an id as people compare and commands take."""
+    head, _, tail = session_id.partition("-")
+    return tail[:8] or head
+
+
+def fate_words(member: Member) -> str:
+    """What became of one session."""
+    if member.is_in:
+        return f"{_STANDINGS[member.fate]}{f': {member.words}' if member.words else ''}"
+    if member.fate in {Fate.REVIVED, Fate.ENDED}:
+        return f"{'came back' if member.fate is Fate.REVIVED else 'over'}: {member.words}"
+    return "well again"
+
+
+def did_words(incident: Incident) -> str:
+    """What Wakeful did about all of them and what came of it, counted."""
+    if len(incident.members) <= 1:
+        return incident.did
+    return "; ".join(_deeds(incident.members))
+
+
+def _deeds(members: tuple[Member, ...]) -> Iterator[str]:
+    revived = [each for each in members if each.fate is Fate.REVIVED]
+    if revived:
+        back = sum(not each.is_in for each in revived)
+        seen = "all came back" if back == len(revived) else f"{back} came back so far"
+        yield f"revived {_sessions(len(revived))}, {seen}"
+    for fate, verb in _VERBS.items():
+        alike = [each for each in members if each.fate is fate and each.is_in]
+        if alike:
+            yield f"{verb.format(count=_sessions(len(alike)))}: {_reason(alike)}"
+    waiting = sum(each.fate is Fate.OPEN and each.is_in for each in members)
+    if waiting:
+        yield f"{_sessions(waiting)} wait for their turn" if waiting > 1 else "1 session waits for its turn"
+
+
+def _reason(members: list[Member]) -> str:
+    """Of several reasons the commonest."""
+    (words, _), *others = Counter(each.words for each in members).most_common()
+    said = words.removeprefix("nothing (").removesuffix(")") if words.startswith("nothing (") else words
+    return f"{said}, and others" if others else said
+
+
+def _sessions(count: int) -> str:
+    return f"{count} session{'' if count == 1 else 's'}"
+
+
+_STANDINGS: Final[Mapping[Fate, str]] = {
+    Fate.OPEN: "in trouble",
+    Fate.UNSEEN: "cannot be seen",
+    Fate.LEFT_ALONE: "in trouble, left alone",
+    Fate.REVIVED: "not seen well yet",
+    Fate.HELD: "waits for your decision",
+    Fate.GIVEN_UP: "given up",
+    Fate.ENDED: "over",
+}
+_VERBS: Final[Mapping[Fate, str]] = {
+    Fate.UNSEEN: "waits for {count}",
+    Fate.HELD: "held {count}",
+    Fate.GIVEN_UP: "gave up {count}",
+    Fate.LEFT_ALONE: "left {count} alone",
+}

@@ -1,0 +1,69 @@
+"""A session's trouble in the words of people: what was done, what came of it, what becomes of it, what to type. Pure.
+
+What happened to the session stands in its finding; how a message looks is decided in `alerts`.
+"""
+
+from wakeful.domain import alerts
+from wakeful.domain.findings import MEANINGS, State
+from wakeful.domain.incident import Fate
+from wakeful.domain.moment import iso
+from wakeful.domain.plan import ACTS, Decision, Step
+from wakeful.domain.record import FindingRecord, SessionRecord
+from wakeful.domain.trouble import Trouble
+
+
+def trouble_text(
+    trouble: Trouble, record: SessionRecord, decision: Decision, *, mode: str, paused_by: str | None = None
+) -> str:
+    """The alert about a trouble that is about one session."""
+    return alerts.trouble(
+        record,
+        _finding(trouble, record),
+        did=done_words(trouble, decision),
+        otherwise=_otherwise(trouble, record, decision.step),
+        mode=mode,
+        paused_by=paused_by,
+        command=_command(trouble, decision.step),
+    )
+
+
+def fate_of(trouble: Trouble, step: Step) -> Fate:
+    """What a step about it amounts to, for its incident."""
+    if step is Step.HOLD:
+        return Fate.HELD
+    if trouble.given_up:
+        return Fate.GIVEN_UP
+    return Fate.REVIVED if step in ACTS else Fate.LEFT_ALONE
+
+
+def done_words(trouble: Trouble, decision: Decision) -> str:
+    """What was done about it and what came of it, or why nothing was."""
+    return trouble.did or f"nothing ({decision.reason})"
+
+
+def _finding(trouble: Trouble, record: SessionRecord) -> FindingRecord | None:
+    """What was found; its record may have forgotten it since, because it was healed."""
+    found = next((each for each in record.findings if each.code is trouble.code), None)
+    if found is not None or trouble.code is None:
+        return found
+    severity = MEANINGS[trouble.code, record.state].severity
+    return FindingRecord(trouble.code, severity, iso(trouble.code_since), trouble.summary, (), ())
+
+
+def _command(trouble: Trouble, step: Step) -> str | None:
+    """The one that helps; None: the one that explains, or hands it over."""
+    if step is Step.HOLD and trouble.checkpoint is not None:
+        return f"wakeful checkpoint show {trouble.checkpoint}"
+    return f"wakeful session revive {trouble.session_id}" if trouble.given_up else None
+
+
+def _otherwise(trouble: Trouble, record: SessionRecord, step: Step) -> str:
+    """What becomes of it if nobody does anything."""
+    if step is Step.HOLD:
+        return "it waits until somebody decides"
+    if step in ACTS:
+        goes_on = "it goes on" if trouble.revival_seen else "Wakeful looks again whether that helped"
+        return f"{goes_on}; if it fails again, Wakeful gives up"
+    if record.session_alive:
+        return "it stays as it is, alive but stuck" if trouble.given_up else "it stays as it is"
+    return "it stays stopped" if record.state is State.STOPPED else "it stays as it is"
