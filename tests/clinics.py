@@ -1,7 +1,7 @@
 """A house whose sessions are healed: the real healer, plan, store and outbox over scripted agents, in virtual time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from desks import BOOT, House, subject
 from hand_doubles import ScriptedDriver
 from wakeful.domain.alerts import Rules as AlertRules
 from wakeful.domain.checkpoint import Checkpoint, CheckpointKind
-from wakeful.domain.critical import CriticalEvent
+from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening
 from wakeful.domain.events import Event, Prompted
 from wakeful.domain.evidence import Pane
 from wakeful.domain.hosting import Hosting
@@ -300,3 +300,25 @@ class Clinic(House):
             if self._due <= self.clock.now().awake:
                 self._due = self.supervisor.ring()
                 self.settle()
+
+
+def play(scene: Callable[[Clinic], Awaitable[None]], **options: Any) -> Clinic:
+    """Run a scene in an open clinic."""
+    clinic = Clinic(**options)
+
+    async def run() -> None:
+        async with clinic.open():
+            await scene(clinic)
+
+    asyncio.run(run())
+    return clinic
+
+
+async def die_in_a_turn(clinic: Clinic, name: str = "a", command: str = "make test") -> None:
+    process = await clinic.manage(name)
+    clinic.work(name, command)
+    clinic.end(process)
+
+
+def written(clinic: Clinic) -> list[tuple[Happening, ActionTaken]]:
+    return [(each.event, each.action_taken) for each in clinic.events]

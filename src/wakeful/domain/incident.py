@@ -17,6 +17,7 @@ from wakeful.domain.events import Failure
 from wakeful.domain.evidence import Presence
 from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
+from wakeful.domain.moment import iso
 from wakeful.domain.process import Sight
 
 # A reader recognises an incident by a few of its sessions; the rest is counted.
@@ -66,6 +67,8 @@ class Incident(Struct, frozen=True):
     issue_url: str | None = None
     # How many it has had in all.
     affected: int = 0
+    # When its cause ends by itself, as far as somebody said so.
+    until: float | None = None
 
     @property
     def is_open(self) -> bool:
@@ -77,12 +80,22 @@ class Incident(Struct, frozen=True):
         sessions = (*self.sessions, session_id)
         return replace(self, sessions=sessions, affected=self.affected + 1, updated_at=now)
 
+    def lasting(self, until: float | None) -> "Incident":
+        """The same with the latest end that somebody named."""
+        ends = [each for each in (self.until, until) if each is not None]
+        return replace(self, until=max(ends)) if ends else self
+
     def left(self, session_id: SessionId, now: float) -> "Incident":
         """Without this session; over when it was the last one."""
         remaining = tuple(each for each in self.sessions if each != session_id)
         if remaining == self.sessions:
             return self
         return replace(self, sessions=remaining, updated_at=now, resolved_at=None if remaining else now)
+
+    def without(self, session_id: SessionId, now: float) -> "Incident":
+        """As if it had never been in it, while others are: somebody ended it, so that it does not count."""
+        left = self.left(session_id, now)
+        return replace(left, affected=left.affected - 1) if left is not self and left.is_open else left
 
 
 class Surroundings(Struct, frozen=True):
@@ -147,13 +160,22 @@ def _of_turn(code: Code, activity: Activity) -> Cause | None:
     return _OF_FAILURE.get(activity.failure) if activity.failure is not None else None
 
 
+def sentence_of(incident: Incident) -> str:
+    """What happened, and until when where that is known."""
+    said = SENTENCES[incident.cause].format(scope=incident.scope)
+    if incident.until is None:
+        return said
+    stamp = iso(incident.until)
+    return f"{said} until {stamp[:10]} {stamp[11:16]} UTC"
+
+
 def words_of(incident: Incident) -> str:
     """One line: what happened, to how many."""
     named = ", ".join(incident.sessions[:SESSIONS_NAMED_MAX])
     more = len(incident.sessions) - SESSIONS_NAMED_MAX
     if more > 0:
         named += f" and {more} more"
-    return f"{SENTENCES[incident.cause].format(scope=incident.scope)}: {named or incident.summary}"
+    return f"{sentence_of(incident)}: {named or incident.summary}"
 
 
 SENTENCES: Final[Mapping[Cause, str]] = {

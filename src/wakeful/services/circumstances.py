@@ -112,6 +112,13 @@ class Circumstances:
             return None
         return origin
 
+    def is_past(self, watched: Watched, code: Code | None, now: Instant) -> bool:
+        """Whether its cause is over by itself: a limit was lifted, and going on is up to whoever runs it."""
+        limit = watched.activity.limit_until
+        if code is not Code.USAGE_LIMITED or limit is None or self._holdings.find(watched.subject.id):
+            return False
+        return limit.wall <= now.wall
+
     def origin(self, watched: Watched, code: Code | None) -> Origin:
         """The cause its trouble is filed under."""
         around = self._around(watched)

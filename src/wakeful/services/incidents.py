@@ -53,35 +53,42 @@ class Incidents:
         key = self._of_session.get(session_id)
         return self._open.get(key) if key is not None else None
 
-    async def join(self, session_id: SessionId, origin: Origin, summary: str) -> Incident:
-        """The incident this trouble belongs to, opened if there is none with this cause and scope."""
+    async def join(
+        self, session_id: SessionId, origin: Origin, summary: str, until: float | None = None
+    ) -> Incident:
+        """The incident this trouble belongs to, opened if there is none with this cause and scope.
+
+        `until`: when that cause ends by itself; the latest word of its sessions counts.
+        """
         # One after the other: two that join at once would each open one.
         async with self._in_line:
             known = self.of(session_id)
             if known is not None and (known.cause, known.scope) == (origin.cause, origin.scope):
-                return known
+                lasting = known.lasting(until)
+                return known if lasting == known else await self.keep(lasting)
             if known is not None:
                 await self._leave(session_id)
             now = self._clock.now().wall
             incident = self._open.get(origin.key) or self._reopened(origin, now) or _new(origin, summary, now)
-            return await self.keep(incident.joined(session_id, now))
+            return await self.keep(incident.joined(session_id, now).lasting(until))
 
     def is_open(self, incident: Incident) -> bool:
         """Whether it is, by now: what was over may have come back."""
         known = self._open.get(_key(incident))
         return known is not None and known.id == incident.id
 
-    async def leave(self, session_id: SessionId) -> Incident | None:
+    async def leave(self, session_id: SessionId, *, uncounted: bool = False) -> Incident | None:
         """The incident without this session, over if it was the last; None if it was in none."""
         async with self._in_line:
-            return await self._leave(session_id)
+            return await self._leave(session_id, uncounted=uncounted)
 
-    async def _leave(self, session_id: SessionId) -> Incident | None:
+    async def _leave(self, session_id: SessionId, *, uncounted: bool = False) -> Incident | None:
         incident = self.of(session_id)
         if incident is None:
             return None
         del self._of_session[session_id]
-        left = incident.left(session_id, self._clock.now().wall)
+        leave = incident.without if uncounted else incident.left
+        left = leave(session_id, self._clock.now().wall)
         if not left.is_open:
             self._open.pop(_key(left), None)
             self._lately[_key(left)] = left

@@ -221,6 +221,7 @@ class Supervisor:
         watched = self.roster.watched.get(session_id)
         if watched is not None:
             watched.subject = self._as_hosted(watched.subject)
+            watched.presence.stopped = hosting is not None and hosting.stopped
             self._mark(session_id)
 
     def settle(self) -> bool:
@@ -267,6 +268,8 @@ class Supervisor:
                 self._as_hosted(subject), standing=self._stored.pop(subject.id, None)
             )
             watched.presence.slept = self._slept
+            hosting = self._hosted.get(subject.id)
+            watched.presence.stopped = hosting is not None and hosting.stopped
             self.roster.old.pop(subject.id, None)
             self.roster.changed_membership()
         return watched

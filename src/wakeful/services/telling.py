@@ -14,7 +14,7 @@ from wakeful.domain.alerts import Alert, AlertKind
 from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening, critical_event
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.findings import MEANINGS, Notice
-from wakeful.domain.incident import SENTENCES, Cause, Incident
+from wakeful.domain.incident import SENTENCES, Cause, Incident, sentence_of
 from wakeful.domain.moment import iso
 from wakeful.domain.plan import Decision, Step
 from wakeful.domain.record import FindingRecord, SessionRecord
@@ -121,7 +121,7 @@ class Voice:
         known = (self._roster.watched.get(each) for each in newest.sessions)
         records = [each.record for each in known if each is not None and each.record is not None]
         text = words.incident(
-            SENTENCES[newest.cause].format(scope=newest.scope),
+            sentence_of(newest),
             records,
             since=iso(newest.opened_at),
             count=newest.affected,

@@ -21,7 +21,10 @@ Listed = Callable[[bool], Awaitable[list[Incident]]]
 
 
 class IncidentRecord(Struct, frozen=True):
-    """One episode. `sessions` are in trouble now, `affected` counts all it has had; `did` is what Wakeful did."""
+    """One episode. `sessions` are in trouble now, `affected` counts all it has had; `did` is what Wakeful did.
+
+    `until` is when its cause ends by itself, where somebody said so.
+    """
 
     id: str
     cause: Cause
@@ -35,6 +38,7 @@ class IncidentRecord(Struct, frozen=True):
     summary: str
     did: str
     issue_url: str | None
+    until: str | None
 
 
 class IncidentList(Struct, frozen=True):
@@ -78,4 +82,5 @@ def _record(incident: Incident) -> IncidentRecord:
         summary=incident.summary,
         did=incident.did,
         issue_url=incident.issue_url,
+        until=iso(incident.until) if incident.until is not None else None,
     )
