@@ -33,7 +33,7 @@ from wakeful.services.pace import Pace
 from wakeful.services.restoring import Restorer
 from wakeful.services.revival import Reviver
 from wakeful.services.telling import Voice
-from wakeful.testing.virtual_clock import START_WALL, settle
+from wakeful.testing.virtual_clock import START_WALL, VirtualClock, settle
 
 OWN_TMUX: Final = "/run/wakeful/tmux"
 
@@ -141,8 +141,11 @@ class Clinic(House):
         store: Store | None = None,
         start_wall: float = START_WALL,
         burst: int = 10,
+        clock: VirtualClock | None = None,
     ) -> None:
-        super().__init__(store=store, start_wall=start_wall)
+        super().__init__(store=store, start_wall=start_wall, clock=clock)
+        # Several on one store are several daemons.
+        self.home = f"clinic {id(self)}"
         self.rules = rules or Rules()
         self._burst = burst
         self.events: list[CriticalEvent] = []
@@ -158,7 +161,7 @@ class Clinic(House):
 
     def build(self) -> None:
         """Everything a daemon keeps in memory, anew: what an earlier one left is in the store."""
-        self.alerts = AlertDesk(self.store, self.clock, (self.recorder,), AlertRules(), owner="a test")
+        self.alerts = AlertDesk(self.store, self.clock, (self.recorder,), AlertRules(), owner=self.home)
         self.hands = self._hands_with(by_itself=False)
         pace = Pace(self.clock, 2.0, self._burst)
         voice = Voice(

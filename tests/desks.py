@@ -56,8 +56,10 @@ T = TypeVar("T")
 class House:
     """Clock, supervisor, desk and store, without eyes: a test says what was seen. Is its own Surroundings."""
 
-    def __init__(self, *, store: Store | None = None, start_wall: float = START_WALL) -> None:
-        self.clock = VirtualClock(start_wall)
+    def __init__(
+        self, *, store: Store | None = None, start_wall: float = START_WALL, clock: VirtualClock | None = None
+    ) -> None:
+        self.clock = clock or VirtualClock(start_wall)
         self.reread: list[SessionId] = []
         # For whose orphans somebody was asked to look.
         self.searched: list[SessionId] = []

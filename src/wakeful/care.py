@@ -67,6 +67,7 @@ class Care:
         self._config = config
         self._calm = calm
         self._shares_store = bool(config.store.url)
+        self._holdings = handwork.holdings
         rules = rules_of(config.alerts)
         path = config.events.critical_path or f"{places.logs}/critical_events.jsonl"
         self.critical = CriticalLog(Path(path))
@@ -166,6 +167,7 @@ class Care:
             yield self._issues.run, "issues are not filed again"
         if self._shares_store:
             yield self._calm.follow, "pauses of other daemons are not heard"
+            yield self._holdings.follow, "what other daemons manage is not heard"
         yield self._journals.run, "journals are not recovered"
         if self.queue is not None:
             yield self.queue.run, "the queue is not watched"

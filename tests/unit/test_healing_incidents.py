@@ -1,10 +1,12 @@
 """Claims about incidents: who is in one, until when, what is told of it, and when it is over. Virtual time."""
 
+import asyncio
+
 from clinics import Clinic, die_in_a_turn, play, written
 from wakeful.domain.critical import ActionTaken, Happening
-from wakeful.domain.events import Failure, Prompted, TurnFailed
+from wakeful.domain.events import Failure, Opened, Prompted, TurnFailed
 from wakeful.domain.findings import Health, State
-from wakeful.domain.ids import SessionId
+from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.incident import Cause
 
 
@@ -123,3 +125,53 @@ def test_a_session_whose_log_is_gone_keeps_no_incident_open() -> None:
         assert await clinic.incidents.listed() == []
 
     play(scene)
+
+
+def test_two_daemons_on_one_store_open_one_incident_and_tell_it_once() -> None:
+    """What the first manages is not found by the second, however late that hears of it; one of them revives it."""
+    first = Clinic()
+    second = Clinic(store=first.store, clock=first.clock)
+
+    async def scene() -> None:
+        async with first.open(), second.open():
+            process = second.start("a")
+            first.come_up("a", process)
+            first.hear("a", Opened(first.wall(), ConversationId("a"), "/home/me/shop"))
+            await first.hands.adopt("a")
+            for clinic in (second, first):
+                clinic.work("a")
+                clinic.end(process)
+            await first.clock.run_for(30)
+            assert len(await first.incidents.listed(include_resolved=True)) == 1
+            for clinic in (second, first):
+                clinic.finish("a")
+            await first.clock.run_for(30)
+            (incident,) = await second.incidents.listed(include_resolved=True)
+            assert not incident.is_open
+
+    asyncio.run(scene())
+    assert first.living.acts + second.living.acts == ["start"]
+    told, over = first.recorder.said + second.recorder.said
+    assert "resumed its conversation: recovered" in told
+    assert over.startswith("Resolved")
+
+
+def test_what_another_daemon_lets_go_or_stops_is_heard() -> None:
+    """Managed, stopped and released are the same for every daemon on a store."""
+    first = Clinic()
+    second = Clinic(store=first.store, clock=first.clock)
+    a = SessionId("claude-a")
+
+    async def scene() -> None:
+        await first.manage("a")
+        second.start("a")
+        await second.holdings.read_again()
+        assert second.holdings.get(a).epoch == first.holdings.get(a).epoch
+        await first.hands.stop("a")
+        await second.holdings.read_again()
+        assert second.holdings.get(a).stopped
+        await first.hands.release("a")
+        await second.holdings.read_again()
+        assert second.holdings.find(a) is None
+
+    asyncio.run(scene())

@@ -60,6 +60,11 @@ class Circumstances:
         """Raises NotManaged."""
         self._holdings.get(session_id)
 
+    async def ask_who_manages(self, session_id: SessionId) -> None:
+        """Another daemon on this store may have started it a moment ago: found is only what nobody manages."""
+        if self._holdings.find(session_id) is None:
+            await self._holdings.read_again()
+
     def situation(self, watched: Watched, trouble: Trouble, now: Instant) -> Situation:
         verdict, activity = watched.verdict, watched.activity
         assert verdict is not None, "judged before it is treated"

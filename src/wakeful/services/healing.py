@@ -29,7 +29,7 @@ from wakeful.services.circumstances import Circumstances
 from wakeful.services.healing_needs import Holding, Telling
 from wakeful.services.incident_papers import IncidentPapers
 from wakeful.services.incidents import Incidents
-from wakeful.services.revival import Reviver
+from wakeful.services.revival import ELSEWHERE, Reviver
 from wakeful.services.roster import Roster
 from wakeful.services.troubles import Troubles
 from wakeful.services.watched import Watched
@@ -245,6 +245,8 @@ class Healer:
             await self._calm_down(watched)
             return None
         trouble = await self._troubles.of(watched, code)
+        if not trouble.told:
+            await self._around.ask_who_manages(session_id)
         now = self._clock.now()
         # A pause stops what Wakeful does by itself, not what a person asks for.
         rules = replace(self._rules(), paused_by=None) if asked else self._rules()
@@ -306,7 +308,7 @@ class Healer:
             await self._reviver.revive(watched, trouble, decision, asked=asked)
         )
         reach("heal.kept")
-        if decision.spends:
+        if decision.spends and revived.did != ELSEWHERE:
             # It may have been told before, when nothing could be done yet.
             revived = replace(revived, logged=False, told=False)
             await self._told(watched, revived, decision, ActionTaken.REVIVAL_ATTEMPTED)

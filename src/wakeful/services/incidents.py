@@ -16,6 +16,8 @@ from wakeful.ports.clock import Clock
 from wakeful.ports.store import Note, Store
 
 KIND: Final = "incident"
+# Which incident of a cause and scope is open: the first daemon of a store that opens one says so here.
+OPEN: Final = "incident_open"
 # Resolved ones stay readable this long.
 KEPT_SECONDS: Final = 30 * 86_400.0
 # What comes back so soon is the same episode: sessions recover and fail at their own pace.
@@ -32,6 +34,8 @@ class Incidents:
         self._open: dict[str, Incident] = {}
         self._lately: dict[str, Incident] = {}
         self._of_session: dict[SessionId, str] = {}
+        # Opened by other daemons on this store: joined here, written down by them.
+        self._theirs: set[str] = set()
         self._in_line = asyncio.Lock()
 
     async def load(self) -> None:
@@ -45,8 +49,10 @@ class Incidents:
 
     async def listed(self, include_resolved: bool = False) -> list[Incident]:
         """Open ones, or all; the newest last."""
-        found = [_decode(note.body) for note in await self._store.notes(KIND)]
-        shown = [each for each in found if include_resolved or each.is_open]
+        found = {(each := _decode(note.body)).id: each for note in await self._store.notes(KIND)}
+        # What the store has not taken yet, be it slow or full, is open all the same.
+        found.update({each.id: each for each in self._open.values() if each.id not in self._theirs})
+        shown = [each for each in found.values() if include_resolved or each.is_open]
         return sorted(shown, key=lambda each: each.opened_at)
 
     def of(self, session_id: SessionId) -> Incident | None:
@@ -69,7 +75,7 @@ class Incidents:
             if known is not None:
                 await self._leave(session_id)
             now = self._clock.now().wall
-            incident = self._open.get(origin.key) or self._reopened(origin, now) or _new(origin, summary, now)
+            incident = self._open.get(origin.key) or await self._opened(origin, summary, now)
             return await self.keep(incident.joined(session_id, now).lasting(until))
 
     def is_open(self, incident: Incident) -> bool:
@@ -92,14 +98,32 @@ class Incidents:
         if not left.is_open:
             self._open.pop(_key(left), None)
             self._lately[_key(left)] = left
+            await self._store.drop_note(OPEN, _key(left))
         return await self.keep(left)
 
     async def keep(self, incident: Incident) -> Incident:
         """The newest word about an incident. Known at once, so that nobody goes on with an older one meanwhile."""
         if incident.is_open:
             self._remember(incident)
-        await self._store.keep_note(Note(KIND, incident.id, msgspec.json.encode(incident)))
+        if incident.id not in self._theirs or not incident.is_open:
+            await self._store.keep_note(Note(KIND, incident.id, msgspec.json.encode(incident)))
         return incident
+
+    async def _opened(self, origin: Origin, summary: str, now: float) -> Incident:
+        """A new one, or one that was over just now; or the one that another daemon on this store opened first."""
+        incident = self._reopened(origin, now) or _new(origin, summary, now)
+        claim = Note(OPEN, origin.key, msgspec.json.encode(incident))
+        if await self._store.keep_new_note(claim):
+            return incident
+        claimed = [_decode(note.body) for note in await self._store.notes(OPEN) if note.key == origin.key]
+        kept = {each.id: each for each in await self.listed(include_resolved=True)}
+        theirs = next((kept.get(each.id, each) for each in claimed), None)
+        if theirs is None or not theirs.is_open:
+            # Whoever opened that one ended before it could say that it is over.
+            await self._store.keep_note(claim)
+            return incident
+        self._theirs.add(theirs.id)
+        return theirs
 
     def _reopened(self, origin: Origin, now: float) -> Incident | None:
         self._lately = {
