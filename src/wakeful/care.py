@@ -15,7 +15,7 @@ from wakeful.adapters.critical.log import RETENTION_SECONDS, CriticalLog
 from wakeful.adapters.github.forge import GhForge
 from wakeful.adapters.github.ledger import StoreLedger
 from wakeful.adapters.system.ping import Ping
-from wakeful.adapters.system.place import HostPlace
+from wakeful.adapters.system.place import Disk, HostPlace
 from wakeful.adapters.telegram.messenger import TelegramMessenger
 from wakeful.adapters.tmux.visible import is_visible
 from wakeful.channels import open_channels, rules_of
@@ -39,6 +39,7 @@ from wakeful.services.asking import Asking
 from wakeful.services.calm import Calm
 from wakeful.services.checkpoints import Checkpoints
 from wakeful.services.circumstances import Circumstances
+from wakeful.services.disk_watch import DiskWatch
 from wakeful.services.feed import Change
 from wakeful.services.healing import Healer
 from wakeful.services.held_sessions import HeldSessions, SessionCarrier
@@ -61,7 +62,14 @@ class Care:
     """The care of one daemon for its sessions."""
 
     def __init__(
-        self, lookout: Lookout, places: Places, store: Store, config: Config, handwork: Handwork, calm: Calm
+        self,
+        lookout: Lookout,
+        places: Places,
+        store: Store,
+        config: Config,
+        handwork: Handwork,
+        calm: Calm,
+        refused: Callable[[], str | None],
     ) -> None:
         self._lookout = lookout
         self._config = config
@@ -89,6 +97,24 @@ class Care:
         around = Circumstances(handwork.holdings, place, places.tmux, self.lessons.of)
         self.circumstances = around
         pace = Pace(lookout.clock, config.heal.pace_seconds, config.heal.pace_burst)
+        voice = Voice(
+            clock=lookout.clock,
+            roster=lookout.roster,
+            incidents=self.incidents,
+            alerts=self.alerts,
+            calm=calm,
+            write=self.write,
+            mode=config.daemon.mode,
+        )
+        self._disk = DiskWatch(
+            clock=lookout.clock,
+            host=lookout.host,
+            room=Disk(places.home),
+            refused=refused,
+            incidents=self.incidents,
+            owe=self.alerts.owe,
+            over=voice.resolved,
+        )
         self.healer = Healer(
             clock=lookout.clock,
             store=store,
@@ -104,15 +130,7 @@ class Care:
                 forge=self._issues,
             ),
             incidents=self.incidents,
-            telling=Voice(
-                clock=lookout.clock,
-                roster=lookout.roster,
-                incidents=self.incidents,
-                alerts=self.alerts,
-                calm=calm,
-                write=self.write,
-                mode=config.daemon.mode,
-            ),
+            telling=voice,
             holding=HeldSessions(self.checkpoints, around, lookout),
             circumstances=around,
             rules=self.rules,
@@ -163,6 +181,7 @@ class Care:
         """What runs as long as the daemon does."""
         yield self.healer.run, "nothing is healed"
         yield self.alerts.run, "alerts are not delivered"
+        yield self._disk.run, "the disk is not watched"
         if self._issues is not None:
             yield self._issues.run, "issues are not filed again"
         if self._shares_store:

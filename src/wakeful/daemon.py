@@ -87,7 +87,7 @@ class Daemon(Lookout):
         self.expiry = RunExpiry(store, self.clock)
         self.calm = Calm(store, self.clock)
         self.handwork = Handwork(self, places, store, config.daemon.mode, self.calm.forbids)
-        self.care = Care(self, places, store, config, self.handwork, self.calm)
+        self.care = Care(self, places, store, config, self.handwork, self.calm, lambda: self.scribe.trouble)
         self.hub = build_hub(config, places, store, self, self.feed, self.handwork, self.care)
         self.work = WorkDesk(
             store,

@@ -69,6 +69,8 @@ class Incident(Struct, frozen=True):
     affected: int = 0
     # When its cause ends by itself, as far as somebody said so.
     until: float | None = None
+    # Its cause is seen to last by itself, whoever is in trouble because of it.
+    standing: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -86,11 +88,16 @@ class Incident(Struct, frozen=True):
         return replace(self, until=max(ends)) if ends else self
 
     def left(self, session_id: SessionId, now: float) -> "Incident":
-        """Without this session; over when it was the last one."""
+        """Without this session; over when it was the last one and the cause does not stand by itself."""
         remaining = tuple(each for each in self.sessions if each != session_id)
         if remaining == self.sessions:
             return self
-        return replace(self, sessions=remaining, updated_at=now, resolved_at=None if remaining else now)
+        over = not remaining and not self.standing
+        return replace(self, sessions=remaining, updated_at=now, resolved_at=now if over else None)
+
+    def ended(self, now: float) -> "Incident":
+        """Its cause is over; so is the incident, unless somebody is still in trouble because of it."""
+        return replace(self, standing=False, updated_at=now, resolved_at=None if self.sessions else now)
 
     def without(self, session_id: SessionId, now: float) -> "Incident":
         """As if it had never been in it, while others are: somebody ended it, so that it does not count."""
@@ -186,7 +193,7 @@ SENTENCES: Final[Mapping[Cause, str]] = {
     Cause.REBOOT: "{scope} was restarted",
     Cause.NETWORK: "{scope} cannot reach its providers",
     Cause.PROVIDER_OUTAGE: "{scope} fails to answer",
-    Cause.DISK: "the disk of {scope} is full",
+    Cause.DISK: "the disk of {scope} is full or not writable",
     Cause.MEMORY: "{scope} ran out of memory",
     Cause.SUSPEND: "{scope} slept",
     Cause.SESSION: "a session is in trouble",

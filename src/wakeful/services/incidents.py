@@ -4,12 +4,14 @@ Kept as notes in the store, so that an episode goes on over restarts and several
 """
 
 import asyncio
+import logging
 from typing import Final
 from uuid import uuid4
 
 import msgspec
 from msgspec.structs import replace
 
+from wakeful.domain.errors import WorldError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Incident, Origin
 from wakeful.ports.clock import Clock
@@ -23,6 +25,8 @@ KEPT_SECONDS: Final = 30 * 86_400.0
 # What comes back so soon is the same episode: sessions recover and fail at their own pace.
 SAME_SECONDS: Final = 120.0
 _decode: Final = msgspec.json.Decoder(Incident).decode
+
+log = logging.getLogger("wakeful.healing")
 
 
 class Incidents:
@@ -78,6 +82,27 @@ class Incidents:
             incident = self._open.get(origin.key) or await self._opened(origin, summary, now)
             return await self.keep(incident.joined(session_id, now).lasting(until))
 
+    async def begin(self, origin: Origin, summary: str) -> Incident:
+        """The incident of a cause that is seen by itself. Open here at once, also where the store takes nothing."""
+        async with self._in_line:
+            now = self._clock.now().wall
+            try:
+                incident = self._open.get(origin.key) or await self._opened(origin, summary, now)
+                return await self.keep(replace(incident, standing=True, updated_at=now))
+            except WorldError as error:
+                log.warning("an incident is only in memory: %s", error)
+                incident = self._open.get(origin.key) or _new(origin, summary, now)
+                self._remember(replace(incident, standing=True))
+                return self._open[origin.key]
+
+    async def end(self, origin: Origin) -> Incident | None:
+        """That cause is gone: its incident, over unless sessions are still in it; None if none is open."""
+        async with self._in_line:
+            incident = self._open.get(origin.key)
+            if incident is None or not incident.standing:
+                return None
+            return await self._closed(incident.ended(self._clock.now().wall))
+
     def is_open(self, incident: Incident) -> bool:
         """Whether it is, by now: what was over may have come back."""
         known = self._open.get(_key(incident))
@@ -95,11 +120,22 @@ class Incidents:
         del self._of_session[session_id]
         leave = incident.without if uncounted else incident.left
         left = leave(session_id, self._clock.now().wall)
-        if not left.is_open:
-            self._open.pop(_key(left), None)
-            self._lately[_key(left)] = left
-            await self._store.drop_note(OPEN, _key(left))
-        return await self.keep(left)
+        return await self._closed(left)
+
+    async def _closed(self, incident: Incident) -> Incident:
+        """The newest word about it, which may be that it is over. What the store refuses is not over yet."""
+        if incident.is_open:
+            return await self.keep(incident)
+        before = self._open.pop(_key(incident), None)
+        try:
+            await self.keep(incident)
+            await self._store.drop_note(OPEN, _key(incident))
+        except WorldError:
+            if before is not None:
+                self._remember(before)
+            raise
+        self._lately[_key(incident)] = incident
+        return incident
 
     async def keep(self, incident: Incident) -> Incident:
         """The newest word about an incident. Known at once, so that nobody goes on with an older one meanwhile."""
