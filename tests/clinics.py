@@ -175,7 +175,7 @@ class Clinic(House):
         )
         self.lessons = Lessons(self.store, self.clock)
         self.checkpoints = Checkpoints(self.store, self.clock, self.papers)
-        around = Circumstances(self.holdings, self.place, OWN_TMUX, self.lessons.of)
+        around = self.circumstances = Circumstances(self.holdings, self.place, OWN_TMUX, self.lessons.of)
         self.healer = Healer(
             clock=self.clock,
             store=self.store,

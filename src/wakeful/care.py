@@ -5,7 +5,7 @@ What `handwork` is to acting. Nothing here decides; the daemon builds it on its 
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -147,7 +147,7 @@ class Care:
         )
         self.lessons.changed = self.healer.look_again
         self.restorer = Restorer(lookout.roster, handwork.holdings, handwork.hands, place, pace)
-        self.queue = self._queue_watch(config.redis, places) if config.redis.url else None
+        self.queue = self._queue_watch(config.redis, places, pace, voice) if config.redis.url else None
         calm.changed = self.healer.look_again
 
     def rules(self) -> Rules:
@@ -218,10 +218,17 @@ class Care:
             forge, store, self._lookout.clock, wants=forge.wants, tell=self._tell_of_forge, filed=_filed_late
         )
 
-    def _queue_watch(self, redis: RedisPlace, places: Places) -> "RedisWatch":
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What does not work now, for `wakeful status`."""
+        trouble = self.queue.trouble if self.queue is not None else None
+        return (*self.alerts.troubles, *((f"queue: {trouble}",) if trouble is not None else ()))
+
+    def _queue_watch(self, redis: RedisPlace, places: Places, pace: Pace, voice: Voice) -> "RedisWatch":
         """000's world, imported only where it is configured."""
         from wakeful.redis_watch import RedisWatch, connect  # noqa: PLC0415
-        from wakeful.services.watchdog_healing import Callbacks  # noqa: PLC0415
+        from wakeful.services.queue_voice import QueueVoice  # noqa: PLC0415
+        from wakeful.services.watchdog_ledger import Callbacks  # noqa: PLC0415
 
         alerts = self._config.alerts
         bot = TelegramMessenger(alerts.telegram_token, alerts.telegram_chat, alerts.telegram_api)
@@ -243,7 +250,19 @@ class Care:
             policy=self._config.detect,
             active_projects=self._config.projects.active or None,
             interval_seconds=redis.interval_seconds,
+            operator=QueueVoice(
+                incidents=self.incidents,
+                alerts=self.alerts,
+                over=voice.resolved,
+                treated=lambda session_id: self.healer.trouble_of(session_id) is not None,
+            ),
+            pace=pace,
+            present=self._runs_in_queue,
         )
+
+    def _runs_in_queue(self, session_ids: Collection[SessionId]) -> None:
+        self.circumstances.queued = frozenset(session_ids)
+        self._lookout.supervisor.vouch_for(session_ids)
 
     async def _tell_of_queue(self, words: str) -> None:
         # The watchdog says each thing once; two of them are two episodes.

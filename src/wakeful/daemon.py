@@ -253,7 +253,7 @@ def _app(
         critical=daemon.care.critical,
         healing=(daemon.care.healer, daemon.care.restorer),
         checkpoints=(daemon.care.checkpoints, daemon.care.lessons),
-        release=daemon.care.queue.release if daemon.care.queue is not None else None,
+        queue=daemon.care.queue,
         hub=daemon.hub,
     )
     return app, access
@@ -275,7 +275,7 @@ def _desk(config: Config, places: Places, doors: Doors, daemon: Daemon, history:
             notes=(
                 *doors.notes,
                 *trouble,
-                *daemon.care.alerts.troubles,
+                *daemon.care.notes,
                 *daemon.calm.lines(daemon.clock.now().wall),
             ),
             paused=daemon.calm.paused_record,

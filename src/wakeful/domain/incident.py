@@ -37,6 +37,8 @@ class Cause(StrEnum):
     DISK = "disk"
     MEMORY = "memory"
     SUSPEND = "suspend"
+    QUEUE = "queue"
+    WORKER = "worker"
     SESSION = "session"
 
 
@@ -196,5 +198,7 @@ SENTENCES: Final[Mapping[Cause, str]] = {
     Cause.DISK: "the disk of {scope} is full or not writable",
     Cause.MEMORY: "{scope} ran out of memory",
     Cause.SUSPEND: "{scope} slept",
+    Cause.QUEUE: "the queue of {scope} cannot be looked at",
+    Cause.WORKER: "several sessions of {scope} stopped working at once",
     Cause.SESSION: "a session is in trouble",
 }

@@ -53,6 +53,8 @@ class Circumstances:
         self._own_tmux = own_tmux
         # Set by whoever has a hub.
         self.agent_of: Callable[[SessionId], str | None] = lambda _session_id: None
+        # Sessions of a queue: its own watchdog sees to them.
+        self.queued: frozenset[SessionId] = frozenset()
         # What people said about a project's commands.
         self._taught = taught
 

@@ -10,11 +10,10 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from wakeful.domain.alerts import Alert, AlertKind, moment
+from wakeful.domain.alerts import Alert, AlertKind
 from wakeful.domain.errors import WorldError
 from wakeful.domain.incident import Cause, Incident, Origin, sentence_of
-from wakeful.domain.moment import iso
-from wakeful.domain.plaintext import plain
+from wakeful.domain.news import News, text_of
 from wakeful.ports.clock import Clock
 from wakeful.services.incidents import Incidents
 
@@ -97,12 +96,12 @@ class DiskWatch:
         return f"{free_bytes // 1024:,} KiB are left for {self._room.folder}"
 
     def _text(self, incident: Incident, words: str) -> str:
-        lines = (
-            sentence_of(incident),
-            f"Where: {words}",
-            f"Since: {moment(iso(incident.opened_at))}",
-            "Wakeful did: it goes on watching and keeps in memory what it cannot write; nothing is revived",
-            "If you do nothing: what happens meanwhile is forgotten with the next restart",
-            f"→ df -h {self._room.folder}",
+        news = News(
+            what=sentence_of(incident),
+            where=words,
+            since=incident.opened_at,
+            did="it goes on watching and keeps in memory what it cannot write; nothing is revived",
+            otherwise="what happens meanwhile is forgotten with the next restart",
+            command=f"df -h {self._room.folder}",
         )
-        return "\n".join(plain(line, 300) for line in lines)
+        return text_of(news)

@@ -89,7 +89,7 @@ class Healer:
     def seen(self, session_id: SessionId) -> None:
         """This session was judged anew."""
         watched = self._roster.watched.get(session_id)
-        if watched is None or watched.verdict is None:
+        if watched is None or watched.verdict is None or session_id in self._around.queued:
             return
         if watched.verdict.findings or session_id in self._troubles or self._around.lost(watched) is not None:
             self._look_at(session_id, self._clock.now().awake)

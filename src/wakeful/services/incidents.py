@@ -63,6 +63,10 @@ class Incidents:
         key = self._of_session.get(session_id)
         return self._open.get(key) if key is not None else None
 
+    def sessions(self) -> list[SessionId]:
+        """Everybody who is in one."""
+        return list(self._of_session)
+
     async def join(
         self, session_id: SessionId, origin: Origin, summary: str, until: float | None = None
     ) -> Incident:
