@@ -2,7 +2,7 @@
 
 import asyncio
 
-from clinics import Clinic, die_in_a_turn, play, written
+from clinics import Clinic, Notary, die_in_a_turn, play, written
 from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.events import Failure, Opened, Prompted, TurnFailed
 from wakeful.domain.findings import Health, State
@@ -175,3 +175,18 @@ def test_what_another_daemon_lets_go_or_stops_is_heard() -> None:
         assert second.holdings.find(a) is None
 
     asyncio.run(scene())
+
+
+def test_a_held_session_has_one_issue() -> None:
+    """It needs a person like any other trouble; its line in the log names the issue, and it is filed once."""
+    notary = Notary()
+
+    async def scene(clinic: Clinic) -> None:
+        await die_in_a_turn(clinic, command="git push origin main")
+        await clinic.clock.run_for(3600)
+
+    clinic = play(scene, forge=notary)
+    assert len(notary.reports) == 1
+    assert [(each.action_taken, each.github_issue) for each in clinic.events] == [
+        (ActionTaken.HELD_FOR_APPROVAL, "https://forge.example/shop/1")
+    ]

@@ -331,7 +331,7 @@ class Healer:
         """One line in the log and one alert for each trouble and each turn it takes."""
         assert watched.record is not None, "judged before it is treated"
         if not trouble.logged:
-            if action is ActionTaken.NONE:
+            if action is not ActionTaken.REVIVAL_ATTEMPTED:
                 trouble = await self._papers.file(watched, trouble)
             await self._telling.logged(happening, action, trouble, watched)
         incident = self._incidents.of(trouble.session_id)
