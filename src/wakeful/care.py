@@ -50,6 +50,7 @@ from wakeful.services.pace import Pace
 from wakeful.services.restoring import Restorer
 from wakeful.services.revival import Reviver
 from wakeful.services.telling import Voice
+from wakeful.services.work_revival import WorkRevival
 
 if TYPE_CHECKING:
     from wakeful.redis_watch import RedisWatch
@@ -145,6 +146,14 @@ class Care:
             clock=lookout.clock,
             tell=self._tell_of_journal,
         )
+        self.works = WorkRevival(
+            store=store,
+            clock=lookout.clock,
+            cut_off=self._cut_off,
+            rules=self.rules,
+            write=self.write,
+            owe=self.alerts.owe,
+        )
         self.lessons.changed = self.healer.look_again
         self.restorer = Restorer(lookout.roster, handwork.holdings, handwork.hands, place, pace)
         self.queue = self._queue_watch(config.redis, places, pace, voice) if config.redis.url else None
@@ -182,6 +191,7 @@ class Care:
         yield self.healer.run, "nothing is healed"
         yield self.alerts.run, "alerts are not delivered"
         yield self._disk.run, "the disk is not watched"
+        yield self.works.run, "work that expired is not revived"
         if self._issues is not None:
             yield self._issues.run, "issues are not filed again"
         if self._shares_store:
@@ -217,6 +227,10 @@ class Care:
         return Issues(
             forge, store, self._lookout.clock, wants=forge.wants, tell=self._tell_of_forge, filed=_filed_late
         )
+
+    def _cut_off(self, session_id: SessionId) -> list[str]:
+        watched = self._lookout.roster.watched.get(session_id)
+        return self.circumstances.calls_elsewhere(watched) if watched is not None else []
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -84,10 +84,10 @@ class Daemon(Lookout):
         super().__init__(config, places, SystemClock(), self.exits, folders=folders, bookmarks=bookmarks)
         self.feed = Feed()
         self.scribe = Scribe(store)
-        self.expiry = RunExpiry(store, self.clock)
         self.calm = Calm(store, self.clock)
         self.handwork = Handwork(self, places, store, config.daemon.mode, self.calm.forbids)
         self.care = Care(self, places, store, config, self.handwork, self.calm, lambda: self.scribe.trouble)
+        self.expiry = RunExpiry(store, self.clock, self.care.works.expired)
         self.hub = build_hub(config, places, store, self, self.feed, self.handwork, self.care)
         self.work = WorkDesk(
             store,

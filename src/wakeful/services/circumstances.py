@@ -126,6 +126,10 @@ class Circumstances:
             return False
         return limit.wall <= now.wall
 
+    def is_shared(self, watched: Watched, code: Code | None) -> bool:
+        """Whether its cause is one that others suffer from as well."""
+        return self.origin(watched, code).cause is not Cause.SESSION
+
     def origin(self, watched: Watched, code: Code | None) -> Origin:
         """The cause its trouble is filed under."""
         around = self._around(watched)

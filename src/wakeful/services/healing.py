@@ -12,14 +12,11 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from wakeful.domain.critical import ActionTaken, Happening, reason_of
+from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.errors import WakefulError, WorldError
-from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause
-from wakeful.domain.moment import Instant
 from wakeful.domain.plan import ACTS, Decision, Rules, Step, plan
-from wakeful.domain.sentence import quiet_seconds
 from wakeful.domain.trouble import Revival, Trouble
 from wakeful.faults import reach
 from wakeful.ports.clock import Clock
@@ -31,13 +28,14 @@ from wakeful.services.incident_papers import IncidentPapers
 from wakeful.services.incidents import Incidents
 from wakeful.services.revival import ELSEWHERE, Reviver
 from wakeful.services.roster import Roster
-from wakeful.services.troubles import Troubles
+from wakeful.services.troubles import Troubles, reason_for
 from wakeful.services.watched import Watched
 
 # What a store or a tool refused is tried again after this.
 RETRY_SECONDS: Final = 30.0
 # Whoever nothing is heard of any more is looked at again: its log may be gone.
 LOOK_SECONDS: Final = 3600.0
+ABOUT_TO: Final = "it is about to bring back what it manages, one after the other"
 STOPPED: Final = "a person stopped it, which is final: `wakeful session resume {id}` continues it"
 
 log = logging.getLogger("wakeful.healing")
@@ -258,9 +256,12 @@ class Healer:
         if decision.step is not Step.WAIT or decision.tells:
             if not trouble.logged:
                 summary = watched.verdict.findings[0].summary if watched.verdict.findings else ""
-                trouble = replace(trouble, reason=_reason(watched, code, now), summary=summary)
+                trouble = replace(trouble, reason=reason_for(watched, code, now), summary=summary)
             trouble = await self._in_incident(watched, trouble)
             await self._carry_out(watched, trouble, decision, asked=asked)
+        elif decision.again_seconds is not None and self._around.is_shared(watched, code):
+            # Whoever tells of the cause tells of this one too; what passes leaves again.
+            await self._in_incident(watched, trouble, ABOUT_TO)
         if self._around.is_past(watched, code, now):
             await self._leave_incident(session_id)
         again_seconds = LOOK_SECONDS if decision.again_seconds is None else decision.again_seconds
@@ -336,7 +337,9 @@ class Healer:
             await self._telling.logged(happening, action, trouble, watched)
         incident = self._incidents.of(trouble.session_id)
         if incident is not None and not trouble.told:
-            incident = await self._incidents.keep(replace(incident, did=trouble.did or decision.reason))
+            known = incident.did if incident.cause is not Cause.SESSION else ""
+            did = trouble.did or known or decision.reason
+            incident = await self._incidents.keep(replace(incident, did=did))
             await self._telling.told(incident, trouble, watched.record, decision)
         if not (trouble.logged and trouble.told):
             await self._troubles.keep(replace(trouble, logged=True, told=True))
@@ -379,21 +382,14 @@ class Healer:
             await self._telling.resolved(left if because is None else replace(left, did=because))
             self._papers.over(left)
 
-    async def _in_incident(self, watched: Watched, trouble: Trouble) -> Trouble:
-        """Filed under its cause, which is known once the trouble has lasted a moment."""
+    async def _in_incident(self, watched: Watched, trouble: Trouble, did: str = "") -> Trouble:
+        """Filed under its cause, as far as that is known by now. `did` is what to say as long as nothing was done."""
         origin = self._around.origin(watched, trouble.code)
         findings = watched.verdict.findings if watched.verdict is not None else ()
         summary = findings[0].summary if findings else str(origin.cause)
         limit = watched.activity.limit_until if origin.cause is Cause.USAGE_LIMIT else None
         until = limit.wall if limit is not None else None
         incident = await self._incidents.join(trouble.session_id, origin, summary, until)
+        if did and not incident.did:
+            incident = await self._incidents.keep(replace(incident, did=did))
         return await self._troubles.keep(replace(trouble, incident=incident.id))
-
-
-def _reason(watched: Watched, code: Code | None, now: Instant) -> str:
-    """Why, in the words of the log of critical events."""
-    if code is None:
-        return "lost"
-    activity = watched.activity
-    seconds = activity.active_seconds if code is Code.RUNAWAY else quiet_seconds(activity, now)
-    return reason_of(code, seconds=seconds, errors=activity.errors_in_a_row)
