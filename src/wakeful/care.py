@@ -235,8 +235,14 @@ class Care:
     @property
     def notes(self) -> tuple[str, ...]:
         """What does not work now, for `wakeful status`."""
+        count = self.incidents.open_count
+        incidents = "1 incident is open" if count == 1 else f"{count} incidents are open"
         trouble = self.queue.trouble if self.queue is not None else None
-        return (*self.alerts.troubles, *((f"queue: {trouble}",) if trouble is not None else ()))
+        return (
+            *((f"{incidents}: `wakeful incidents`",) if count else ()),
+            *self.alerts.troubles,
+            *((f"queue: {trouble}",) if trouble is not None else ()),
+        )
 
     def _queue_watch(self, redis: RedisPlace, places: Places, pace: Pace, voice: Voice) -> "RedisWatch":
         """000's world, imported only where it is configured."""

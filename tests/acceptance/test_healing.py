@@ -98,6 +98,7 @@ def test_a_call_elsewhere_is_not_repeated_before_a_person_says_yes(
     alive = healed.wait_until(session_id, "work", state="prompting")
     os.kill(alive["pid"], signal.SIGKILL)
     written(healed, action_taken="held_for_approval")
+    assert "note       1 incident is open: `wakeful incidents`\n" in healed.type("status").out
     why = healed.type("session", "why", session_id, "--json").json
     assert why["command"] == ["wakeful", "checkpoint", "show", "1"]
     refused = healed.type("session", "revive", session_id)

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import msgspec
+
 from clinics import Clinic, Notary, die_in_a_turn, play, written
 from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.events import Failure, Opened, Prompted, TurnFailed
@@ -190,3 +192,29 @@ def test_a_held_session_has_one_issue() -> None:
     assert [(each.action_taken, each.github_issue) for each in clinic.events] == [
         (ActionTaken.HELD_FOR_APPROVAL, "https://forge.example/shop/1")
     ]
+
+
+def test_why_of_an_idle_session_says_that_it_is_done() -> None:
+    """Nobody is told to wait for an end that has come; a managed one is given a prompt, a found one is looked at."""
+
+    async def scene(clinic: Clinic) -> None:
+        clinic.start("found")
+        await clinic.manage("managed")
+        await clinic.manage("stopped")
+        for name in ("found", "managed"):
+            clinic.finish(name)
+        clinic.work("stopped")
+        await clinic.hands.stop("stopped")
+        clinic.settle()
+
+        def why(name: str) -> dict[str, object]:
+            told: dict[str, object] = msgspec.json.decode(clinic.desk.why(name).body)
+            return told
+
+        assert why("found")["command"] == ["wakeful", "session", "inspect", "claude-found"]
+        assert why("managed")["command"] == ["wakeful", "session", "send", "claude-managed"]
+        for name in ("found", "managed"):
+            assert str(why(name)["command_text"]).startswith("nothing is wrong: it is done")
+        assert why("stopped")["sentence"] == "stopped by a person, which is final"
+
+    play(scene)

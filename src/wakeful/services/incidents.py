@@ -63,6 +63,11 @@ class Incidents:
         key = self._of_session.get(session_id)
         return self._open.get(key) if key is not None else None
 
+    @property
+    def open_count(self) -> int:
+        """How many are open, as far as this daemon knows."""
+        return len(self._open)
+
     def sessions(self) -> list[SessionId]:
         """Everybody who is in one."""
         return list(self._of_session)

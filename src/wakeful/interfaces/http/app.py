@@ -71,7 +71,7 @@ def build_app(
         *WorkRoutes(work).handlers(),
         *ActRoutes(hands, deciders).handlers(),
         *(CalmRoutes(calm, now, desk.resolve, deciders).handlers() if calm is not None else ()),
-        *(EventRoutes(critical, now).handlers() if critical is not None else ()),
+        *(EventRoutes(critical, now, deciders).handlers() if critical is not None else ()),
         *(IncidentRoutes(incidents).handlers() if incidents is not None else ()),
         *(HealRoutes(*healing, deciders, queue).handlers() if healing is not None else ()),
         *(AgentRoutes(hub).handlers() if hub is not None else ()),
