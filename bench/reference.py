@@ -125,6 +125,7 @@ def configuration() -> str:
         "`wakeful.toml` is looked for at `--config`, `$WAKEFUL_CONFIG`, then the XDG config folder. Every key is also",
         "an environment variable: `daemon.port` is `WAKEFUL_DAEMON__PORT`. `wakeful config show` says where each value",
         "came from, `wakeful config check` what is wrong. A `./wakeful.toml` is ignored until `wakeful config trust`.",
+        "In a variable a list is JSON, or parted by commas, a list of folders by colons.",
         "",
         "| key | default | may be |",
         "|---|---|---|",

@@ -12,7 +12,7 @@ from wakeful.domain.policy import Policy
 from wakeful.ports.forge import Filing, Report
 from wakeful.ports.jobs import Work
 from wakeful.redis_watch import RedisWatch, connect
-from wakeful.services.watchdog_healing import Callbacks
+from wakeful.services.watchdog_ledger import Callbacks
 
 ISSUE = "https://github.com/acme/bots/issues/45"
 CHAT = "-5294327191"

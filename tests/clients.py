@@ -192,9 +192,9 @@ class ClientHome:
         self._started.append(process)
         return process
 
-    def _make_room(self) -> None:
+    def _make_room(self, at_once_max: int = CLIENTS_AT_ONCE_MAX) -> None:
         running = [pid for home in self._open for pid in home.pids() if _comm_of(pid) == home.client.name]
-        assert len(running) < CLIENTS_AT_ONCE_MAX, f"{len(running)} clients run already: end one first"
+        assert len(running) < at_once_max, f"{len(running)} clients run already: end one first"
 
     def _end_process(self, pid: int) -> None:
         try:
@@ -246,10 +246,16 @@ class ClaudeHome(ClientHome):
         return self._start("claude", "-p", prompt, *arguments)
 
     def in_tmux(
-        self, socket: Path, prompt: str, session_name: str, *, shell_wrapped: bool = False
+        self,
+        socket: Path,
+        prompt: str,
+        session_name: str,
+        *,
+        shell_wrapped: bool = False,
+        at_once_max: int = CLIENTS_AT_ONCE_MAX,
     ) -> TmuxSession:
         """Interactive Claude Code in a new session; wrapped, a shell outlives it, as when a person typed it."""
-        self._make_room()
+        self._make_room(at_once_max)
         # A new session gets the environment of the tmux server, not ours: name each variable.
         variables = [f"-e{name}={value}" for name, value in self.environ().items()]
         place = ["-d", "-s", session_name, "-x", "160", "-y", "50", "-c", str(self.project)]

@@ -1,7 +1,7 @@
 """A house whose sessions are healed: the real healer, plan, store and outbox over scripted agents, in virtual time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from desks import BOOT, House, subject
 from hand_doubles import ScriptedDriver
 from wakeful.domain.alerts import Rules as AlertRules
 from wakeful.domain.checkpoint import Checkpoint, CheckpointKind
-from wakeful.domain.critical import CriticalEvent
+from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening
 from wakeful.domain.events import Event, Prompted
 from wakeful.domain.evidence import Pane
 from wakeful.domain.hosting import Hosting
@@ -33,7 +33,7 @@ from wakeful.services.pace import Pace
 from wakeful.services.restoring import Restorer
 from wakeful.services.revival import Reviver
 from wakeful.services.telling import Voice
-from wakeful.testing.virtual_clock import START_WALL, settle
+from wakeful.testing.virtual_clock import START_WALL, VirtualClock, settle
 
 OWN_TMUX: Final = "/run/wakeful/tmux"
 
@@ -141,8 +141,11 @@ class Clinic(House):
         store: Store | None = None,
         start_wall: float = START_WALL,
         burst: int = 10,
+        clock: VirtualClock | None = None,
     ) -> None:
-        super().__init__(store=store, start_wall=start_wall)
+        super().__init__(store=store, start_wall=start_wall, clock=clock)
+        # Several on one store are several daemons.
+        self.home = f"clinic {id(self)}"
         self.rules = rules or Rules()
         self._burst = burst
         self.events: list[CriticalEvent] = []
@@ -158,7 +161,7 @@ class Clinic(House):
 
     def build(self) -> None:
         """Everything a daemon keeps in memory, anew: what an earlier one left is in the store."""
-        self.alerts = AlertDesk(self.store, self.clock, (self.recorder,), AlertRules(), owner="a test")
+        self.alerts = AlertDesk(self.store, self.clock, (self.recorder,), AlertRules(), owner=self.home)
         self.hands = self._hands_with(by_itself=False)
         pace = Pace(self.clock, 2.0, self._burst)
         self.voice = Voice(
@@ -171,7 +174,7 @@ class Clinic(House):
         )
         self.lessons = Lessons(self.store, self.clock)
         self.checkpoints = Checkpoints(self.store, self.clock, self.papers)
-        around = Circumstances(self.holdings, self.place, OWN_TMUX, self.lessons.of)
+        around = self.circumstances = Circumstances(self.holdings, self.place, OWN_TMUX, self.lessons.of)
         self.healer = Healer(
             clock=self.clock,
             store=self.store,
@@ -300,3 +303,25 @@ class Clinic(House):
             if self._due <= self.clock.now().awake:
                 self._due = self.supervisor.ring()
                 self.settle()
+
+
+def play(scene: Callable[[Clinic], Awaitable[None]], **options: Any) -> Clinic:
+    """Run a scene in an open clinic."""
+    clinic = Clinic(**options)
+
+    async def run() -> None:
+        async with clinic.open():
+            await scene(clinic)
+
+    asyncio.run(run())
+    return clinic
+
+
+async def die_in_a_turn(clinic: Clinic, name: str = "a", command: str = "make test") -> None:
+    process = await clinic.manage(name)
+    clinic.work(name, command)
+    clinic.end(process)
+
+
+def written(clinic: Clinic) -> list[tuple[Happening, ActionTaken]]:
+    return [(each.event, each.action_taken) for each in clinic.events]

@@ -27,6 +27,7 @@ from wakeful.interfaces.http.app import build_app
 from wakeful.interfaces.http.binding import PortBusy, bind_tcp, bind_unix
 from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.gate import Gate
+from wakeful.interfaces.http.heal_routes import Queue
 from wakeful.interfaces.http.server import serve
 from wakeful.interfaces.http.token_file import load_or_create_token
 from wakeful.ports.store import Store, Transition
@@ -56,8 +57,10 @@ T = TypeVar("T")
 class House:
     """Clock, supervisor, desk and store, without eyes: a test says what was seen. Is its own Surroundings."""
 
-    def __init__(self, *, store: Store | None = None, start_wall: float = START_WALL) -> None:
-        self.clock = VirtualClock(start_wall)
+    def __init__(
+        self, *, store: Store | None = None, start_wall: float = START_WALL, clock: VirtualClock | None = None
+    ) -> None:
+        self.clock = clock or VirtualClock(start_wall)
         self.reread: list[SessionId] = []
         # For whose orphans somebody was asked to look.
         self.searched: list[SessionId] = []
@@ -79,6 +82,7 @@ class House:
         self.hands = self.hands_in("mine")
         # A test that needs agents brings them.
         self.hub: Hub | None = None
+        self.queue: Queue | None = None
         self._ended: set[Process] = set()
         self._pids = iter(range(700_000, 4_000_000))
 
@@ -240,6 +244,7 @@ class Doors:
             healing=house.healing,
             hub=house.hub,
             checkpoints=house.deciding,
+            queue=house.queue,
         )
         self._loop = asyncio.new_event_loop()
         self._open = threading.Event()

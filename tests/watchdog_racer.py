@@ -13,7 +13,7 @@ from wakeful.domain.critical import CriticalEvent
 from wakeful.domain.plan import Rules
 from wakeful.ports.jobs import Fenced, Revival, Stage, Watched
 from wakeful.redis_watch import RedisWatch, connect
-from wakeful.services.watchdog_healing import Callbacks
+from wakeful.services.watchdog_ledger import Callbacks
 
 
 async def cycle(url: str, folder: str) -> list[int]:

@@ -5,7 +5,7 @@ What `handwork` is to acting. Nothing here decides; the daemon builds it on its 
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from wakeful.adapters.critical.log import RETENTION_SECONDS, CriticalLog
 from wakeful.adapters.github.forge import GhForge
 from wakeful.adapters.github.ledger import StoreLedger
 from wakeful.adapters.system.ping import Ping
-from wakeful.adapters.system.place import HostPlace
+from wakeful.adapters.system.place import Disk, HostPlace
 from wakeful.adapters.telegram.messenger import TelegramMessenger
 from wakeful.adapters.tmux.visible import is_visible
 from wakeful.channels import open_channels, rules_of
@@ -41,6 +41,7 @@ from wakeful.services.asking import Asking
 from wakeful.services.calm import Calm
 from wakeful.services.checkpoints import Checkpoints
 from wakeful.services.circumstances import Circumstances
+from wakeful.services.disk_watch import DiskWatch
 from wakeful.services.feed import Change
 from wakeful.services.healing import Healer
 from wakeful.services.held_sessions import HeldSessions, SessionCarrier
@@ -51,6 +52,7 @@ from wakeful.services.pace import Pace
 from wakeful.services.restoring import Restorer
 from wakeful.services.revival import Reviver
 from wakeful.services.telling import Voice
+from wakeful.services.work_revival import WorkRevival
 
 if TYPE_CHECKING:
     from wakeful.redis_watch import RedisWatch
@@ -63,7 +65,14 @@ class Care:
     """The care of one daemon for its sessions."""
 
     def __init__(
-        self, lookout: Lookout, places: Places, store: Store, config: Config, handwork: Handwork, calm: Calm
+        self,
+        lookout: Lookout,
+        places: Places,
+        store: Store,
+        config: Config,
+        handwork: Handwork,
+        calm: Calm,
+        refused: Callable[[], str | None],
     ) -> None:
         self._lookout = lookout
         self._config = config
@@ -101,6 +110,15 @@ class Care:
             write=self.write,
             mode=config.daemon.mode,
         )
+        self._disk = DiskWatch(
+            clock=lookout.clock,
+            host=lookout.host,
+            room=Disk(places.home),
+            refused=refused,
+            incidents=self.incidents,
+            owe=self.alerts.owe,
+            over=self.voice.resolved,
+        )
         self.healer = Healer(
             clock=lookout.clock,
             store=store,
@@ -131,9 +149,17 @@ class Care:
             clock=lookout.clock,
             tell=self._tell_of_journal,
         )
+        self.works = WorkRevival(
+            store=store,
+            clock=lookout.clock,
+            cut_off=self._cut_off,
+            rules=self.rules,
+            write=self.write,
+            owe=self.alerts.owe,
+        )
         self.lessons.changed = self.healer.look_again
         self.restorer = Restorer(lookout.roster, handwork.holdings, handwork.hands, place, pace)
-        self.queue = self._queue_watch(config.redis, places) if config.redis.url else None
+        self.queue = self._queue_watch(config.redis, places, pace) if config.redis.url else None
         calm.changed = self.healer.look_again
 
     def rules(self) -> Rules:
@@ -168,10 +194,13 @@ class Care:
         """What runs as long as the daemon does."""
         yield self.healer.run, "nothing is healed"
         yield self.alerts.run, "alerts are not delivered"
+        yield self._disk.run, "the disk is not watched"
+        yield self.works.run, "work that expired is not revived"
         if self._issues is not None:
             yield self._issues.run, "issues are not filed again"
         if self._shares_store:
             yield self._calm.follow, "pauses of other daemons are not heard"
+            yield self._holdings.follow, "what other daemons manage is not heard"
         yield self._journals.run, "journals are not recovered"
         if self.queue is not None:
             yield self.queue.run, "the queue is not watched"
@@ -203,10 +232,27 @@ class Care:
             forge, store, self._lookout.clock, wants=forge.wants, tell=self._tell_of_forge, filed=_filed_late
         )
 
-    def _queue_watch(self, redis: RedisPlace, places: Places) -> "RedisWatch":
+    def _cut_off(self, session_id: SessionId) -> list[str]:
+        watched = self._lookout.roster.watched.get(session_id)
+        return self.circumstances.calls_elsewhere(watched) if watched is not None else []
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What does not work now, for `wakeful status`."""
+        count = self.incidents.open_count
+        incidents = "1 incident is open" if count == 1 else f"{count} incidents are open"
+        trouble = self.queue.trouble if self.queue is not None else None
+        return (
+            *((f"{incidents}: `wakeful incidents`",) if count else ()),
+            *self.alerts.troubles,
+            *((f"queue: {trouble}",) if trouble is not None else ()),
+        )
+
+    def _queue_watch(self, redis: RedisPlace, places: Places, pace: Pace) -> "RedisWatch":
         """000's world, imported only where it is configured."""
         from wakeful.redis_watch import RedisWatch, connect  # noqa: PLC0415
-        from wakeful.services.watchdog_healing import Callbacks  # noqa: PLC0415
+        from wakeful.services.queue_voice import QueueVoice  # noqa: PLC0415
+        from wakeful.services.watchdog_ledger import Callbacks  # noqa: PLC0415
 
         alerts = self._config.alerts
         bot = TelegramMessenger(alerts.telegram_token, alerts.telegram_chat, alerts.telegram_api)
@@ -228,7 +274,19 @@ class Care:
             policy=self._config.detect,
             active_projects=self._config.projects.active or None,
             interval_seconds=redis.interval_seconds,
+            operator=QueueVoice(
+                incidents=self.incidents,
+                alerts=self.alerts,
+                over=self.voice.resolved,
+                treated=lambda session_id: self.healer.trouble_of(session_id) is not None,
+            ),
+            pace=pace,
+            present=self._runs_in_queue,
         )
+
+    def _runs_in_queue(self, session_ids: Collection[SessionId]) -> None:
+        self.circumstances.queued = frozenset(session_ids)
+        self._lookout.supervisor.vouch_for(session_ids)
 
     async def _tell_of_queue(self, words: str) -> None:
         # The watchdog says each thing once; two of them are two episodes.

@@ -232,7 +232,7 @@ _ALLOWED: Final[Mapping[Any, str]] = {
     Secret: "any text; it is shown to nobody",
     _Secrets: "a list of addresses; they are shown to nobody",
 }
-# Lists of paths are written as in PATH in the environment, other lists with commas.
+# Lists of paths are written as in PATH in the environment, other lists with commas; all of them also in JSON.
 _LISTS: Final[Mapping[Any, str]] = {
     _Folders: os.pathsep,
     _Names: ",",
@@ -432,7 +432,7 @@ def _checked(setting: _Setting, environ: Mapping[str, str]) -> Any:
         raise ConfigError(problems=f"{setting.origin}: {shown}: unknown. {_meant(setting.key, KEYS)}")
     value = setting.value
     if setting.from_text and key.kind in _LISTS:
-        value = [part for part in value.split(_LISTS[key.kind]) if part]
+        value = _listed(setting, key)
     try:
         checked = msgspec.convert(value, key.kind, strict=not setting.from_text)
     except msgspec.ValidationError as problem:
@@ -441,6 +441,19 @@ def _checked(setting: _Setting, environ: Mapping[str, str]) -> Any:
     if key.kind == _Path:
         return _expanded(checked, environ) if checked else checked
     return tuple(_expanded(path, environ) for path in checked) if key.kind == _Folders else checked
+
+
+def _listed(setting: _Setting, key: Key) -> list[str]:
+    """A list from the environment: in JSON, as the file has it, or parted as such a list usually is there."""
+    text, parting = setting.value, _LISTS[key.kind]
+    if not text.lstrip().startswith("["):
+        return [part for part in text.split(parting) if part]
+    try:
+        return msgspec.json.decode(text, type=list[str])
+    except msgspec.DecodeError as problem:
+        said = f"{setting.key}: {_written(text, key)} begins like a JSON list of texts and is none"
+        ways = f'write ["one", "two"] or one{parting}two'
+        raise ConfigError(problems=f"{setting.origin}: {said}; {ways}") from problem
 
 
 def _written(value: object, key: Key) -> str:

@@ -84,10 +84,10 @@ class Daemon(Lookout):
         super().__init__(config, places, SystemClock(), self.exits, folders=folders, bookmarks=bookmarks)
         self.feed = Feed()
         self.scribe = Scribe(store)
-        self.expiry = RunExpiry(store, self.clock)
         self.calm = Calm(store, self.clock)
         self.handwork = Handwork(self, places, store, config.daemon.mode, self.calm.forbids)
-        self.care = Care(self, places, store, config, self.handwork, self.calm)
+        self.care = Care(self, places, store, config, self.handwork, self.calm, lambda: self.scribe.trouble)
+        self.expiry = RunExpiry(store, self.clock, self.care.works.expired)
         self.hub = build_hub(config, places, store, self, self.feed, self.handwork, self.care)
         self.work = WorkDesk(
             store,
@@ -253,7 +253,7 @@ def _app(
         critical=daemon.care.critical,
         healing=(daemon.care.healer, daemon.care.restorer),
         checkpoints=(daemon.care.checkpoints, daemon.care.lessons),
-        release=daemon.care.queue.release if daemon.care.queue is not None else None,
+        queue=daemon.care.queue,
         hub=daemon.hub,
     )
     return app, access
@@ -275,7 +275,7 @@ def _desk(config: Config, places: Places, doors: Doors, daemon: Daemon, history:
             notes=(
                 *doors.notes,
                 *trouble,
-                *daemon.care.alerts.troubles,
+                *daemon.care.notes,
                 *daemon.calm.lines(daemon.clock.now().wall),
             ),
             paused=daemon.calm.paused_record,

@@ -7,16 +7,21 @@ from pathlib import Path
 from wakeful.adapters.redis.connection import DEADLINE_SECONDS, Connection
 from wakeful.adapters.redis.jobs import RedisJobs
 from wakeful.adapters.tool_use.ground import ToolLogGround
+from wakeful.domain.ids import SessionId
 from wakeful.domain.plan import Rules
 from wakeful.domain.policy import Policy
 from wakeful.ports.clock import Clock
 from wakeful.ports.forge import Forge
 from wakeful.ports.jobs import Ground, Jobs
+from wakeful.services.pace import Pace
 from wakeful.services.watchdog import Cycle, Watchdog
 from wakeful.services.watchdog_calls import CALL_SECONDS_MAX, Calls, Chats
 from wakeful.services.watchdog_cases import Cases
-from wakeful.services.watchdog_healing import Callbacks, Healing, Ledger
+from wakeful.services.watchdog_healing import Healing
+from wakeful.services.watchdog_ledger import Callbacks, Ledger
+from wakeful.services.watchdog_news import AlertOnly, Operator
 from wakeful.services.watchdog_queue import STALLED_SECONDS_MAX, QueueWatch
+from wakeful.services.watchdog_verifying import Verifying
 
 log = logging.getLogger("wakeful.watchdog")
 
@@ -27,7 +32,11 @@ def connect(url: str, deadline_seconds: float = DEADLINE_SECONDS) -> RedisJobs:
 
 
 class RedisWatch:
-    """A watchdog over one queue world. `callbacks.write` gets every critical event; `rules` is asked before each act."""
+    """A watchdog over one queue world. `callbacks.write` gets every critical event; `rules` is asked before each act.
+
+    `operator` hears what a person should; without one, `callbacks.alert` gets the words. Without a `pace` everybody who
+    is to be revived is revived at once. `present` hears of everybody who runs.
+    """
 
     def __init__(
         self,
@@ -43,12 +52,16 @@ class RedisWatch:
         interval_seconds: float = 300.0,
         stalled_seconds: float = STALLED_SECONDS_MAX,
         call_seconds: float = CALL_SECONDS_MAX,
+        operator: Operator | None = None,
+        pace: Pace | None = None,
+        present: Callable[[Collection[SessionId]], None] = lambda _session_ids: None,
     ) -> None:
         ground = ToolLogGround(logs) if isinstance(logs, Path) else logs
         calls = Calls(clock, call_seconds)
         chats = Chats(jobs, calls, callbacks.send_message)
         ledger = Ledger(clock, calls, forge, callbacks.write)
         cases = Cases(ground, clock, calls, policy if policy is not None else Policy())
+        voice = operator if operator is not None else AlertOnly(calls, callbacks.alert)
         self.jobs = jobs
         self.healing = Healing(
             jobs=jobs,
@@ -60,6 +73,8 @@ class RedisWatch:
             ledger=ledger,
             callbacks=callbacks,
             rules=rules,
+            operator=voice,
+            pace=pace,
         )
         queue = QueueWatch(
             jobs=jobs,
@@ -77,6 +92,9 @@ class RedisWatch:
             healing=self.healing,
             queue=queue,
             chats=chats,
+            verifying=Verifying(jobs=jobs, clock=clock, chats=chats, ledger=ledger, operator=voice),
+            operator=voice,
+            present=present,
             interval_seconds=interval_seconds,
         )
         self._says_unrouted_off = active_projects is None
@@ -97,6 +115,15 @@ class RedisWatch:
     async def release(self, session_id: str) -> str | None:
         """Revive a held session because a person approved it; what was done, None if it is not active."""
         return await self._watchdog.release(session_id)
+
+    async def waits(self, session_id: str) -> str | None:
+        """What a session that runs waits for, in words; empty if for nothing, None if it does not run."""
+        return await self._watchdog.waits(session_id)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the last look came to nothing, for `wakeful status`."""
+        return self._watchdog.trouble
 
     async def close(self) -> None:
         await self.jobs.close()

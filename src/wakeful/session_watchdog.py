@@ -28,10 +28,11 @@ from wakeful.ports.forge import Report
 from wakeful.ports.jobs import Job, QueuedSession, Watched, Work
 from wakeful.ports.messenger import Refused
 from wakeful.redis_watch import RedisWatch, connect
+from wakeful.services.pace import Pace
 from wakeful.services.watchdog import Cycle
 from wakeful.services.watchdog_calls import CALL_SECONDS_MAX
 from wakeful.services.watchdog_cases import Case, Skip, begun, judged_case, take_in
-from wakeful.services.watchdog_healing import Callbacks
+from wakeful.services.watchdog_ledger import Callbacks
 
 __all__ = [
     "DURATION_THRESHOLD",
@@ -58,6 +59,9 @@ ERROR_CASCADE_THRESHOLD: Final = 5
 DURATION_THRESHOLD: Final = 7200
 MAX_REVIVALS: Final = 1
 ISSUE_COOLDOWN: Final = 3600
+# A burst, then one every two seconds, as the daemon does.
+PACE_SECONDS: Final = 2.0
+PACE_BURST: Final = 10
 LOGS: Final = "logs/sessions"
 CRITICAL_EVENTS: Final = "./logs/critical_events.jsonl"
 # Some thousand calls; more than anybody asks for.
@@ -184,10 +188,11 @@ def _watch(settings: Settings) -> RedisWatch:
         public=settings.get("github_public", False),
     )
     rules = Rules(revive_runaways=settings.get("revive_runaways", True))
+    clock = SystemClock()
     return RedisWatch(
         jobs=jobs,
         logs=Path(settings.get("logs", LOGS)),
-        clock=SystemClock(),
+        clock=clock,
         callbacks=_callbacks(settings),
         rules=lambda: rules,
         forge=forge,
@@ -195,6 +200,7 @@ def _watch(settings: Settings) -> RedisWatch:
         active_projects=settings.get("active_projects"),
         interval_seconds=settings.get("interval_seconds", WATCHDOG_INTERVAL),
         call_seconds=settings.get("callback_seconds", CALL_SECONDS_MAX),
+        pace=Pace(clock, PACE_SECONDS, PACE_BURST),
     )
 
 

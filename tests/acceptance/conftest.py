@@ -9,6 +9,7 @@ import parts
 from clients import ClaudeHome, CodexHome, end_tmux, require, require_tmux
 from daemons import RunningDaemon
 from operators import Operator
+from telegrams import Telegram
 from wakeful.testing.scripted_model import ScriptedModel
 
 
@@ -62,3 +63,10 @@ def codex_operator(codex: CodexHome, daemon: RunningDaemon) -> Operator:
     daemon.watch(**codex.environ())
     daemon.up()
     return Operator(daemon, codex)
+
+
+@pytest.fixture
+def telegram() -> Iterator[Telegram]:
+    telegram = Telegram()
+    yield telegram
+    telegram.end()

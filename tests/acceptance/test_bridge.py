@@ -3,9 +3,7 @@
 Real Redis with records by popoto, a real tmux, real Claude Code on a scripted model, a stand-in `gh`, a scripted Telegram.
 """
 
-import asyncio
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,8 @@ from clients import ClaudeHome, end_tmux, wait_for
 from daemons import RunningDaemon
 from operators import DONE
 from redis_servers import RedisServer, require_redis
-from scripted_http import ScriptedHttp, answer
 from stand_in_gh import StandInGh
+from telegrams import Telegram
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.session_watchdog import FAILURE_MESSAGE
 from wakeful.testing.scripted_model import script
@@ -34,37 +32,6 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
     server = RedisServer(tmp_path / "redis")
     yield server
     server.end()
-
-
-class Telegram:
-    """A scripted Bot API in a loop of its own."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="telegram")
-        self._thread.start()
-        sent = {"ok": True, "result": {"message_id": 1, "date": 1, "chat": {"id": 1, "type": "private"}}}
-        self.http = ScriptedHttp(answer(200, sent))
-        self._run(self.http.__aenter__())
-
-    def texts(self, chat: str) -> list[str]:
-        return [got.form["text"] for got in self.http.got if got.form.get("chat_id") == chat]
-
-    def end(self) -> None:
-        self._run(self.http.__aexit__(None, None, None))
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
-
-    def _run(self, work: Any) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
-
-
-@pytest.fixture
-def telegram() -> Iterator[Telegram]:
-    telegram = Telegram()
-    yield telegram
-    telegram.end()
 
 
 class Worker:

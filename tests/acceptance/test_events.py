@@ -16,6 +16,7 @@ from daemons import RunningDaemon
 from wakeful.critical_events import CriticalLog, log_critical_event
 from wakeful.domain.moment import Instant
 from wakeful.interfaces.http.app import routed
+from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.event_routes import CriticalEventList, EventRoutes
 
 NOON = 1_770_289_200.0  # 2026-02-05T11:00:00Z
@@ -145,7 +146,8 @@ def test_the_door_gives_the_newest_events(tmp_path: Path) -> None:
     log = CriticalLog(tmp_path / "critical_events.jsonl")
     for minute in range(5):
         write(log.path, f"s{minute}", NOON - 60 * (5 - minute), details={"n": minute})
-    with TestClient(routed(EventRoutes(log, lambda: Instant(0.0, NOON)).handlers())) as door:
+    deciders = Deciders(lambda _pids: None, lambda _client, _server: ())
+    with TestClient(routed(EventRoutes(log, lambda: Instant(0.0, NOON), deciders).handlers())) as door:
         answer = door.get("/api/events?since=4m&limit=2")
         told = msgspec.json.decode(answer.content, type=CriticalEventList)
         assert msgspec.json.encode(told) == answer.content
@@ -154,5 +156,8 @@ def test_the_door_gives_the_newest_events(tmp_path: Path) -> None:
         refused = door.get("/api/events?since=soon")
         assert (refused.status_code, refused.json()["code"]) == (400, "bad-moment")
         assert door.get("/api/events?limit=0").status_code == 400
+        archived = door.post("/api/events/archive", json={"before": "2026-02-05T10:57:00Z"})
+        assert (archived.status_code, archived.json()["archived"]) == (200, 2)
+        assert len(door.get("/api/events").json()["events"]) == 3
         log.path.unlink()
         assert door.get("/api/events").json()["events"] == []

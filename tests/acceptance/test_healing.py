@@ -14,10 +14,13 @@ from clients import ClaudeHome, wait_for
 from daemons import RunningDaemon
 from operators import DONE, Operator, Record, bash
 from stand_in_gh import StandInGh
+from telegrams import Telegram
 from tmux_servers import Server
 from wakeful.testing.scripted_model import script
 
 HANGING = {"hang": "mid", "loop": True}
+CHAT = "77"
+MANAGED = ("north", "south", "west", "east", "busy-1", "busy-2")
 
 
 @pytest.fixture
@@ -26,12 +29,15 @@ def gh(tmp_path: Path) -> StandInGh:
 
 
 @pytest.fixture
-def healed(claude: ClaudeHome, daemon: RunningDaemon, gh: StandInGh) -> Operator:
+def healed(claude: ClaudeHome, daemon: RunningDaemon, gh: StandInGh, telegram: Telegram) -> Operator:
     daemon.watch(
         **claude.environ(),
         WAKEFUL_HEAL__CONFIRM_SECONDS="1",
         WAKEFUL_DETECT__SILENCE_SECONDS="6",
         WAKEFUL_GITHUB__REPO="me/agents",
+        WAKEFUL_ALERTS__TELEGRAM_TOKEN="123:abc",
+        WAKEFUL_ALERTS__TELEGRAM_CHAT=CHAT,
+        WAKEFUL_ALERTS__TELEGRAM_API=telegram.http.url,
     )
     daemon.environ["PATH"] = f"{gh.bin}:{daemon.environ['PATH']}"
     daemon.up()
@@ -92,6 +98,7 @@ def test_a_call_elsewhere_is_not_repeated_before_a_person_says_yes(
     alive = healed.wait_until(session_id, "work", state="prompting")
     os.kill(alive["pid"], signal.SIGKILL)
     written(healed, action_taken="held_for_approval")
+    assert "note       1 incident is open: `wakeful incidents`\n" in healed.type("status").out
     why = healed.type("session", "why", session_id, "--json").json
     assert why["command"] == ["wakeful", "checkpoint", "show", "1"]
     refused = healed.type("session", "revive", session_id)
@@ -110,25 +117,45 @@ def test_a_found_neighbour_is_told_about_and_left_alone(healed: Operator, claude
     assert claude.registry() == [] or all(each["pid"] == process.pid for each in claude.registry())
 
 
-def test_a_killed_tmux_server_brings_its_sessions_back(healed: Operator) -> None:
-    """Idle or at work, each returns to its conversation under its name; one incident."""
-    names = ["north", "south", "west"]
-    idle = [healed.start("--detach", "--name", name, "--", "claude") for name in names[:2]]
-    busy = healed.start("--detach", "--name", names[2], "--", "claude")
-    for session_id in (*idle, busy):
-        healed.wait_until(session_id, "idle agent", state="idle", managed=True)
-        answer = script(DONE) if session_id in idle else script(bash("touch x; sleep 100"), DONE)
-        assert healed.act("send", session_id, answer)["outcome"] == "recovered"
-    for session_id in idle:
-        healed.wait_until(session_id, "end of its turn", state="idle", active_prompt=False)
-    healed.wait_until(busy, "question", state="waiting")
+def test_a_killed_tmux_server_brings_its_sessions_back(
+    healed: Operator, claude: ClaudeHome, telegram: Telegram
+) -> None:
+    """Six managed ones, idle or at work, return to their conversations; two found ones stay; one incident, one alert."""
+    asking = script(bash("touch x; sleep 100"), DONE)
+    prompts = {name: asking if name.startswith("busy") else script(DONE) for name in MANAGED}
+    given = ("run", "--json", "--detach")
+    begun = [
+        healed.begin(*given, "--name", name, "--prompt", prompt, "--", "claude")
+        for name, prompt in prompts.items()
+    ]
+    answers = [each.communicate(timeout=60)[0] for each in begun]
+    managed = [msgspec.json.decode(each)["session_id"] for each in answers]
     socket = Path(healed.daemon.environ["WAKEFUL_HOME"]) / "tmux.sock"
+    for name, prompt in (("found-idle", script(DONE)), ("found-busy", asking)):
+        claude.in_tmux(socket, prompt, name, at_once_max=len(MANAGED) + 2)
+    before = wait_for(lambda: _all_set(healed), "six managed and two found sessions that have begun", 60)
     os.kill(Server(socket).pid, signal.SIGKILL)
-    for session_id in (*idle, busy):
-        back = wait_for(lambda: _returned(healed, session_id), f"return of {session_id}", 60)  # noqa: B023
-        assert back["attempt"] == 2
+    for session_id in managed:
+        back = wait_for(lambda: _returned(healed, session_id), f"return of {session_id}", 90)  # noqa: B023
+        assert (back["attempt"], back["conversation_id"]) == (2, before[session_id]["conversation_id"])
     listed = healed.type("incidents", "--all", "--json").json["incidents"]
     assert [each["cause"] for each in listed] == ["tmux_server"]
+    # Questions that were open before are told apart.
+    told = [each for each in telegram.texts(CHAT) if "needs you" not in each and "Resolved" not in each]
+    assert [each.partition(" on ")[0] for each in told] == ["the tmux server"], told
+    assert (": 7 sessions" in told[0], "bring back what it manages" in told[0]) == (True, True), told
+    found = [each for each in healed.daemon.sessions() if not each["managed"]]
+    assert [each["session_alive"] for each in found] == [False, False]
+
+
+def _all_set(operator: Operator) -> dict[str, Record] | None:
+    """Every session, once four managed and one found have ended their turn and the others ask."""
+    records = operator.daemon.sessions()
+    idle = [each for each in records if each["state"] == "idle" and each["last_activity_at"] is not None]
+    asking = [each for each in records if each["state"] == "waiting"]
+    panes = [each for each in records if any(action["name"] == "attach" for action in each["actions"])]
+    ready = (len(idle), len(asking), len(panes)) == (5, 3, 8)
+    return {each["id"]: each for each in records} if ready else None
 
 
 def _returned(operator: Operator, session_id: str) -> Record | None:

@@ -27,6 +27,7 @@ DECISIONS: dict[str, dict[str, object]] = {
     "/api/sessions/claude-working/restore": {},
     "/api/pause": {},
     "/api/mutes": {"kind": "project", "value": "shop", "for_seconds": 60},
+    "/api/events/archive": {"before": "1d"},
     "/api/shutdown": {},
 }
 

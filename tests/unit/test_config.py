@@ -356,3 +356,17 @@ def test_a_secret_is_shown_to_nobody(file: Path) -> None:
     assert "123:abc" not in shown
     assert "pass-word" not in shown
     assert shown.count("(set, not shown)") == 2
+
+
+def test_a_list_in_the_environment_may_be_json() -> None:
+    """As the file has it; broken JSON is refused with both ways to write it, and a secret stays one."""
+    environ = {"WAKEFUL_PROJECTS__ACTIVE": ' ["popoto", "a,b"]', "WAKEFUL_EYES__CODEX_DIRS": '["/a:b"]'}
+    config = combine([], environ).config
+    assert (config.projects.active, config.eyes.codex_dirs) == (("popoto", "a,b"), ("/a:b",))
+    assert combine([], {"WAKEFUL_PROJECTS__ACTIVE": "[]"}).config.projects.active == ()
+    for broken in ('["popoto"', "[popoto]", "[1]"):
+        with pytest.raises(ConfigError, match=r"begins like a JSON list.*write .* or one,two"):
+            combine([], {"WAKEFUL_PROJECTS__ACTIVE": broken})
+    with pytest.raises(ConfigError) as refused:
+        combine([], {"WAKEFUL_ALERTS__URLS": '["ntfy://secret"'})
+    assert "secret" not in str(refused.value)

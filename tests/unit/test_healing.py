@@ -1,11 +1,8 @@
 """Claims about healing: one revival, never a double effect, one alert for each incident. Virtual time."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
-
 import pytest
 
-from clinics import OWN_TMUX, Clinic, Notary
+from clinics import OWN_TMUX, Clinic, Notary, die_in_a_turn, play, written
 from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.events import CallEnded, CallStarted, Failure, Progressed, Prompted, TurnEnded, TurnFailed
 from wakeful.domain.ids import SessionId
@@ -18,29 +15,6 @@ from wakeful.services.holdings import NotManaged
 from wakeful.services.restoring import NotLost
 
 A = SessionId("claude-a")
-Scene = Callable[[Clinic], Awaitable[None]]
-
-
-def play(scene: Scene, **options: object) -> Clinic:
-    """Run a scene in an open clinic."""
-    clinic = Clinic(**options)  # type: ignore[arg-type]
-
-    async def run() -> None:
-        async with clinic.open():
-            await scene(clinic)
-
-    asyncio.run(run())
-    return clinic
-
-
-async def die_in_a_turn(clinic: Clinic, name: str = "a", command: str = "make test") -> None:
-    process = await clinic.manage(name)
-    clinic.work(name, command)
-    clinic.end(process)
-
-
-def written(clinic: Clinic) -> list[tuple[Happening, ActionTaken]]:
-    return [(each.event, each.action_taken) for each in clinic.events]
 
 
 def test_a_death_in_the_middle_of_a_turn_is_revived_once() -> None:
@@ -234,7 +208,9 @@ def test_a_dead_tmux_server_brings_six_back_with_one_alert() -> None:
     clinic = play(scene)
     assert clinic.living.acts == ["start"] * 6
     assert len(clinic.living.prompts) == 3
-    assert len([each for each in clinic.recorder.said if not each.startswith("Resolved")]) == 1
+    (told,) = [each for each in clinic.recorder.said if not each.startswith("Resolved")]
+    assert ": 1 session in trouble, 6 well again" in told
+    assert "revived 6 sessions, all came back" in told
 
 
 def test_revivals_are_paced() -> None:

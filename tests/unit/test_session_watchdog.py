@@ -20,7 +20,7 @@ from wakeful.domain.plan import Rules
 from wakeful.domain.revival import FAILURE_MESSAGE
 from wakeful.ports.jobs import Job, QueuedSession, Watched
 from wakeful.redis_watch import RedisWatch
-from wakeful.services.watchdog_healing import Callbacks
+from wakeful.services.watchdog_ledger import Callbacks
 from wakeful.session_watchdog import (
     assess_session_health,
     create_investigation_issue,

@@ -135,7 +135,7 @@ def incident(told: Incident, *, paused_by: str | None = None) -> str:
         f"Where: {named(inside or told.members)}",
         f"Since: {moment(iso(told.opened_at))}",
         f"Wakeful did: {did_words(told) or 'nothing yet'}",
-        f"If you do nothing: {_course(told.cause, inside)}",
+        f"If you do nothing: {_course(told, inside)}",
         f"→ {_way_on(told, inside)}",
     )
 
@@ -234,7 +234,7 @@ def _jump(record: SessionRecord) -> str:
     )
 
 
-def _course(cause: Cause, inside: Sequence[Member]) -> str:
+def _course(told: Incident, inside: Sequence[Member]) -> str:
     """What happens to those that are still in it."""
     fates = {each.fate for each in inside}
     if not inside:
@@ -243,8 +243,10 @@ def _course(cause: Cause, inside: Sequence[Member]) -> str:
         return "what is held waits until somebody decides; the rest goes on"
     if Fate.UNSEEN in fates:
         return "Wakeful looks again by itself"
+    if told.cause is Cause.USAGE_LIMIT and told.until is not None:
+        return "after its end what Wakeful manages is continued, once; the rest waits for its person"
     if fates <= {Fate.LEFT_ALONE}:
-        verb, rest = _LEFT_ALONE.get(cause, ("stay", "in trouble"))
+        verb, rest = _LEFT_ALONE.get(told.cause, ("stay", "in trouble"))
         return f"they {verb} {rest}" if len(inside) > 1 else f"it {verb}s {rest}"
     if Fate.GIVEN_UP in fates:
         return "what was given up stays as it is"

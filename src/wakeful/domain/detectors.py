@@ -19,6 +19,9 @@ from wakeful.domain.turn import OPEN, Phase
 from wakeful.domain.verdict import ExpectedWait, Finding
 from wakeful.domain.waits import Scene, call_end, call_text
 
+# `claude -p` and `codex exec` end within seconds of the error that ends their turn.
+CLOSED_SECONDS_MIN: Final = 60.0
+
 
 class Case(Scene, frozen=True, gc=False):
     """All that a detector may look at."""
@@ -84,10 +87,20 @@ def _failed(case: Case) -> Finding | None:
         return None
     code = _FAILURE_CODES.get(activity.failure, Code.TURN_FAILED)
     summary, ends = _FAILURE_SUMMARIES[code], activity.limit_until
+    if ends is None and _was_closed(case, activity.phase_since):
+        return None
     if ends is not None and ends.wall <= case.now.wall:
         summary = "the usage limit is over, and nobody has prompted it since"
     evidence = (f"the limit ends at {iso(ends.wall)}",) if ends is not None else ()
     return Finding(code, activity.phase_since, summary, evidence, (activity.failure_message,))
+
+
+def _was_closed(case: Case, failed_at: Instant) -> bool:
+    """Whether somebody ended it, having seen how its turn failed: a program that gives up by itself does so at once."""
+    holder = case.presence.newest
+    if case.agent is not Sight.DEAD or holder is None or holder.ended_at is None:
+        return False
+    return holder.ended_at.seconds_since(failed_at) > CLOSED_SECONDS_MIN
 
 
 def _poisoned(case: Case) -> Finding | None:
@@ -258,7 +271,10 @@ DETECTORS: Final[tuple[Callable[[Case], Finding | None], ...]] = (
 
 
 def detectors(presence: Presence) -> tuple[Callable[[Case], Finding | None], ...]:
-    """A transcript whose writer was never seen alive raises no alarm, but for being unreadable."""
+    """A transcript whose writer was never seen alive raises no alarm, but for being unreadable; so does what a person
+    stopped."""
+    if presence.stopped and presence.agent is Sight.DEAD:
+        return (_drifting,)
     return DETECTORS if was_seen(presence) else (_drifting,)
 
 

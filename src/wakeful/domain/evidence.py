@@ -81,6 +81,8 @@ class Presence(Struct, gc=False):
     tool_seen_at: Instant | None = None
     grown_at: Instant | None = None
     vouched: bool = False
+    # A person's stop is final: whatever went before is nobody's trouble once its agent is gone.
+    stopped: bool = False
     cwd: str | None = None
     # The host's last sleep: whoever made no progress since has only just woken up.
     slept: Sleep | None = None

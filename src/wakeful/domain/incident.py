@@ -17,6 +17,7 @@ from wakeful.domain.events import Failure
 from wakeful.domain.evidence import Presence
 from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
+from wakeful.domain.moment import iso
 from wakeful.domain.process import Sight
 
 # A reader recognises an incident by a few of its sessions; the rest is counted.
@@ -36,6 +37,8 @@ class Cause(StrEnum):
     DISK = "disk"
     MEMORY = "memory"
     SUSPEND = "suspend"
+    QUEUE = "queue"
+    WORKER = "worker"
     SESSION = "session"
 
 
@@ -100,6 +103,10 @@ class Incident(Struct, frozen=True):
     members: tuple[Member, ...] = ()
     # Somebody is to be told of it and was not yet.
     is_due: bool = False
+    # When its cause ends by itself, as far as somebody said so.
+    until: float | None = None
+    # Its cause is seen to last by itself, whoever is in trouble because of it.
+    standing: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -120,14 +127,32 @@ class Incident(Struct, frozen=True):
         )
         return joined if known is not None else replace(joined, affected=self.affected + 1)
 
+    def lasting(self, until: float | None) -> "Incident":
+        """The same with the latest end that somebody named."""
+        ends = [each for each in (self.until, until) if each is not None]
+        return replace(self, until=max(ends)) if ends else self
+
     def left(self, session_id: SessionId, now: float) -> "Incident":
-        """Without this session; over when it was the last one."""
+        """Without this session; over when it was the last one and the cause does not stand by itself."""
         remaining = tuple(each for each in self.sessions if each != session_id)
         if remaining == self.sessions:
             return self
         known = self.member(session_id)
         without = self if known is None else self._with(replace(known, left_at=now))
-        return replace(without, sessions=remaining, updated_at=now, resolved_at=None if remaining else now)
+        over = not remaining and not self.standing
+        return replace(without, sessions=remaining, updated_at=now, resolved_at=now if over else None)
+
+    def ended(self, now: float) -> "Incident":
+        """Its cause is over; so is the incident, unless somebody is still in trouble because of it."""
+        return replace(self, standing=False, updated_at=now, resolved_at=None if self.sessions else now)
+
+    def without(self, session_id: SessionId, now: float) -> "Incident":
+        """As if it had never been in it, while others are: somebody ended it, so that it does not count."""
+        left = self.left(session_id, now)
+        if left is self or not left.is_open:
+            return left
+        members = tuple(each for each in left.members if each.id != session_id)
+        return replace(left, affected=left.affected - 1, members=members)
 
     def treated(self, session_id: SessionId, fate: Fate, words: str) -> "Incident":
         """With what was done about one of its sessions."""
@@ -202,6 +227,15 @@ def _of_turn(code: Code, activity: Activity) -> Cause | None:
     return _OF_FAILURE.get(activity.failure) if activity.failure is not None else None
 
 
+def sentence_of(incident: Incident) -> str:
+    """What happened, and until when where that is known."""
+    said = SENTENCES[incident.cause].format(scope=incident.scope)
+    if incident.until is None:
+        return said
+    stamp = iso(incident.until)
+    return f"{said} until {stamp[:10]} {stamp[11:16]} UTC"
+
+
 SENTENCES: Final[Mapping[Cause, str]] = {
     Cause.AUTH: "{scope} wants a login",
     Cause.USAGE_LIMIT: "the usage limit of {scope} is reached",
@@ -210,8 +244,10 @@ SENTENCES: Final[Mapping[Cause, str]] = {
     Cause.REBOOT: "{scope} was restarted",
     Cause.NETWORK: "{scope} cannot reach its providers",
     Cause.PROVIDER_OUTAGE: "{scope} fails to answer",
-    Cause.DISK: "the disk of {scope} is full",
+    Cause.DISK: "the disk of {scope} is full or not writable",
     Cause.MEMORY: "{scope} ran out of memory",
     Cause.SUSPEND: "{scope} slept",
+    Cause.QUEUE: "the queue of {scope} cannot be looked at",
+    Cause.WORKER: "several sessions of {scope} stopped working at once",
     Cause.SESSION: "a session is in trouble",
 }

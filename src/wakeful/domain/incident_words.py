@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import SENTENCES, SESSIONS_NAMED_MAX, Cause, Fate, Incident, Member
+from wakeful.domain.incident import SESSIONS_NAMED_MAX, Cause, Fate, Incident, Member, sentence_of
 
 
 def headline(incident: Incident) -> str:
@@ -16,12 +16,12 @@ def headline(incident: Incident) -> str:
     if incident.cause is Cause.SESSION:
         name = incident.members[0].name if incident.members else incident.scope
         return f"{name}: {incident.summary}"
-    return SENTENCES[incident.cause].format(scope=incident.scope)
+    return sentence_of(incident)
 
 
 def words_of(incident: Incident) -> str:
-    """One line: what happened, and to how many unless it is about one session anyway."""
-    if incident.cause is Cause.SESSION:
+    """One line: what happened, and to how many unless it is about one session anyway, or about none."""
+    if incident.cause is Cause.SESSION or not incident.affected:
         return headline(incident)
     return f"{headline(incident)}: {count_words(incident)}"
 

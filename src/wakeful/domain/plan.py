@@ -101,6 +101,8 @@ class Decision(Struct, frozen=True):
     again_seconds: float | None = None
     # Whether it uses up the work's one revival.
     spends: bool = False
+    # Whether people hear of it although it is only waited.
+    tells: bool = False
 
 
 _Rule = Callable[[Situation, History, Rules], Decision | None]
@@ -147,14 +149,15 @@ def _given_up(_now: Situation, history: History, _rules: Rules) -> Decision | No
 
 
 def _limited(now: Situation, history: History, _rules: Rules) -> Decision | None:
-    """A usage limit: wait for its end; without a known end, tell."""
+    """A usage limit: tell, and wait for its end; without a known end, only tell."""
     if now.code is not Code.USAGE_LIMITED:
         return None
     if now.limit_in_seconds is None:
         return Decision(Step.NOTIFY, "nobody said when the limit is lifted")
     if now.limit_in_seconds + LIMIT_GRACE_SECONDS > 0:
         rest = now.limit_in_seconds + LIMIT_GRACE_SECONDS
-        return Decision(Step.WAIT, f"the limit is lifted in {length(max(0.0, now.limit_in_seconds))}", rest)
+        reason = f"the limit is lifted in {length(max(0.0, now.limit_in_seconds))}, then it is continued once"
+        return Decision(Step.WAIT, reason, rest, tells=True)
     return Decision(Step.NOTIFY, "it was continued once") if history.continued_after_limit else None
 
 

@@ -30,6 +30,8 @@ def sentence(activity: Activity, presence: Presence, verdict: Verdict, now: Inst
     if verdict.health is Health.UNKNOWN:
         return "unknown: nobody saw its process"
     ending = _ending(activity, now)
+    if verdict.state is State.STOPPED and presence.stopped:
+        return "stopped by a person, which is final"
     if verdict.state is State.STOPPED:
         return f"stopped: {ending}, and its process ended"
     if verdict.health is Health.STALE:

@@ -257,7 +257,10 @@ def _next_step(
     if verdict.state is State.WAITING:
         return _answering(record, attach, inspect)
     if verdict.state is State.IDLE and attach is not None:
-        return attach, "nothing is wrong; go to its pane to prompt it"
+        return attach, "nothing is wrong: it is done; go to its pane to prompt it"
+    if verdict.state is State.IDLE:
+        send, done = allowed.get("send"), "nothing is wrong: it is done and waits for a prompt"
+        return (send, f"{done}, which this gives it") if send else (inspect, f"{done} where it was started")
     return allowed["wait"], "nothing is wrong; wait until it is done"
 
 

@@ -53,12 +53,19 @@ class Circumstances:
         self._own_tmux = own_tmux
         # Set by whoever has a hub.
         self.agent_of: Callable[[SessionId], str | None] = lambda _session_id: None
+        # Sessions of a queue: its own watchdog sees to them.
+        self.queued: frozenset[SessionId] = frozenset()
         # What people said about a project's commands.
         self._taught = taught
 
     def require_managed(self, session_id: SessionId) -> None:
         """Raises NotManaged."""
         self._holdings.get(session_id)
+
+    async def ask_who_manages(self, session_id: SessionId) -> None:
+        """Another daemon on this store may have started it a moment ago: found is only what nobody manages."""
+        if self._holdings.find(session_id) is None:
+            await self._holdings.read_again()
 
     def situation(self, watched: Watched, trouble: Trouble, now: Instant) -> Situation:
         verdict, activity = watched.verdict, watched.activity
@@ -111,6 +118,17 @@ class Circumstances:
         if origin is not None and origin.cause is Cause.TMUX_SERVER and origin.scope != self._own_tmux:
             return None
         return origin
+
+    def is_past(self, watched: Watched, code: Code | None, now: Instant) -> bool:
+        """Whether its cause is over by itself: a limit was lifted, and going on is up to whoever runs it."""
+        limit = watched.activity.limit_until
+        if code is not Code.USAGE_LIMITED or limit is None or self._holdings.find(watched.subject.id):
+            return False
+        return limit.wall <= now.wall
+
+    def is_shared(self, watched: Watched, code: Code | None) -> bool:
+        """Whether its cause is one that others suffer from as well."""
+        return self.origin(watched, code).cause is not Cause.SESSION
 
     def origin(self, watched: Watched, code: Code | None) -> Origin:
         """The cause its trouble is filed under."""

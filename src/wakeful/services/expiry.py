@@ -1,4 +1,5 @@
-"""Ends the attempts whose lease has ended, by deadline. Nothing is polled each second, and nothing is revived here.
+"""Ends the attempts whose lease has ended, by deadline. Nothing is polled each second; what is to be revived is told to
+whoever revives.
 
 After our own start, and after the host slept or its clock was set, owners get one lease's time to be heard again:
 that nobody could hear them was not their doing.

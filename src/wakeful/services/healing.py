@@ -7,21 +7,17 @@ own, so that whatever hangs delays nobody else. What it must not forget is kept 
 import asyncio
 import heapq
 import logging
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from wakeful.domain.alerts import called
-from wakeful.domain.critical import ActionTaken, Happening, reason_of
+from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.errors import WakefulError, WorldError
-from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Fate
-from wakeful.domain.moment import Instant
+from wakeful.domain.incident import Cause, Fate
 from wakeful.domain.plan import ACTS, Decision, Rules, Step, plan
-from wakeful.domain.sentence import quiet_seconds
 from wakeful.domain.trouble import Revival, Trouble
 from wakeful.domain.trouble_words import done_words, fate_of
 from wakeful.faults import reach
@@ -30,14 +26,19 @@ from wakeful.ports.store import Outcome, Store
 from wakeful.services.acts import Act, Deed
 from wakeful.services.circumstances import Circumstances
 from wakeful.services.healing_needs import Holding, Telling
+from wakeful.services.incident_papers import IncidentPapers
 from wakeful.services.incidents import Incidents
-from wakeful.services.revival import Reviver
+from wakeful.services.revival import ELSEWHERE, Reviver
 from wakeful.services.roster import Roster
-from wakeful.services.troubles import Troubles
+from wakeful.services.troubles import Troubles, reason_for
 from wakeful.services.watched import Watched
 
 # What a store or a tool refused is tried again after this.
 RETRY_SECONDS: Final = 30.0
+# Whoever nothing is heard of any more is looked at again: its log may be gone.
+LOOK_SECONDS: Final = 3600.0
+ABOUT_TO: Final = "it is about to bring back what it manages, one after the other"
+STOPPED: Final = "a person stopped it, which is final: `wakeful session resume {id}` continues it"
 
 log = logging.getLogger("wakeful.healing")
 
@@ -80,7 +81,7 @@ class Healer:
         # Seen while it was being treated: looked at once more.
         self._again: set[SessionId] = set()
         self._sooner = asyncio.Event()
-        self._filing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._papers = IncidentPapers(incidents, reviver)
 
     def trouble_of(self, session_id: SessionId) -> Trouble | None:
         return self._troubles.get(session_id)
@@ -88,7 +89,7 @@ class Healer:
     def seen(self, session_id: SessionId) -> None:
         """This session was judged anew."""
         watched = self._roster.watched.get(session_id)
-        if watched is None or watched.verdict is None:
+        if watched is None or watched.verdict is None or session_id in self._around.queued:
             return
         if watched.verdict.findings or session_id in self._troubles or self._around.lost(watched) is not None:
             self._look_at(session_id, self._clock.now().awake)
@@ -151,7 +152,8 @@ class Healer:
             incident = self._incidents.of(session_id)
             if incident is not None:
                 await self._incidents.keep(incident.treated(session_id, Fate.ENDED, ended.did))
-            await self._leave_incident(await self._troubles.keep(ended))
+            await self._troubles.keep(ended)
+            await self._leave_incident(session_id)
 
     async def _undisturbed(self, session_id: SessionId) -> None:
         """Nobody treats it at this moment."""
@@ -168,7 +170,8 @@ class Healer:
         decision = await self._treat_one(session_id, asked=True)
         trouble = self._troubles.get(session_id)
         if decision is None or trouble is None:
-            return Deed(session_id, Act.RESUME, session_id, Outcome.DECLINED, "nothing is wrong with it")
+            words = STOPPED.format(id=session_id) if watched.presence.stopped else "nothing is wrong with it"
+            return Deed(session_id, Act.RESUME, session_id, Outcome.DECLINED, words)
         if decision.step not in ACTS:
             return Deed(session_id, Act.RESUME, session_id, Outcome.DECLINED, decision.reason)
         return Deed(session_id, Act.RESUME, session_id, self._reviver.last_outcome(session_id), trouble.did)
@@ -238,12 +241,15 @@ class Healer:
         """What was decided; None if nothing is wrong."""
         watched = self._roster.watched.get(session_id)
         if watched is None or watched.verdict is None or watched.record is None:
+            await self._dismiss(session_id, "its log is gone")
             return None
         code = watched.verdict.findings[0].code if watched.verdict.findings else None
         if code is None and self._around.lost(watched) is None:
             await self._calm_down(watched)
             return None
         trouble = await self._troubles.of(watched, code)
+        if not trouble.told:
+            await self._around.ask_who_manages(session_id)
         now = self._clock.now()
         # A pause stops what Wakeful does by itself, not what a person asks for.
         rules = replace(self._rules(), paused_by=None) if asked else self._rules()
@@ -252,21 +258,26 @@ class Healer:
         if decision.step in ACTS and decision.spends and braked_seconds > 0:
             reason = "too many revivals failed lately: none is tried for a while"
             decision = Decision(Step.NOTIFY, reason, braked_seconds)
-        if decision.step is not Step.WAIT:
+        if decision.step is not Step.WAIT or decision.tells:
             if not trouble.logged:
                 summary = watched.verdict.findings[0].summary if watched.verdict.findings else ""
-                trouble = replace(trouble, reason=_reason(watched, code, now), summary=summary)
+                trouble = replace(trouble, reason=reason_for(watched, code, now), summary=summary)
             trouble = await self._in_incident(watched, trouble)
             await self._carry_out(watched, trouble, decision, asked=asked)
-        if decision.again_seconds is not None:
-            self._look_at(session_id, now.awake + decision.again_seconds)
+        elif decision.again_seconds is not None and self._around.is_shared(watched, code):
+            # Whoever tells of the cause tells of this one too; what passes leaves again.
+            await self._in_incident(watched, trouble, ABOUT_TO)
+        if self._around.is_past(watched, code, now):
+            await self._leave_incident(session_id)
+        again_seconds = LOOK_SECONDS if decision.again_seconds is None else decision.again_seconds
+        self._look_at(session_id, now.awake + again_seconds)
         return decision
 
     async def _carry_out(
         self, watched: Watched, trouble: Trouble, decision: Decision, *, asked: bool
     ) -> None:
         match decision.step:
-            case Step.NOTIFY:
+            case Step.NOTIFY | Step.WAIT:
                 await self._told(watched, trouble, decision, ActionTaken.NONE)
             case Step.HOLD:
                 await self._hold(watched, trouble, decision)
@@ -297,17 +308,18 @@ class Healer:
         if trouble.held:
             trouble = await self._let_go(trouble, trouble, "what was taught since")
         if decision.spends:
-            trouble = await self._troubles.keep(await self._file(watched, trouble))
+            trouble = await self._troubles.keep(await self._papers.file(watched, trouble))
             reach("heal.filed")
         revived = await self._troubles.keep(
             await self._reviver.revive(watched, trouble, decision, asked=asked)
         )
         reach("heal.kept")
-        if decision.spends:
+        ours = revived.did != ELSEWHERE
+        if ours and decision.spends:
             # It may have been told before, when nothing could be done yet.
             revived = replace(revived, logged=False, told=False)
             self._reviver.pace.ended(gave_up=False)
-        if decision.spends or trouble.code is None:
+        if ours and (decision.spends or trouble.code is None):
             await self._told(watched, revived, decision, ActionTaken.REVIVAL_ATTEMPTED)
         self._look_at(trouble.session_id, self._clock.now().awake + RETRY_SECONDS)
 
@@ -329,8 +341,8 @@ class Healer:
         """One line in the log and one alert for each trouble and each turn it takes."""
         assert watched.record is not None, "judged before it is treated"
         if not trouble.logged:
-            if action is ActionTaken.NONE:
-                trouble = await self._file(watched, trouble)
+            if action is not ActionTaken.REVIVAL_ATTEMPTED:
+                trouble = await self._papers.file(watched, trouble)
             await self._telling.logged(happening, action, trouble, watched)
         incident = self._incidents.of(trouble.session_id)
         muted_seconds = None
@@ -340,32 +352,21 @@ class Healer:
             muted_seconds = await self._telling.told(incident, trouble, watched.record, decision)
         if muted_seconds is not None:
             self._look_at(trouble.session_id, self._clock.now().awake + muted_seconds)
-        await self._troubles.keep(replace(trouble, logged=True, told=muted_seconds is None))
-
-    async def _file(self, watched: Watched, trouble: Trouble) -> Trouble:
-        """One issue for each incident: whoever comes later is told where it is."""
-        incident = self._incidents.of(trouble.session_id)
-        if incident is None:
-            return await self._reviver.file(watched, trouble)
-        async with self._filing[incident.id]:
-            known = self._incidents.of(trouble.session_id) or incident
-            if known.issue_url is not None:
-                return replace(trouble, issue_url=known.issue_url)
-            filed = await self._reviver.file(watched, trouble)
-            if filed.issue_url is not None:
-                newest = self._incidents.of(trouble.session_id) or known
-                await self._incidents.keep(replace(newest, issue_url=filed.issue_url))
-            return filed
+        if not (trouble.logged and trouble.told):
+            await self._troubles.keep(replace(trouble, logged=True, told=muted_seconds is None))
 
     async def _calm_down(self, watched: Watched) -> None:
         """Its finding is gone. The trouble is over when its turn has ended well."""
         trouble = self._troubles.get(watched.subject.id)
         if trouble is None:
             return
+        if watched.presence.stopped:
+            await self._dismiss(trouble.session_id, "a person stopped it")
+            return
         if trouble.calm_since is None:
             if trouble.logged:
                 await self._telling.logged(Happening.SESSION_RECOVERED, ActionTaken.NONE, trouble, watched)
-            await self._leave_incident(trouble)
+            await self._leave_incident(trouble.session_id)
             # A yes was for the calls that were cut off then.
             now = self._clock.now().wall
             calm = replace(trouble, calm_since=now, revived_at=None, approved=False)
@@ -374,26 +375,33 @@ class Healer:
             await self._troubles.drop(trouble)
             await self._reviver.forget(trouble)
 
-    async def _leave_incident(self, trouble: Trouble) -> None:
-        left = await self._incidents.leave(trouble.session_id)
-        if left is not None and not left.is_open:
-            await self._telling.resolved(left)
-            self._filing.pop(left.id, None)
+    async def _dismiss(self, session_id: SessionId, because: str) -> None:
+        """Somebody ended it: nothing of it is anybody's trouble any more."""
+        trouble = self._troubles.get(session_id)
+        if trouble is None:
+            return
+        await self._leave_incident(session_id, because)
+        if trouble.held and trouble.checkpoint is not None:
+            await self._holding.called_off(trouble.checkpoint)
+        await self._troubles.drop(trouble)
+        await self._reviver.forget(trouble)
 
-    async def _in_incident(self, watched: Watched, trouble: Trouble) -> Trouble:
-        """Filed under its cause, which is known once the trouble has lasted a moment."""
+    async def _leave_incident(self, session_id: SessionId, because: str | None = None) -> None:
+        """`because`: somebody ended it, so that it does not count as one that was brought back."""
+        left = await self._incidents.leave(session_id, uncounted=because is not None)
+        if left is not None and not left.is_open:
+            await self._telling.resolved(left if because is None else replace(left, did=because))
+            self._papers.over(left)
+
+    async def _in_incident(self, watched: Watched, trouble: Trouble, did: str = "") -> Trouble:
+        """Filed under its cause, as far as that is known by now. `did` is what to say as long as nothing was done."""
         origin = self._around.origin(watched, trouble.code)
         findings = watched.verdict.findings if watched.verdict is not None else ()
         summary = findings[0].summary if findings else "idle, and gone with what hosted it"
         name = called(watched.record) if watched.record is not None else ""
-        incident = await self._incidents.join(trouble.session_id, origin, summary, name)
+        limit = watched.activity.limit_until if origin.cause is Cause.USAGE_LIMIT else None
+        until = limit.wall if limit is not None else None
+        incident = await self._incidents.join(trouble.session_id, origin, summary, name, until=until)
+        if did and not incident.did:
+            incident = await self._incidents.keep(replace(incident, did=did))
         return await self._troubles.keep(replace(trouble, incident=incident.id))
-
-
-def _reason(watched: Watched, code: Code | None, now: Instant) -> str:
-    """Why, in the words of the log of critical events."""
-    if code is None:
-        return "lost"
-    activity = watched.activity
-    seconds = activity.active_seconds if code is Code.RUNAWAY else quiet_seconds(activity, now)
-    return reason_of(code, seconds=seconds, errors=activity.errors_in_a_row)

@@ -36,5 +36,8 @@ class Holding(Protocol):
     async def gone_on(self, number: int, by: str) -> None:
         """It goes on because of this one. Raises AlreadyDecided if a person wanted otherwise."""
 
+    async def called_off(self, number: int) -> None:
+        """A person stopped the session it asks about: there is nothing left to decide."""
+
     async def settled(self, number: int) -> None:
         """What was decided is done, or its memory is kept."""

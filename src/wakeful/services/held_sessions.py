@@ -3,6 +3,7 @@
 Both look before they act, so that a crash between a decision and its effect costs a moment and never a second effect.
 """
 
+import logging
 from typing import Final
 
 from wakeful.domain.checkpoint import Checkpoint, ChoiceName
@@ -11,7 +12,7 @@ from wakeful.domain.ids import SessionId
 from wakeful.domain.session_checkpoint import session_draft
 from wakeful.domain.trouble import Trouble, completed_remote
 from wakeful.ports.store import Outcome
-from wakeful.services.checkpoints import Checkpoints, Done
+from wakeful.services.checkpoints import AlreadyDecided, Checkpoints, Done
 from wakeful.services.circumstances import Circumstances
 from wakeful.services.hands import Hands
 from wakeful.services.healing import Healer
@@ -23,6 +24,8 @@ NOTHING_LEFT: Final = Done(
     Outcome.RECOVERED, "it had gone on or was forgotten meanwhile: nothing was left to do"
 )
 LET_GO: Final = Done(Outcome.RECOVERED, "it was let go on")
+
+log = logging.getLogger("wakeful.healing")
 
 
 class HeldSessions:
@@ -42,6 +45,13 @@ class HeldSessions:
 
     async def gone_on(self, number: int, by: str) -> None:
         await self._checkpoints.record(number, ChoiceName.CONTINUE, by)
+
+    async def called_off(self, number: int) -> None:
+        try:
+            await self._checkpoints.record(number, ChoiceName.ABORT, "whoever stopped it")
+        except AlreadyDecided:
+            log.info("checkpoint %s was decided before its session was stopped", number)
+        await self._checkpoints.settle(number)
 
     async def settled(self, number: int) -> None:
         await self._checkpoints.settle(number)

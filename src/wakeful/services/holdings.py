@@ -1,7 +1,8 @@
 """Which sessions are ours: their hostings, and the leases that say so. One live owner per conversation.
 
-A hosting is kept in the store, so that a restart finds its sessions again with the same epoch. Its lease is renewed as
-long as it is kept; a lease that somebody else has claimed meanwhile ends it: a late owner does nothing more.
+A hosting is kept in the store, so that a restart finds its sessions again with the same epoch, and so do other daemons
+on the same store. Its lease is renewed as long as it is kept; a lease that somebody else has claimed meanwhile ends it:
+a late owner does nothing more.
 """
 
 import asyncio
@@ -23,6 +24,8 @@ from wakeful.services.work import held
 
 # A lease lasts 60 s: two renewals may fail before anybody else can claim it.
 RENEW_SECONDS: Final = 20.0
+# What another daemon on this store began to manage, or let go, is shown so late; whoever acts asks at once.
+FOLLOW_SECONDS: Final = 2.0
 # Whose sessions are called after their client; any other is called as it was named.
 PROVIDERS: Final = frozenset({"claude", "codex"})
 
@@ -57,12 +60,32 @@ class Holdings:
         self._hosted: dict[SessionId, Hosting] = {}
         # Between two epochs a claim is nobody's for a moment; that must not be taken for a loss.
         self._advancing = asyncio.Lock()
+        # How often something changed here; a reading that a change overtook is not believed.
+        self._changes = 0
 
     async def load(self) -> None:
         """Find again what an earlier daemon managed."""
         for hosting in await self._store.hostings():
             self._take(hosting)
         await self.renew_all()
+
+    async def read_again(self) -> None:
+        """Take over what other daemons on this store manage now, and let go of what they let go."""
+        changes = self._changes
+        kept = {each.session_id: each for each in await self._store.hostings()}
+        if changes != self._changes:
+            return
+        for session_id in self._hosted.keys() - kept.keys():
+            self._forget(session_id)
+        for session_id, hosting in kept.items():
+            if self._hosted.get(session_id) != hosting:
+                self._take(hosting)
+
+    async def follow(self) -> None:
+        """Read again now and then, until cancelled."""
+        while True:
+            await asyncio.sleep(FOLLOW_SECONDS)
+            await self.read_again()
 
     def find(self, session_id: SessionId) -> Hosting | None:
         return self._hosted.get(session_id)
@@ -148,6 +171,7 @@ class Holdings:
             await self.renew_all()
 
     def _take(self, hosting: Hosting) -> None:
+        self._changes += 1
         self._hosted[hosting.session_id] = hosting
         self._supervisor.manage(hosting.session_id, hosting)
         if hosting.process is not None:
@@ -181,7 +205,8 @@ class Holdings:
         )
 
     def _forget(self, session_id: SessionId) -> None:
-        del self._hosted[session_id]
+        self._changes += 1
+        self._hosted.pop(session_id, None)
         self._supervisor.manage(session_id, None)
 
     async def _lose(self, hosting: Hosting) -> None:

@@ -4,23 +4,29 @@ Kept as notes in the store, so that an episode goes on over restarts and several
 """
 
 import asyncio
+import logging
 from typing import Final
 from uuid import uuid4
 
 import msgspec
 from msgspec.structs import replace
 
+from wakeful.domain.errors import WorldError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Incident, Origin
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Note, Store
 
 KIND: Final = "incident"
+# Which incident of a cause and scope is open: the first daemon of a store that opens one says so here.
+OPEN: Final = "incident_open"
 # Resolved ones stay readable this long.
 KEPT_SECONDS: Final = 30 * 86_400.0
 # What comes back so soon is the same episode: sessions recover and fail at their own pace.
 SAME_SECONDS: Final = 120.0
 _decode: Final = msgspec.json.Decoder(Incident).decode
+
+log = logging.getLogger("wakeful.healing")
 
 
 class Incidents:
@@ -32,6 +38,8 @@ class Incidents:
         self._open: dict[str, Incident] = {}
         self._lately: dict[str, Incident] = {}
         self._of_session: dict[SessionId, str] = {}
+        # Opened by other daemons on this store: joined here, written down by them.
+        self._theirs: set[str] = set()
         self._in_line = asyncio.Lock()
 
     async def load(self) -> None:
@@ -47,8 +55,10 @@ class Incidents:
 
     async def listed(self, include_resolved: bool = False) -> list[Incident]:
         """Open ones, or all; the newest last."""
-        found = [_decode(note.body) for note in await self._store.notes(KIND)]
-        shown = [each for each in found if include_resolved or each.is_open]
+        found = {(each := _decode(note.body)).id: each for note in await self._store.notes(KIND)}
+        # What the store has not taken yet, be it slow or full, is open all the same.
+        found.update({each.id: each for each in self._open.values() if each.id not in self._theirs})
+        shown = [each for each in found.values() if include_resolved or each.is_open]
         return sorted(shown, key=lambda each: each.opened_at)
 
     def of(self, session_id: SessionId) -> Incident | None:
@@ -60,39 +70,94 @@ class Incidents:
         known = (self._open.get(_key(incident)), self._lately.get(_key(incident)))
         return next((each for each in known if each is not None and each.id == incident.id), incident)
 
-    async def join(self, session_id: SessionId, origin: Origin, summary: str, name: str = "") -> Incident:
-        """The incident this trouble belongs to, opened if there is none with this cause and scope."""
+    @property
+    def open_count(self) -> int:
+        """How many are open, as far as this daemon knows."""
+        return len(self._open)
+
+    def sessions(self) -> list[SessionId]:
+        """Everybody who is in one."""
+        return list(self._of_session)
+
+    async def join(
+        self,
+        session_id: SessionId,
+        origin: Origin,
+        summary: str,
+        name: str = "",
+        *,
+        until: float | None = None,
+    ) -> Incident:
+        """The incident this trouble belongs to, opened if there is none with this cause and scope.
+
+        `until`: when that cause ends by itself; the latest word of its sessions counts.
+        """
         # One after the other: two that join at once would each open one.
         async with self._in_line:
             known = self.of(session_id)
             if known is not None and (known.cause, known.scope) == (origin.cause, origin.scope):
-                return known
+                lasting = known.lasting(until)
+                return known if lasting == known else await self.keep(lasting)
             if known is not None:
                 await self._leave(session_id)
             now = self._clock.now().wall
-            incident = self._open.get(origin.key) or self._reopened(origin, now) or _new(origin, summary, now)
-            return await self.keep(incident.joined(session_id, now, name))
+            incident = self._open.get(origin.key) or await self._opened(origin, summary, now)
+            return await self.keep(incident.joined(session_id, now, name).lasting(until))
+
+    async def begin(self, origin: Origin, summary: str) -> Incident:
+        """The incident of a cause that is seen by itself. Open here at once, also where the store takes nothing."""
+        async with self._in_line:
+            now = self._clock.now().wall
+            try:
+                incident = self._open.get(origin.key) or await self._opened(origin, summary, now)
+                return await self.keep(replace(incident, standing=True, updated_at=now))
+            except WorldError as error:
+                log.warning("an incident is only in memory: %s", error)
+                incident = self._open.get(origin.key) or _new(origin, summary, now)
+                self._remember(replace(incident, standing=True))
+                return self._open[origin.key]
+
+    async def end(self, origin: Origin) -> Incident | None:
+        """That cause is gone: its incident, over unless sessions are still in it; None if none is open."""
+        async with self._in_line:
+            incident = self._open.get(origin.key)
+            if incident is None or not incident.standing:
+                return None
+            return await self._closed(incident.ended(self._clock.now().wall))
 
     def is_open(self, incident: Incident) -> bool:
         """Whether it is, by now: what was over may have come back."""
         known = self._open.get(_key(incident))
         return known is not None and known.id == incident.id
 
-    async def leave(self, session_id: SessionId) -> Incident | None:
+    async def leave(self, session_id: SessionId, *, uncounted: bool = False) -> Incident | None:
         """The incident without this session, over if it was the last; None if it was in none."""
         async with self._in_line:
-            return await self._leave(session_id)
+            return await self._leave(session_id, uncounted=uncounted)
 
-    async def _leave(self, session_id: SessionId) -> Incident | None:
+    async def _leave(self, session_id: SessionId, *, uncounted: bool = False) -> Incident | None:
         incident = self.of(session_id)
         if incident is None:
             return None
         del self._of_session[session_id]
-        left = incident.left(session_id, self._clock.now().wall)
-        if not left.is_open:
-            self._open.pop(_key(left), None)
-            self._lately[_key(left)] = left
-        return await self.keep(left)
+        leave = incident.without if uncounted else incident.left
+        left = leave(session_id, self._clock.now().wall)
+        return await self._closed(left)
+
+    async def _closed(self, incident: Incident) -> Incident:
+        """The newest word about it, which may be that it is over. What the store refuses is not over yet."""
+        if incident.is_open:
+            return await self.keep(incident)
+        before = self._open.pop(_key(incident), None)
+        try:
+            await self.keep(incident)
+            await self._store.drop_note(OPEN, _key(incident))
+        except WorldError:
+            if before is not None:
+                self._remember(before)
+            raise
+        self._lately[_key(incident)] = incident
+        return incident
 
     async def keep(self, incident: Incident) -> Incident:
         """The newest word about an incident. Known at once, so that nobody goes on with an older one meanwhile."""
@@ -100,8 +165,25 @@ class Incidents:
             self._remember(incident)
         elif self.newest(incident) != incident:
             self._lately[_key(incident)] = incident
-        await self._store.keep_note(Note(KIND, incident.id, msgspec.json.encode(incident)))
+        if incident.id not in self._theirs or not incident.is_open:
+            await self._store.keep_note(Note(KIND, incident.id, msgspec.json.encode(incident)))
         return incident
+
+    async def _opened(self, origin: Origin, summary: str, now: float) -> Incident:
+        """A new one, or one that was over just now; or the one that another daemon on this store opened first."""
+        incident = self._reopened(origin, now) or _new(origin, summary, now)
+        claim = Note(OPEN, origin.key, msgspec.json.encode(incident))
+        if await self._store.keep_new_note(claim):
+            return incident
+        claimed = [_decode(note.body) for note in await self._store.notes(OPEN) if note.key == origin.key]
+        kept = {each.id: each for each in await self.listed(include_resolved=True)}
+        theirs = next((kept.get(each.id, each) for each in claimed), None)
+        if theirs is None or not theirs.is_open:
+            # Whoever opened that one ended before it could say that it is over.
+            await self._store.keep_note(claim)
+            return incident
+        self._theirs.add(theirs.id)
+        return theirs
 
     def _reopened(self, origin: Origin, now: float) -> Incident | None:
         self._lately = {

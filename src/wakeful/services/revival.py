@@ -37,6 +37,7 @@ EVENTS_RECALLED_MAX: Final = 400
 # A forge that is down is asked again after this.
 FILE_AGAIN_SECONDS: Final = 600.0
 _decode: Final = msgspec.json.Decoder(Revival).decode
+ELSEWHERE: Final = "another daemon on this store brings it back"
 
 log = logging.getLogger("wakeful.healing")
 
@@ -104,8 +105,8 @@ class Reviver:
             epoch=hosting.epoch if hosting is not None else 0,
         )
         if decision.spends and not await self._spend(revival):
-            # Somebody else revives it, or did: what comes of that is seen, not repeated.
-            return replace(trouble, revivals=REVIVALS_MAX, revived_at=now)
+            # Somebody else revives it, or did, and tells people: what comes of that is seen, not repeated.
+            return replace(trouble, revivals=REVIVALS_MAX, revived_at=now, did=ELSEWHERE)
         reach("heal.spent")
         return await self.carry_out(watched, trouble, revival, spent=decision.spends, asked=asked)
 

@@ -5,7 +5,7 @@ session cost one verdict. One heap of deadlines wakes it: idle sessions cost not
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Final
 
@@ -27,7 +27,7 @@ from wakeful.ports.store import Transition
 from wakeful.services.feed import Change
 from wakeful.services.roster import OldLog, Roster
 from wakeful.services.surroundings import Surroundings
-from wakeful.services.watched import Kept, Standing, Watched, standing_of
+from wakeful.services.watched import Kept, Standing, Watched, standing_of, transition_of
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode_kept: Final = msgspec.json.Decoder(Kept).decode
@@ -51,6 +51,8 @@ class Supervisor:
         self._by_process: dict[Process, set[SessionId]] = {}
         self._stored: dict[SessionId, Standing] = {}
         self._hosted: dict[SessionId, Hosting] = {}
+        # Sessions of which somebody else's queue says that they run.
+        self._vouched: frozenset[SessionId] = frozenset()
         self._slept: Sleep | None = None
         roster.unfold = self.unfold
 
@@ -70,7 +72,7 @@ class Supervisor:
             watched.presence.grown_at = self._clock.now()
             if not watched.presence.living:
                 self._around.seek_holder(subject.id)
-        watched.presence.vouched = subject.vouched
+        watched.presence.vouched = subject.vouched or subject.id in self._vouched
         self._mark(subject.id)
 
     def _instant(self, event: Event, activity: Activity) -> Instant:
@@ -221,7 +223,18 @@ class Supervisor:
         watched = self.roster.watched.get(session_id)
         if watched is not None:
             watched.subject = self._as_hosted(watched.subject)
+            watched.presence.stopped = hosting is not None and hosting.stopped
             self._mark(session_id)
+
+    def vouch_for(self, session_ids: Collection[SessionId]) -> None:
+        """A queue says that exactly these of its sessions run: their logs have living writers."""
+        before, self._vouched = self._vouched, frozenset(session_ids)
+        for session_id in before ^ self._vouched:
+            watched = self.roster.watched.get(session_id)
+            if watched is not None:
+                self._read(watched)
+                watched.presence.vouched = session_id in self._vouched
+                self._mark(session_id)
 
     def settle(self) -> bool:
         """Judge what evidence has touched, a slice at a time; True if more is left."""
@@ -267,6 +280,8 @@ class Supervisor:
                 self._as_hosted(subject), standing=self._stored.pop(subject.id, None)
             )
             watched.presence.slept = self._slept
+            hosting = self._hosted.get(subject.id)
+            watched.presence.stopped = hosting is not None and hosting.stopped
             self.roster.old.pop(subject.id, None)
             self.roster.changed_membership()
         return watched
@@ -370,19 +385,4 @@ class Supervisor:
         )
         if before != watched.standing:
             self.roster.announce(record.id)
-            transitions.append(_transition(watched, before, reason, now.wall))
-
-
-def _transition(watched: Watched, before: Standing | None, reason: str, at: float) -> Transition:
-    record = watched.record
-    assert record is not None, "a transition follows a judgement"
-    return Transition(
-        session_id=record.id,
-        at=at,
-        old_state=before[0] if before else "",
-        new_state=record.state,
-        old_health=before[1] if before else "",
-        new_health=record.health,
-        reason=reason,
-        record=watched.body(),
-    )
+            transitions.append(transition_of(watched, before, reason, now.wall))

@@ -5,8 +5,11 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from wakeful.domain.critical import reason_of
 from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
+from wakeful.domain.moment import Instant
+from wakeful.domain.sentence import quiet_seconds
 from wakeful.domain.trouble import Trouble
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Note, Store
@@ -73,3 +76,12 @@ class Troubles:
             opened_at=now,
             code_since=now,
         )
+
+
+def reason_for(watched: Watched, code: Code | None, now: Instant) -> str:
+    """Why, in the words of the log of critical events."""
+    if code is None:
+        return "lost"
+    activity = watched.activity
+    seconds = activity.active_seconds if code is Code.RUNAWAY else quiet_seconds(activity, now)
+    return reason_of(code, seconds=seconds, errors=activity.errors_in_a_row)

@@ -5,19 +5,24 @@ One line per cycle says how many were checked. What stays wrong is said once, an
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from wakeful.domain.errors import WakefulError, WorldError
+from wakeful.domain.ids import SessionId
 from wakeful.domain.plaintext import plain
+from wakeful.domain.revival import Course
 from wakeful.ports.clock import Clock
 from wakeful.ports.jobs import Jobs, Snapshot, Watched
 from wakeful.services.watchdog_calls import Chats
 from wakeful.services.watchdog_cases import Case, Cases, Skip
 from wakeful.services.watchdog_healing import Healing
+from wakeful.services.watchdog_news import Operator
 from wakeful.services.watchdog_queue import QueueWatch
+from wakeful.services.watchdog_verifying import Verifying
 
 # Each waits for others most of the time; more at once would only queue up in Redis.
 HEALED_AT_ONCE_MAX: Final = 8
@@ -56,6 +61,9 @@ class Watchdog:
         healing: Healing,
         queue: QueueWatch,
         chats: Chats,
+        verifying: Verifying,
+        operator: Operator,
+        present: Callable[[Collection[SessionId]], None],
         interval_seconds: float,
     ) -> None:
         self._jobs = jobs
@@ -64,9 +72,14 @@ class Watchdog:
         self._healing = healing
         self._queue = queue
         self._chats = chats
+        self._verifying = verifying
+        self._operator = operator
+        # Hears of everybody who runs.
+        self._present = present
         self._interval_seconds = interval_seconds
         self._said: set[str] = set()
-        self._trouble: str | None = None
+        # Why the last cycle could not look, or not to the end.
+        self.trouble: str | None = None
         self._room = asyncio.Semaphore(HEALED_AT_ONCE_MAX)
 
     async def run(self) -> None:
@@ -85,30 +98,45 @@ class Watchdog:
         except Exception as problem:  # one cycle that fails must not be the last one
             log.exception("watchdog: this cycle failed")
             cycle = Cycle(trouble=f"{type(problem).__name__}: {plain(str(problem), 200)}")
-        self._tell_trouble(cycle.trouble)
+        await self._tell_trouble(cycle.trouble)
         log.info("%s", cycle)
         return cycle
 
     async def release(self, session_id: str) -> str | None:
-        """A person approved the revival of a held session: what was done, in words; None if it is not active."""
-        snapshot = await self._jobs.look()
-        found = [each for each in snapshot.watched if each.session.session_id == session_id]
-        if not found or found[0].job is None:
-            return None
-        choice = await self._healing.heal(found[0], approved=True)
+        """A person approved the revival of a held session: what was done, in words; None if it is not active.
+
+        Raises FolderGone.
+        """
+        found = await self._running(session_id)
+        choice = await self._healing.heal(found, approved=True) if found is not None else None
         return choice.reason if choice is not None else None
+
+    async def waits(self, session_id: str) -> str | None:
+        """What a session that runs waits for, in words; empty if for nothing, None if it does not run."""
+        if await self._running(session_id) is None:
+            return None
+        words = (await self._jobs.episodes()).get(f"session:{session_id}", "")
+        return words if words.startswith(Course.HOLD) else ""
+
+    async def _running(self, session_id: str) -> Watched | None:
+        snapshot = await self._jobs.look()
+        running = (each for each in snapshot.watched if each.job is not None)
+        return next((each for each in running if each.session.session_id == session_id), None)
 
     async def _cycle(self) -> Cycle:
         snapshot = await self._jobs.look()
         for words in snapshot.strange:
             self._say_once(words)
         self._cases.keep_only(each.session.session_id for each in snapshot.watched)
+        self._present([each.session.session_id for each in snapshot.watched if each.job is not None])
         results = await self._cases.judged(snapshot.watched)
         episodes = await self._jobs.episodes()
         cycle = self._counted(snapshot.watched, results)
-        await self._heal([each for each in results if isinstance(each, Case) and _is_ill(each)])
+        ill = [each for each in results if isinstance(each, Case) and _is_ill(each)]
+        await self._heal(ill)
         await self._end_episodes(snapshot, results, episodes)
-        await self._healing.verify()
+        reviving = await self._verifying.verify()
+        await self._operator.still({each.watched.session.session_id for each in ill} | reviving)
         await self._queue.look(snapshot, episodes)
         await self._chats.try_again()
         return cycle
@@ -130,15 +158,16 @@ class Watchdog:
 
     async def _heal(self, ill: Sequence[Case]) -> None:
         """All at once, a few at a time; one that fails is said and keeps nobody else from being healed."""
+        together = Counter(case.watched.session.project_key for case in ill)
         async with asyncio.TaskGroup() as group:
             for case in ill:
-                group.create_task(self._heal_one(case.watched))
+                group.create_task(self._heal_one(case.watched, together[case.watched.session.project_key]))
 
-    async def _heal_one(self, watched: Watched) -> None:
+    async def _heal_one(self, watched: Watched, together: int) -> None:
         session_id = watched.session.session_id
         async with self._room:
             try:
-                await self._healing.heal(watched)
+                await self._healing.heal(watched, together=together)
             except WakefulError as problem:
                 self._say_once(f"{session_id} could not be healed now: {problem}")
             except Exception:  # one failing check never stops the others
@@ -166,13 +195,19 @@ class Watchdog:
         self._said.add(words)
         log.warning("watchdog: %s", plain(words, 300))
 
-    def _tell_trouble(self, trouble: str | None) -> None:
-        """Once when it begins, whatever it turns into, and once when it is over."""
-        if trouble is not None and self._trouble is None:
-            log.warning("watchdog: %s; it goes on looking", trouble)
-        elif trouble is None and self._trouble is not None:
+    async def _tell_trouble(self, trouble: str | None) -> None:
+        """Once when it begins, whatever it turns into, and once when it is over, also of an earlier run."""
+        before, self.trouble = self.trouble, trouble
+        try:
+            if trouble is None:
+                await self._operator.back(self._jobs.place)
+            elif before is None:
+                log.warning("watchdog: %s; it goes on looking", trouble)
+                await self._operator.lost(self._jobs.place, trouble)
+        except WorldError as problem:
+            log.warning("watchdog: nobody could be told: %s", problem)
+        if trouble is None and before is not None:
             log.warning("watchdog: %s answers again, and all is checked", self._jobs.place)
-        self._trouble = trouble
 
 
 def _is_ill(case: Case) -> bool:

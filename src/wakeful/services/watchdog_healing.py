@@ -5,84 +5,44 @@ or not. What could not be done is said in the event's details and nowhere hidden
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 from uuid import uuid4
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening, critical_event, stamp
+from wakeful.domain.critical import ActionTaken, Happening, stamp
+from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.plaintext import plain
 from wakeful.domain.plan import Rules
 from wakeful.domain.revival import FAILURE_MESSAGE, Choice, Course, choose, last_calls, revival_context
+from wakeful.domain.wording import quoted
 from wakeful.ports.clock import Clock
-from wakeful.ports.forge import Filing, Forge, Report
-from wakeful.ports.jobs import Fenced, Ground, Jobs, Revival, Stage, Turn, Watched, Work
-from wakeful.services.watchdog_calls import CALL_SECONDS_MAX, Callback, Calls, Chats, Ending, Said
+from wakeful.ports.forge import Filing, Report
+from wakeful.ports.jobs import Fenced, Ground, Jobs, Revival, Stage, Watched, Work
+from wakeful.services.pace import Pace
+from wakeful.services.watchdog_calls import CALL_SECONDS_MAX, Calls, Chats, Ending
 from wakeful.services.watchdog_cases import Case, Cases
+from wakeful.services.watchdog_ledger import Callbacks, Ledger, action_of
+from wakeful.services.watchdog_news import EVENTS, STOPPED, NewsKind, Operator, QueueNews, news_of
 
-# Issue, stop, enqueue, message and event, each within its deadline, and some room.
-CLAIM_SECONDS: Final = 6 * CALL_SECONDS_MAX
-# A forge ends by itself after 20 s; this is for one that does not.
-FORGE_SECONDS_MAX: Final = 21.0
-# A worker that was told of a job takes it within this time, or it was never told.
-REVIVED_SECONDS_MAX: Final = 600.0
+# Issue, stop, enqueue, message, event and alert, each within its deadline, a turn among those revived, and some room.
+CLAIM_SECONDS: Final = 8 * CALL_SECONDS_MAX
+
+# What happens if nobody does anything.
+GOES_ON: Final = "its message is tried once more; a second failure is given up"
+WAITS: Final = "it waits until somebody decides"
+STAYS: Final = "it stays as it is"
 
 log = logging.getLogger("wakeful.watchdog")
 
 
-class Callbacks(Struct, frozen=True, kw_only=True):
-    """What the program we watch for does itself; everything may be left out."""
+class FolderGone(OperatorError):
+    """{shown} was not revived: its working directory {folder} is gone. Bring that back, then try again."""
 
-    enqueue_job: Callback | None = None
-    send_message: Callback | None = None
-    stop_session: Callback | None = None
-    start_worker: Callback | None = None
-    alert: Callback | None = None
-    write: Callback | None = None
-
-
-class Ledger:
-    """Files issues and writes events down. What fails here is said, and stops nothing."""
-
-    def __init__(self, clock: Clock, calls: Calls, forge: Forge | None, write: Callback | None) -> None:
-        self._clock = clock
-        self._calls = calls
-        self._forge = forge
-        self._write = write
-
-    async def file(self, report: Report) -> Filing:
-        file = self._forge.file if self._forge is not None else None
-        answer = await self._calls.call("the issue", file, report, seconds_max=FORGE_SECONDS_MAX)
-        if answer.ending is Ending.DONE and isinstance(answer.value, Filing):
-            return answer.value
-        return Filing(None, answer.words)
-
-    async def event(
-        self,
-        happening: Happening,
-        session_id: str,
-        project_key: str,
-        reason: str,
-        action: ActionTaken,
-        issue_url: str | None,
-        details: Mapping[str, Any],
-    ) -> CriticalEvent:
-        event = critical_event(
-            happening,
-            session_id,
-            project_key,
-            reason,
-            action,
-            issue_url,
-            details,
-            at_wall=self._clock.now().wall,
-        )
-        answer = await self._calls.call("the log of critical events", self._write, event)
-        if answer.ending is not Ending.DONE:
-            log.error("watchdog: an event about %s is lost: %s", event.session_id, answer.words)
-        return event
+    code = "folder-gone"
+    exit_code = 1
+    http_status = 409
 
 
 class Healing:
@@ -100,6 +60,8 @@ class Healing:
         ledger: Ledger,
         callbacks: Callbacks,
         rules: Callable[[], Rules],
+        operator: Operator,
+        pace: Pace | None,
     ) -> None:
         self._jobs = jobs
         self._cases = cases
@@ -110,9 +72,14 @@ class Healing:
         self._ledger = ledger
         self._callbacks = callbacks
         self._rules = rules
+        self._operator = operator
+        self._pace = pace
 
-    async def heal(self, watched: Watched, *, approved: bool = False) -> Choice | None:
-        """What was done about it; None if it is well by now or another watchdog has it. Raises JobsUnreachable."""
+    async def heal(self, watched: Watched, *, approved: bool = False, together: int = 1) -> Choice | None:
+        """What was done about it; None if it is well by now or another watchdog has it.
+
+        `together`: how many of its project are in trouble. Raises JobsUnreachable, and FolderGone if it was approved.
+        """
         token = uuid4().hex
         if not await self._jobs.claim(watched.work, token, CLAIM_SECONDS):
             return None
@@ -120,8 +87,12 @@ class Healing:
             case = await self._confirmed(watched)
             if case is None or (case.is_well and not approved):
                 return None
-            choice = await self._choice(case, approved=approved)
-            await self._act(case, choice)
+            choice = self._braked(await self._choice(case, approved=approved))
+            if choice.course is Course.REVIVE and await self._waited():
+                case = await self._confirmed(watched)
+                if case is None or (case.is_well and not approved):
+                    return None
+            await self._act(case, choice, together)
             return choice
         finally:
             await self._jobs.yield_(watched.work, token)
@@ -157,6 +128,8 @@ class Healing:
             and (await self._calls.call("a look at its folder", self._ground.folder_is_gone, folder)).value
             is True
         )
+        if approved and gone:
+            raise FolderGone(shown=case.watched.session.session_id, folder=folder)
         spent = await self._jobs.is_spent(case.watched.work)
         if approved and not spent:
             return Choice(Course.REVIVE, "a person approved it")
@@ -170,18 +143,32 @@ class Healing:
             now=case.now,
         )
 
-    async def _act(self, case: Case, choice: Choice) -> None:
+    def _braked(self, choice: Choice) -> Choice:
+        """Nothing is revived while most of what was revived failed again."""
+        if choice.course is not Course.REVIVE or self._pace is None or self._pace.braked_seconds <= 0:
+            return choice
+        return Choice(Course.NOTIFY, "too many revivals failed lately: none is tried for a while")
+
+    async def _waited(self) -> bool:
+        """Its turn among all that are brought back; whether that took so long that it has to be looked at again."""
+        if self._pace is None:
+            return False
+        before = self._clock.now().awake
+        await self._pace.turn()
+        return self._clock.now().awake - before > 1.0
+
+    async def _act(self, case: Case, choice: Choice, together: int) -> None:
         match choice.course:
             case Course.REVIVE:
-                await self._revive(case)
+                await self._revive(case, together)
             case Course.GIVE_UP:
-                await self._give_up(case)
+                await self._give_up(case, together)
             case Course.HOLD | Course.NOTIFY:
-                await self._tell(case, choice)
+                await self._tell(case, choice, together)
             case Course.NOTHING:
                 log.info("watchdog: %s: %s", case.watched.session.session_id, choice.reason)
 
-    async def _revive(self, case: Case) -> None:
+    async def _revive(self, case: Case, together: int) -> None:
         filing = await self._file(case)
         watched = case.watched
         revival = self._revival(case, filing)
@@ -208,6 +195,9 @@ class Healing:
             return
         outcome = f"unverified: {words}{stopped}; not yet seen running"
         await self._write(case, Happening.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED, filing, outcome)
+        if self._pace is not None:
+            self._pace.ended(gave_up=False)
+        await self._say(case, NewsKind.BEGAN, f"revived it: {words}{stopped}", GOES_ON, together)
 
     def _revival(self, case: Case, filing: Filing) -> Revival:
         watched, job = case.watched, case.watched.job
@@ -251,10 +241,11 @@ class Healing:
         await self._jobs.close_revival(revival.work)
         said = await self._chats.tell(f"failure:{revival.work}", revival.chat_id, FAILURE_MESSAGE)
         await self._write(
-            case, Happening.REVIVAL_FAILED, _action(said), filing, f"{outcome}; the chat: {said}"
+            case, Happening.REVIVAL_FAILED, action_of(said), filing, f"{outcome}; the chat: {said}"
         )
+        await self._say(case, NewsKind.GIVEN_UP, f"tried to revive it, {outcome}; the chat: {said}", STOPPED)
 
-    async def _give_up(self, case: Case) -> None:
+    async def _give_up(self, case: Case, together: int) -> None:
         filing = await self._file(case)
         watched = case.watched
         if await self._jobs.fence(watched) is not Fenced.DONE:
@@ -264,9 +255,12 @@ class Healing:
         stopped = await self._stop(watched)
         said = await self._chats.tell(f"failure:{watched.work}", watched.chat_id, FAILURE_MESSAGE)
         outcome = f"gave up: it failed again after it was revived; the chat: {said}{stopped}"
-        await self._write(case, Happening.REVIVAL_FAILED, _action(said), filing, outcome)
+        await self._write(case, Happening.REVIVAL_FAILED, action_of(said), filing, outcome)
+        if self._pace is not None:
+            self._pace.ended(gave_up=True)
+        await self._say(case, NewsKind.GIVEN_UP, outcome, STOPPED, together)
 
-    async def _tell(self, case: Case, choice: Choice) -> None:
+    async def _tell(self, case: Case, choice: Choice, together: int) -> None:
         """Once for as long as it stays so."""
         name, words = _episode(case.watched), f"{choice.course}: {choice.reason}"
         if (await self._jobs.episodes()).get(name) == words:
@@ -281,7 +275,21 @@ class Healing:
         await self._jobs.mark(name, words)
         action = ActionTaken.HELD_FOR_APPROVAL if held else ActionTaken.NONE
         await self._write(case, Happening.SESSION_UNHEALTHY, action, filing, outcome)
-        await self._calls.call("alert", self._callbacks.alert, _alert_words(case, words))
+        calls = "; ".join(f"{each.tool} {quoted(each.verdict.words)}" for each in case.interrupted)
+        did = f"{words}{f': {calls}' if held and calls else ''}"
+        kind = NewsKind.HELD if held else NewsKind.BEGAN
+        await self._say(case, kind, did, WAITS if held else STAYS, together)
+
+    async def _say(self, case: Case, kind: NewsKind, did: str, otherwise: str, together: int = 1) -> None:
+        """To the operator; what fails there stops nothing."""
+        session_id = case.watched.session.session_id
+        command = f"wakeful session revive {session_id} --yes" if kind is NewsKind.HELD else EVENTS
+        news = news_of(case, did, otherwise, place=self._jobs.place, command=command, together=together)
+        project_key = case.watched.session.project_key
+        try:
+            await self._operator.told(QueueNews(session_id, project_key, kind, news, together))
+        except WorldError as problem:
+            log.warning("watchdog: nobody could be told of %s: %s", session_id, problem)
 
     async def _file(self, case: Case) -> Filing:
         session = case.watched.session
@@ -313,60 +321,9 @@ class Healing:
             )
         log.warning("watchdog: %s: %s: %s", session.session_id, case.reasons, plain(outcome, 300))
 
-    async def verify(self) -> None:
-        """Look what became of earlier revivals: the next job runs, or nobody will ever run it."""
-        for revival in await self._jobs.open_revivals():
-            await self._verify(revival, await self._jobs.turn_of(revival))
-
-    async def _verify(self, revival: Revival, turn: Turn) -> None:
-        age_seconds = self._clock.now().wall - revival.began_at
-        if turn in (Turn.RUNNING, Turn.COMPLETED):
-            await self._settle(revival, Happening.SESSION_RECOVERED, f"recovered: its next job is {turn}")
-        elif turn is Turn.FAILED:
-            await self._settle(revival, Happening.REVIVAL_FAILED, "ineffective: its next job failed")
-        elif turn is Turn.MISSING and revival.stage is Stage.FENCED and age_seconds > CLAIM_SECONDS:
-            # Whoever began it was ended in between; the queue is ours, and the failed job is still there.
-            await self._jobs.enqueue(revival, replace(revival, stage=Stage.ENQUEUED))
-        elif turn is Turn.MISSING and age_seconds > REVIVED_SECONDS_MAX:
-            await self._settle_missing(revival)
-
-    async def _settle_missing(self, revival: Revival) -> None:
-        if revival.stage is Stage.ENQUEUED and revival.job_id is None:
-            # Its queue took it and is not the one we see: nothing more will be known.
-            await self._jobs.close_revival(revival.work)
-            log.warning("watchdog: %s: its revival stays unverified", revival.session_id)
-            return
-        await self._settle(
-            revival, Happening.REVIVAL_FAILED, "ineffective: no next job was seen", tell_chat=True
-        )
-
-    async def _settle(
-        self, revival: Revival, happening: Happening, outcome: str, *, tell_chat: bool = False
-    ) -> None:
-        if not await self._jobs.close_revival(revival.work):
-            return
-        action = ActionTaken.NONE
-        if tell_chat:
-            said = await self._chats.tell(f"failure:{revival.work}", revival.chat_id, FAILURE_MESSAGE)
-            action, outcome = _action(said), f"{outcome}; the chat: {said}"
-        await self._ledger.event(
-            happening,
-            revival.session_id,
-            revival.project_key,
-            revival.reason,
-            action,
-            None,
-            {"outcome": outcome},
-        )
-        log.info("watchdog: %s: %s", revival.session_id, outcome)
-
 
 def _episode(watched: Watched) -> str:
     return f"session:{watched.session.session_id}"
-
-
-def _action(said: Said) -> ActionTaken:
-    return ActionTaken.FAILURE_MESSAGE_SENT if said is Said.SENT else ActionTaken.NONE
 
 
 def _details(case: Case) -> dict[str, Any]:
@@ -376,12 +333,3 @@ def _details(case: Case) -> dict[str, Any]:
         "last_tool_call": stamp(activity.last_at.wall) if activity.last_at is not None else None,
         "tool_count": activity.calls_total,
     }
-
-
-def _alert_words(case: Case, words: str) -> str:
-    session = case.watched.session
-    lines: Sequence[str] = (
-        f"{session.project_key}: {session.session_id} is in trouble: {case.reasons}",
-        words,
-    )
-    return "\n".join(plain(line, 300) for line in lines)

@@ -15,7 +15,7 @@ from wakeful.ports.clock import Clock
 from wakeful.ports.forge import Filing, Report
 from wakeful.ports.jobs import Job, Jobs, Snapshot
 from wakeful.services.watchdog_calls import Calls, Ending
-from wakeful.services.watchdog_healing import Callbacks, Ledger
+from wakeful.services.watchdog_ledger import Callbacks, Ledger
 
 # 000: three jobs lay there and no worker had started. A worker takes the next job at once.
 STALLED_SECONDS_MAX: Final = 300.0
@@ -83,7 +83,8 @@ class QueueWatch:
         if not await self._jobs.begin(_STALLED + project, ""):
             return
         waited_seconds = self._waited_seconds(waiting)
-        words = f"{len(waiting)} jobs of {project} wait for up to {length(waited_seconds)}, and none runs"
+        jobs = "1 job waits" if len(waiting) == 1 else f"{len(waiting)} jobs wait"
+        words = f"{project}: {jobs} for up to {length(waited_seconds)}, and none runs"
         filing = await self._file(project, waiting, Happening.QUEUE_STALLED, words, waited_seconds)
         started = await self._calls.call("start_worker", self._callbacks.start_worker, project)
         alerted = await self._calls.call("alert", self._callbacks.alert, plain(words, 300))
@@ -95,7 +96,8 @@ class QueueWatch:
     async def _tell_unrouted(self, project: str, waiting: list[Job]) -> None:
         if not await self._jobs.begin(_UNROUTED + project, ""):
             return
-        words = f"{len(waiting)} messages wait for {project}, a project nobody serves"
+        messages = "1 message waits" if len(waiting) == 1 else f"{len(waiting)} messages wait"
+        words = f"{project}: {messages}, and nobody serves this project"
         alerted = await self._calls.call("alert", self._callbacks.alert, plain(words, 300))
         await self._write(
             Happening.MESSAGE_UNROUTED, project, waiting, Filing(None, "not filed"), alerted.words

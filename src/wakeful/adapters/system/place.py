@@ -1,5 +1,6 @@
 """The host as healing sees it: its name, its boot, its folders, and whether it ran out of memory lately."""
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -8,6 +9,22 @@ from wakeful.ports.clock import Clock
 
 OOM_SECONDS: Final = 60.0
 _VMSTAT: Final = Path("/proc/vmstat")
+
+
+class Disk:
+    """The disk that holds a folder."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def free_bytes(self) -> int | None:
+        """What a user may still write there; nothing where no file can be made any more."""
+        try:
+            seen = os.statvfs(self.folder)
+        except OSError:
+            return None
+        full_of_files = seen.f_files > 0 and seen.f_favail == 0
+        return 0 if full_of_files else seen.f_bavail * seen.f_frsize
 
 
 class HostPlace:

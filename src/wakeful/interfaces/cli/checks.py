@@ -59,6 +59,9 @@ class Scene(Struct, frozen=True):
     loaded: Loaded | ConfigError
 
 
+NO_FILE: Final = "no file: every key has its default (`wakeful config init` writes one)"
+
+
 def _ok(said: str) -> Finding:
     return Finding(Grade.OK, said)
 
@@ -80,7 +83,7 @@ def configuration(scene: Scene) -> Finding:
         first = str(scene.loaded).splitlines()[0]
         return _fail(first, "`wakeful config check` shows every problem")
     files = {origin.rpartition(":")[0] for origin in scene.loaded.origins.values() if origin.startswith("/")}
-    return _ok(", ".join(sorted(files)) or "defaults")
+    return _ok(", ".join(sorted(files)) or NO_FILE)
 
 
 def state_folder(scene: Scene) -> Finding:

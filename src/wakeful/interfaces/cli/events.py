@@ -34,6 +34,13 @@ class Events(Struct, frozen=True):
     left_out: int
 
 
+class Archived(Struct, frozen=True):
+    """The body of /api/events/archive."""
+
+    archived: int
+    path: str
+
+
 @click.command(epilog="Example: wakeful events --since 2h --follow")
 @click.option(
     "--since", metavar="T", default="24h", show_default=True, help="How long ago, or a time in ISO 8601."
@@ -47,7 +54,7 @@ def events(*, since: str, follow: bool, archive_before: str | None, as_json: boo
     if archive_before is not None:
         if follow:
             raise click.UsageError("--follow and --archive-before are two different wishes.")
-        return _archive(wall_at(archive_before, wall_now()), as_json=as_json)
+        return _archive(archive_before, as_json=as_json)
     if follow:
         asyncio.run(_follow(Path(_listed(since_wall)[1].path), since_wall, as_json=as_json))
         return 0
@@ -73,16 +80,26 @@ def _show(found: Events, since_wall: float) -> None:
         say(NONE.format(stamp(since_wall)))
 
 
-def _archive(before_wall: float, *, as_json: bool) -> int:
+def _archive(before: str, *, as_json: bool) -> int:
+    """By the daemon, which asks who wants it; without one, here."""
+    stamped = stamp(wall_at(before, wall_now()))
+    try:
+        order = msgspec.json.encode({"before": stamped})
+        done = decoded(Client(Places.of(os.environ)).post("/api/events/archive", order).body, Archived)
+    except DaemonNotRunning:
+        done = _archived_here(stamped)
+    if as_json:
+        show_json(msgspec.json.encode(done))
+    else:
+        say(f"archived {done.archived} event{'' if done.archived == 1 else 's'} in {Path(done.path).parent}")
+    return 0
+
+
+def _archived_here(stamped: str) -> Archived:
     from wakeful.critical_events import archive_events  # noqa: PLC0415 - readers need none of it
 
-    path = _listed(wall_now())[1].path
-    count = archive_events(before_wall, path=path)
-    if as_json:
-        show_json(msgspec.json.encode({"archived": count, "path": path}))
-    else:
-        say(f"archived {count} event{'' if count == 1 else 's'} in {Path(path).parent}")
-    return 0
+    path = log_path(load_settings(None).config.events.critical_path)
+    return Archived(archive_events(stamped, path=path), path)
 
 
 async def _follow(path: Path, since_wall: float, *, as_json: bool) -> None:

@@ -25,7 +25,7 @@ from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.entry_routes import EntryRoutes
 from wakeful.interfaces.http.event_routes import EventLog, EventRoutes
 from wakeful.interfaces.http.gate import Gate
-from wakeful.interfaces.http.heal_routes import HealRoutes, Release
+from wakeful.interfaces.http.heal_routes import HealRoutes, Queue
 from wakeful.interfaces.http.incident_routes import IncidentRoutes, Listed
 from wakeful.interfaces.http.live import LiveRoute
 from wakeful.interfaces.http.penalties import Penalties
@@ -58,7 +58,7 @@ def build_app(
     incidents: Listed | None = None,
     critical: EventLog | None = None,
     healing: tuple[Healer, Restorer] | None = None,
-    release: Release | None = None,
+    queue: Queue | None = None,
     checkpoints: tuple[Checkpoints, Lessons] | None = None,
     hub: Hub | None = None,
 ) -> Gate:
@@ -71,9 +71,9 @@ def build_app(
         *WorkRoutes(work).handlers(),
         *ActRoutes(hands, deciders).handlers(),
         *(CalmRoutes(calm, now, desk.resolve, deciders).handlers() if calm is not None else ()),
-        *(EventRoutes(critical, now).handlers() if critical is not None else ()),
+        *(EventRoutes(critical, now, deciders).handlers() if critical is not None else ()),
         *(IncidentRoutes(incidents).handlers() if incidents is not None else ()),
-        *(HealRoutes(*healing, deciders, release).handlers() if healing is not None else ()),
+        *(HealRoutes(*healing, deciders, queue).handlers() if healing is not None else ()),
         *(AgentRoutes(hub).handlers() if hub is not None else ()),
         *(CheckpointRoutes(*checkpoints, deciders).handlers() if checkpoints is not None else ()),
         *EntryRoutes(access, penalties, now, shut_down, deciders).handlers(),

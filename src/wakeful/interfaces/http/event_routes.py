@@ -1,16 +1,18 @@
-"""Critical events as programs read them. The log is somebody else's: nothing is written or archived here."""
+"""Critical events as programs read them, and archived because a person asks. Nothing is written here."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Protocol
 
-from litestar.handlers import HTTPRouteHandler, get
-from litestar.params import FromQuery, QueryParameter
-from msgspec import Struct
+from litestar import Request
+from litestar.handlers import HTTPRouteHandler, get, post
+from litestar.params import FromQuery, JSONBody, QueryParameter
+from msgspec import Meta, Struct
 
 from wakeful.domain.moment import Instant
 from wakeful.interfaces.http.answers import Encoded, encoded
+from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.session_routes import PROBLEMS
 from wakeful.interfaces.since import wall_at
 
@@ -24,6 +26,22 @@ class EventLog(Protocol):
 
     def recent(self, since_wall: float) -> list[dict[str, Any]]:
         """Every event since that time, oldest first. Blocks."""
+
+    def archive(self, before_wall: float) -> int:
+        """Move what is older to the gzip of its day; how many lines. Blocks."""
+
+
+class ArchiveOrder(Struct, frozen=True, forbid_unknown_fields=True):
+    """`before`: how long ago (`7d`) or a time."""
+
+    before: Annotated[str, Meta(max_length=100)]
+
+
+class Archived(Struct, frozen=True):
+    """How many lines were moved out of the log."""
+
+    archived: int
+    path: str
 
 
 class CriticalEventList(Struct, frozen=True):
@@ -41,14 +59,27 @@ def newest(log: EventLog, since_wall: float, limit: int) -> CriticalEventList:
 
 
 class EventRoutes:
-    """Reading the log."""
+    """Reading the log. What an agent did must stay to be read: archiving is a person's decision."""
 
-    def __init__(self, log: EventLog, now: Callable[[], Instant]) -> None:
+    def __init__(self, log: EventLog, now: Callable[[], Instant], deciders: Deciders) -> None:
         self._log = log
         self._now = now
+        self._deciders = deciders
 
     def handlers(self) -> Sequence[HTTPRouteHandler]:
-        return (get("/api/events", responses=PROBLEMS)(self.events),)
+        return (
+            get("/api/events", responses=PROBLEMS)(self.events),
+            post("/api/events/archive", status_code=200, responses=PROBLEMS)(self.archive),
+        )
+
+    async def archive(
+        self, request: Request[Any, Any, Any], data: JSONBody[ArchiveOrder]
+    ) -> Encoded[Archived]:
+        """Move older events to the gzip of their day, beside the log. A person's decision."""
+        await self._deciders.admit(request)
+        before_wall = wall_at(data.before, self._now().wall)
+        count = await asyncio.to_thread(self._log.archive, before_wall)
+        return encoded(Archived(count, str(self._log.path)))
 
     async def events(
         self,

@@ -1,14 +1,14 @@
 """Bringing sessions back because a person asks: one that is held or given up, or all that a reboot took along."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Protocol
 
 from litestar import Request
 from litestar.handlers import HTTPRouteHandler, get, post
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta, Struct
 
-from wakeful.domain.errors import SessionNotFound
+from wakeful.domain.errors import SessionNotFound, WorldError
 from wakeful.domain.ids import parse_session_id
 from wakeful.interfaces.http.act_routes import CONFLICTS, answer_deed
 from wakeful.interfaces.http.answers import Encoded, encoded
@@ -20,8 +20,23 @@ from wakeful.services.healing import Healer
 from wakeful.services.holdings import NotManaged
 from wakeful.services.restoring import Lost, Restorer
 
-Release = Callable[[str], Awaitable[str | None]]
-"""Lets a session of a queue that is held go on; what was done, or None if it holds none of that name."""
+
+class HeldInQueue(WorldError):
+    """{shown} belongs to a queue, and {waits}. A person's yes revives it: wakeful session revive {shown} --yes"""
+
+    code = "held-in-queue"
+    exit_code = 1
+    http_status = 409
+
+
+class Queue(Protocol):
+    """Sessions that somebody else's queue runs."""
+
+    async def release(self, session_id: str) -> str | None:
+        """Let one that is held go on; what was done, or None if it runs none of that name."""
+
+    async def waits(self, session_id: str) -> str | None:
+        """What it waits for, in words; empty if for nothing, None if it runs none of that name."""
 
 
 class ReviveOrder(Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,12 +56,12 @@ class HealRoutes:
     """Decisions of people: refused to whoever works inside a supervised session."""
 
     def __init__(
-        self, healer: Healer, restorer: Restorer, deciders: Deciders, release: Release | None = None
+        self, healer: Healer, restorer: Restorer, deciders: Deciders, queue: Queue | None = None
     ) -> None:
         self._healer = healer
         self._restorer = restorer
         self._deciders = deciders
-        self._release = release
+        self._queue = queue
 
     def handlers(self) -> Sequence[HTTPRouteHandler]:
         one = "/api/sessions/{session_id:str}"
@@ -65,14 +80,22 @@ class HealRoutes:
             return answer_deed(await self._healer.revive(session_id, approved=data.approved, by=data.by))
         except (SessionNotFound, NotManaged):
             # Sessions of a queue are not ours to hold, but they wait for a person's yes as well.
-            words = await self._released(session_id) if data.approved else None
+            words = await self._released(session_id, approved=data.approved)
             if words is None:
                 raise
             deed = Deed(session_id, Act.RESUME, parse_session_id(session_id), Outcome.UNVERIFIED, words)
             return answer_deed(deed)
 
-    async def _released(self, session_id: str) -> str | None:
-        return await self._release(parse_session_id(session_id)) if self._release is not None else None
+    async def _released(self, session_id: str, *, approved: bool) -> str | None:
+        if self._queue is None:
+            return None
+        known = parse_session_id(session_id)
+        if approved:
+            return await self._queue.release(known)
+        waits = await self._queue.waits(known)
+        if waits is not None:
+            raise HeldInQueue(shown=known, waits=f"is held ({waits})" if waits else "waits for nobody")
+        return None
 
     def lost(self) -> Encoded[LostList]:
         """Sessions that a reboot or a dead tmux server took along, and which of them can be brought back."""

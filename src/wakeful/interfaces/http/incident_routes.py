@@ -32,7 +32,10 @@ class MemberRecord(Struct, frozen=True):
 
 
 class IncidentRecord(Struct, frozen=True):
-    """One episode. `sessions` are in trouble now, `members` are all it has had; `did` is what Wakeful did."""
+    """One episode. `sessions` are in trouble now, `members` are all it has had; `did` is what Wakeful did.
+
+    `until` is when its cause ends by itself, where somebody said so.
+    """
 
     id: str
     cause: Cause
@@ -47,6 +50,7 @@ class IncidentRecord(Struct, frozen=True):
     did: str
     issue_url: str | None
     members: tuple[MemberRecord, ...]
+    until: str | None
 
 
 class IncidentList(Struct, frozen=True):
@@ -91,6 +95,7 @@ def _record(incident: Incident) -> IncidentRecord:
         did=did_words(incident),
         issue_url=incident.issue_url,
         members=tuple(map(_member, incident.members)),
+        until=iso(incident.until) if incident.until is not None else None,
     )
 
 

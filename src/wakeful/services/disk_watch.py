@@ -1,0 +1,107 @@
+"""Notices a disk that takes nothing more, and that there is room again: one incident with one alert, whoever suffers.
+
+A full disk keeps the store from being written, so nothing here waits for the store: people are told from memory.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from msgspec.structs import replace
+
+from wakeful.domain.alerts import Alert, AlertKind
+from wakeful.domain.errors import WorldError
+from wakeful.domain.incident import Cause, Incident, Origin, sentence_of
+from wakeful.domain.news import News, text_of
+from wakeful.ports.clock import Clock
+from wakeful.services.incidents import Incidents
+
+LOOK_SECONDS: Final = 5.0
+# A store that is written to grows by some hundred kB between two checkpoints of its log; below that it soon refuses.
+FREE_BYTES_MIN: Final = 1024 * 1024
+# Room again only with some to spare, so that one file written and removed is no new episode.
+FREE_BYTES_AGAIN: Final = 4 * FREE_BYTES_MIN
+
+log = logging.getLogger("wakeful.disk")
+
+
+class Room(Protocol):
+    """The disk that holds our state."""
+
+    folder: str
+
+    def free_bytes(self) -> int | None:
+        """How much can be written there; None if nobody knows."""
+
+
+class DiskWatch:
+    """`refused` gives the store's own words while it takes nothing; `owe` has people told, `over` of the end too."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        host: str,
+        room: Room,
+        refused: Callable[[], str | None],
+        incidents: Incidents,
+        owe: Callable[[Alert], Awaitable[bool]],
+        over: Callable[[Incident], Awaitable[None]],
+    ) -> None:
+        self._clock = clock
+        self._origin = Origin(Cause.DISK, host)
+        self._room = room
+        self._refused = refused
+        self._incidents = incidents
+        self._owe = owe
+        self._over = over
+        self._told: Incident | None = None
+
+    async def run(self) -> None:
+        """Look now and then, until cancelled."""
+        while True:
+            await self.look()
+            await self._clock.sleep_until(self._clock.now().awake + LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """Open the incident, or end it. Raises nothing the disk could be the reason of."""
+        words = await self._trouble()
+        if words is not None and self._told is None:
+            self._told = await self._incidents.begin(self._origin, words)
+            await self._owe(Alert(AlertKind.TROUBLE, self._told.id, self._text(self._told, words)))
+        elif words is None:
+            await self._end()
+
+    async def _end(self) -> None:
+        """Also of an incident that an earlier daemon left open."""
+        try:
+            ended = await self._incidents.end(self._origin)
+        except WorldError as error:
+            log.warning("there is room again, but that could not be written: %s", error)
+            return
+        self._told = None
+        if ended is not None and not ended.is_open:
+            await self._over(replace(ended, did="there is room again"))
+
+    async def _trouble(self) -> str | None:
+        """What is wrong, in words; None while all is well."""
+        refused = self._refused()
+        if refused is not None:
+            return refused
+        free_bytes = await asyncio.to_thread(self._room.free_bytes)
+        enough = FREE_BYTES_MIN if self._told is None else FREE_BYTES_AGAIN
+        if free_bytes is None or free_bytes >= enough:
+            return None
+        return f"{free_bytes // 1024:,} KiB are left for {self._room.folder}"
+
+    def _text(self, incident: Incident, words: str) -> str:
+        news = News(
+            what=sentence_of(incident),
+            where=words,
+            since=incident.opened_at,
+            did="it goes on watching and keeps in memory what it cannot write; nothing is revived",
+            otherwise="what happens meanwhile is forgotten with the next restart",
+            command=f"df -h {self._room.folder}",
+        )
+        return text_of(news)

@@ -1,0 +1,47 @@
+"""One issue for each incident: whoever joins it later is told where it is. How an issue is filed is the forge's business."""
+
+import asyncio
+from collections import defaultdict
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from wakeful.domain.incident import Incident
+from wakeful.domain.trouble import Trouble
+from wakeful.services.incidents import Incidents
+from wakeful.services.watched import Watched
+
+
+class Filing(Protocol):
+    """Has an issue about one trouble."""
+
+    async def file(self, watched: Watched, trouble: Trouble) -> Trouble:
+        """The trouble with its issue, where there could be one."""
+
+
+class IncidentPapers:
+    """Files within incidents. Sessions of one incident take turns; those of others do not wait for them."""
+
+    def __init__(self, incidents: Incidents, filing: Filing) -> None:
+        self._incidents = incidents
+        self._filing = filing
+        self._in_line: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def file(self, watched: Watched, trouble: Trouble) -> Trouble:
+        """The trouble with the issue of its incident."""
+        incident = self._incidents.of(trouble.session_id)
+        if incident is None:
+            return await self._filing.file(watched, trouble)
+        async with self._in_line[incident.id]:
+            known = self._incidents.of(trouble.session_id) or incident
+            if known.issue_url is not None:
+                return replace(trouble, issue_url=known.issue_url)
+            filed = await self._filing.file(watched, trouble)
+            if filed.issue_url is not None:
+                newest = self._incidents.of(trouble.session_id) or known
+                await self._incidents.keep(replace(newest, issue_url=filed.issue_url))
+            return filed
+
+    def over(self, incident: Incident) -> None:
+        """Nobody joins it any more."""
+        self._in_line.pop(incident.id, None)

@@ -1,0 +1,224 @@
+"""Claims about incidents: who is in one, until when, what is told of it, and when it is over. Virtual time."""
+
+import asyncio
+
+import msgspec
+
+from clinics import Clinic, Notary, die_in_a_turn, play, written
+from wakeful.domain.critical import ActionTaken, Happening
+from wakeful.domain.events import Failure, Opened, Prompted, TurnFailed
+from wakeful.domain.findings import Health, State
+from wakeful.domain.ids import ConversationId, SessionId
+from wakeful.domain.incident import Cause
+from wakeful.services.incidents import SAME_SECONDS
+
+
+def limit(clinic: Clinic, name: str, seconds: float) -> None:
+    """Its turn meets the usage limit, which ends so many seconds from now."""
+    failed = TurnFailed(clinic.wall(), Failure.LIMIT, "limit reached", until=clinic.wall() + seconds)
+    clinic.hear(name, Prompted(clinic.wall()), failed)
+
+
+def test_a_usage_limit_with_an_end_is_one_incident_and_one_alert_that_say_it() -> None:
+    """Told once while it lasts, with its sessions and the latest end; over when they went on."""
+
+    async def scene(clinic: Clinic) -> None:
+        for name, seconds in (("a", 3500.0), ("b", 3600.0)):
+            await clinic.manage(name)
+            limit(clinic, name, seconds)
+        began = clinic.wall()
+        await clinic.clock.run_for(60)
+        (incident,) = await clinic.incidents.listed()
+        assert (incident.cause, incident.affected) == (Cause.USAGE_LIMIT, 2)
+        assert incident.until == began + 3600
+        (told,) = clinic.recorder.said
+        assert "the usage limit of claude is reached until 2027-01-15 09:00 UTC: 2 sessions" in told
+        assert "then it is continued once" in told
+        assert clinic.living.acts == []
+        assert written(clinic) == [(Happening.SESSION_UNHEALTHY, ActionTaken.NONE)] * 2
+        await clinic.clock.run_for(3700)
+        assert [act.partition(" ")[0] for act in clinic.living.acts] == ["deliver"] * 2
+        assert await clinic.incidents.listed() == []
+        await clinic.clock.run_for(SAME_SECONDS)
+
+    clinic = play(scene)
+    assert [each.partition(":")[0] for each in clinic.recorder.said[1:]] == ["Resolved"]
+
+
+def test_a_found_session_leaves_the_incident_when_its_limit_is_lifted() -> None:
+    """Going on is up to whoever runs it; the cause is over, and that is told."""
+
+    async def scene(clinic: Clinic) -> None:
+        clinic.start("a")
+        limit(clinic, "a", 600.0)
+        await clinic.clock.run_for(590)
+        assert len(await clinic.incidents.listed()) == 1
+        await clinic.clock.run_for(30)
+        assert await clinic.incidents.listed() == []
+        await clinic.clock.run_for(SAME_SECONDS)
+
+    assert [each.partition(":")[0] for each in play(scene).recorder.said[1:]] == ["Resolved"]
+
+
+def test_what_a_person_stopped_leaves_its_incident_and_is_healthy() -> None:
+    """Neither counted nor called recovered; the incident goes on for the others."""
+
+    async def scene(clinic: Clinic) -> None:
+        for name in "ab":
+            await clinic.manage(name)
+            clinic.fail(name, "please log in", Failure.AUTH)
+        await clinic.clock.run_for(10)
+        await clinic.hands.stop("a")
+        clinic.settle()
+        await clinic.clock.run_for(10)
+        (incident,) = await clinic.incidents.listed()
+        assert (incident.sessions, incident.affected) == (("claude-b",), 1)
+        record = clinic.roster.find("a").record
+        assert record is not None
+        assert (record.state, record.health, record.findings) == (State.STOPPED, Health.HEALTHY, ())
+        assert clinic.healer.trouble_of(SessionId("claude-a")) is None
+        deed = await clinic.healer.revive("a", approved=True)
+        assert "`wakeful session resume claude-a`" in deed.words
+
+    clinic = play(scene)
+    assert Happening.SESSION_RECOVERED not in [each.event for each in clinic.events]
+
+
+def test_stopping_a_held_session_answers_its_checkpoint() -> None:
+    """Nothing is left to decide, and its incident is over because a person stopped it."""
+
+    async def scene(clinic: Clinic) -> None:
+        await die_in_a_turn(clinic, command="git push origin main")
+        await clinic.clock.run_for(10)
+        assert len(await clinic.checkpoints.listed(everything=False)) == 1
+        await clinic.hands.stop("a")
+        clinic.settle()
+        await clinic.clock.run_for(10)
+        assert await clinic.checkpoints.listed(everything=False) == []
+        assert await clinic.incidents.listed() == []
+        await clinic.clock.run_for(SAME_SECONDS)
+
+    assert "a person stopped it" in play(scene).recorder.said[-1]
+
+
+def test_a_found_session_that_somebody_closed_leaves_its_incident() -> None:
+    """A client that gives up by itself does so at once, and is still told; one closed later is nobody's trouble."""
+
+    async def scene(clinic: Clinic) -> None:
+        closed, gave_up = clinic.start("a"), clinic.start("b")
+        for name in "ab":
+            clinic.fail(name, "please log in", Failure.AUTH)
+        clinic.end(gave_up)
+        await clinic.clock.run_for(100)
+        clinic.end(closed)
+        await clinic.clock.run_for(10)
+        (incident,) = await clinic.incidents.listed()
+        assert incident.sessions == ("claude-b",)
+
+    play(scene)
+
+
+def test_a_session_whose_log_is_gone_keeps_no_incident_open() -> None:
+    """What was forgotten is looked at once more and let go."""
+
+    async def scene(clinic: Clinic) -> None:
+        process = clinic.start("a")
+        clinic.fail("a")
+        await clinic.clock.run_for(10)
+        assert len(await clinic.incidents.listed()) == 1
+        clinic.forget("a", process)
+        await clinic.clock.run_for(3700)
+        assert await clinic.incidents.listed() == []
+
+    play(scene)
+
+
+def test_two_daemons_on_one_store_open_one_incident_and_tell_it_once() -> None:
+    """What the first manages is not found by the second, however late that hears of it; one of them revives it."""
+    first = Clinic()
+    second = Clinic(store=first.store, clock=first.clock)
+
+    async def scene() -> None:
+        async with first.open(), second.open():
+            process = second.start("a")
+            first.come_up("a", process)
+            first.hear("a", Opened(first.wall(), ConversationId("a"), "/home/me/shop"))
+            await first.hands.adopt("a")
+            for clinic in (second, first):
+                clinic.work("a")
+                clinic.end(process)
+            await first.clock.run_for(30)
+            assert len(await first.incidents.listed(include_resolved=True)) == 1
+            for clinic in (second, first):
+                clinic.finish("a")
+            await first.clock.run_for(30 + SAME_SECONDS)
+            (incident,) = await second.incidents.listed(include_resolved=True)
+            assert not incident.is_open
+
+    asyncio.run(scene())
+    assert first.living.acts + second.living.acts == ["start"]
+    told, over = first.recorder.said + second.recorder.said
+    assert "Wakeful did: resumed its conversation" in told, told
+    assert over.startswith("Resolved")
+
+
+def test_what_another_daemon_lets_go_or_stops_is_heard() -> None:
+    """Managed, stopped and released are the same for every daemon on a store."""
+    first = Clinic()
+    second = Clinic(store=first.store, clock=first.clock)
+    a = SessionId("claude-a")
+
+    async def scene() -> None:
+        await first.manage("a")
+        second.start("a")
+        await second.holdings.read_again()
+        assert second.holdings.get(a).epoch == first.holdings.get(a).epoch
+        await first.hands.stop("a")
+        await second.holdings.read_again()
+        assert second.holdings.get(a).stopped
+        await first.hands.release("a")
+        await second.holdings.read_again()
+        assert second.holdings.find(a) is None
+
+    asyncio.run(scene())
+
+
+def test_a_held_session_has_one_issue() -> None:
+    """It needs a person like any other trouble; its line in the log names the issue, and it is filed once."""
+    notary = Notary()
+
+    async def scene(clinic: Clinic) -> None:
+        await die_in_a_turn(clinic, command="git push origin main")
+        await clinic.clock.run_for(3600)
+
+    clinic = play(scene, forge=notary)
+    assert len(notary.reports) == 1
+    assert [(each.action_taken, each.github_issue) for each in clinic.events] == [
+        (ActionTaken.HELD_FOR_APPROVAL, "https://forge.example/shop/1")
+    ]
+
+
+def test_why_of_an_idle_session_says_that_it_is_done() -> None:
+    """Nobody is told to wait for an end that has come; a managed one is given a prompt, a found one is looked at."""
+
+    async def scene(clinic: Clinic) -> None:
+        clinic.start("found")
+        await clinic.manage("managed")
+        await clinic.manage("stopped")
+        for name in ("found", "managed"):
+            clinic.finish(name)
+        clinic.work("stopped")
+        await clinic.hands.stop("stopped")
+        clinic.settle()
+
+        def why(name: str) -> dict[str, object]:
+            told: dict[str, object] = msgspec.json.decode(clinic.desk.why(name).body)
+            return told
+
+        assert why("found")["command"] == ["wakeful", "session", "inspect", "claude-found"]
+        assert why("managed")["command"] == ["wakeful", "session", "send", "claude-managed"]
+        for name in ("found", "managed"):
+            assert str(why(name)["command_text"]).startswith("nothing is wrong: it is done")
+        assert why("stopped")["sentence"] == "stopped by a person, which is final"
+
+    play(scene)

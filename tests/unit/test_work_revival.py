@@ -1,0 +1,153 @@
+"""Claims about work whose worker died: queued once more, never twice, never after a call that may have had effects."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from wakeful.domain.alerts import Alert
+from wakeful.domain.critical import CriticalEvent
+from wakeful.domain.ids import SessionId
+from wakeful.domain.plan import Rules
+from wakeful.domain.work import Run, Work, WorkId, WorkState
+from wakeful.services.work_revival import WorkRevival
+from wakeful.testing.memory_store import MemoryStore
+from wakeful.testing.virtual_clock import VirtualClock, settle
+
+ONE = WorkId("w-one")
+
+
+class Scene:
+    """A store, its works, and who dies with them."""
+
+    def __init__(self, **rules: Any) -> None:
+        self.clock = VirtualClock()
+        self.store = MemoryStore(now=lambda: self.clock.now().wall)
+        self.rules = Rules(**rules)
+        self.events: list[CriticalEvent] = []
+        self.alerts: list[Alert] = []
+        self.calls: list[str] = []
+
+    def reviver(self) -> WorkRevival:
+        return WorkRevival(
+            store=self.store,
+            clock=self.clock,
+            cut_off=lambda _session_id: self.calls,
+            rules=lambda: self.rules,
+            write=self._write,
+            owe=self._owe,
+        )
+
+    async def _write(self, event: CriticalEvent) -> None:
+        self.events.append(event)
+
+    async def _owe(self, alert: Alert) -> bool:
+        self.alerts.append(alert)
+        return True
+
+    async def die(self, work_id: WorkId = ONE, **fields: Any) -> list[Run]:
+        """Work is added unless it is there, claimed, and its worker is not heard of again."""
+        session_id = SessionId("claude-a")
+        await self.store.enqueue(Work(work_id, "shop", "do it", session_id, "", 1.0, **fields))
+        while True:
+            run = await self.store.claim_next_run("bob")
+            assert run is not None, "something is pending"
+            await self.clock.run_for(61)
+            expired = await self.store.expire_runs()
+            if run.work.id == work_id and expired[0].work.state is WorkState.FAILED:
+                return expired
+
+    async def see_to(self, runs: list[Run]) -> None:
+        """One daemon hears of them, and ends."""
+        reviver = self.reviver()
+        task = asyncio.create_task(reviver.run())
+        await settle()
+        reviver.expired(runs)
+        await settle()
+        task.cancel()
+
+    @property
+    def actions(self) -> list[str]:
+        return [str(each.action_taken) for each in self.events]
+
+
+def play(story: Callable[[Scene], Awaitable[None]], **rules: Any) -> Scene:
+    scene = Scene(**rules)
+    asyncio.run(story(scene))  # type: ignore[arg-type]
+    return scene
+
+
+def test_work_whose_worker_died_is_queued_once_more() -> None:
+    """With the same prompt and what the next one must know; a second death is given up."""
+
+    async def story(scene: Scene) -> None:
+        await scene.see_to(await scene.die())
+        again = await scene.store.work(WorkId("w-one-again"))
+        assert again is not None
+        assert (again.state, again.prompt, again.session_id) == (WorkState.PENDING, "do it", "claude-a")
+        assert "an earlier attempt at this (w-one)" in again.context
+        await scene.see_to(await scene.die(WorkId("w-one-again")))
+        assert [each.id for each in await scene.store.works()] == ["w-one", "w-one-again"]
+
+    scene = play(story)
+    assert scene.actions == ["revival_attempted", "none"]
+    assert [str(each.event) for each in scene.events] == ["session_unhealthy", "revival_failed"]
+    revived, given_up = (each.text for each in scene.alerts)
+    assert revived.startswith("shop: its worker `bob` was not heard of any more (lease_ended)")
+    assert "Wakeful did: queued it once more as w-one-again" in revived
+    assert "gave up" in given_up
+
+
+def test_several_daemons_queue_it_once() -> None:
+    """Whoever is second changes nothing and tells nobody."""
+
+    async def story(scene: Scene) -> None:
+        runs = await scene.die()
+        for _ in range(3):
+            await scene.see_to(runs)
+        assert len(await scene.store.works()) == 2
+
+    assert len(play(story).alerts) == 1
+
+
+def test_a_daemon_killed_before_it_could_revive_is_made_up_for() -> None:
+    """The next start finds what expired lately, and nothing that somebody failed or that is long over."""
+
+    async def story(scene: Scene) -> None:
+        await scene.die()
+        await scene.see_to([])
+        assert await scene.store.work(WorkId("w-one-again")) is not None
+        await scene.die(WorkId("w-old"))
+        await scene.clock.run_for(7200)
+        await scene.see_to([])
+        assert await scene.store.work(WorkId("w-old-again")) is None
+
+    assert play(story).actions == ["revival_attempted"]
+
+
+def test_a_call_cut_off_elsewhere_holds_it() -> None:
+    """Nothing is repeated that may have happened; the call is named."""
+
+    async def story(scene: Scene) -> None:
+        scene.calls = ["Bash `git push` (remote)"]
+        await scene.see_to(await scene.die())
+        assert len(await scene.store.works()) == 1
+
+    scene = play(story)
+    assert scene.actions == ["held_for_approval"]
+    assert "git push" in scene.alerts[0].text
+
+
+def test_what_had_its_own_attempts_or_may_not_be_touched_is_only_told() -> None:
+    """A budget that was asked for is the whole budget; a pause and mode `observe` stop everything."""
+
+    async def spent(scene: Scene) -> None:
+        await scene.see_to(await scene.die(attempts_max=2))
+        assert len(await scene.store.works()) == 1
+
+    async def forbidden(scene: Scene) -> None:
+        await scene.see_to(await scene.die())
+        assert len(await scene.store.works()) == 1
+
+    assert "its 2 attempts are spent" in play(spent).alerts[0].text
+    assert "PAUSED by ada" in play(forbidden, paused_by="ada").alerts[0].text
+    assert "the mode is observe" in play(forbidden, mode="observe").alerts[0].text
