@@ -143,12 +143,21 @@ def _is_shim(pid: int, ours: str) -> bool:
 
 
 def make_image(
-    engine: DockerEngine, name: str = IMAGE, *, without: tuple[str, ...] = (), more: tuple[str, ...] = ()
+    engine: DockerEngine,
+    name: str = IMAGE,
+    *,
+    without: tuple[str, ...] = (),
+    more: tuple[str, ...] = (),
+    mounted: tuple[Path, ...] = (),
 ) -> None:
-    """An image of this machine's own tmux, shell and a few programs; `more` are absolute paths of others."""
+    """An image of this machine's own tmux, shell and a few programs, and `more` of them.
+
+    Of `mounted` programs it has the libraries alone: a large one is not copied into every container.
+    """
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:
-        files = _image_files(without) | {file for each in more for file in (Path(each), *_libraries(each))}
+        files = _image_files((*_PROGRAMS, *more), without)
+        files |= {library for each in mounted for library in _libraries(str(each))}
         folders = {str(each) for file in files for each in file.parents} | {"/tmp", "/root", "/work"}
         for folder in sorted(folders):
             _add(tar, folder, tarfile.DIRTYPE)
@@ -161,10 +170,10 @@ def make_image(
     engine.docker("import", "-", name, stdin=content.getvalue())
 
 
-def _image_files(without: tuple[str, ...]) -> set[Path]:
+def _image_files(programs: tuple[str, ...], without: tuple[str, ...]) -> set[Path]:
     files = {file for file in _LOCALE.rglob("*") if file.is_file()} if _LOCALE.is_dir() else set()
     files |= {path for each in _TERMINALS if (path := Path("/lib/terminfo") / each).is_file()}
-    for program in set(_PROGRAMS) - set(without):
+    for program in set(programs) - set(without):
         found = shutil.which(program, path="/usr/bin")
         assert found is not None, f"{program} is on this machine"
         files |= {Path(found), *_libraries(found)}

@@ -30,7 +30,7 @@ from wakeful.ports.runtime import Runtime
 from wakeful.ports.store import Note, Store
 from wakeful.services.alerts import AlertDesk
 from wakeful.services.feed import Feed
-from wakeful.services.hub import Hub, Processes
+from wakeful.services.hub import Hub, Processes, Windows
 from wakeful.services.hub_book import AgentBook
 from wakeful.services.hub_keeping import AutoRestart, Losses, Telling
 from wakeful.services.hub_orders import Orders
@@ -79,7 +79,7 @@ def build_hub(
     clock = lookout.clock
     runtimes = runtimes_of(config.agents, places, clock)
     sessions = HostedSessions(lookout.roster, clock)
-    book = AgentBook(config.agents, runtimes, store, clock, feed.announce)
+    book = AgentBook(config.agents, runtimes, store, clock, feed.announce, lookout.supervisor.lodge)
     orders = Orders(
         book=book,
         gate=handwork.gate,
@@ -110,9 +110,21 @@ def build_hub(
         processes=Processes(proc.identify_if_seen, lookout.watch),
         store=store,
         clock=clock,
+        windows=_windows(runtimes, lookout),
     )
     care.circumstances.agent_of = hub.host_of
     return hub
+
+
+def _windows(runtimes: Mapping[str, Runtime], lookout: Lookout) -> Windows | None:
+    if lookout.containers is None:
+        return None
+    from wakeful.adapters.docker.runtime import DockerRuntime  # noqa: PLC0415 - as in `runtimes_of`
+    from wakeful.adapters.docker.windows import ContainerWindows  # noqa: PLC0415
+
+    runtime = runtimes[AgentRuntime.DOCKER]
+    assert isinstance(runtime, DockerRuntime), "made in `runtimes_of`"
+    return ContainerWindows(runtime, lookout.containers)
 
 
 def passed_through(spec: AgentSpec) -> Mapping[str, str]:
@@ -137,6 +149,13 @@ class HostedSessions:
         if now - self._below_at >= LINEAGE_SECONDS:
             self._below, self._below_at = dict(self._lineages()), now
         return self._below.get(pid)
+
+    def above(self, session_id: SessionId) -> frozenset[int]:
+        watched = self._roster.watched.get(session_id)
+        living = [each.process.pid for each in watched.presence.living] if watched is not None else []
+        # Somebody new is among them: who descends from whom is read anew.
+        self._below_at = float("-inf")
+        return frozenset(pid for each in living for pid in (each, *_ancestor_pids(each)))
 
     def _lineages(self) -> Iterator[tuple[int, SessionId]]:
         """Every living holder and whoever it descends from; the nearest session counts."""

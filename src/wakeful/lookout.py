@@ -10,9 +10,10 @@ import socket
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from wakeful import __version__
+from wakeful.adapters.claude_code.entry_holder import EntryHolder
 from wakeful.adapters.claude_code.logs import claude_logs
 from wakeful.adapters.claude_code.registry import RegistryEye
 from wakeful.adapters.claude_code.stream_eye import StreamEye
@@ -25,6 +26,7 @@ from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.tmux.eye import Tenant, TmuxEye
 from wakeful.adapters.tool_use.logs import tool_use_logs
 from wakeful.config import Config
+from wakeful.domain.agents import AgentRuntime
 from wakeful.domain.events import Event
 from wakeful.domain.evidence import Orphan
 from wakeful.domain.ids import SessionId
@@ -38,6 +40,9 @@ from wakeful.services.desk import Desk, EyeRecord, ProcessRecord, Standing
 from wakeful.services.feed import Change, Feed
 from wakeful.services.roster import Roster
 from wakeful.services.supervision import Supervisor
+
+if TYPE_CHECKING:
+    from wakeful.adapters.docker.eyes import ContainerEyes
 
 # The variable that a client gives its tools: the only thread from an orphan back to its session.
 TOOL_VARIABLES: Final = {"claude": "CLAUDE_CODE_SESSION_ID", "codex": "CODEX_THREAD_ID"}
@@ -75,7 +80,7 @@ class Lookout:
         self.roster = Roster(self.policy.fold_after_seconds)
         self.supervisor = Supervisor(clock, self.roster, self.policy, self, boot_id=proc.boot_id())
         self.host = socket.gethostname()
-        self.logs = [
+        self.logs: list[LogEye | ContainerEyes] = [
             LogEye(
                 source,
                 clock,
@@ -91,9 +96,20 @@ class Lookout:
                 event_logs(_resolved((places.events, *config.eyes.event_dirs)), self.host),
             )
         ]
+        self.containers: ContainerEyes | None = None
+        if any(spec.runtime is AgentRuntime.DOCKER for spec in config.agents):
+            self.containers = self._container_eyes(config, processes, folders)
+            self.logs.append(self.containers)
         # Logs first: who holds a conversation means more once it is known what it was doing.
         self.holders: list[Eye] = [
-            RegistryEye(claude_folders(config), self.host, self.supervisor, processes, folders),
+            RegistryEye(
+                claude_folders(config),
+                self.host,
+                self.supervisor,
+                processes,
+                EntryHolder(lambda: clock.now().wall).process_of,
+                folders,
+            ),
             WriterLockEye(codex_homes(config), self.host, self.supervisor, processes, folders),
         ]
         self.tmux = TmuxEye(
@@ -101,6 +117,22 @@ class Lookout:
         )
         self.streams = StreamEye(Path(places.run), self.host, clock, self.supervisor, folders)
         self.spool = SpoolEye(Path(places.spool), self.host, clock, self.supervisor, folders)
+
+    def _container_eyes(
+        self, config: Config, processes: Processes, folders: Folders | None
+    ) -> "ContainerEyes":
+        """Imported only where an agent is declared to live in a container: an engine's library takes long."""
+        from wakeful.adapters.docker.eyes import ContainerEyes  # noqa: PLC0415
+
+        return ContainerEyes(
+            self.host,
+            self.clock,
+            self.supervisor,
+            processes,
+            fold_after_seconds=self.policy.fold_after_seconds,
+            folders=folders,
+            watched=claude_folders(config),
+        )
 
     @property
     def eyes(self) -> list[Eye]:

@@ -5,12 +5,14 @@ import json
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from docker_engines import IMAGE, DockerEngine, make_image
 from docker_scenes import heard, in_container, look_until, runtime, spec, until, with_runtime
 from wakeful.adapters.docker.declaring import AgentRefused
-from wakeful.adapters.docker.launching import AgentThere
+from wakeful.adapters.docker.engine import Engine
+from wakeful.adapters.docker.launching import AgentThere, Launching
 from wakeful.adapters.docker.runtime import DockerRuntime
 from wakeful.domain.agents import AgentSpec, Glimpse, Move, move_of
 from wakeful.domain.process import Sight
@@ -219,6 +221,30 @@ def test_the_last_words_of_an_agent_that_ends_at_once_are_told(docker: DockerEng
     with pytest.raises(NotReady, match=r"it ended at once: .*no licence"):
         with_runtime(docker, lambda made: made.start(declared, 1, {}))
     assert docker.docker("ps", "--format", "{{.Names}}") == "agent-bot"
+
+
+def test_one_bad_look_ends_no_start(docker: DockerEngine) -> None:
+    """Seen as nobody at the moment it takes its shell's place, it is looked at again before it has failed."""
+
+    async def scene(made: DockerRuntime) -> Glimpse:
+        docker.docker("run", "-d", "--network", "none", "--name", "agent-bot", IMAGE, "sleep", "infinity")
+        container = await made.container(spec())
+        assert container is not None
+        looks = 0
+
+        async def look() -> Glimpse:
+            nonlocal looks
+            looks += 1
+            seen = await made.look(spec())
+            return msgspec.structs.replace(seen, agent=Sight.DEAD) if looks == 1 else seen
+
+        engine = Engine(docker.address)
+        try:
+            return await Launching(engine, container, spec(), look).launch(1, {})
+        finally:
+            await engine.close()
+
+    assert move_of(with_runtime(docker, scene)) is Move.READY
 
 
 def test_ready_is_what_its_screen_shows(docker: DockerEngine) -> None:

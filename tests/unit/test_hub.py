@@ -312,6 +312,33 @@ def test_a_turn_is_not_cut_off_without_a_yes() -> None:
     run(story)
 
 
+def test_whom_an_agent_hosts_is_said_at_once_and_until_it_begins_anew() -> None:
+    """Both records name each other: no sync is waited for, a restart of ours knows it, a new start forgets it."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        async with house.open():
+            await running(house, 41)
+            assert house.record().session_id is None
+            house.sessions.by_pid[41] = SESSION
+            house.hub.arrived(SessionId("claude-of-somebody-else"))
+            await settle()
+            assert house.record().session_id is None
+            house.hub.arrived(SESSION)
+            await settle()
+            assert (house.record().session_id, house.lodged) == (SESSION, {SESSION: "claude"})
+        house.lodged.clear()
+        house.build()
+        async with house.open():
+            assert house.lodged == {SESSION: "claude"}
+            await house.happens(SESSION_DEAD)
+            assert house.lodged == {SESSION: "claude"}
+            await house.orders.restart_session("claude")
+            assert (house.record().session_id, house.lodged) == (None, {SESSION: None})
+
+    run(story)
+
+
 def test_a_restart_of_ours_knows_epoch_and_since(caplog: pytest.LogCaptureFixture) -> None:
     """What was stale stays stale since the same moment, and 001's sentence is logged."""
 

@@ -51,6 +51,7 @@ class Supervisor:
         self._by_process: dict[Process, set[SessionId]] = {}
         self._stored: dict[SessionId, Standing] = {}
         self._hosted: dict[SessionId, Hosting] = {}
+        self._agents: dict[SessionId, str | None] = {}
         self._slept: Sleep | None = None
         roster.unfold = self.unfold
 
@@ -218,10 +219,12 @@ class Supervisor:
             self._hosted[session_id] = hosting
         if hosting is not None and hosting.name is not None:
             self.roster.names[session_id] = hosting.name
-        watched = self.roster.watched.get(session_id)
-        if watched is not None:
-            watched.subject = self._as_hosted(watched.subject)
-            self._mark(session_id)
+        self._host_anew(session_id)
+
+    def lodge(self, session_id: SessionId, agent: str | None) -> None:
+        """From now on this agent of the hub hosts the session; or, with None, no agent does."""
+        self._agents[session_id] = agent
+        self._host_anew(session_id)
 
     def settle(self) -> bool:
         """Judge what evidence has touched, a slice at a time; True if more is left."""
@@ -271,14 +274,20 @@ class Supervisor:
             self.roster.changed_membership()
         return watched
 
+    def _host_anew(self, session_id: SessionId) -> None:
+        watched = self.roster.watched.get(session_id)
+        if watched is not None:
+            watched.subject = self._as_hosted(watched.subject)
+            self._mark(session_id)
+
     def _as_hosted(self, subject: Subject) -> Subject:
-        hosting = self._hosted.get(subject.id)
+        hosting, agent = self._hosted.get(subject.id), self._agents.get(subject.id)
         if hosting is not None:
             known = {"attempt": hosting.epoch, "name": hosting.name, "note": hosting.note}
-            return msgspec.structs.replace(subject, managed=True, **known)
-        if not subject.managed:
+            return msgspec.structs.replace(subject, managed=True, agent=agent, **known)
+        if not subject.managed and subject.agent == agent:
             return subject
-        return msgspec.structs.replace(subject, managed=False, attempt=0, note="")
+        return msgspec.structs.replace(subject, managed=False, agent=agent, attempt=0, note="")
 
     def _read(self, watched: Watched) -> None:
         """Have a log read that was only remembered or glimpsed: from here on what it was doing matters."""
