@@ -59,8 +59,15 @@ class DockerEngine:
         self.folder = Path(tempfile.mkdtemp(prefix="wdk"))
         self.address = f"unix://{self.folder}/s.sock"
         self._process: subprocess.Popen[bytes] | None = None
+        self._options: tuple[str, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it runs without options of a test's own."""
+        return self._process is not None and self._process.poll() is None and not self._options
 
     def start(self, *options: str) -> None:
+        self._options = options
         argv = ["dockerd", "--storage-driver=vfs", "--iptables=false", "--ip6tables=false", "--bridge=none"]
         argv += ["--data-root", str(self.folder / "d"), "--exec-root", str(self.folder / "e")]
         argv += ["-H", self.address, "--pidfile", str(self.folder / "pid"), *options]
@@ -118,7 +125,8 @@ class DockerEngine:
 
     def _end(self, number: signal.Signals) -> None:
         assert self._process is not None, "it was started"
-        self._process.send_signal(number)
+        if self._process.poll() is None:
+            self._process.send_signal(number)
         self._process.wait(END_SECONDS_MAX)
         # Killed, it leaves these behind, and would wait for whoever has the numbers now.
         for left in ("pid", "e/containerd/containerd.pid"):

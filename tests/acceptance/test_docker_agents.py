@@ -25,15 +25,29 @@ MISSING = AGENT.format(name="missing", image="no-such-image")
 SENTENCE = "Discovered stale container for claude (container running, session dead)"
 
 
-@pytest.fixture
-def house(daemon: RunningDaemon, docker: DockerEngine) -> Iterator[AgentHouse]:
+@pytest.fixture(scope="module")
+def shared(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHouse]:
+    """One daemon for all: tests leave no container behind, and it sees that."""
     require_tmux()
-    daemon.environ["DOCKER_HOST"] = docker.address
+    daemon = RunningDaemon(tmp_path_factory.mktemp("hub") / "wakeful")
+    daemon.environ["DOCKER_HOST"] = docker_engine.address
     toml = "".join(AGENT.format(name=name, image=IMAGE) for name in ("claude", "two"))
     house = AgentHouse(daemon, toml + MISSING)
     daemon.up()
-    yield house
-    house.end()
+    try:
+        yield house
+    finally:
+        daemon.end()
+        house.end()
+
+
+@pytest.fixture
+def house(shared: AgentHouse, docker: DockerEngine) -> Iterator[AgentHouse]:
+    yield shared
+    docker.clear()
+    for name in ("claude", "two"):
+        shared.wait(name, state="stopped")
+    shared.desk.end()
 
 
 def test_a_container_whose_session_died_is_stale_restarted_and_torn_down(
@@ -50,7 +64,7 @@ def test_a_container_whose_session_died_is_stale_restarted_and_torn_down(
     assert "  agent-claude    stale     (container running, session dead)\n" in shown
     again = house.daemon.run("agent", "restart-session", "claude", "--json").json
     assert (again["state"], again["container_id"]) == ("running", started["container_id"])
-    assert again["epoch"] == 2
+    assert again["epoch"] == started["epoch"] + 1
     assert house.daemon.run("agent", "stop", "claude", "--json").json["state"] == "stopped"
     assert docker.docker("ps", "-aq") == ""
 
@@ -90,7 +104,7 @@ def test_the_menu_restarts_a_container_and_attaches(house: AgentHouse, docker: D
     assert "  [R] Restart session - launch sleep in a new tmux session" in shown
     assert "  [T] Teardown      - remove the container entirely" in shown
     house.type("R")
-    house.wait("claude", state="running", epoch=2)
+    house.wait("claude", state="running", epoch=started["epoch"] + 1)
     inside = ("exec", "agent-claude", "tmux", "list-clients")
     wait_for(lambda: docker.docker(*inside) or None, "attached terminal")
     house.press("C-b", "d")

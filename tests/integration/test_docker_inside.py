@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from clients import wait_for
 from docker_engines import IMAGE, DockerEngine
@@ -104,23 +105,45 @@ def nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "nothing"))
 
 
-def test_a_home_inside_is_read_through_the_containers_root(docker: DockerEngine) -> None:
+@pytest.fixture(scope="module")
+def plain(docker_engine: DockerEngine) -> Container:
+    """A container that several tests look into. The first test that needs an engine for itself removes it."""
+    docker_engine.clear()
+    docker_engine.docker(*QUIET, IMAGE, "sleep", "infinity")
+    return asyncio.run(inspected(docker_engine))
+
+
+def test_a_home_inside_is_read_through_the_containers_root(plain: Container) -> None:
     """Nothing is mounted: the folder lies below the root of the container's first process."""
-    docker.docker(*QUIET, IMAGE, "sleep", "infinity")
-    docker.docker("exec", "agent-bot", "mkdir", "-p", "/root/.claude/projects/-work")
-    container = asyncio.run(inspected(docker))
-    (folder,) = claude_folders(container)
-    assert folder == Path(f"/proc/{container.pid}/root/root/.claude")
+    Path(f"/proc/{plain.pid}/root/root/.claude/projects/-work").mkdir(parents=True)
+    (folder,) = claude_folders(plain)
+    assert folder == Path(f"/proc/{plain.pid}/root/root/.claude")
     assert [each.name for each in (folder / "projects").iterdir()] == ["-work"]
 
 
-def test_a_home_that_is_not_there_yet_is_awaited(docker: DockerEngine) -> None:
+def test_a_home_that_is_not_there_yet_is_awaited(plain: Container) -> None:
     """An agent that just started has written nothing."""
-    docker.docker(*QUIET, IMAGE, "sleep", "infinity")
-    found = seek(asyncio.run(inspected(docker)))
+    found = seek(replace(plain, home="/work/new"))
     assert found.folder is not None
     assert not found.folder.exists()
     assert found.passing
+
+
+def test_a_link_out_of_a_container_is_not_followed(plain: Container) -> None:
+    """On this host it would lead wherever the container's owner wants."""
+    Path(f"/proc/{plain.pid}/root/work/.claude").symlink_to("/root")
+    found = seek(replace(plain, home="/work"))
+    assert found.folder is None
+    assert found.reason.startswith("transcript not visible: .claude is a link")
+    assert "mount a folder of this host at /work/.claude" in found.reason
+
+
+def test_a_container_of_another_host_says_what_would_help(plain: Container) -> None:
+    """Its numbers mean somebody else here, and nobody looks into him."""
+    found = seek(replace(plain, pid=1))
+    assert found.folder is None
+    assert "transcript not visible" in found.reason
+    assert "eyes.claude_dirs" in found.reason
 
 
 def test_a_mounted_home_is_read_where_it_lies(docker: DockerEngine, tmp_path: Path) -> None:
@@ -128,29 +151,6 @@ def test_a_mounted_home_is_read_where_it_lies(docker: DockerEngine, tmp_path: Pa
     docker.docker(*QUIET, "-v", f"{tmp_path}:/root", IMAGE, "sleep", "infinity")
     found = seek(asyncio.run(inspected(docker)))
     assert (found.folder, found.passing) == (tmp_path / ".claude", False)
-
-
-def test_a_link_out_of_a_container_is_not_followed(docker: DockerEngine) -> None:
-    """On this host it would lead wherever the container's owner wants."""
-    docker.docker(*QUIET, IMAGE, "sleep", "infinity")
-    container = asyncio.run(inspected(docker))
-    Path(f"/proc/{container.pid}/root/root/.claude").symlink_to("/root")
-    found = seek(container)
-    assert found.folder is None
-    assert found.reason.startswith("transcript not visible: .claude is a link")
-    assert "mount a folder of this host at /root/.claude" in found.reason
-
-
-def test_a_container_of_another_host_says_what_would_help(docker: DockerEngine) -> None:
-    """Its numbers mean somebody else here, and nobody looks into him."""
-    docker.docker(*QUIET, IMAGE, "sleep", "infinity")
-    container = asyncio.run(inspected(docker))
-    found = seek(
-        Container(**{name: getattr(container, name) for name in container.__struct_fields__} | {"pid": 1})
-    )
-    assert found.folder is None
-    assert "transcript not visible" in found.reason
-    assert "eyes.claude_dirs" in found.reason
 
 
 def test_a_session_inside_is_held_by_the_process_this_host_knows(
