@@ -359,6 +359,29 @@ def test_a_restart_of_ours_knows_epoch_and_since(caplog: pytest.LogCaptureFixtur
     run(story)
 
 
+def test_a_stopped_agent_has_lost_nothing_to_a_dead_engine(caplog: pytest.LogCaptureFixture) -> None:
+    """Nor after a restart of ours, however often: no incident, and nobody is said to have claimed it."""
+
+    async def story() -> None:
+        house = TestHub(agent("stopped"), agent("runs"))
+        async with house.open():
+            for name in ("stopped", "runs"):
+                await house.orders.start(name)
+            await house.orders.stop("stopped")
+        for name in ("stopped", "runs"):
+            house.runtime.seen[name] = UNSEEN
+        for _ in range(2):
+            house.build()
+            with caplog.at_level(logging.INFO, logger="wakeful.hub"):
+                async with house.open():
+                    assert house.record("stopped").state is AgentState.UNKNOWN
+                    (incident,) = await house.incidents.listed()
+                    assert incident.sessions == ("agent-runs",)
+        assert "claimed by somebody else" not in caplog.text
+
+    run(story)
+
+
 def test_agents_that_are_declared_no_longer_are_forgotten() -> None:
     """Nothing is kept of a name nobody uses."""
 

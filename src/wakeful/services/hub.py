@@ -234,7 +234,8 @@ class Hub:
         self._renewed_at = self._clock.now().awake
         for agent in self._book.agents.values():
             epoch = agent.record.epoch
-            if not epoch or agent.state is AgentState.STOPPED:
+            # Whoever is not there has given it back.
+            if not epoch or not agent.placed:
                 continue
             if await self._store.renew_lease(LeaseKey(f"agent/{agent.name}"), epoch) is None:
                 log.warning("agent %s was claimed by somebody else since epoch %d", agent.name, epoch)

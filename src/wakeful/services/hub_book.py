@@ -64,6 +64,7 @@ class Kept(Struct, frozen=True):
     record: AgentRecord
     moved_at: float
     work_since: float
+    placed: bool = False
 
 
 class Agent:
@@ -156,7 +157,7 @@ class AgentBook:
                 continue
             self._write(agent, replace(kept.record, runtime=agent.spec.runtime))
             agent.moved_at, agent.work_since = kept.moved_at, kept.work_since
-            agent.placed = kept.record.state not in (AgentState.STOPPED, AgentState.ERROR)
+            agent.placed = kept.placed
 
     def find(self, text: str) -> Agent:
         """The agent with this name. Raises AgentNotFound with the nearest one, BadAgentName."""
@@ -227,7 +228,7 @@ class AgentBook:
 
     async def keep(self, agent: Agent) -> None:
         """Remember it. A store that refuses is said, and costs only what a restart would know."""
-        body = msgspec.json.encode(Kept(agent.record, agent.moved_at, agent.work_since))
+        body = msgspec.json.encode(Kept(agent.record, agent.moved_at, agent.work_since, agent.placed))
         try:
             await self._store.keep_note(Note(KIND, agent.name, body))
         except WorldError as error:
