@@ -18,7 +18,7 @@ from wakeful.care import Care
 from wakeful.config import Config
 from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentSpec
 from wakeful.domain.alerts import Alert, AlertKind
-from wakeful.domain.errors import WakefulError
+from wakeful.domain.errors import WakefulError, WorldError
 from wakeful.domain.findings import State
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Incident, words_of
@@ -45,15 +45,26 @@ _BUSY: Final = frozenset({State.PROMPTING, State.WAITING})
 log = logging.getLogger("wakeful.hub")
 
 
+class EngineLibraryMissing(WorldError):
+    """Agents in containers need {library}, which is not installed: pip install 'wakeful[docker]'."""
+
+    code = "engine-library-missing"
+
+
 def runtimes_of(specs: Iterable[AgentSpec], places: Places, clock: Clock) -> dict[str, Runtime]:
-    """The runtimes these agents live in. An engine's library is imported only if one of them needs it."""
+    """The runtimes these agents live in. An engine's library is imported only if one of them needs it.
+
+    Raises EngineLibraryMissing.
+    """
     wanted = {spec.runtime for spec in specs}
     found: dict[str, Runtime] = {}
     if AgentRuntime.TMUX in wanted:
         found[AgentRuntime.TMUX] = TmuxAgents(places.tmux, places.agents, clock)
     if AgentRuntime.DOCKER in wanted:
-        from wakeful.adapters.docker.runtime import DockerRuntime  # noqa: PLC0415 - see the docstring
-
+        try:
+            from wakeful.adapters.docker.runtime import DockerRuntime  # noqa: PLC0415 - see the docstring
+        except ImportError as error:
+            raise EngineLibraryMissing(library=error.name) from error
         address = engine_address(os.environ)
         # Only processes of this host can be watched from it.
         found[AgentRuntime.DOCKER] = DockerRuntime(address, clock, sees_processes=address.startswith("unix:"))
@@ -117,14 +128,15 @@ def build_hub(
 
 
 def _windows(runtimes: Mapping[str, Runtime], lookout: Lookout) -> Windows | None:
-    if lookout.containers is None:
+    """The way into containers, if there are any: the eyes are told of each by the hub."""
+    if AgentRuntime.DOCKER not in runtimes:
         return None
     from wakeful.adapters.docker.runtime import DockerRuntime  # noqa: PLC0415 - as in `runtimes_of`
     from wakeful.adapters.docker.windows import ContainerWindows  # noqa: PLC0415
 
     runtime = runtimes[AgentRuntime.DOCKER]
     assert isinstance(runtime, DockerRuntime), "made in `runtimes_of`"
-    return ContainerWindows(runtime, lookout.containers)
+    return ContainerWindows(runtime, lookout.open_containers())
 
 
 def passed_through(spec: AgentSpec) -> Mapping[str, str]:

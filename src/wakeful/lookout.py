@@ -26,7 +26,6 @@ from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.tmux.eye import Tenant, TmuxEye
 from wakeful.adapters.tool_use.logs import tool_use_logs
 from wakeful.config import Config
-from wakeful.domain.agents import AgentRuntime
 from wakeful.domain.events import Event
 from wakeful.domain.evidence import Orphan
 from wakeful.domain.ids import SessionId
@@ -76,6 +75,9 @@ class Lookout:
     ) -> None:
         self.clock = clock
         self.watch = processes.watch
+        self._processes = processes
+        self._told_by = folders
+        self._claude_folders = claude_folders(config)
         self.policy = config.detect
         self.roster = Roster(self.policy.fold_after_seconds)
         self.supervisor = Supervisor(clock, self.roster, self.policy, self, boot_id=proc.boot_id())
@@ -90,20 +92,16 @@ class Lookout:
                 bookmarks=bookmarks,
             )
             for source in (
-                claude_logs(claude_folders(config), self.host),
+                claude_logs(self._claude_folders, self.host),
                 codex_logs(codex_homes(config), self.host),
                 tool_use_logs(_resolved(_tool_use_dirs(config)), self.host),
                 event_logs(_resolved((places.events, *config.eyes.event_dirs)), self.host),
             )
         ]
-        self.containers: ContainerEyes | None = None
-        if any(spec.runtime is AgentRuntime.DOCKER for spec in config.agents):
-            self.containers = self._container_eyes(config, processes, folders)
-            self.logs.append(self.containers)
         # Logs first: who holds a conversation means more once it is known what it was doing.
         self.holders: list[Eye] = [
             RegistryEye(
-                claude_folders(config),
+                self._claude_folders,
                 self.host,
                 self.supervisor,
                 processes,
@@ -118,21 +116,21 @@ class Lookout:
         self.streams = StreamEye(Path(places.run), self.host, clock, self.supervisor, folders)
         self.spool = SpoolEye(Path(places.spool), self.host, clock, self.supervisor, folders)
 
-    def _container_eyes(
-        self, config: Config, processes: Processes, folders: Folders | None
-    ) -> "ContainerEyes":
-        """Imported only where an agent is declared to live in a container: an engine's library takes long."""
+    def open_containers(self) -> "ContainerEyes":
+        """Eyes for what a hub will show them. Imported only then: an engine's library takes long, and may be missing."""
         from wakeful.adapters.docker.eyes import ContainerEyes  # noqa: PLC0415
 
-        return ContainerEyes(
+        opened = ContainerEyes(
             self.host,
             self.clock,
             self.supervisor,
-            processes,
+            self._processes,
             fold_after_seconds=self.policy.fold_after_seconds,
-            folders=folders,
-            watched=claude_folders(config),
+            folders=self._told_by,
+            watched=self._claude_folders,
         )
+        self.logs.append(opened)
+        return opened
 
     @property
     def eyes(self) -> list[Eye]:

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from clients import wait_for
 from docker_engines import IMAGE, DockerEngine
-from docker_scenes import spec
 from wakeful.adapters.docker.engine import Container, Engine
 from wakeful.adapters.docker.inside import claude_folders, seek
 from wakeful.adapters.logs.folders import FolderWatch
@@ -42,11 +41,8 @@ class Inside:
 
     def __init__(self, folder: Path, folders: FolderWatch) -> None:
         self._exits = ExitWatch(self._gone)
-        self.lookout = Lookout(
-            Config(agents=(spec(),)), Places(str(folder)), SystemClock(), self._exits, folders=folders
-        )
-        assert self.lookout.containers is not None
-        self.eyes = self.lookout.containers
+        self.lookout = Lookout(Config(), Places(str(folder)), SystemClock(), self._exits, folders=folders)
+        self.eyes = self.lookout.open_containers()
         self._folders = folders
 
     def _gone(self, process: Process) -> None:
