@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from msgspec import Struct
 
+from clients import wait_for
 from docker_engines import IMAGE, DockerEngine, make_image
 from docker_scenes import heard, in_container, look_until, runtime, spec, until, with_runtime
 from wakeful.adapters.docker.declaring import AgentRefused
@@ -340,7 +341,9 @@ def test_what_looks_like_an_agent_is_found_and_reported_only(docker: DockerEngin
     docker.docker(*quiet, "--name", "agent-bot", IMAGE, "sleep", "infinity")
     docker.docker(*quiet, "--name", "database", IMAGE, "sleep", "infinity")
     docker.docker(*quiet, "--name", "dev", IMAGE, "sleep", "infinity")
-    in_container(docker, "tmux", "new-session", "-d", "codex 1000", name="dev")
+    in_container(docker, "tmux", "new-session", "-d", "exec codex 1000", name="dev")
+    shown = ("tmux", "list-panes", "-F", "#{pane_current_command}")
+    wait_for(lambda: in_container(docker, *shown, name="dev") == "codex" or None, "codex in its pane")
     found = with_runtime(docker, lambda made: made.found(frozenset({"bot"})))
     assert {each.name: each.words for each in found} == {
         "agent-hers": "is named like an agent",
