@@ -70,10 +70,13 @@ class AgentHouse:
         words = shlex.join(
             ["env", "-i", "TERM=screen", *(f"{key}={value}" for key, value in environ.items())]
         )
-        command = shlex.join([sys.executable, "-m", "wakeful", *arguments])
         self.desk.tmux("new-session", "-d", "-x", "120", "-y", "30", "-s", "desk", f"{words} sh")
         self.desk.tmux("set-option", "-g", "prefix", "C-q")
-        self.type(f"{command}; echo left with $?")
+        self.enter(*arguments)
+
+    def enter(self, *arguments: str) -> None:
+        """Type a command at the terminal that is there; its exit code is shown when it has ended."""
+        self.type(f"{shlex.join([sys.executable, '-m', 'wakeful', *arguments])}; echo left with $?")
 
     def type(self, text: str) -> None:
         self.desk.tmux("send-keys", "-t", "desk", "-l", text)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from daemons import RunningDaemon
+from docker_engines import DockerEngine, make_image, require_docker
 
 
 @pytest.fixture
@@ -16,3 +17,24 @@ def daemon(tmp_path: Path) -> Iterator[RunningDaemon]:
         yield running
     finally:
         running.end()
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> Iterator[DockerEngine]:
+    """A container engine of one's own with one small image, for all suites: it takes seconds to start."""
+    require_docker()
+    engine = DockerEngine()
+    try:
+        engine.start()
+        make_image(engine)
+        yield engine
+    finally:
+        engine.close()
+
+
+@pytest.fixture
+def docker(docker_engine: DockerEngine) -> Iterator[DockerEngine]:
+    """The engine without any container, before and after."""
+    docker_engine.clear()
+    yield docker_engine
+    docker_engine.clear()

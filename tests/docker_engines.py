@@ -59,8 +59,15 @@ class DockerEngine:
         self.folder = Path(tempfile.mkdtemp(prefix="wdk"))
         self.address = f"unix://{self.folder}/s.sock"
         self._process: subprocess.Popen[bytes] | None = None
+        self._options: tuple[str, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it runs without options of a test's own."""
+        return self._process is not None and self._process.poll() is None and not self._options
 
     def start(self, *options: str) -> None:
+        self._options = options
         argv = ["dockerd", "--storage-driver=vfs", "--iptables=false", "--ip6tables=false", "--bridge=none"]
         argv += ["--data-root", str(self.folder / "d"), "--exec-root", str(self.folder / "e")]
         argv += ["-H", self.address, "--pidfile", str(self.folder / "pid"), *options]
@@ -118,7 +125,8 @@ class DockerEngine:
 
     def _end(self, number: signal.Signals) -> None:
         assert self._process is not None, "it was started"
-        self._process.send_signal(number)
+        if self._process.poll() is None:
+            self._process.send_signal(number)
         self._process.wait(END_SECONDS_MAX)
         # Killed, it leaves these behind, and would wait for whoever has the numbers now.
         for left in ("pid", "e/containerd/containerd.pid"):
@@ -143,12 +151,21 @@ def _is_shim(pid: int, ours: str) -> bool:
 
 
 def make_image(
-    engine: DockerEngine, name: str = IMAGE, *, without: tuple[str, ...] = (), more: tuple[str, ...] = ()
+    engine: DockerEngine,
+    name: str = IMAGE,
+    *,
+    without: tuple[str, ...] = (),
+    more: tuple[str, ...] = (),
+    mounted: tuple[Path, ...] = (),
 ) -> None:
-    """An image of this machine's own tmux, shell and a few programs; `more` are absolute paths of others."""
+    """An image of this machine's own tmux, shell and a few programs, and `more` of them.
+
+    Of `mounted` programs it has the libraries alone: a large one is not copied into every container.
+    """
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:
-        files = _image_files(without) | {file for each in more for file in (Path(each), *_libraries(each))}
+        files = _image_files((*_PROGRAMS, *more), without)
+        files |= {library for each in mounted for library in _libraries(str(each))}
         folders = {str(each) for file in files for each in file.parents} | {"/tmp", "/root", "/work"}
         for folder in sorted(folders):
             _add(tar, folder, tarfile.DIRTYPE)
@@ -161,10 +178,10 @@ def make_image(
     engine.docker("import", "-", name, stdin=content.getvalue())
 
 
-def _image_files(without: tuple[str, ...]) -> set[Path]:
+def _image_files(programs: tuple[str, ...], without: tuple[str, ...]) -> set[Path]:
     files = {file for file in _LOCALE.rglob("*") if file.is_file()} if _LOCALE.is_dir() else set()
     files |= {path for each in _TERMINALS if (path := Path("/lib/terminfo") / each).is_file()}
-    for program in set(_PROGRAMS) - set(without):
+    for program in set(programs) - set(without):
         found = shutil.which(program, path="/usr/bin")
         assert found is not None, f"{program} is on this machine"
         files |= {Path(found), *_libraries(found)}

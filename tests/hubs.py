@@ -50,6 +50,9 @@ class ScriptedSessions:
     def below(self, pid: int) -> SessionId | None:
         return self.by_pid.get(pid)
 
+    def above(self, session_id: SessionId) -> frozenset[int]:
+        return frozenset(pid for pid, known in self.by_pid.items() if known == session_id)
+
     def is_busy(self, session_id: SessionId) -> bool:
         return session_id in self.busy
 
@@ -72,6 +75,7 @@ class TestHub:
         self.sessions = ScriptedSessions()
         self.rules = Rules(mode=mode)
         self.changes: list[AgentChange] = []
+        self.lodged: dict[SessionId, str | None] = {}
         self.said: list[tuple[str, str]] = []
         self.over: list[tuple[str, str]] = []
         # Processes that end between a look and the pidfd: the world is different from then on.
@@ -86,7 +90,9 @@ class TestHub:
         specs = self.specs if specs is None else specs
         runtimes: dict[str, Runtime] = {spec.runtime: self.runtime for spec in specs}
         self.incidents = Incidents(self.store, self.clock)
-        self.book = AgentBook(specs, runtimes, self.store, self.clock, self._announce)
+        self.book = AgentBook(
+            specs, runtimes, self.store, self.clock, self._announce, self.lodged.__setitem__
+        )
         gate = ActGate(self.store, self.clock, lambda _session: None, lambda: self.rules.paused_by)
         self.orders = Orders(
             book=self.book,

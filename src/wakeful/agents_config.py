@@ -52,14 +52,34 @@ AGENT_KEYS: Final[Mapping[str, AgentKey]] = {
     "command": AgentKey(
         _Program, None, 'a list of words, the program first, like ["claude"]', "What is run. Needed."
     ),
-    "image": AgentKey(_Token, "", "the name of an image", "docker only, and needed there."),
-    "workdir": AgentKey(_Folder, "", "empty, or a path that begins with / or ~/", "Where it works."),
-    "env": AgentKey(
-        _Variables, (), 'a list of names of variables, like ["ANTHROPIC_API_KEY"]', "Passed through by name."
+    "image": AgentKey(
+        _Token,
+        "",
+        "the name of an image",
+        "docker only, and needed there. It has `sh`, `sleep`, `tmux` and the program.",
     ),
-    "network": AgentKey(_Token, "", "the name of a network", "docker only."),
-    "mounts": AgentKey(_Mounts, (), 'a list like ["~/code:/work:ro"]', "docker only."),
-    "user": AgentKey(_Token, "", "a user, or uid:gid", "docker only."),
+    "workdir": AgentKey(
+        _Folder, "", "empty, or a path that begins with / or ~/", "Where it works. In docker a path inside."
+    ),
+    "env": AgentKey(
+        _Variables,
+        (),
+        'a list of names of variables, like ["ANTHROPIC_API_KEY"]',
+        "Passed through by name from the daemon's environment; values are never written down.",
+    ),
+    "network": AgentKey(
+        _Token,
+        "",
+        "the name of a network",
+        'docker only. Empty: none at all. Claude Code needs one, like "bridge".',
+    ),
+    "mounts": AgentKey(
+        _Mounts,
+        (),
+        'a list like ["~/code:/work:ro"]',
+        "docker only. host:container, with :ro if it may not write.",
+    ),
+    "user": AgentKey(_Token, "", "a user, or uid:gid", "docker only. Empty: the image's own."),
     "ready": AgentKey(
         str, "", "a regular expression", "Its screen shows this once it is ready. Empty: not asked."
     ),

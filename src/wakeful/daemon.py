@@ -123,6 +123,10 @@ class Daemon(Lookout):
         self._searches.add(task)
         task.add_done_callback(self._searches.discard)
 
+    def seek_pane(self, session_id: SessionId) -> None:
+        super().seek_pane(session_id)
+        self.hub.arrived(session_id)
+
     async def listen(self) -> None:
         """Pass on what the file system tells, until cancelled."""
         async for told in self._folders:

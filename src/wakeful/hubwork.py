@@ -18,7 +18,7 @@ from wakeful.care import Care
 from wakeful.config import Config
 from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentSpec
 from wakeful.domain.alerts import Alert, AlertKind
-from wakeful.domain.errors import WakefulError
+from wakeful.domain.errors import WakefulError, WorldError
 from wakeful.domain.findings import State
 from wakeful.domain.ids import SessionId
 from wakeful.handwork import Handwork
@@ -29,7 +29,7 @@ from wakeful.ports.runtime import Runtime
 from wakeful.ports.store import Note, Store
 from wakeful.services.alerts import AlertDesk
 from wakeful.services.feed import Feed
-from wakeful.services.hub import Hub, Processes
+from wakeful.services.hub import Hub, Processes, Windows
 from wakeful.services.hub_book import AgentBook
 from wakeful.services.hub_keeping import AutoRestart, Losses, Telling
 from wakeful.services.hub_orders import Orders
@@ -43,15 +43,26 @@ _BUSY: Final = frozenset({State.PROMPTING, State.WAITING})
 log = logging.getLogger("wakeful.hub")
 
 
+class EngineLibraryMissing(WorldError):
+    """Agents in containers need {library}, which is not installed: pip install 'wakeful[docker]'."""
+
+    code = "engine-library-missing"
+
+
 def runtimes_of(specs: Iterable[AgentSpec], places: Places, clock: Clock) -> dict[str, Runtime]:
-    """The runtimes these agents live in. An engine's library is imported only if one of them needs it."""
+    """The runtimes these agents live in. An engine's library is imported only if one of them needs it.
+
+    Raises EngineLibraryMissing.
+    """
     wanted = {spec.runtime for spec in specs}
     found: dict[str, Runtime] = {}
     if AgentRuntime.TMUX in wanted:
         found[AgentRuntime.TMUX] = TmuxAgents(places.tmux, places.agents, clock)
     if AgentRuntime.DOCKER in wanted:
-        from wakeful.adapters.docker.runtime import DockerRuntime  # noqa: PLC0415 - see the docstring
-
+        try:
+            from wakeful.adapters.docker.runtime import DockerRuntime  # noqa: PLC0415 - see the docstring
+        except ImportError as error:
+            raise EngineLibraryMissing(library=error.name) from error
         address = engine_address(os.environ)
         # Only processes of this host can be watched from it.
         found[AgentRuntime.DOCKER] = DockerRuntime(address, clock, sees_processes=address.startswith("unix:"))
@@ -77,7 +88,7 @@ def build_hub(
     clock = lookout.clock
     runtimes = runtimes_of(config.agents, places, clock)
     sessions = HostedSessions(lookout.roster, clock)
-    book = AgentBook(config.agents, runtimes, store, clock, feed.announce)
+    book = AgentBook(config.agents, runtimes, store, clock, feed.announce, lookout.supervisor.lodge)
     orders = Orders(
         book=book,
         gate=handwork.gate,
@@ -108,9 +119,22 @@ def build_hub(
         processes=Processes(proc.identify_if_seen, lookout.watch),
         store=store,
         clock=clock,
+        windows=_windows(runtimes, lookout),
     )
     care.circumstances.agent_of = hub.host_of
     return hub
+
+
+def _windows(runtimes: Mapping[str, Runtime], lookout: Lookout) -> Windows | None:
+    """The way into containers, if there are any: the eyes are told of each by the hub."""
+    if AgentRuntime.DOCKER not in runtimes:
+        return None
+    from wakeful.adapters.docker.runtime import DockerRuntime  # noqa: PLC0415 - as in `runtimes_of`
+    from wakeful.adapters.docker.windows import ContainerWindows  # noqa: PLC0415
+
+    runtime = runtimes[AgentRuntime.DOCKER]
+    assert isinstance(runtime, DockerRuntime), "made in `runtimes_of`"
+    return ContainerWindows(runtime, lookout.open_containers())
 
 
 def passed_through(spec: AgentSpec) -> Mapping[str, str]:
@@ -135,6 +159,13 @@ class HostedSessions:
         if now - self._below_at >= LINEAGE_SECONDS:
             self._below, self._below_at = dict(self._lineages()), now
         return self._below.get(pid)
+
+    def above(self, session_id: SessionId) -> frozenset[int]:
+        watched = self._roster.watched.get(session_id)
+        living = [each.process.pid for each in watched.presence.living] if watched is not None else []
+        # Somebody new is among them: who descends from whom is read anew.
+        self._below_at = float("-inf")
+        return frozenset(pid for each in living for pid in (each, *_ancestor_pids(each)))
 
     def _lineages(self) -> Iterator[tuple[int, SessionId]]:
         """Every living holder and whoever it descends from; the nearest session counts."""

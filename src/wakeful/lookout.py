@@ -10,9 +10,10 @@ import socket
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from wakeful import __version__
+from wakeful.adapters.claude_code.entry_holder import EntryHolder
 from wakeful.adapters.claude_code.logs import claude_logs
 from wakeful.adapters.claude_code.registry import RegistryEye
 from wakeful.adapters.claude_code.stream_eye import StreamEye
@@ -38,6 +39,9 @@ from wakeful.services.desk import Desk, EyeRecord, ProcessRecord, Standing
 from wakeful.services.feed import Change, Feed
 from wakeful.services.roster import Roster
 from wakeful.services.supervision import Supervisor
+
+if TYPE_CHECKING:
+    from wakeful.adapters.docker.eyes import ContainerEyes
 
 # The variable that a client gives its tools: the only thread from an orphan back to its session.
 TOOL_VARIABLES: Final = {"claude": "CLAUDE_CODE_SESSION_ID", "codex": "CODEX_THREAD_ID"}
@@ -71,11 +75,14 @@ class Lookout:
     ) -> None:
         self.clock = clock
         self.watch = processes.watch
+        self._processes = processes
+        self._told_by = folders
+        self._claude_folders = claude_folders(config)
         self.policy = config.detect
         self.roster = Roster(self.policy.fold_after_seconds)
         self.supervisor = Supervisor(clock, self.roster, self.policy, self, boot_id=proc.boot_id())
         self.host = socket.gethostname()
-        self.logs = [
+        self.logs: list[LogEye | ContainerEyes] = [
             LogEye(
                 source,
                 clock,
@@ -85,7 +92,7 @@ class Lookout:
                 bookmarks=bookmarks,
             )
             for source in (
-                claude_logs(claude_folders(config), self.host),
+                claude_logs(self._claude_folders, self.host),
                 codex_logs(codex_homes(config), self.host),
                 tool_use_logs(_resolved(_tool_use_dirs(config)), self.host),
                 event_logs(_resolved((places.events, *config.eyes.event_dirs)), self.host),
@@ -93,7 +100,14 @@ class Lookout:
         ]
         # Logs first: who holds a conversation means more once it is known what it was doing.
         self.holders: list[Eye] = [
-            RegistryEye(claude_folders(config), self.host, self.supervisor, processes, folders),
+            RegistryEye(
+                self._claude_folders,
+                self.host,
+                self.supervisor,
+                processes,
+                EntryHolder(lambda: clock.now().wall).process_of,
+                folders,
+            ),
             WriterLockEye(codex_homes(config), self.host, self.supervisor, processes, folders),
         ]
         self.tmux = TmuxEye(
@@ -101,6 +115,22 @@ class Lookout:
         )
         self.streams = StreamEye(Path(places.run), self.host, clock, self.supervisor, folders)
         self.spool = SpoolEye(Path(places.spool), self.host, clock, self.supervisor, folders)
+
+    def open_containers(self) -> "ContainerEyes":
+        """Eyes for what a hub will show them. Imported only then: an engine's library takes long, and may be missing."""
+        from wakeful.adapters.docker.eyes import ContainerEyes  # noqa: PLC0415
+
+        opened = ContainerEyes(
+            self.host,
+            self.clock,
+            self.supervisor,
+            self._processes,
+            fold_after_seconds=self.policy.fold_after_seconds,
+            folders=self._told_by,
+            watched=self._claude_folders,
+        )
+        self.logs.append(opened)
+        return opened
 
     @property
     def eyes(self) -> list[Eye]:

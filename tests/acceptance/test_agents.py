@@ -192,12 +192,16 @@ def test_mistakes_get_one_line(house: AgentHouse) -> None:
     undecided = house.daemon.run("attach", "one")
     assert undecided.exit_code == 2
     assert "wakeful attach one --restart" in undecided.err
-    assert house.daemon.run("attach", "one", "--restart").exit_code == 0
-    assert house.agent("one")["state"] == "running"
+    for _ in range(2):
+        restarted = house.daemon.run("attach", "one", "--restart")
+        assert (restarted.exit_code, "in a terminal, go there with: tmux" in restarted.out) == (0, True)
+    assert house.agent("one")["epoch"] == 2
     assert house.daemon.run("attach", "one", "--teardown").exit_code == 0
     assert house.agent("one")["state"] == "stopped"
     nobody = house.daemon.run("attach", "nobody-at-all")
-    assert (nobody.exit_code, "nobody-at-all" in nobody.err) == (2, True)
+    assert (nobody.exit_code, "No agent and no session 'nobody-at-all'. `" in nobody.err) == (2, True)
+    misspelt = house.daemon.run("attach", "thre")
+    assert (misspelt.exit_code, "Did you mean 'three'?" in misspelt.err) == (2, True)
 
 
 def test_attach_hands_the_terminal_over_and_leaves_it_clean(house: AgentHouse) -> None:
@@ -241,6 +245,23 @@ def test_the_menu_restarts_and_attaches(house: AgentHouse) -> None:
     assert house.wait("one", state="running")["epoch"] == 2
     house.press("C-b", "d")
     house.wait_for_screen("left with 0")
+
+
+def test_the_menu_left_with_a_key_leaves_the_terminal_clean(house: AgentHouse) -> None:
+    """Ctrl-C and Ctrl-D do nothing to the agent, and the next prompt has a line of its own."""
+    house.start("one")
+    house.kill("one")
+    house.wait("one", state="stale")
+    house.sit_down("attach", "one")
+    house.wait_for_screen("Choice:")
+    house.press("C-c")
+    house.wait_for_screen("\nleft with 130\n")
+    house.type("clear")
+    house.enter("attach", "one")
+    house.wait_for_screen("Choice:")
+    house.press("C-d")
+    house.wait_for_screen("\nleft with 0\n")
+    assert house.agent("one")["state"] == "stale"
 
 
 @pytest.mark.parametrize(("choice", "state"), [("t", "stopped"), ("c", "stale"), ("", "stale")])

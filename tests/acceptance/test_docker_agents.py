@@ -1,15 +1,18 @@
 """Seed 001, section 8, as it was written: containers of a real engine through daemon, command, menu and terminal."""
 
+import json
 import os
 import signal
 from collections.abc import Iterator
 
 import pytest
 
+import parts
 from agent_houses import AgentHouse
-from clients import require_tmux, wait_for
+from clients import ClaudeHome, require_tmux, wait_for
 from daemons import RunningDaemon
-from docker_engines import IMAGE, DockerEngine, make_image, require_docker
+from docker_engines import IMAGE, DockerEngine, make_image
+from wakeful.testing.scripted_model import script
 
 AGENT = """
 [agents.{name}]
@@ -23,32 +26,32 @@ SENTENCE = "Discovered stale container for claude (container running, session de
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[DockerEngine]:
-    require_docker()
+def shared(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHouse]:
+    """One daemon for all: tests leave no container behind, and it sees that."""
     require_tmux()
-    engine = DockerEngine()
-    try:
-        engine.start()
-        make_image(engine)
-        yield engine
-    finally:
-        engine.close()
-
-
-@pytest.fixture
-def house(daemon: RunningDaemon, engine: DockerEngine) -> Iterator[AgentHouse]:
-    engine.clear()
-    daemon.environ["DOCKER_HOST"] = engine.address
+    daemon = RunningDaemon(tmp_path_factory.mktemp("hub") / "wakeful")
+    daemon.environ["DOCKER_HOST"] = docker_engine.address
     toml = "".join(AGENT.format(name=name, image=IMAGE) for name in ("claude", "two"))
     house = AgentHouse(daemon, toml + MISSING)
     daemon.up()
-    yield house
-    house.end()
-    engine.clear()
+    try:
+        yield house
+    finally:
+        daemon.end()
+        house.end()
+
+
+@pytest.fixture
+def house(shared: AgentHouse, docker: DockerEngine) -> Iterator[AgentHouse]:
+    yield shared
+    docker.clear()
+    for name in ("claude", "two"):
+        shared.wait(name, state="stopped")
+    shared.desk.end()
 
 
 def test_a_container_whose_session_died_is_stale_restarted_and_torn_down(
-    house: AgentHouse, engine: DockerEngine
+    house: AgentHouse, docker: DockerEngine
 ) -> None:
     """Orphan, services, restart in the existing container, teardown: 001's scenarios 1 to 5."""
     started = house.start("claude")
@@ -61,9 +64,9 @@ def test_a_container_whose_session_died_is_stale_restarted_and_torn_down(
     assert "  agent-claude    stale     (container running, session dead)\n" in shown
     again = house.daemon.run("agent", "restart-session", "claude", "--json").json
     assert (again["state"], again["container_id"]) == ("running", started["container_id"])
-    assert again["epoch"] == 2
+    assert again["epoch"] == started["epoch"] + 1
     assert house.daemon.run("agent", "stop", "claude", "--json").json["state"] == "stopped"
-    assert engine.docker("ps", "-aq") == ""
+    assert docker.docker("ps", "-aq") == ""
 
 
 def test_a_hub_that_comes_late_discovers_the_stale_container(house: AgentHouse) -> None:
@@ -79,18 +82,18 @@ def test_a_hub_that_comes_late_discovers_the_stale_container(house: AgentHouse) 
     assert SENTENCE in house.daemon.said()
 
 
-def test_a_container_removed_by_hand_is_stopped(house: AgentHouse, engine: DockerEngine) -> None:
+def test_a_container_removed_by_hand_is_stopped(house: AgentHouse, docker: DockerEngine) -> None:
     """Running or stale: what is gone is stopped."""
     for name in ("claude", "two"):
         house.start(name)
     house.kill("claude")
     house.wait("claude", state="stale")
-    engine.docker("rm", "-f", "agent-claude", "agent-two")
+    docker.docker("rm", "-f", "agent-claude", "agent-two")
     for name in ("claude", "two"):
         assert "container" in house.wait(name, state="stopped", timeout_seconds=10)["reason"]
 
 
-def test_the_menu_restarts_a_container_and_attaches(house: AgentHouse, engine: DockerEngine) -> None:
+def test_the_menu_restarts_a_container_and_attaches(house: AgentHouse, docker: DockerEngine) -> None:
     """Word for word 001's menu; R restarts, attaches through the engine, and detaching leaves the terminal clean."""
     started = house.start("claude")
     house.kill("claude")
@@ -101,9 +104,9 @@ def test_the_menu_restarts_a_container_and_attaches(house: AgentHouse, engine: D
     assert "  [R] Restart session - launch sleep in a new tmux session" in shown
     assert "  [T] Teardown      - remove the container entirely" in shown
     house.type("R")
-    house.wait("claude", state="running", epoch=2)
+    house.wait("claude", state="running", epoch=started["epoch"] + 1)
     inside = ("exec", "agent-claude", "tmux", "list-clients")
-    wait_for(lambda: engine.docker(*inside) or None, "attached terminal")
+    wait_for(lambda: docker.docker(*inside) or None, "attached terminal")
     house.press("C-b", "d")
     house.wait_for_screen("left with 0")
     after = house.agent("claude")
@@ -117,11 +120,11 @@ def test_an_image_that_is_not_there_is_an_error(house: AgentHouse) -> None:
     assert house.agent("missing")["state"] == "error"
 
 
-def test_an_engine_that_is_gone_is_one_incident(house: AgentHouse, engine: DockerEngine) -> None:
+def test_an_engine_that_is_gone_is_one_incident(house: AgentHouse, docker: DockerEngine) -> None:
     """Both agents unknown, with since and reason, one incident; the engine's return tells the truth again."""
     for name in ("claude", "two"):
         house.start(name)
-    engine.crash()
+    docker.crash()
     try:
         for name in ("claude", "two"):
             assert house.wait(name, state="unknown", session_alive=False, timeout_seconds=15)["reason"]
@@ -130,7 +133,7 @@ def test_an_engine_that_is_gone_is_one_incident(house: AgentHouse, engine: Docke
         refused = house.daemon.run("agent", "start", "claude")
         assert refused.exit_code == 1
     finally:
-        engine.start()
+        docker.start()
     for name in ("claude", "two"):
         wait_for(
             lambda name=name: house.agent(name)["state"] in ("running", "stopped", "stale") or None,  # type: ignore[misc]
@@ -138,3 +141,38 @@ def test_an_engine_that_is_gone_is_one_incident(house: AgentHouse, engine: Docke
             30,
         )
     wait_for(lambda: house.daemon.run("incidents", "--json").json["incidents"] == [] or None, "end of it", 30)
+
+
+LOOPING = """
+[agents.bot]
+runtime = "docker"
+image = "with-claude"
+command = ["/opt/claude/claude", "-p", {steps}, "--allowedTools", "Bash"]
+env = {env}
+workdir = "/work"
+mounts = ["{program}:/opt/claude:ro"]
+# The scripted model listens on this host's loopback.
+network = "host"
+"""
+
+
+def test_claude_code_looping_in_a_container_is_found(
+    daemon: RunningDaemon, docker: DockerEngine, claude: ClaudeHome
+) -> None:
+    """The real client, its home inside: `loop`, seen from this host, in the session that the agent's record names."""
+    program = parts.clients_dir() / "node_modules" / f"{parts.CLAUDE.package}-linux-x64"
+    make_image(docker, "with-claude", more=("bash",), mounted=(program / "claude",))
+    steps = script({"tool": "Bash", "input": {"command": "cat missing"}, "loop": True})
+    passed = {name: value for name, value in claude.environ().items() if name not in ("HOME", "PATH")}
+    daemon.environ |= {**passed, "DOCKER_HOST": docker.address}
+    toml = LOOPING.format(steps=json.dumps(steps), env=json.dumps([*passed]), program=program)
+    house = AgentHouse(daemon, toml)
+    daemon.up()
+    pid = house.start("bot")["pid"]
+    found = daemon.wait_for_session(
+        lambda each: "loop" in [finding["code"] for finding in each["findings"]], "loop"
+    )
+    assert (found["health"], found["agent"], found["pid"]) == ("degraded", "bot", pid)
+    assert house.agent("bot")["session_id"] == found["id"]
+    assert "in the middle of a turn" in daemon.run("agent", "stop", "bot").err
+    assert daemon.run("agent", "stop", "bot", "--yes").exit_code == 0

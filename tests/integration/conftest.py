@@ -7,7 +7,6 @@ import pytest
 
 import parts
 from clients import ClaudeHome, CodexHome, end_tmux, require, require_tmux
-from docker_engines import DockerEngine, make_image, require_docker
 from redis_servers import RedisServer, require_redis
 from tmux_servers import Server
 from wakeful.testing.scripted_model import ScriptedModel
@@ -60,22 +59,8 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
     server.end()
 
 
-@pytest.fixture(scope="session")
-def docker_engine() -> Iterator[DockerEngine]:
-    """A container engine of one's own with one small image, for all tests: it takes seconds to start."""
-    require_docker()
-    engine = DockerEngine()
-    try:
-        engine.start()
-        make_image(engine)
-        yield engine
-    finally:
-        engine.close()
-
-
 @pytest.fixture
-def docker(docker_engine: DockerEngine) -> Iterator[DockerEngine]:
-    """The engine without any container, before and after."""
-    docker_engine.clear()
-    yield docker_engine
-    docker_engine.clear()
+def quick_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents of tests either run or say at once that they cannot."""
+    monkeypatch.setattr("wakeful.adapters.docker.launching.SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr("wakeful.adapters.docker.launching.SCREEN_POLL_SECONDS", 0.1)

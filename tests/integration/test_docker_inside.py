@@ -8,26 +8,22 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
-import parts
-from clients import ClaudeHome, require
-from docker_engines import IMAGE, DockerEngine, make_image
+from clients import wait_for
+from docker_engines import IMAGE, DockerEngine
 from wakeful.adapters.docker.engine import Container, Engine
-from wakeful.adapters.docker.eyes import ContainerEyes
 from wakeful.adapters.docker.inside import claude_folders, seek
-from wakeful.adapters.docker.runtime import DockerRuntime
 from wakeful.adapters.logs.folders import FolderWatch
+from wakeful.adapters.system import proc
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.system.exits import ExitWatch
 from wakeful.config import Config
-from wakeful.domain.agents import AgentRuntime, AgentSpec
-from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process
 from wakeful.domain.record import SessionRecord
 from wakeful.lookout import Lookout
 from wakeful.places import Places
-from wakeful.testing.scripted_model import ScriptedModel, script
 
 PATIENCE_SECONDS = 30.0
 QUIET = ("run", "-d", "--network", "none", "--name", "agent-bot")
@@ -45,15 +41,8 @@ class Inside:
 
     def __init__(self, folder: Path, folders: FolderWatch) -> None:
         self._exits = ExitWatch(self._gone)
-        self.lookout = Lookout(Config(), Places(str(folder)), SystemClock(), self._exits)
-        self.eyes = ContainerEyes(
-            self.lookout.host,
-            self.lookout.clock,
-            self.lookout.supervisor,
-            self._exits,
-            fold_after_seconds=86_400,
-            folders=folders,
-        )
+        self.lookout = Lookout(Config(), Places(str(folder)), SystemClock(), self._exits, folders=folders)
+        self.eyes = self.lookout.open_containers()
         self._folders = folders
 
     def _gone(self, process: Process) -> None:
@@ -61,7 +50,8 @@ class Inside:
 
     async def listen(self) -> None:
         async for told in self._folders:
-            self.eyes.told(told)
+            for eye in self.lookout.eyes:
+                eye.told(told)
 
     async def record(
         self, session_id: str, fits: Callable[[SessionRecord], bool], what: str
@@ -111,23 +101,45 @@ def nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "nothing"))
 
 
-def test_a_home_inside_is_read_through_the_containers_root(docker: DockerEngine) -> None:
+@pytest.fixture(scope="module")
+def plain(docker_engine: DockerEngine) -> Container:
+    """A container that several tests look into. The first test that needs an engine for itself removes it."""
+    docker_engine.clear()
+    docker_engine.docker(*QUIET, IMAGE, "sleep", "infinity")
+    return asyncio.run(inspected(docker_engine))
+
+
+def test_a_home_inside_is_read_through_the_containers_root(plain: Container) -> None:
     """Nothing is mounted: the folder lies below the root of the container's first process."""
-    docker.docker(*QUIET, IMAGE, "sleep", "infinity")
-    docker.docker("exec", "agent-bot", "mkdir", "-p", "/root/.claude/projects/-work")
-    container = asyncio.run(inspected(docker))
-    (folder,) = claude_folders(container)
-    assert folder == Path(f"/proc/{container.pid}/root/root/.claude")
+    Path(f"/proc/{plain.pid}/root/root/.claude/projects/-work").mkdir(parents=True)
+    (folder,) = claude_folders(plain)
+    assert folder == Path(f"/proc/{plain.pid}/root/root/.claude")
     assert [each.name for each in (folder / "projects").iterdir()] == ["-work"]
 
 
-def test_a_home_that_is_not_there_yet_is_awaited(docker: DockerEngine) -> None:
+def test_a_home_that_is_not_there_yet_is_awaited(plain: Container) -> None:
     """An agent that just started has written nothing."""
-    docker.docker(*QUIET, IMAGE, "sleep", "infinity")
-    found = seek(asyncio.run(inspected(docker)))
+    found = seek(replace(plain, home="/work/new"))
     assert found.folder is not None
     assert not found.folder.exists()
     assert found.passing
+
+
+def test_a_link_out_of_a_container_is_not_followed(plain: Container) -> None:
+    """On this host it would lead wherever the container's owner wants."""
+    Path(f"/proc/{plain.pid}/root/work/.claude").symlink_to("/root")
+    found = seek(replace(plain, home="/work"))
+    assert found.folder is None
+    assert found.reason.startswith("transcript not visible: .claude is a link")
+    assert "mount a folder of this host at /work/.claude" in found.reason
+
+
+def test_a_container_of_another_host_says_what_would_help(plain: Container) -> None:
+    """Its numbers mean somebody else here, and nobody looks into him."""
+    found = seek(replace(plain, pid=1))
+    assert found.folder is None
+    assert "transcript not visible" in found.reason
+    assert "eyes.claude_dirs" in found.reason
 
 
 def test_a_mounted_home_is_read_where_it_lies(docker: DockerEngine, tmp_path: Path) -> None:
@@ -135,29 +147,6 @@ def test_a_mounted_home_is_read_where_it_lies(docker: DockerEngine, tmp_path: Pa
     docker.docker(*QUIET, "-v", f"{tmp_path}:/root", IMAGE, "sleep", "infinity")
     found = seek(asyncio.run(inspected(docker)))
     assert (found.folder, found.passing) == (tmp_path / ".claude", False)
-
-
-def test_a_link_out_of_a_container_is_not_followed(docker: DockerEngine) -> None:
-    """On this host it would lead wherever the container's owner wants."""
-    docker.docker(*QUIET, IMAGE, "sleep", "infinity")
-    container = asyncio.run(inspected(docker))
-    Path(f"/proc/{container.pid}/root/root/.claude").symlink_to("/root")
-    found = seek(container)
-    assert found.folder is None
-    assert found.reason.startswith("transcript not visible: .claude is a link")
-    assert "mount a folder of this host at /root/.claude" in found.reason
-
-
-def test_a_container_of_another_host_says_what_would_help(docker: DockerEngine) -> None:
-    """Its numbers mean somebody else here, and nobody looks into him."""
-    docker.docker(*QUIET, IMAGE, "sleep", "infinity")
-    container = asyncio.run(inspected(docker))
-    found = seek(
-        Container(**{name: getattr(container, name) for name in container.__struct_fields__} | {"pid": 1})
-    )
-    assert found.folder is None
-    assert "transcript not visible" in found.reason
-    assert "eyes.claude_dirs" in found.reason
 
 
 def test_a_session_inside_is_held_by_the_process_this_host_knows(
@@ -215,48 +204,27 @@ def test_a_container_shown_again_tells_nothing_twice(docker: DockerEngine, tmp_p
     assert asyncio.run(scene()) == [1, 1]
 
 
-def test_claude_code_looping_in_a_container_is_found(
-    docker: DockerEngine, tmp_path: Path, scripted_model: ScriptedModel
+def test_a_home_of_this_host_in_a_container_is_no_death(
+    docker: DockerEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The real client, its home inside, the host's eyes: `loop`, by the process that this host sees."""
-    require(parts.CLAUDE)
-    program = parts.clients_dir() / "node_modules" / f"{parts.CLAUDE.package}-linux-x64"
-    make_image(docker, "with-claude", more=("/usr/bin/bash", str(program / "claude")))
+    """The host's own eyes read the mounted registry, and believe no number of another namespace."""
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / ".claude"))
     conversation = str(uuid4())
-    steps = script({"tool": "Bash", "input": {"command": "cat missing"}, "loop": True})
-    environ = {
-        name: value
-        for name, value in ClaudeHome(tmp_path, scripted_model).environ().items()
-        if name not in ("HOME", "PATH")
-    }
-    spec = AgentSpec(
-        name="bot",
-        runtime=AgentRuntime.DOCKER,
-        image="with-claude",
-        command=("/opt/claude/claude", "-p", steps, "--session-id", conversation, "--allowedTools", "Bash"),
-        env=tuple(environ),
-        # The scripted model listens on this host's loopback.
-        network="host",
-        mounts=(f"{program}:/opt/claude:ro",),
-        workdir="/work",
-    )
+    docker.docker(*QUIET, "-v", f"{tmp_path}:/root", IMAGE, "sleep", "infinity")
+    docker.docker("exec", "-d", "agent-bot", "sh", "-c", REGISTER.replace("CONVERSATION", conversation))
+    files = tmp_path / ".claude" / "sessions"
+    wait_for(lambda: [*files.glob("*.json")] or None, "registry file")
 
-    async def scene() -> SessionRecord:
+    async def scene() -> tuple[SessionRecord, str]:
         async with inside(tmp_path) as made:
-            runtime = DockerRuntime(docker.address, SystemClock())
-            try:
-                glimpse = await runtime.start(spec, 1, environ)
-                made.eyes.show("bot", await inspected(docker), glimpse.pid)
-                session = f"claude-{conversation}"
-                record = await made.record(
-                    session, lambda record: Code.LOOP in {each.code for each in record.findings}, "loop"
-                )
-                holder = made.lookout.roster.watched[record.id].presence.newest
-                assert holder is not None
-                assert holder.process.pid == glimpse.pid
-                return record
-            finally:
-                await runtime.stop(spec)
-                await runtime.close()
+            await made.lookout.look()
+            made.eyes.show("bot", await inspected(docker))
+            session = f"claude-{conversation}"
+            alive = await made.record(session, lambda _: True, "session")
+            program = proc.comm(alive.pid or 0)
+            docker.docker("rm", "-f", "agent-bot")
+            await made.record(session, lambda record: not record.session_alive, "end of it")
+            return alive, program
 
-    assert asyncio.run(scene()).health == "degraded"
+    alive, program = asyncio.run(scene())
+    assert (alive.session_alive, program) == (True, "sleep")

@@ -5,66 +5,90 @@ import json
 import time
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec import Struct
 
+from clients import wait_for
 from docker_engines import IMAGE, DockerEngine, make_image
 from docker_scenes import heard, in_container, look_until, runtime, spec, until, with_runtime
 from wakeful.adapters.docker.declaring import AgentRefused
-from wakeful.adapters.docker.launching import AgentThere
+from wakeful.adapters.docker.engine import Engine
+from wakeful.adapters.docker.launching import AgentThere, Launching
 from wakeful.adapters.docker.runtime import DockerRuntime
 from wakeful.domain.agents import AgentSpec, Glimpse, Move, move_of
 from wakeful.domain.process import Sight
 from wakeful.ports.runtime import CommandMissing, ImageMissing, NotReady
 
+pytestmark = pytest.mark.usefixtures("quick_starts")
 
-def test_an_agent_is_started_as_001_does(docker: DockerEngine) -> None:
+
+class Started(Struct, frozen=True):
+    """An agent in a container that several tests look at and none changes."""
+
+    engine: DockerEngine
+    glimpse: Glimpse
+    shown: dict[str, Any]
+
+    @property
+    def screen(self) -> list[str]:
+        return in_container(self.engine, "tmux", "capture-pane", "-p").split()
+
+
+@pytest.fixture(scope="module")
+def started(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory) -> Started:
+    """Declared with everything but a network. The first test that needs an engine for itself removes it."""
+    docker_engine.clear()
+    given = tmp_path_factory.mktemp("given")
+    (given / "here").write_text("seen")
+    for folder in (given, *given.parents[:3]):
+        folder.chmod(folder.stat().st_mode | 0o055)
+    declared = spec(
+        "bot",
+        *("sh", "-c", 'echo "$GIVEN-$LEFT_OUT"; pwd; cat /given/here; exec sleep 1000'),
+        env=("GIVEN",),
+        workdir="/work",
+        user="plain",
+        mounts=(f"{given}:/given:ro",),
+    )
+    environ = {"GIVEN": "s3cret-value", "LEFT_OUT": "no"}
+    glimpse = with_runtime(docker_engine, lambda made: made.start(declared, 7, environ))
+    return Started(docker_engine, glimpse, docker_engine.inspect("agent-bot"))
+
+
+def test_an_agent_is_started_as_001_does(started: Started) -> None:
     """PID 1 sleeps, the agent runs in tmux session `agent`, and labels carry its name and epoch."""
-    glimpse = with_runtime(docker, lambda made: made.start(spec(), 7, {}))
-    shown = docker.inspect("agent-bot")
+    glimpse, shown = started.glimpse, started.shown
     assert move_of(glimpse) is Move.READY
     assert (glimpse.epoch, glimpse.tmux_session, glimpse.container_id) == (7, "agent", shown["Id"])
     assert shown["Config"]["Labels"] == {"wakeful.agent": "bot", "wakeful.epoch": "7"}
     assert shown["Config"]["Entrypoint"] + shown["Config"]["Cmd"] == ["sleep", "infinity"]
-    assert in_container(docker, "tmux", "list-sessions", "-F", "#{session_name}") == "agent"
-    assert in_container(docker, "tmux", "list-panes", "-F", "#{pane_current_command}") == "sleep"
+    listed = in_container(
+        started.engine, "tmux", "list-panes", "-a", "-F", "#{session_name} #{pane_current_command}"
+    )
+    assert listed == "agent sleep"
 
 
-def test_a_container_has_no_privileges_and_no_network_unless_asked(docker: DockerEngine) -> None:
+def test_a_container_has_no_privileges_and_no_network_unless_asked(started: Started) -> None:
     """What is not declared is not given."""
-    with_runtime(docker, lambda made: made.start(spec(), 1, {}))
-    host = docker.inspect("agent-bot")["HostConfig"]
+    host = started.shown["HostConfig"]
     assert (host["Privileged"], host["CapAdd"], host["NetworkMode"]) == (False, None, "none")
     assert (host["PidMode"], host["Devices"], host["Binds"]) == ("", None, None)
+    assert [each["Destination"] for each in started.shown["Mounts"]] == ["/given"]
 
 
-def test_values_of_the_environment_reach_the_agent_and_nobody_else(docker: DockerEngine) -> None:
+def test_values_of_the_environment_reach_the_agent_and_nobody_else(started: Started) -> None:
     """The engine does not show them, no command line holds them, and what is not named is not passed."""
-    declared = spec("bot", "sh", "-c", 'echo "$GIVEN-$LEFT_OUT"; exec sleep 1000', env=("GIVEN",))
-    environ = {"GIVEN": "s3cret-value", "LEFT_OUT": "no"}
-    glimpse = with_runtime(docker, lambda made: made.start(declared, 1, environ))
-    assert "s3cret-value-\n" in in_container(docker, "tmux", "capture-pane", "-p") + "\n"
-    assert "s3cret" not in json.dumps(docker.inspect("agent-bot"))
-    lines = in_container(docker, "sh", "-c", "cat /proc/[0-9]*/cmdline")
-    assert "s3cret" not in lines
-    assert glimpse.pid is not None
+    assert started.screen[0] == "s3cret-value-"
+    assert "s3cret" not in json.dumps(started.shown)
+    assert "s3cret" not in in_container(started.engine, "sh", "-c", "cat /proc/[0-9]*/cmdline")
 
 
-def test_a_session_keeps_what_is_declared_of_its_place(docker: DockerEngine, tmp_path: Any) -> None:
+def test_a_session_keeps_what_is_declared_of_its_place(started: Started) -> None:
     """User, working folder and mounts are those of the specification."""
-    (tmp_path / "here").write_text("seen")
-    tmp_path.chmod(0o755)
-    declared = spec(
-        "bot",
-        *("sh", "-c", "pwd; cat /given/here; exec sleep 1000"),
-        workdir="/work",
-        user="plain",
-        mounts=(f"{tmp_path}:/given:ro",),
-    )
-    with_runtime(docker, lambda made: made.start(declared, 1, {}))
-    screen = in_container(docker, "tmux", "capture-pane", "-p").split()
-    assert screen == ["/work", "seen"]
-    assert docker.inspect("agent-bot")["Mounts"][0]["RW"] is False
-    assert docker.inspect("agent-bot")["Config"]["User"] == "plain"
+    assert started.screen[1:] == ["/work", "seen"]
+    assert started.shown["Mounts"][0]["RW"] is False
+    assert started.shown["Config"]["User"] == "plain"
 
 
 @pytest.mark.parametrize("by", ["exit", "tmux server"])
@@ -221,6 +245,30 @@ def test_the_last_words_of_an_agent_that_ends_at_once_are_told(docker: DockerEng
     assert docker.docker("ps", "--format", "{{.Names}}") == "agent-bot"
 
 
+def test_one_bad_look_ends_no_start(docker: DockerEngine) -> None:
+    """Seen as nobody at the moment it takes its shell's place, it is looked at again before it has failed."""
+
+    async def scene(made: DockerRuntime) -> Glimpse:
+        docker.docker("run", "-d", "--network", "none", "--name", "agent-bot", IMAGE, "sleep", "infinity")
+        container = await made.container(spec())
+        assert container is not None
+        looks = 0
+
+        async def look() -> Glimpse:
+            nonlocal looks
+            looks += 1
+            seen = await made.look(spec())
+            return msgspec.structs.replace(seen, agent=Sight.DEAD) if looks == 1 else seen
+
+        engine = Engine(docker.address)
+        try:
+            return await Launching(engine, container, spec(), look).launch(1, {})
+        finally:
+            await engine.close()
+
+    assert move_of(with_runtime(docker, scene)) is Move.READY
+
+
 def test_ready_is_what_its_screen_shows(docker: DockerEngine) -> None:
     """With a pattern the start returns once it is shown, and fails if it never is."""
     shows = spec("bot", "sh", "-c", "sleep 0.7; echo 'Ready > '; exec sleep 1000", ready="Ready >")
@@ -293,7 +341,9 @@ def test_what_looks_like_an_agent_is_found_and_reported_only(docker: DockerEngin
     docker.docker(*quiet, "--name", "agent-bot", IMAGE, "sleep", "infinity")
     docker.docker(*quiet, "--name", "database", IMAGE, "sleep", "infinity")
     docker.docker(*quiet, "--name", "dev", IMAGE, "sleep", "infinity")
-    in_container(docker, "tmux", "new-session", "-d", "codex 1000", name="dev")
+    in_container(docker, "tmux", "new-session", "-d", "exec codex 1000", name="dev")
+    shown = ("tmux", "list-panes", "-F", "#{pane_current_command}")
+    wait_for(lambda: in_container(docker, *shown, name="dev") == "codex" or None, "codex in its pane")
     found = with_runtime(docker, lambda made: made.found(frozenset({"bot"})))
     assert {each.name: each.words for each in found} == {
         "agent-hers": "is named like an agent",

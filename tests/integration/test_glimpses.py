@@ -10,6 +10,7 @@ import pytest
 
 import transcripts
 from wakeful.adapters.logs import eye
+from wakeful.adapters.logs.eye import LogEye
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.config import Config
 from wakeful.domain.ids import SessionId
@@ -75,7 +76,9 @@ def test_logs_of_one_folder_share_the_directory_its_name_stands_for(config: Path
     lookout = look()
     cwds = [watched(lookout, each).presence.cwd for each in (first, second, away)]
     assert cwds == ["/home/u/proj", "/home/u/proj", "/srv/else"]
-    assert list(lookout.logs[0]._cwds.values()) == ["/home/u/proj"]
+    eye = lookout.logs[0]
+    assert isinstance(eye, LogEye)
+    assert list(eye._cwds.values()) == ["/home/u/proj"]
 
 
 def test_a_held_log_is_read_whatever_its_age(config: Path) -> None:

@@ -5,11 +5,8 @@ The suite does a few rounds; `WAKEFUL_ENDURANCE=10` does fifty.
 
 import asyncio
 import os
-from collections.abc import Iterator
 
-import pytest
-
-from docker_engines import IMAGE, DockerEngine, make_image, require_docker
+from docker_engines import IMAGE, DockerEngine
 from wakeful.adapters.docker.runtime import DockerRuntime
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.domain.agents import AgentRuntime, AgentSpec, Move, move_of
@@ -19,19 +16,7 @@ CYCLES = 3 if FACTOR == 1 else 5 * FACTOR
 LOOKS = 40
 
 
-@pytest.fixture
-def engine() -> Iterator[DockerEngine]:
-    require_docker()
-    made = DockerEngine()
-    try:
-        made.start()
-        make_image(made)
-        yield made
-    finally:
-        made.close()
-
-
-def test_an_agent_that_runs_is_never_called_stale(engine: DockerEngine) -> None:
+def test_an_agent_that_runs_is_never_called_stale(docker: DockerEngine) -> None:
     """From the moment a start returns until a stop is ordered, every look sees it alive, whoever comes and goes."""
     spec = AgentSpec(name="bot", runtime=AgentRuntime.DOCKER, image=IMAGE, command=("sleep", "1000"))
 
@@ -44,7 +29,7 @@ def test_an_agent_that_runs_is_never_called_stale(engine: DockerEngine) -> None:
             "-c",
             "tmux -C attach -t =agent </dev/null; tmux has-session -t =agent",
         )
-        await asyncio.to_thread(engine.docker, *argv)
+        await asyncio.to_thread(docker.docker, *argv)
 
     async def cycle(runtime: DockerRuntime, epoch: int) -> list[Move]:
         moves = [move_of(await runtime.start(spec, epoch, {}))]
@@ -58,7 +43,7 @@ def test_an_agent_that_runs_is_never_called_stale(engine: DockerEngine) -> None:
         return moves
 
     async def scene() -> list[Move]:
-        runtime = DockerRuntime(engine.address, SystemClock())
+        runtime = DockerRuntime(docker.address, SystemClock())
         listening = asyncio.create_task(_listen(runtime))
         try:
             return [move for epoch in range(CYCLES) for move in await cycle(runtime, epoch)]

@@ -1,11 +1,17 @@
 """`[agents.NAME]` tables: what they make, and every way they can be wrong."""
 
+import sys
+
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 
 from wakeful.config import ConfigError, Document, Loaded, combine
 from wakeful.domain.agents import AgentRuntime, AgentSpec, Restart
+from wakeful.hubwork import EngineLibraryMissing, runtimes_of
 from wakeful.interfaces.cli.config_commands import default_lines
+from wakeful.places import Places
+from wakeful.testing.virtual_clock import VirtualClock
 
 ENVIRON = {"HOME": "/home/me"}
 WHOLE = """
@@ -158,3 +164,15 @@ def _quoted(value: object) -> str:
         return str(value)
     escaped = "".join(f"\\U{ord(char):08x}" for char in str(value) if not 0xD800 <= ord(char) < 0xE000)
     return f'"{escaped}"'
+
+
+def test_agents_in_containers_say_which_library_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line with the command that installs it; agents in tmux need nothing."""
+    for module in [each for each in sys.modules if each.startswith("wakeful.adapters.docker")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "aiodocker", None)
+    places, clock = Places("/nowhere"), VirtualClock()
+    boxed = AgentSpec(name="a", runtime=AgentRuntime.DOCKER, command=("claude",), image="b")
+    with pytest.raises(EngineLibraryMissing, match=r"aiodocker.*pip install 'wakeful\[docker\]'"):
+        runtimes_of((boxed,), places, clock)
+    assert list(runtimes_of((replace(boxed, runtime=AgentRuntime.TMUX),), places, clock)) == ["tmux"]

@@ -312,6 +312,33 @@ def test_a_turn_is_not_cut_off_without_a_yes() -> None:
     run(story)
 
 
+def test_whom_an_agent_hosts_is_said_at_once_and_until_it_begins_anew() -> None:
+    """Both records name each other: no sync is waited for, a restart of ours knows it, a new start forgets it."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        async with house.open():
+            await running(house, 41)
+            assert house.record().session_id is None
+            house.sessions.by_pid[41] = SESSION
+            house.hub.arrived(SessionId("claude-of-somebody-else"))
+            await settle()
+            assert house.record().session_id is None
+            house.hub.arrived(SESSION)
+            await settle()
+            assert (house.record().session_id, house.lodged) == (SESSION, {SESSION: "claude"})
+        house.lodged.clear()
+        house.build()
+        async with house.open():
+            assert house.lodged == {SESSION: "claude"}
+            await house.happens(SESSION_DEAD)
+            assert house.lodged == {SESSION: "claude"}
+            await house.orders.restart_session("claude")
+            assert (house.record().session_id, house.lodged) == (None, {SESSION: None})
+
+    run(story)
+
+
 def test_a_restart_of_ours_knows_epoch_and_since(caplog: pytest.LogCaptureFixture) -> None:
     """What was stale stays stale since the same moment, and 001's sentence is logged."""
 
@@ -328,6 +355,29 @@ def test_a_restart_of_ours_knows_epoch_and_since(caplog: pytest.LogCaptureFixtur
         assert (after.state, after.since, after.epoch) == (AgentState.STALE, before.since, 1)
         sentence = "Discovered stale container for claude (container running, session dead)"
         assert sentence in caplog.messages
+
+    run(story)
+
+
+def test_a_stopped_agent_has_lost_nothing_to_a_dead_engine(caplog: pytest.LogCaptureFixture) -> None:
+    """Nor after a restart of ours, however often: no incident, and nobody is said to have claimed it."""
+
+    async def story() -> None:
+        house = TestHub(agent("stopped"), agent("runs"))
+        async with house.open():
+            for name in ("stopped", "runs"):
+                await house.orders.start(name)
+            await house.orders.stop("stopped")
+        for name in ("stopped", "runs"):
+            house.runtime.seen[name] = UNSEEN
+        for _ in range(2):
+            house.build()
+            with caplog.at_level(logging.INFO, logger="wakeful.hub"):
+                async with house.open():
+                    assert house.record("stopped").state is AgentState.UNKNOWN
+                    (incident,) = await house.incidents.listed()
+                    assert incident.sessions == ("agent-runs",)
+        assert "claimed by somebody else" not in caplog.text
 
     run(story)
 

@@ -263,3 +263,16 @@ def test_a_pane_that_ended_with_the_daemon_away_is_not_remembered(house: House) 
     assert after.supervisor.recalled(subject("a"), kept)
     after.settle()
     assert codes(after, "a") == [Code.SESSION_DEAD]
+
+
+def test_a_session_names_the_agent_that_hosts_it(house: House) -> None:
+    """Known before or after its log was read, and no longer once another conversation began there."""
+    house.supervisor.lodge(subject("a").id, "bot")
+    for name in ("a", "b"):
+        house.start(name)
+    house.supervisor.lodge(subject("b").id, "other")
+    house.settle()
+    assert [record(house, name).agent for name in ("a", "b")] == ["bot", "other"]
+    house.supervisor.lodge(subject("a").id, None)
+    house.settle()
+    assert record(house, "a").agent is None

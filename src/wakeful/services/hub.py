@@ -7,9 +7,16 @@ was seen goes through the book's one table. The hub decides nothing else: orders
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
-from typing import Final
+from typing import Final, Protocol
 
-from wakeful.domain.agents import AgentRecord, AgentsStanding, AgentState, Glimpse, standing_of
+from wakeful.domain.agents import (
+    AgentRecord,
+    AgentSpec,
+    AgentsStanding,
+    AgentState,
+    Glimpse,
+    standing_of,
+)
 from wakeful.domain.errors import WorldError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process, Sight
@@ -37,6 +44,13 @@ class Processes:
         self.watch = watch
 
 
+class Windows(Protocol):
+    """Ways for the eyes to see what agents keep where only their runtime can reach it."""
+
+    async def open(self, spec: AgentSpec, glimpse: Glimpse) -> None:
+        """This was seen of an agent: its window is opened, left as it is, or closed. Never raises what the world does."""
+
+
 class Hub:
     """Looks, and keeps the book right."""
 
@@ -52,6 +66,7 @@ class Hub:
         processes: Processes,
         store: Store,
         clock: Clock,
+        windows: Windows | None = None,
     ) -> None:
         self._book = book
         self.orders = orders
@@ -62,6 +77,7 @@ class Hub:
         self._processes = processes
         self._store = store
         self._clock = clock
+        self._windows = windows
         self._looks = 0
         self._hurrying: set[asyncio.Task[None]] = set()
         self._renewed_at = clock.now().awake
@@ -107,6 +123,12 @@ class Hub:
         for agent in self._book.agents.values():
             if agent.process == process:
                 self._hurry((agent,))
+
+    def arrived(self, session_id: SessionId) -> None:
+        """A session has a new holder: if that is an agent's, it is said at once whom it hosts."""
+        if any(record.pid is not None for record in self.records):
+            above = self._sessions.above(session_id)
+            self._hurry([agent for agent in self._book.agents.values() if agent.record.pid in above])
 
     def tasks(self) -> Iterator[tuple[Callable[[], Coroutine[None, None, None]], str]]:
         """What runs as long as the daemon does."""
@@ -155,6 +177,8 @@ class Hub:
             if agent.record != before:
                 await self._book.keep(agent)
             await self._losses.settle(agent)
+            if self._windows is not None:
+                await self._windows.open(agent.spec, glimpse)
 
     async def close(self) -> None:
         """Let go of everything; agents go on."""
@@ -191,6 +215,8 @@ class Hub:
             self._hurry((agents[name],))
 
     def _hurry(self, agents: Collection[Agent]) -> None:
+        if not agents:
+            return
         task = asyncio.create_task(self._look_now(agents))
         self._hurrying.add(task)
         task.add_done_callback(self._hurrying.discard)
@@ -208,7 +234,8 @@ class Hub:
         self._renewed_at = self._clock.now().awake
         for agent in self._book.agents.values():
             epoch = agent.record.epoch
-            if not epoch or agent.state is AgentState.STOPPED:
+            # Whoever is not there has given it back.
+            if not epoch or not agent.placed:
                 continue
             if await self._store.renew_lease(LeaseKey(f"agent/{agent.name}"), epoch) is None:
                 log.warning("agent %s was claimed by somebody else since epoch %d", agent.name, epoch)

@@ -64,6 +64,7 @@ class Kept(Struct, frozen=True):
     record: AgentRecord
     moved_at: float
     work_since: float
+    placed: bool = False
 
 
 class Agent:
@@ -113,6 +114,14 @@ class Notes(Protocol):
     async def notes(self, kind: str) -> list[Note]: ...
 
 
+Lodge = Callable[[SessionId, str | None], None]
+"""Told which agent hosts a session, or that none does any more."""
+
+
+def _nobody_asks(_session_id: SessionId, _agent: str | None) -> None:
+    """A single look hosts nobody."""
+
+
 class AgentBook:
     """Every agent there is."""
 
@@ -123,10 +132,12 @@ class AgentBook:
         store: Notes,
         clock: Clock,
         announce: Callable[[AgentChange], None],
+        lodge: Lodge = _nobody_asks,
     ) -> None:
         self._store = store
         self._clock = clock
         self._announce = announce
+        self._lodge = lodge
         now = clock.now().wall
         self.agents = {
             spec.name: Agent(spec, runtimes[spec.runtime], _unseen(spec, now), now) for spec in specs
@@ -144,9 +155,9 @@ class AgentBook:
             except msgspec.DecodeError:
                 log.info("what is kept of agent %s is of another version", note.key)
                 continue
-            agent.record = replace(kept.record, runtime=agent.spec.runtime)
+            self._write(agent, replace(kept.record, runtime=agent.spec.runtime))
             agent.moved_at, agent.work_since = kept.moved_at, kept.work_since
-            agent.placed = kept.record.state not in (AgentState.STOPPED, AgentState.ERROR)
+            agent.placed = kept.placed
 
     def find(self, text: str) -> Agent:
         """The agent with this name. Raises AgentNotFound with the nearest one, BadAgentName."""
@@ -212,12 +223,12 @@ class AgentBook:
         """A person ordered it: what was asked for begins here, and budgets of what was before do not count."""
         agent.work_since = self._clock.now().wall
         if order is Move.START:
-            agent.record = replace(agent.record, session_id=None)
+            self._write(agent, replace(agent.record, session_id=None))
         self.moved(agent, order)
 
     async def keep(self, agent: Agent) -> None:
         """Remember it. A store that refuses is said, and costs only what a restart would know."""
-        body = msgspec.json.encode(Kept(agent.record, agent.moved_at, agent.work_since))
+        body = msgspec.json.encode(Kept(agent.record, agent.moved_at, agent.work_since, agent.placed))
         try:
             await self._store.keep_note(Note(KIND, agent.name, body))
         except WorldError as error:
@@ -229,9 +240,16 @@ class AgentBook:
         since = iso(agent.moved_at)
         return replace(agent.record, state=state, since=since, reason=safe(reason), session_alive=alive)
 
+    def _write(self, agent: Agent, record: AgentRecord) -> None:
+        before, agent.record = agent.record.session_id, record
+        if before != record.session_id:
+            for session_id, name in ((before, None), (record.session_id, agent.name)):
+                if session_id is not None:
+                    self._lodge(session_id, name)
+
     def _change(self, agent: Agent, record: AgentRecord) -> None:
         old = agent.record.state
-        agent.record = record
+        self._write(agent, record)
         if old is not record.state:
             log.info("agent %s: %s -> %s (%s)", agent.name, old, record.state, record.reason)
         at = record.since if old is not record.state else iso(self._clock.now().wall)

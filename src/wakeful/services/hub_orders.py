@@ -82,6 +82,9 @@ class Sessions(Protocol):
     def below(self, pid: int) -> SessionId | None:
         """The session whose agent is this process or was started below it."""
 
+    def above(self, session_id: SessionId) -> frozenset[int]:
+        """The processes that run this session, and whoever they descend from."""
+
     def is_busy(self, session_id: SessionId) -> bool:
         """Whether it is in the middle of a turn."""
 

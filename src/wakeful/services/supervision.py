@@ -53,6 +53,7 @@ class Supervisor:
         self._hosted: dict[SessionId, Hosting] = {}
         # Sessions of which somebody else's queue says that they run.
         self._vouched: frozenset[SessionId] = frozenset()
+        self._agents: dict[SessionId, str | None] = {}
         self._slept: Sleep | None = None
         roster.unfold = self.unfold
 
@@ -220,11 +221,12 @@ class Supervisor:
             self._hosted[session_id] = hosting
         if hosting is not None and hosting.name is not None:
             self.roster.names[session_id] = hosting.name
-        watched = self.roster.watched.get(session_id)
-        if watched is not None:
-            watched.subject = self._as_hosted(watched.subject)
-            watched.presence.stopped = hosting is not None and hosting.stopped
-            self._mark(session_id)
+        self._host_anew(session_id)
+
+    def lodge(self, session_id: SessionId, agent: str | None) -> None:
+        """From now on this agent of the hub hosts the session; or, with None, no agent does."""
+        self._agents[session_id] = agent
+        self._host_anew(session_id)
 
     def vouch_for(self, session_ids: Collection[SessionId]) -> None:
         """A queue says that exactly these of its sessions run: their logs have living writers."""
@@ -286,14 +288,22 @@ class Supervisor:
             self.roster.changed_membership()
         return watched
 
+    def _host_anew(self, session_id: SessionId) -> None:
+        watched = self.roster.watched.get(session_id)
+        if watched is not None:
+            hosting = self._hosted.get(session_id)
+            watched.subject = self._as_hosted(watched.subject)
+            watched.presence.stopped = hosting is not None and hosting.stopped
+            self._mark(session_id)
+
     def _as_hosted(self, subject: Subject) -> Subject:
-        hosting = self._hosted.get(subject.id)
+        hosting, agent = self._hosted.get(subject.id), self._agents.get(subject.id)
         if hosting is not None:
             known = {"attempt": hosting.epoch, "name": hosting.name, "note": hosting.note}
-            return msgspec.structs.replace(subject, managed=True, **known)
-        if not subject.managed:
+            return msgspec.structs.replace(subject, managed=True, agent=agent, **known)
+        if not subject.managed and subject.agent == agent:
             return subject
-        return msgspec.structs.replace(subject, managed=False, attempt=0, note="")
+        return msgspec.structs.replace(subject, managed=False, agent=agent, attempt=0, note="")
 
     def _read(self, watched: Watched) -> None:
         """Have a log read that was only remembered or glimpsed: from here on what it was doing matters."""

@@ -27,6 +27,7 @@ class Entry(Struct, rename="camel"):
     pid: int
     session_id: str
     proc_start: str | int
+    started_at: float | None = None
     cwd: str | None = None
     status: str | None = None
     status_updated_at: float | None = None
@@ -52,8 +53,8 @@ class RegistryEye:
         host: str,
         witness: Witness,
         processes: Processes,
+        process_of: Callable[[Entry], Process],
         folders: Folders | None = None,
-        process_of: Callable[[Entry], Process] | None = None,
     ) -> None:
         self._registries = tuple(folder / "sessions" for folder in config_folders)
         self._host = host
@@ -61,7 +62,7 @@ class RegistryEye:
         self._processes = processes
         self._folders = folders
         # Processes in a container write down the numbers they have inside.
-        self._process_of = process_of or (lambda entry: entry.process)
+        self._process_of = process_of
         self._held: dict[Process, SessionId] = {}
         self._unwatched: list[str] = []
 

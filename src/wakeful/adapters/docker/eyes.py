@@ -71,8 +71,11 @@ class ContainerEyes:
         odd = [pair.logs.left_out for pair in self._pairs.values() if pair.logs.left_out]
         return "; ".join((*unseen, *odd)) or None
 
-    def show(self, agent: str, container: Container, agent_pid: int | None = None) -> None:
-        """An agent's container runs: look at its transcripts from now on. The same one again changes nothing."""
+    def show(self, agent: str, container: Container, agent_pid: int | None = None) -> bool:
+        """An agent's container runs: look at its transcripts from now on. The same one again changes nothing.
+
+        False while they cannot be seen: `left_out` says why, and it may be tried again.
+        """
         found = seek(container, agent_pid)
         self._unseen.pop(agent, None)
         if found.folder is None:
@@ -80,7 +83,7 @@ class ContainerEyes:
         before = self._pairs.get(agent)
         if before is not None and before.folder == found.folder:
             before.open = True
-            return
+            return True
         if before is not None:
             del self._pairs[agent]
             # Its logs are read anew below another path: told twice, they would look like a loop.
@@ -88,6 +91,7 @@ class ContainerEyes:
         if found.folder is not None and found.folder not in self._elsewhere:
             pair = self._pairs[agent] = self._pair(found.folder, container.id)
             _look(pair)
+        return found.folder is not None
 
     def hide(self, agent: str) -> None:
         """Its container is gone. What it said stays until it is shown again; nothing new is looked for."""
@@ -140,7 +144,7 @@ class ContainerEyes:
         )
         inner = _Inner(container_id)
         registry = RegistryEye(
-            (folder,), self._host, self._witness, self._processes, self._folders, inner.process_of
+            (folder,), self._host, self._witness, self._processes, inner.process_of, self._folders
         )
         return _Pair(folder, logs, registry)
 

@@ -102,16 +102,16 @@ class Launching:
         """The agent, seen alive long enough and showing what it shows when it is ready."""
         loop = asyncio.get_running_loop()
         began, alive_since = loop.time(), None
-        glimpse = await self._look()
+        glimpse = await self._look_twice()
         while loop.time() - began < self._spec.ready_seconds:
-            if Sight.DEAD in (glimpse.container, glimpse.session, glimpse.agent):
+            if _is_lost(glimpse):
                 raise await self._ended(glimpse)
             if glimpse.agent is Sight.ALIVE:
                 alive_since = alive_since or loop.time()
                 if loop.time() - alive_since >= SETTLE_SECONDS and await self._shows_ready():
                     return await self._let_go()
             await asyncio.sleep(POLL_SECONDS if self._ready is None else SCREEN_POLL_SECONDS)
-            glimpse = await self._look()
+            glimpse = await self._look_twice()
         reason = glimpse.reason or f"it never showed {self._spec.ready!r}"
         raise self._not_ready(reason)
 
@@ -121,10 +121,18 @@ class Launching:
     async def _let_go(self) -> Glimpse:
         """From now on the session ends with its agent."""
         await self._tmux("set-option", "-w", "-t", TARGET, "remain-on-exit", "off")
-        glimpse = await self._look()
-        if Sight.DEAD in (glimpse.container, glimpse.session, glimpse.agent):
+        glimpse = await self._look_twice()
+        if _is_lost(glimpse):
             raise await self._ended(glimpse)
         return glimpse
+
+    async def _look_twice(self) -> Glimpse:
+        """While tmux, its shell and the agent take each other's place one look may catch nobody; two do not."""
+        glimpse = await self._look()
+        if not _is_lost(glimpse):
+            return glimpse
+        await asyncio.sleep(POLL_SECONDS)
+        return await self._look()
 
     async def _ended(self, glimpse: Glimpse) -> NotReady:
         if glimpse.container is Sight.DEAD:
@@ -145,6 +153,10 @@ class Launching:
 
     def _not_ready(self, reason: str) -> NotReady:
         return NotReady(name=self._spec.name, seconds=self._spec.ready_seconds, reason=reason)
+
+
+def _is_lost(glimpse: Glimpse) -> bool:
+    return Sight.DEAD in (glimpse.container, glimpse.session, glimpse.agent)
 
 
 def _marks(spec: AgentSpec, epoch: int) -> str:

@@ -21,6 +21,7 @@ from wakeful.adapters.docker.agent_process import (
     program_name,
 )
 from wakeful.adapters.system import proc
+from wakeful.adapters.system.namespaces import inner_pid
 from wakeful.domain.hosting import EPOCH_VARIABLE
 from wakeful.domain.process import Process, Sight
 
@@ -88,15 +89,11 @@ def tmux_containers() -> dict[str, str]:
     return found
 
 
-def process_inside(container_id: str, inner_pid: int, started: int) -> Process | None:
+def process_inside(container_id: str, pid: int, started: int) -> Process | None:
     """The process that has this number inside a container, None if none does. Namespaces share the clock of starts."""
     for row in proc.families().values():
         for each in row:
-            if (
-                each.started == started
-                and _inner_pid(each.pid) == inner_pid
-                and container_id in _cgroup(each.pid)
-            ):
+            if each.started == started and inner_pid(each.pid) == pid and container_id in _cgroup(each.pid):
                 return each
     return None
 
@@ -168,14 +165,6 @@ def _argv(process: Process) -> tuple[str, ...]:
 
 def _is_server(process: Process) -> bool:
     return proc.comm(process.pid).startswith(_SERVER)
-
-
-def _inner_pid(pid: int) -> int | None:
-    """The number a process has in its own namespace."""
-    for line in _read(f"/proc/{pid}/status").splitlines():
-        if line.startswith("NSpid:"):
-            return int(line.split()[-1])
-    return None
 
 
 def _cgroup(pid: int) -> str:

@@ -164,6 +164,11 @@ def comm(pid: int) -> str:
     return os.fsdecode(_look(f"/proc/{pid}/comm").removesuffix(b"\n"))
 
 
+def status(pid: int) -> bytes:
+    """Everything /proc/PID/status says, empty when it is gone or not ours to read."""
+    return _look(f"/proc/{pid}/status")
+
+
 def cwd(pid: int) -> str | None:
     """Its working folder; None when it is gone or not ours to read."""
     try:

@@ -40,6 +40,10 @@ def agents() -> Answer:
     return client().get("/api/agents")
 
 
+def listed() -> list[AgentRecord]:
+    return decoded(agents().body, Agents).agents
+
+
 def record_of(name: str) -> AgentRecord:
     return decoded(client().get(f"/api/agents/{name}").body, AgentRecord)
 
@@ -75,7 +79,14 @@ def choice(question: str) -> str:
     """One line a person typed, in small letters; empty at the end of input."""
     sys.stdout.write(question)
     sys.stdout.flush()
-    return sys.stdin.readline().strip().lower()
+    typed = ""
+    try:
+        typed = sys.stdin.readline()
+    finally:
+        if not typed.endswith("\n"):
+            # Ctrl-C or Ctrl-D: the person's next prompt begins on a line of its own.
+            sys.stdout.write("\n")
+    return typed.strip().lower()
 
 
 def _agreed(question: str) -> bool:

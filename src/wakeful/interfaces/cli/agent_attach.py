@@ -5,6 +5,7 @@ The daemon acts; this command asks the person, and then becomes tmux.
 
 import os
 import shlex
+from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Final
 
@@ -12,7 +13,7 @@ from msgspec import Struct
 
 from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentState, BadAgentName, parse_agent_name
 from wakeful.domain.attaching import attach_argv
-from wakeful.domain.errors import OperatorError
+from wakeful.domain.errors import OperatorError, SessionNotFound, WakefulError
 from wakeful.domain.hosting import PaneAddress
 from wakeful.interfaces.cli import agent_asking
 from wakeful.interfaces.cli.agent import show_record
@@ -30,6 +31,12 @@ class NotAnAgent(OperatorError):
     """{detail}"""
 
     code = "agent-not-found"
+
+
+class NobodyThere(OperatorError):
+    """No agent and no session {shown!r}.{meant} `wakeful agent list` and `wakeful ls --all` show every one."""
+
+    code = "nobody-there"
 
 
 class NothingToAttach(OperatorError):
@@ -73,6 +80,8 @@ def attach_agent(text: str, wish: Wish) -> int:
     record = _record(text)
     if wish.teardown:
         return show_record(agent_asking.stop(record.name, yes=wish.yes), as_json=False)
+    if record.state is AgentState.RUNNING and wish.restart and not is_terminal():
+        return _tell_way(record)
     if record.state is not AgentState.STALE:
         return _go(record)
     if wish.restart:
@@ -80,6 +89,14 @@ def attach_agent(text: str, wish: Wish) -> int:
     if not is_terminal():
         raise Undecided(name=record.name, reason=record.reason)
     return _ask(record)
+
+
+def nobody(text: str, refused: Refused) -> WakefulError:
+    """What to say of a name that is no agent's, if it is no session's either: the nearest agent's is told."""
+    if code_of(refused) != SessionNotFound.code:
+        return refused
+    close = get_close_matches(text, [each.name for each in agent_asking.listed()], n=1)
+    return NobodyThere(shown=text, meant=f" Did you mean {close[0]!r}?" if close else "")
 
 
 def _record(text: str) -> AgentRecord:
@@ -115,6 +132,11 @@ def _restart(name: str) -> int:
     record = agent_asking.record_of(name)
     if code or is_terminal():
         return code or _go(record)
+    return _tell_way(record)
+
+
+def _tell_way(record: AgentRecord) -> int:
+    """For a script: what it wanted is so, and a person knows how to go on."""
     say(f"in a terminal, go there with: {shlex.join(_argv(record))}")
     return 0
 

@@ -17,7 +17,7 @@ from wakeful.domain.attaching import attach_argv
 from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.hosting import PaneAddress
 from wakeful.domain.ids import SessionId
-from wakeful.interfaces.cli.client import Answer, Client
+from wakeful.interfaces.cli.client import Answer, Client, Refused
 from wakeful.interfaces.cli.options import answers_json, session_argument
 from wakeful.interfaces.cli.output import say
 from wakeful.interfaces.cli.session_acts import ACT_SECONDS_MAX, environ, prompt_text, show_deed
@@ -108,14 +108,19 @@ def attach(*, session_id: SessionId, restart: bool, teardown: bool, yes: bool) -
 
     For a stale agent it asks what to do.
     """
-    from wakeful.interfaces.cli.agent_attach import NotAnAgent, Wish, attach_agent  # noqa: PLC0415 - few need it
+    from wakeful.interfaces.cli import agent_attach  # noqa: PLC0415 - few need it
 
     try:
-        return attach_agent(session_id, Wish(restart=restart, teardown=teardown, yes=yes))
-    except NotAnAgent:
+        return agent_attach.attach_agent(
+            session_id, agent_attach.Wish(restart=restart, teardown=teardown, yes=yes)
+        )
+    except agent_attach.NotAnAgent:
         if restart or teardown:
             raise
-    return _go(Client(Places.of(os.environ)), session_id)
+    try:
+        _go(Client(Places.of(os.environ)), session_id)
+    except Refused as refused:
+        raise agent_attach.nobody(session_id, refused) from refused
 
 
 def _here() -> str:
