@@ -20,7 +20,7 @@ class ScriptedQueue:
         return "a person approved it" if session_id == "tg_shop_1_2" else None
 
     async def waits(self, session_id: str) -> str | None:
-        return "hold: a call was cut off" if session_id == "tg_shop_1_2" else None
+        return "a call was cut off" if session_id == "tg_shop_1_2" else None
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_a_queues_session_asks_for_a_yes_and_not_to_be_adopted(doors: Doors) -> 
         asked = person.post("/api/sessions/tg_shop_1_2/revive", json={})
         assert (asked.status_code, asked.json()["code"]) == (409, "held-in-queue")
         assert "wakeful session revive tg_shop_1_2 --yes" in asked.json()["detail"]
-        assert "hold: a call was cut off" in asked.json()["detail"]
+        assert "is held: a call was cut off" in asked.json()["detail"]
         done = person.post("/api/sessions/tg_shop_1_2/revive", json={"approved": True})
         assert (done.status_code, done.json()["words"]) == (200, "a person approved it")
         assert person.post("/api/sessions/tg_shop_1_3/revive", json={}).status_code == 404

@@ -192,7 +192,7 @@ def test_a_held_session_says_what_to_type_and_takes_a_yes_only_with_its_folder()
         await clinic.watch_queue.check()
         await later(clinic, 5)
         assert await clinic.watch_queue.waits(ONE) == (
-            "hold: a call was cut off that may have had effects elsewhere"
+            "a call was cut off that may have had effects elsewhere"
         )
         assert await clinic.watch_queue.waits("tg_popoto_-529_2") is None
         clinic.place.gone.add("/srv/popoto")
@@ -205,6 +205,7 @@ def test_a_held_session_says_what_to_type_and_takes_a_yes_only_with_its_folder()
 
     clinic = play(scene)
     held = clinic.recorder.said[0]
+    assert "Wakeful did: held: a call was cut off" in held
     assert "`git push origin main`" in held
     assert held.endswith(f"→ wakeful session revive {ONE} --yes")
 
@@ -232,7 +233,7 @@ def test_a_queue_that_does_not_answer_is_told_once_with_its_end() -> None:
         assert await clinic.incidents.listed() == []
 
     lost, back = play(scene).recorder.said
-    assert lost.startswith("the queue of a queue in memory cannot be looked at")
+    assert lost.startswith("a queue in memory cannot be looked at, and its queue is not watched")
     assert back.endswith("it answers again")
 
 

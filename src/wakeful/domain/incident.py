@@ -247,7 +247,7 @@ SENTENCES: Final[Mapping[Cause, str]] = {
     Cause.DISK: "the disk of {scope} is full or not writable",
     Cause.MEMORY: "{scope} ran out of memory",
     Cause.SUSPEND: "{scope} slept",
-    Cause.QUEUE: "the queue of {scope} cannot be looked at",
+    Cause.QUEUE: "{scope} cannot be looked at, and its queue is not watched",
     Cause.WORKER: "several sessions of {scope} stopped working at once",
     Cause.SESSION: "a session is in trouble",
 }

@@ -115,8 +115,8 @@ class Watchdog:
         """What a session that runs waits for, in words; empty if for nothing, None if it does not run."""
         if await self._running(session_id) is None:
             return None
-        words = (await self._jobs.episodes()).get(f"session:{session_id}", "")
-        return words if words.startswith(Course.HOLD) else ""
+        course, _, reason = (await self._jobs.episodes()).get(f"session:{session_id}", "").partition(": ")
+        return reason if course == Course.HOLD else ""
 
     async def _running(self, session_id: str) -> Watched | None:
         snapshot = await self._jobs.look()

@@ -276,7 +276,7 @@ class Healing:
         action = ActionTaken.HELD_FOR_APPROVAL if held else ActionTaken.NONE
         await self._write(case, Happening.SESSION_UNHEALTHY, action, filing, outcome)
         calls = "; ".join(f"{each.tool} {quoted(each.verdict.words)}" for each in case.interrupted)
-        did = f"{words}{f': {calls}' if held and calls else ''}"
+        did = f"{'held' if held else 'nothing'}: {choice.reason}{f': {calls}' if held and calls else ''}"
         kind = NewsKind.HELD if held else NewsKind.BEGAN
         await self._say(case, kind, did, WAITS if held else STAYS, together)
 

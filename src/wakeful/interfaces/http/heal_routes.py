@@ -94,7 +94,7 @@ class HealRoutes:
             return await self._queue.release(known)
         waits = await self._queue.waits(known)
         if waits is not None:
-            raise HeldInQueue(shown=known, waits=f"is held ({waits})" if waits else "waits for nobody")
+            raise HeldInQueue(shown=known, waits=f"is held: {waits}" if waits else "waits for nobody")
         return None
 
     def lost(self) -> Encoded[LostList]:
