@@ -268,6 +268,54 @@ def test_unknown_effects_are_held_and_continued_once(root: Path) -> None:
     assert recovered(root).checkpoint == 2
 
 
+def test_what_somebody_saw_done_is_passed_over(root: Path) -> None:
+    """After `continue --done` the step counts as completed, is not run again, and the journal goes on after it."""
+    killed_inside(root, "")
+    recovered(root)
+    said = (root / "CHECKPOINT_1.md").read_text()
+    assert "wakeful checkpoint continue 1 --done" in said
+    assert "cut counts as completed and is not run again" in said
+    decide(1, ChoiceName.DONE)
+    for _ in range(2):
+        outcome = recovered(root)
+        assert (outcome.status, outcome.steps_completed) == (Status.OK, ("cut",))
+    with Journal(root, steps=["cut", "after"]) as journal:
+        assert journal.next_step() == "after"
+    told = [json.loads(line) for line in (root / "events.ndjson").read_text().splitlines()]
+    (decision,) = [each["details"] for each in told if each["event"] == "checkpoint.counted_done"]
+    assert decision == {"number": 1, "by": "tester"}
+    assert events(root).count("action.completed") == 1
+
+
+def test_a_word_is_for_the_steps_it_was_asked_about(root: Path) -> None:
+    """What still ran when somebody was asked, and is in doubt now, is a question of its own."""
+    root.mkdir()
+    (root / "answer").write_text("1")
+    program = f"""
+import os, threading, time, wakeful
+journal = wakeful.Journal({str(root)!r})
+ask = ["sh", "-c", "exit $(cat answer)"]
+beside = dict(step="beside", effects="remote", key="k", query=ask)
+threading.Thread(target=lambda: journal.run(["sleep", "600"], **beside), daemon=True).start()
+while not any(each.mark for each in journal._book.state.process_map.values()):
+    time.sleep(0.01)
+journal.step("cut").__enter__()
+os.kill(os.getpid(), 9)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == -9
+    outcome = recovered(root)
+    assert {each.step: each.course for each in outcome.steps} == {
+        "beside": Course.WAIT,
+        "cut": Course.CHECKPOINT,
+    }
+    os.kill(state_of(root)["process_map"]["beside"]["pid"], 9)
+    (root / "answer").write_text("11")
+    decide(1, ChoiceName.DONE)
+    outcome = recovered(root)
+    assert (outcome.status, outcome.checkpoint) == (Status.REQUIRED_ROLLBACK, 2)
+    assert outcome.steps_completed == ("cut",)
+
+
 def test_an_aborted_journal_stays_closed_until_it_is_begun_anew(root: Path) -> None:
     """Nothing is run after `abort`; `fresh` begins another trace."""
     killed_inside(root, "")
@@ -400,6 +448,20 @@ def test_a_living_process_with_effects_elsewhere_is_left_alone_and_asked_about(r
     decide(1, ChoiceName.CONTINUE)
     assert recovered(root).status is Status.OK
     assert proc.sight(process) is Sight.DEAD
+
+
+def test_what_still_runs_is_ended_before_it_is_undone(root: Path) -> None:
+    """Else it could do once more what was just undone; the checkpoint says so for each choice."""
+    look = "grep -qs sleep /proc/$(cat pid)/cmdline && echo lives >seen || echo gone >seen"
+    pid = left_running(root, f"effects='remote', undo=['sh', '-c', {look!r}]")
+    (root / "pid").write_text(str(pid))
+    recovered(root)
+    said = (root / "CHECKPOINT_1.md").read_text()
+    assert said.count(f"What still runs (process {pid}) is ended first.") == 2
+    assert said.count(f"What still runs (process {pid}) is left alone.") == 2
+    decide(1, ChoiceName.ROLLBACK)
+    assert recovered(root).status is Status.OK
+    assert (root / "seen").read_text() == "gone\n"
 
 
 def test_a_pid_that_changed_hands_is_not_touched(root: Path) -> None:

@@ -249,7 +249,12 @@ def test_a_held_session_is_a_checkpoint_a_person_can_read() -> None:
         (cut_off,) = checkpoint.may_have
         assert cut_off.startswith("Bash `git push origin main`, begun ")
         assert "remote" in cut_off
-        assert [each.name for each in checkpoint.choices] == [CONTINUE, ABORT]
+        assert [each.name for each in checkpoint.choices] == [CONTINUE, ChoiceName.DONE, ABORT]
+        assert [each.commands[0] for each in checkpoint.choices] == [
+            "wakeful checkpoint continue 1",
+            "wakeful checkpoint continue 1 --done",
+            "wakeful checkpoint abort 1",
+        ]
         assert clinic.papers.written[1] == checkpoint
 
     clinic = play(scene)
@@ -273,6 +278,27 @@ def test_continue_revives_it_once() -> None:
     clinic = play(scene)
     assert clinic.living.acts == ["start"]
     assert clinic.recorder.said[-1].startswith("Resolved")
+
+
+def test_what_somebody_saw_done_is_not_repeated_by_its_agent() -> None:
+    """It goes on once, told that its calls have happened; a plain continue after that is another answer."""
+
+    async def scene(clinic: Clinic) -> None:
+        await held(clinic)
+        decided = await clinic.checkpoints.decide(1, ChoiceName.DONE, "ann@host")
+        assert (decided.outcome, decided.checkpoint.state) == (
+            Outcome.RECOVERED,
+            CheckpointState.COUNTED_DONE,
+        )
+        assert (await clinic.checkpoints.decide(1, ChoiceName.DONE, "bob")).changed is False
+        with pytest.raises(AlreadyDecided, match="was counted done by ann@host"):
+            await clinic.checkpoints.decide(1, CONTINUE, "bob")
+        await clinic.clock.run_for(60)
+
+    clinic = play(scene)
+    assert clinic.living.acts == ["start"]
+    (prompt,) = clinic.living.prompts
+    assert "every call named above has happened. Do not repeat" in prompt
 
 
 def test_abort_stops_it_for_good() -> None:

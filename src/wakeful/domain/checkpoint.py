@@ -34,9 +34,10 @@ class CheckpointKind(StrEnum):
 
 
 class ChoiceName(StrEnum):
-    """What a person can say."""
+    """What a person can say. `done`: somebody looked, and what was cut off has happened."""
 
     CONTINUE = "continue"
+    DONE = "done"
     ROLLBACK = "rollback"
     ABORT = "abort"
 
@@ -46,12 +47,14 @@ class CheckpointState(StrEnum):
 
     OPEN = "open"
     CONTINUED = "continued"
+    COUNTED_DONE = "counted_done"
     ROLLED_BACK = "rolled_back"
     ABORTED = "aborted"
 
 
 STATE_AFTER: Final[Mapping[ChoiceName, CheckpointState]] = {
     ChoiceName.CONTINUE: CheckpointState.CONTINUED,
+    ChoiceName.DONE: CheckpointState.COUNTED_DONE,
     ChoiceName.ROLLBACK: CheckpointState.ROLLED_BACK,
     ChoiceName.ABORT: CheckpointState.ABORTED,
 }
@@ -149,6 +152,8 @@ def number_of(name: str) -> int | None:
 
 def order_of(choice: ChoiceName, number: int) -> str:
     """What a person types to choose it."""
+    if choice is ChoiceName.DONE:
+        return f"wakeful checkpoint continue {number} --done"
     return f"wakeful checkpoint {choice} {number}"
 
 
@@ -265,6 +270,7 @@ _OPENING: Final = {
 }
 _STATE_WORDS: Final = {
     CheckpointState.CONTINUED: "continued",
+    CheckpointState.COUNTED_DONE: "counted as done",
     CheckpointState.ROLLED_BACK: "rolled back",
     CheckpointState.ABORTED: "aborted",
 }

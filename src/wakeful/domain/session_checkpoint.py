@@ -24,7 +24,7 @@ def session_draft(
         happened=tuple(done),
         may_have=tuple(map(_cut_off, calls)),
         did_not=tuple(_not_begun(calls)),
-        choices=(_continue(orphans), _abort(orphans)),
+        choices=(_continue(orphans), _done(orphans), _abort(orphans)),
         trace_id=trouble.work,
     )
 
@@ -43,11 +43,20 @@ def _not_begun(calls: Sequence[InterruptedCall]) -> Iterator[str]:
 
 
 def _continue(orphans: Sequence[Orphan]) -> Choice:
-    left = f" {_running(orphans)} is left alone, and it is told so." if orphans else ""
+    ended = f" {_running(orphans)} is ended first." if orphans else ""
     return Choice(
         ChoiceName.CONTINUE,
         "the conversation goes on. Its agent is told which calls were cut off and that each may have happened; it may"
-        f" do them again.{left}",
+        f" do them again.{ended}",
+    )
+
+
+def _done(orphans: Sequence[Orphan]) -> Choice:
+    ended = f" {_running(orphans)} is ended first." if orphans else ""
+    return Choice(
+        ChoiceName.DONE,
+        "you looked, and each of these calls has happened. The conversation goes on, and its agent is told so and not"
+        f" to repeat them.{ended}",
     )
 
 

@@ -262,7 +262,7 @@ def not_offered(checkpoint: Checkpoint, choice: ChoiceName) -> WakefulError:
         return _already(checkpoint)
     offered = ", ".join(each.name for each in checkpoint.choices)
     rollback = choice is ChoiceName.ROLLBACK
-    reason = "nobody said how this could be undone" if rollback else "that makes no sense here"
+    reason = "nobody said how this could be undone" if rollback else "no step or call was cut off"
     return NotOffered(number=checkpoint.number, choice=choice, reason=reason, offered=offered)
 
 

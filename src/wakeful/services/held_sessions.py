@@ -5,7 +5,7 @@ Both look before they act, so that a crash between a decision and its effect cos
 
 from typing import Final
 
-from wakeful.domain.checkpoint import Checkpoint, ChoiceName
+from wakeful.domain.checkpoint import Checkpoint, CheckpointState, ChoiceName
 from wakeful.domain.errors import SessionNotFound
 from wakeful.domain.ids import SessionId
 from wakeful.domain.session_checkpoint import session_draft
@@ -41,7 +41,9 @@ class HeldSessions:
         return (await self._checkpoints.open(draft)).number
 
     async def gone_on(self, number: int, by: str) -> None:
-        await self._checkpoints.record(number, ChoiceName.CONTINUE, by)
+        checkpoint = await self._checkpoints.get(number)
+        counted = checkpoint.state is CheckpointState.COUNTED_DONE
+        await self._checkpoints.record(number, ChoiceName.DONE if counted else ChoiceName.CONTINUE, by)
 
     async def settled(self, number: int) -> None:
         await self._checkpoints.settle(number)
@@ -61,12 +63,13 @@ class SessionCarrier:
         if trouble is None or trouble.checkpoint != checkpoint.number:
             return NOTHING_LEFT
         by = checkpoint.decided_by or "somebody"
-        if choice is not ChoiceName.CONTINUE:
+        if choice not in {ChoiceName.CONTINUE, ChoiceName.DONE}:
             return await self._abort(session_id, by)
         if not trouble.held:
             # From there on the healer's own memory brings it to its end.
             return LET_GO
-        deed = await self._healer.revive(session_id, approved=True, by=by)
+        happened = choice is ChoiceName.DONE
+        deed = await self._healer.revive(session_id, approved=True, by=by, happened=happened)
         return Done(deed.outcome, deed.words)
 
     async def _abort(self, session_id: SessionId, by: str) -> Done:
