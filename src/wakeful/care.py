@@ -29,12 +29,15 @@ from wakeful.domain.plan import Rules
 from wakeful.domain.process import Sight
 from wakeful.domain.record import SessionRecord
 from wakeful.handwork import Handwork
+from wakeful.home import store_path
+from wakeful.journal_desk import StoreDesk
 from wakeful.lookout import Lookout
 from wakeful.places import Places
 from wakeful.ports.forge import Filing, Report
 from wakeful.ports.store import Store
 from wakeful.recoveries import JournalCarrier, RecoveryWatch, Sighting
 from wakeful.services.alerts import AlertDesk
+from wakeful.services.announcing import Announcer
 from wakeful.services.asking import Asking
 from wakeful.services.calm import Calm
 from wakeful.services.checkpoints import Checkpoints
@@ -119,12 +122,15 @@ class Care:
         self.checkpoints.carriers[CheckpointKind.SESSION] = SessionCarrier(
             self.healer, handwork.hands, handwork.holdings
         )
-        self.checkpoints.carriers[CheckpointKind.JOURNAL] = JournalCarrier()
+        desk = StoreDesk(store_path(config, places))
+        self.checkpoints.carriers[CheckpointKind.JOURNAL] = JournalCarrier(desk)
+        self._announcer = Announcer(self.checkpoints, self.alerts, store, lookout.clock)
         self._journals = RecoveryWatch(
             config.recovery.roots,
             registry=Path(places.home, "journals"),
             clock=lookout.clock,
             tell=self._tell_of_journal,
+            desk=desk,
         )
         self.lessons.changed = self.healer.look_again
         self.restorer = Restorer(lookout.roster, handwork.holdings, handwork.hands, place, pace)
@@ -167,6 +173,7 @@ class Care:
         if self._shares_store:
             yield self._calm.follow, "pauses of other daemons are not heard"
         yield self._journals.run, "journals are not recovered"
+        yield self._announcer.run, "nobody is told what waits for a decision"
         if self.queue is not None:
             yield self.queue.run, "the queue is not watched"
         if self._config.alerts.ping_url:
@@ -229,8 +236,11 @@ class Care:
         await self.alerts.owe(Alert(AlertKind.TROUBLE, f"queue/{uuid4().hex}", words))
 
     async def _tell_of_journal(self, sighting: Sighting) -> None:
-        words = f"{sighting.root}: {sighting.words}"
-        await self.alerts.owe(Alert(AlertKind.TROUBLE, f"journal/{sighting.root}/{sighting.words}", words))
+        if sighting.recovered is not None and sighting.recovered.checkpoint is not None:
+            await self._announcer.check()
+            return
+        episode = f"journal/{sighting.root}/{sighting.words}"
+        await self.alerts.owe(Alert(AlertKind.TROUBLE, episode, sighting.words))
 
     async def _tell_of_forge(self, words: str) -> None:
         await self.alerts.owe(Alert(AlertKind.TROUBLE, "forge", f"No issue could be filed: {words}"))

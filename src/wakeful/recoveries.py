@@ -59,10 +59,13 @@ def recover_journal(
 class JournalCarrier:
     """Carries out what was decided about a journal's checkpoint: by recovering it, which looks first."""
 
+    def __init__(self, desk: CheckpointDesk | None = None) -> None:
+        self._desk = desk
+
     async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> Done:  # noqa: ARG002 - the store knows it
         state = JournalPlaces(Path(checkpoint.subject)).state
         try:
-            recovered = await asyncio.to_thread(recover_journal, state)
+            recovered = await asyncio.to_thread(recover_journal, state, desk=self._desk)
         except OperatorError as problem:
             # The journal is gone or another one: there is nothing left to do.
             return Done(Outcome.DECLINED, str(problem))

@@ -268,6 +268,18 @@ def test_unknown_effects_are_held_and_continued_once(root: Path) -> None:
     assert recovered(root).checkpoint == 2
 
 
+def test_a_checkpoint_lies_where_the_daemon_looks(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a store of its own in the configuration, journals ask in that one."""
+    shared = tmp_path / "shared.db"
+    monkeypatch.setenv("WAKEFUL_STORE__URL", f"sqlite://{shared}")
+    killed_inside(root, "")
+    assert recovered(root).checkpoint == 1
+    assert shared.exists()
+    assert not (tmp_path / "home" / "wakeful.db").exists()
+
+
 def test_what_somebody_saw_done_is_passed_over(root: Path) -> None:
     """After `continue --done` the step counts as completed, is not run again, and the journal goes on after it."""
     killed_inside(root, "")
