@@ -133,7 +133,8 @@ class Care:
             desk=desk,
         )
         self.lessons.changed = self.healer.look_again
-        self.restorer = Restorer(lookout.roster, handwork.holdings, handwork.hands, place, pace)
+        handwork.hands.cut_off = handwork.own_hands.cut_off = around.cut_off
+        self.restorer = Restorer(lookout.roster, handwork.holdings, handwork.hands, place, pace, around)
         self.queue = self._queue_watch(config.redis, places) if config.redis.url else None
         calm.changed = self.healer.look_again
 
