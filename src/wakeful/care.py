@@ -21,7 +21,7 @@ from wakeful.adapters.tmux.visible import is_visible
 from wakeful.channels import open_channels, rules_of
 from wakeful.config import Config, RedisPlace, Runaway
 from wakeful.domain.alerts import Alert, AlertKind
-from wakeful.domain.checkpoint import CheckpointKind
+from wakeful.domain.checkpoint import CheckpointKind, ChoiceName
 from wakeful.domain.critical import CriticalEvent
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause
@@ -44,6 +44,7 @@ from wakeful.services.checkpoints import Checkpoints
 from wakeful.services.circumstances import Circumstances
 from wakeful.services.feed import Change
 from wakeful.services.healing import Healer
+from wakeful.services.held_queue import HeldQueue, QueueCarrier
 from wakeful.services.held_sessions import HeldSessions, SessionCarrier
 from wakeful.services.incidents import Incidents
 from wakeful.services.issues import Issues
@@ -135,7 +136,10 @@ class Care:
         self.lessons.changed = self.healer.look_again
         handwork.hands.cut_off = handwork.own_hands.cut_off = around.cut_off
         self.restorer = Restorer(lookout.roster, handwork.holdings, handwork.hands, place, pace, around)
+        self._held_queue = HeldQueue(self.checkpoints)
         self.queue = self._queue_watch(config.redis, places) if config.redis.url else None
+        if self.queue is not None:
+            self.checkpoints.carriers[CheckpointKind.QUEUE] = QueueCarrier(self.queue)
         calm.changed = self.healer.look_again
 
     def rules(self) -> Rules:
@@ -179,6 +183,14 @@ class Care:
             yield self.queue.run, "the queue is not watched"
         if self._config.alerts.ping_url:
             yield Ping(self._config.alerts.ping_url, self._lookout.clock).run, "nobody is pinged"
+
+    async def release_queued(self, session_id: str, by: str) -> str | None:
+        """A person's yes for a session of the queue, which answers its checkpoint; None if there is none of that name."""
+        assert self.queue is not None, "offered only where a queue is watched"
+        checkpoint = await self._held_queue.open_for(session_id)
+        if checkpoint is None:
+            return await self.queue.release(session_id)
+        return (await self.checkpoints.decide(checkpoint.number, ChoiceName.CONTINUE, by)).words
 
     async def close(self) -> None:
         """Let go of what is still being asked and of whom we watch for."""
@@ -224,7 +236,10 @@ class Care:
                 write=self.write,
                 send_message=send_message if alerts.telegram_token else None,
                 alert=self._tell_of_queue,
+                hold=self._held_queue.hold,
+                gone_on=self._held_queue.gone_on,
             ),
+            taught=self.lessons.of,
             rules=self.rules,
             forge=self._issues,
             policy=self._config.detect,

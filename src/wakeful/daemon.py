@@ -254,7 +254,7 @@ def _app(
         critical=daemon.care.critical,
         healing=(daemon.care.healer, daemon.care.restorer),
         checkpoints=(daemon.care.checkpoints, daemon.care.lessons),
-        release=daemon.care.queue.release if daemon.care.queue is not None else None,
+        release=daemon.care.release_queued if daemon.care.queue is not None else None,
         hub=daemon.hub,
     )
     return app, access

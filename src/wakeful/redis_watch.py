@@ -1,12 +1,13 @@
 """Joins 000's watchdog with its Redis: one object for `watchdog_loop()` and for the daemon. No rule lives here."""
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from wakeful.adapters.redis.connection import DEADLINE_SECONDS, Connection
 from wakeful.adapters.redis.jobs import RedisJobs
 from wakeful.adapters.tool_use.ground import ToolLogGround
+from wakeful.domain.lessons import Lesson
 from wakeful.domain.plan import Rules
 from wakeful.domain.policy import Policy
 from wakeful.ports.clock import Clock
@@ -15,7 +16,8 @@ from wakeful.ports.jobs import Ground, Jobs
 from wakeful.services.watchdog import Cycle, Watchdog
 from wakeful.services.watchdog_calls import CALL_SECONDS_MAX, Calls, Chats
 from wakeful.services.watchdog_cases import Cases
-from wakeful.services.watchdog_healing import Callbacks, Healing, Ledger
+from wakeful.services.watchdog_healing import Callbacks, Healing
+from wakeful.services.watchdog_ledger import Ledger
 from wakeful.services.watchdog_queue import STALLED_SECONDS_MAX, QueueWatch
 
 log = logging.getLogger("wakeful.watchdog")
@@ -43,6 +45,7 @@ class RedisWatch:
         interval_seconds: float = 300.0,
         stalled_seconds: float = STALLED_SECONDS_MAX,
         call_seconds: float = CALL_SECONDS_MAX,
+        taught: Callable[[str], Sequence[Lesson]] = lambda _project: (),
     ) -> None:
         ground = ToolLogGround(logs) if isinstance(logs, Path) else logs
         calls = Calls(clock, call_seconds)
@@ -60,6 +63,7 @@ class RedisWatch:
             ledger=ledger,
             callbacks=callbacks,
             rules=rules,
+            taught=taught,
         )
         queue = QueueWatch(
             jobs=jobs,
@@ -94,9 +98,15 @@ class RedisWatch:
         """One cycle."""
         return await self._watchdog.check()
 
-    async def release(self, session_id: str) -> str | None:
+    async def release(
+        self, session_id: str, *, work: str | None = None, happened: bool = False
+    ) -> str | None:
         """Revive a held session because a person approved it; what was done, None if it is not active."""
-        return await self._watchdog.release(session_id)
+        return await self._watchdog.release(session_id, work=work, happened=happened)
+
+    async def give_up(self, session_id: str, by: str, *, work: str | None = None) -> str | None:
+        """End a held session's attempt because a person gave it up; what was done, None if it is not active."""
+        return await self._watchdog.give_up(session_id, by, work=work)
 
     async def close(self) -> None:
         await self.jobs.close()

@@ -27,10 +27,11 @@ NUMBER_MAX: Final = 999_999
 
 
 class CheckpointKind(StrEnum):
-    """Whose work was cut off: a program's with a journal, or an agent's."""
+    """Whose work was cut off: a program's with a journal, an agent's, or an attempt's of a queue."""
 
     JOURNAL = "journal"
     SESSION = "session"
+    QUEUE = "queue"
 
 
 class ChoiceName(StrEnum):
@@ -267,6 +268,7 @@ def _offered(choices: Iterable[Choice]) -> Iterator[str]:
 _OPENING: Final = {
     CheckpointKind.JOURNAL: "This program was cut off inside a step. Nothing of it is repeated before somebody decides.",
     CheckpointKind.SESSION: "This agent was cut off inside a call. Nothing of it is repeated before somebody decides.",
+    CheckpointKind.QUEUE: "This attempt at a queued message ended. Nothing of it is repeated before somebody decides.",
 }
 _STATE_WORDS: Final = {
     CheckpointState.CONTINUED: "continued",

@@ -89,14 +89,32 @@ class Watchdog:
         log.info("%s", cycle)
         return cycle
 
-    async def release(self, session_id: str) -> str | None:
-        """A person approved the revival of a held session: what was done, in words; None if it is not active."""
-        snapshot = await self._jobs.look()
-        found = [each for each in snapshot.watched if each.session.session_id == session_id]
-        if not found or found[0].job is None:
+    async def release(
+        self, session_id: str, *, work: str | None = None, happened: bool = False
+    ) -> str | None:
+        """A person approved the revival of a held session: what was done, in words; None if it is not active.
+
+        `work` is the attempt the person was asked about, if it was one; `happened`: what was cut off has happened.
+        """
+        watched = await self._attempt(session_id, work)
+        if watched is None:
             return None
-        choice = await self._healing.heal(found[0], approved=True)
+        choice = await self._healing.heal(watched, approved=True, happened=happened)
         return choice.reason if choice is not None else None
+
+    async def give_up(self, session_id: str, by: str, *, work: str | None = None) -> str | None:
+        """A person wants nothing more done about a held session: what was done; None if it is not active."""
+        watched = await self._attempt(session_id, work)
+        if watched is None or not await self._healing.give_up(watched, by):
+            return None
+        return "its job is marked as failed, and its chat was told"
+
+    async def _attempt(self, session_id: str, work: str | None) -> Watched | None:
+        snapshot = await self._jobs.look()
+        found = next((each for each in snapshot.watched if each.session.session_id == session_id), None)
+        if found is None or found.job is None or work not in {None, found.work}:
+            return None
+        return found
 
     async def _cycle(self) -> Cycle:
         snapshot = await self._jobs.look()
@@ -156,6 +174,7 @@ class Watchdog:
                     await self._healing.recovered(result)
         for name in episodes:
             if name.startswith("session:") and name not in known:
+                await self._healing.gone_on(name.removeprefix("session:"))
                 await self._jobs.end(name)
 
     def _say_once(self, words: str) -> None:

@@ -5,27 +5,27 @@ or not. What could not be done is said in the event's details and nowhere hidden
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening, critical_event, stamp
+from wakeful.domain.critical import ActionTaken, Happening, stamp
+from wakeful.domain.lessons import Lesson, apply_lessons
 from wakeful.domain.plaintext import plain
 from wakeful.domain.plan import Rules
 from wakeful.domain.revival import FAILURE_MESSAGE, Choice, Course, choose, last_calls, revival_context
 from wakeful.ports.clock import Clock
-from wakeful.ports.forge import Filing, Forge, Report
+from wakeful.ports.forge import Filing, Report
 from wakeful.ports.jobs import Fenced, Ground, Jobs, Revival, Stage, Turn, Watched, Work
 from wakeful.services.watchdog_calls import CALL_SECONDS_MAX, Callback, Calls, Chats, Ending, Said
 from wakeful.services.watchdog_cases import Case, Cases
+from wakeful.services.watchdog_ledger import Ledger
 
 # Issue, stop, enqueue, message and event, each within its deadline, and some room.
 CLAIM_SECONDS: Final = 6 * CALL_SECONDS_MAX
-# A forge ends by itself after 20 s; this is for one that does not.
-FORGE_SECONDS_MAX: Final = 21.0
 # A worker that was told of a job takes it within this time, or it was never told.
 REVIVED_SECONDS_MAX: Final = 600.0
 
@@ -41,48 +41,9 @@ class Callbacks(Struct, frozen=True, kw_only=True):
     start_worker: Callback | None = None
     alert: Callback | None = None
     write: Callback | None = None
-
-
-class Ledger:
-    """Files issues and writes events down. What fails here is said, and stops nothing."""
-
-    def __init__(self, clock: Clock, calls: Calls, forge: Forge | None, write: Callback | None) -> None:
-        self._clock = clock
-        self._calls = calls
-        self._forge = forge
-        self._write = write
-
-    async def file(self, report: Report) -> Filing:
-        file = self._forge.file if self._forge is not None else None
-        answer = await self._calls.call("the issue", file, report, seconds_max=FORGE_SECONDS_MAX)
-        if answer.ending is Ending.DONE and isinstance(answer.value, Filing):
-            return answer.value
-        return Filing(None, answer.words)
-
-    async def event(
-        self,
-        happening: Happening,
-        session_id: str,
-        project_key: str,
-        reason: str,
-        action: ActionTaken,
-        issue_url: str | None,
-        details: Mapping[str, Any],
-    ) -> CriticalEvent:
-        event = critical_event(
-            happening,
-            session_id,
-            project_key,
-            reason,
-            action,
-            issue_url,
-            details,
-            at_wall=self._clock.now().wall,
-        )
-        answer = await self._calls.call("the log of critical events", self._write, event)
-        if answer.ending is not Ending.DONE:
-            log.error("watchdog: an event about %s is lost: %s", event.session_id, answer.words)
-        return event
+    # Asks a person about a held attempt: its number. And: nobody has to decide about this session any more.
+    hold: Callback | None = None
+    gone_on: Callback | None = None
 
 
 class Healing:
@@ -100,7 +61,9 @@ class Healing:
         ledger: Ledger,
         callbacks: Callbacks,
         rules: Callable[[], Rules],
+        taught: Callable[[str], Sequence[Lesson]],
     ) -> None:
+        self._taught = taught
         self._jobs = jobs
         self._cases = cases
         self._ground = ground
@@ -111,8 +74,13 @@ class Healing:
         self._callbacks = callbacks
         self._rules = rules
 
-    async def heal(self, watched: Watched, *, approved: bool = False) -> Choice | None:
-        """What was done about it; None if it is well by now or another watchdog has it. Raises JobsUnreachable."""
+    async def heal(
+        self, watched: Watched, *, approved: bool = False, happened: bool = False
+    ) -> Choice | None:
+        """What was done about it; None if it is well by now or another watchdog has it. Raises JobsUnreachable.
+
+        `approved`: a person said so; `happened`: who looked, and what was cut off has happened.
+        """
         token = uuid4().hex
         if not await self._jobs.claim(watched.work, token, CLAIM_SECONDS):
             return None
@@ -121,14 +89,30 @@ class Healing:
             if case is None or (case.is_well and not approved):
                 return None
             choice = await self._choice(case, approved=approved)
-            await self._act(case, choice)
+            await self._act(case, choice, happened=happened)
             return choice
         finally:
             await self._jobs.yield_(watched.work, token)
 
+    async def give_up(self, watched: Watched, by: str) -> bool:
+        """A person wants nothing more done about it. False: another watchdog has it, or it is gone."""
+        token = uuid4().hex
+        if not await self._jobs.claim(watched.work, token, CLAIM_SECONDS):
+            return False
+        try:
+            case = await self._confirmed(watched)
+            return case is not None and await self._give_up(case, f"aborted by {by}")
+        finally:
+            await self._jobs.yield_(watched.work, token)
+
+    async def gone_on(self, session_id: str) -> None:
+        """Nobody has to decide about it any more."""
+        await self._calls.call("the end of its checkpoint", self._callbacks.gone_on, session_id)
+
     async def recovered(self, case: Case) -> None:
         """A session that was told of is well again by itself."""
         session = case.watched.session
+        await self.gone_on(session.session_id)
         if await self._jobs.end(_episode(case.watched)):
             details = {**_details(case), "outcome": "recovered: it went on by itself"}
             await self._ledger.event(
@@ -163,34 +147,35 @@ class Healing:
         return choose(
             case.verdict,
             case.diary.activity,
-            case.interrupted,
+            apply_lessons(case.interrupted, self._taught(case.watched.session.project_key)),
             spent=spent,
             folder_gone=gone,
             rules=self._rules(),
             now=case.now,
         )
 
-    async def _act(self, case: Case, choice: Choice) -> None:
+    async def _act(self, case: Case, choice: Choice, *, happened: bool) -> None:
         match choice.course:
             case Course.REVIVE:
-                await self._revive(case)
+                await self._revive(case, happened=happened)
             case Course.GIVE_UP:
-                await self._give_up(case)
+                await self._give_up(case, "it failed again after it was revived")
             case Course.HOLD | Course.NOTIFY:
                 await self._tell(case, choice)
             case Course.NOTHING:
                 log.info("watchdog: %s: %s", case.watched.session.session_id, choice.reason)
 
-    async def _revive(self, case: Case) -> None:
+    async def _revive(self, case: Case, *, happened: bool) -> None:
         filing = await self._file(case)
         watched = case.watched
-        revival = self._revival(case, filing)
+        revival = self._revival(case, filing, happened=happened)
         text = await self._jobs.message_text(watched)
         fenced = await self._jobs.revive(watched, revival)
         if fenced is not Fenced.DONE:
             log.info("watchdog: %s was not revived: %s", watched.session.session_id, fenced)
             return
         await self._jobs.end(_episode(watched))
+        await self.gone_on(watched.session.session_id)
         stopped = await self._stop(watched)
         work = Work(
             project_key=revival.project_key,
@@ -209,7 +194,7 @@ class Healing:
         outcome = f"unverified: {words}{stopped}; not yet seen running"
         await self._write(case, Happening.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED, filing, outcome)
 
-    def _revival(self, case: Case, filing: Filing) -> Revival:
+    def _revival(self, case: Case, filing: Filing, *, happened: bool) -> Revival:
         watched, job = case.watched, case.watched.job
         assert job is not None, "only an attempt that runs is revived"
         own_queue = self._callbacks.enqueue_job is None
@@ -223,7 +208,9 @@ class Healing:
             began_at=self._clock.now().wall,
             stage=Stage.ENQUEUED if at_once else Stage.FENCED if own_queue else Stage.ASKED,
             job_id=uuid4().hex if own_queue else None,
-            context=revival_context(case.verdict, case.diary, case.interrupted, filing.url, case.now),
+            context=revival_context(
+                case.verdict, case.diary, case.interrupted, filing.url, case.now, happened=happened
+            ),
             failed_key=f"{job.key.rpartition(':')[0]}:failed",
         )
 
@@ -254,25 +241,34 @@ class Healing:
             case, Happening.REVIVAL_FAILED, _action(said), filing, f"{outcome}; the chat: {said}"
         )
 
-    async def _give_up(self, case: Case) -> None:
+    async def _give_up(self, case: Case, because: str) -> bool:
         filing = await self._file(case)
         watched = case.watched
         if await self._jobs.fence(watched) is not Fenced.DONE:
-            return
+            return False
         await self._jobs.end(_episode(watched))
+        await self.gone_on(watched.session.session_id)
         await self._jobs.close_revival(watched.work)
         stopped = await self._stop(watched)
         said = await self._chats.tell(f"failure:{watched.work}", watched.chat_id, FAILURE_MESSAGE)
-        outcome = f"gave up: it failed again after it was revived; the chat: {said}{stopped}"
+        outcome = f"gave up: {because}; the chat: {said}{stopped}"
         await self._write(case, Happening.REVIVAL_FAILED, _action(said), filing, outcome)
+        return True
 
     async def _tell(self, case: Case, choice: Choice) -> None:
         """Once for as long as it stays so."""
         name, words = _episode(case.watched), f"{choice.course}: {choice.reason}"
-        if (await self._jobs.episodes()).get(name) == words:
+        known = (await self._jobs.episodes()).get(name)
+        if known == words:
             return
-        filing = await self._file(case)
         held = choice.course is Course.HOLD
+        asked = await self._calls.call("checkpoint", self._callbacks.hold if held else None, case, choice)
+        if asked.ending in {Ending.RAISED, Ending.LATE}:
+            # Tried again in the next cycle, and told again once somebody can decide.
+            words = f"{words} ({asked.words})"
+            if known == words:
+                return
+        filing = await self._file(case)
         outcome = words
         if held:
             told = f"held:{case.watched.work}"
@@ -281,7 +277,7 @@ class Healing:
         await self._jobs.mark(name, words)
         action = ActionTaken.HELD_FOR_APPROVAL if held else ActionTaken.NONE
         await self._write(case, Happening.SESSION_UNHEALTHY, action, filing, outcome)
-        await self._calls.call("alert", self._callbacks.alert, _alert_words(case, words))
+        await self._calls.call("alert", self._callbacks.alert, _alert_words(case, words, asked.value))
 
     async def _file(self, case: Case) -> Filing:
         session = case.watched.session
@@ -378,10 +374,11 @@ def _details(case: Case) -> dict[str, Any]:
     }
 
 
-def _alert_words(case: Case, words: str) -> str:
+def _alert_words(case: Case, words: str, checkpoint: int | None) -> str:
     session = case.watched.session
     lines: Sequence[str] = (
         f"{session.project_key}: {session.session_id} is in trouble: {case.reasons}",
         words,
+        *((f"→ wakeful checkpoint show {checkpoint}",) if checkpoint is not None else ()),
     )
     return "\n".join(plain(line, 300) for line in lines)

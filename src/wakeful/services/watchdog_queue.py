@@ -15,7 +15,8 @@ from wakeful.ports.clock import Clock
 from wakeful.ports.forge import Filing, Report
 from wakeful.ports.jobs import Job, Jobs, Snapshot
 from wakeful.services.watchdog_calls import Calls, Ending
-from wakeful.services.watchdog_healing import Callbacks, Ledger
+from wakeful.services.watchdog_healing import Callbacks
+from wakeful.services.watchdog_ledger import Ledger
 
 # 000: three jobs lay there and no worker had started. A worker takes the next job at once.
 STALLED_SECONDS_MAX: Final = 300.0

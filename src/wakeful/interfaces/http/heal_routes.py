@@ -20,8 +20,8 @@ from wakeful.services.healing import Healer
 from wakeful.services.holdings import NotManaged
 from wakeful.services.restoring import Lost, Restorer
 
-Release = Callable[[str], Awaitable[str | None]]
-"""Lets a session of a queue that is held go on; what was done, or None if it holds none of that name."""
+Release = Callable[[str, str], Awaitable[str | None]]
+"""Lets a session of a queue that is held go on, by whose word; what was done, or None if it holds none of that name."""
 
 
 class ReviveOrder(Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,14 +65,14 @@ class HealRoutes:
             return answer_deed(await self._healer.revive(session_id, approved=data.approved, by=data.by))
         except (SessionNotFound, NotManaged):
             # Sessions of a queue are not ours to hold, but they wait for a person's yes as well.
-            words = await self._released(session_id) if data.approved else None
+            words = await self._released(session_id, data.by) if data.approved else None
             if words is None:
                 raise
             deed = Deed(session_id, Act.RESUME, parse_session_id(session_id), Outcome.UNVERIFIED, words)
             return answer_deed(deed)
 
-    async def _released(self, session_id: str) -> str | None:
-        return await self._release(parse_session_id(session_id)) if self._release is not None else None
+    async def _released(self, session_id: str, by: str) -> str | None:
+        return await self._release(parse_session_id(session_id), by) if self._release is not None else None
 
     def lost(self) -> Encoded[LostList]:
         """Sessions that a reboot or a dead tmux server took along, and which of them can be brought back."""

@@ -1,0 +1,57 @@
+"""What a queue's watchdog writes down: issues in a forge, and critical events. What fails here is said, and stops nothing."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening, critical_event
+from wakeful.ports.clock import Clock
+from wakeful.ports.forge import Filing, Forge, Report
+from wakeful.services.watchdog_calls import Callback, Calls, Ending
+
+# A forge ends by itself after 20 s; this is for one that does not.
+FORGE_SECONDS_MAX: Final = 21.0
+
+log = logging.getLogger("wakeful.watchdog")
+
+
+class Ledger:
+    """Files issues and writes events down. What fails here is said, and stops nothing."""
+
+    def __init__(self, clock: Clock, calls: Calls, forge: Forge | None, write: Callback | None) -> None:
+        self._clock = clock
+        self._calls = calls
+        self._forge = forge
+        self._write = write
+
+    async def file(self, report: Report) -> Filing:
+        file = self._forge.file if self._forge is not None else None
+        answer = await self._calls.call("the issue", file, report, seconds_max=FORGE_SECONDS_MAX)
+        if answer.ending is Ending.DONE and isinstance(answer.value, Filing):
+            return answer.value
+        return Filing(None, answer.words)
+
+    async def event(
+        self,
+        happening: Happening,
+        session_id: str,
+        project_key: str,
+        reason: str,
+        action: ActionTaken,
+        issue_url: str | None,
+        details: Mapping[str, Any],
+    ) -> CriticalEvent:
+        event = critical_event(
+            happening,
+            session_id,
+            project_key,
+            reason,
+            action,
+            issue_url,
+            details,
+            at_wall=self._clock.now().wall,
+        )
+        answer = await self._calls.call("the log of critical events", self._write, event)
+        if answer.ending is not Ending.DONE:
+            log.error("watchdog: an event about %s is lost: %s", event.session_id, answer.words)
+        return event
