@@ -1,7 +1,6 @@
 // What waits for a person's decision: what may have happened, each choice, what follows from it, and a second click.
 // Everything in it may hold an agent's words and enters through textContent only.
 
-import { age } from "/rows.js";
 import { element } from "/table.js";
 
 const SHOWN_MAX = 50;
@@ -49,7 +48,7 @@ export class Checkpoints {
     head.append(
       element("b", "", `Checkpoint ${record.number}`),
       element("span", "", record.project || "–"),
-      element("span", "age", `${record.kind} ${record.subject}, ${age(record.opened_at, Date.now())} old`),
+      element("span", "age", `${record.kind} ${record.subject}, since ${moment(record.opened_at)}`),
     );
     const doubts = element("ul", "doubts");
     doubts.append(...record.may_have.map((line) => element("li", "", line)));
@@ -100,6 +99,8 @@ function ordered(name) {
   if (name === "done") return { path: "continue", order: { by, done: true } };
   return name === "rollback" ? { path: name, order: { by, dry_run: false } } : { path: name, order: { by } };
 }
+
+const moment = (stamp) => new Date(stamp).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 
 function button(label, act) {
   const made = element("button", "choice", label);
