@@ -62,5 +62,6 @@ def start(
 ) -> "subprocess.CompletedProcess[str]":
     """Run a workload to its end, possibly below another program."""
     argv = [*below, sys.executable, str(path), str(root), str(port)]
-    environ = os.environ | {"PYTHONPATH": str(WORKLOAD.parents[1])}
+    paths = [str(WORKLOAD.parents[1]), os.environ.get("PYTHONPATH", "")]
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     return subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=60, check=False)
