@@ -27,7 +27,7 @@ from wakeful.ports.clock import Clock
 from wakeful.ports.journal import CheckpointDesk
 from wakeful.ports.store import Outcome
 from wakeful.services.checkpoints import Done
-from wakeful.services.recovering import Progress, recover
+from wakeful.services.recovering import ABORTED, Progress, recover
 
 INTERVAL_SECONDS: Final = 30.0
 _COMMAND: Final = "wakeful recover"
@@ -69,7 +69,9 @@ class JournalCarrier:
         except OperatorError as problem:
             # The journal is gone or another one: there is nothing left to do.
             return Done(Outcome.DECLINED, str(problem))
-        if recovered.status is Status.OK or recovered.approval == "aborted":
+        if recovered.approval == ABORTED:
+            return Done(Outcome.RECOVERED, "the journal stays closed; `fresh=True` begins it anew")
+        if recovered.status is Status.OK:
             return Done(
                 Outcome.RECOVERED, f"the journal stands at {recovered.next_immediate_step or 'its end'}"
             )

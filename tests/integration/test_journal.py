@@ -354,17 +354,30 @@ def test_a_rollback_undoes_once_and_the_step_counts_as_not_begun(root: Path) -> 
     assert events(root).count("recovery.undone") == 1
 
 
+def test_an_undoing_that_says_much_is_not_ended_for_it(root: Path) -> None:
+    """Two megabytes of words are in its log, and it succeeded."""
+    killed_inside(root, "undo=['sh', '-c', 'yes undoing | head -c 2000000; echo undone >>undo.log']")
+    recovered(root)
+    decide(1, ChoiceName.ROLLBACK)
+    assert recovered(root).status is Status.OK
+    assert (root / "undo.log").read_text() == "undone\n"
+    assert (root / ".tmp/logs/cut-undo-1.out").stat().st_size == 2_000_000
+
+
 def test_an_undoing_that_fails_or_is_cut_off_is_asked_about_again(root: Path) -> None:
     """Nobody undoes twice without being told to."""
-    killed_inside(root, "undo=['sh', '-c', 'echo tried >>undo.log; exit 1']")
+    killed_inside(root, "undo=['sh', '-c', 'echo tried >>undo.log; echo no such release; exit 1']")
     recovered(root)
     decide(1, ChoiceName.ROLLBACK)
     outcome = recovered(root)
     assert (outcome.status, outcome.checkpoint) == (Status.REQUIRED_ROLLBACK, 2)
     assert recovered(root).checkpoint == 2
     assert (root / "undo.log").read_text() == "tried\n"
+    assert (root / ".tmp/logs/cut-undo-1.out").read_text() == "no such release\n"
+    assert "its undoing failed and wrote .tmp/logs/cut-undo-1.out" in (root / "CHECKPOINT_2.md").read_text()
     decide(2, ChoiceName.ROLLBACK)
     assert recovered(root).checkpoint == 3
+    assert (root / ".tmp/logs/cut-undo-2.out").exists()
     assert (root / "undo.log").read_text() == "tried\ntried\n"
 
 
@@ -589,7 +602,7 @@ def test_a_cursor_beyond_the_end_is_told_and_survived(root: Path) -> None:
     state_path(root).write_text(json.dumps(state))
     outcome = recovered(root)
     assert outcome.status is Status.OK
-    assert any("beyond the end" in note for note in outcome.notes)
+    assert any("is not within" in note for note in outcome.notes)
     assert state_of(root)["events_cursor"] < 10**6
 
 

@@ -167,7 +167,7 @@ class Checkpoints:
         checkpoint = await self.record(number, choice, by)
         kept = await self._kept(number)
         if not kept.stored.is_open:
-            return Decided(checkpoint, Outcome.RECOVERED, _when(checkpoint), changed=False)
+            return Decided(checkpoint, Outcome.RECOVERED, "that was done then, nothing now", changed=False)
         done = await asyncio.shield(self._carried(checkpoint, choice))
         return Decided(checkpoint, done.outcome, done.words, changed=True)
 
@@ -270,7 +270,3 @@ def _already(checkpoint: Checkpoint) -> AlreadyDecided:
     state, at = checkpoint.state.replace("_", " "), checkpoint.decided_at
     stamp = iso(at) if at is not None else "an unknown time"
     return AlreadyDecided(number=checkpoint.number, state=state, by=checkpoint.decided_by, at=stamp)
-
-
-def _when(checkpoint: Checkpoint) -> str:
-    return str(_already(checkpoint))

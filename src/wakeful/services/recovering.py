@@ -200,8 +200,10 @@ class _Recovery:
             # First its end: what still runs could do it once more behind the undoing.
             if sight is Sight.ALIVE and not self._ended(step, entry):
                 return Decision(Course.CHECKPOINT, f"its process {entry.pid} could not be ended")
-            done = self._undone(step, entry, asked.number)
-            return Decision(Course.RERUN, who) if done else Decision(Course.ROLLBACK, "its undoing failed")
+            log = f".tmp/logs/{step}-undo-{asked.number}.out"
+            if not self._undone(step, entry, asked.number, log):
+                return Decision(Course.ROLLBACK, f"its undoing failed and wrote {log}")
+            return Decision(Course.RERUN, who)
         return Decision(Course.END_AND_RERUN if sight is Sight.ALIVE else Course.RERUN, who)
 
     def _ended(self, step: str, entry: StepEntry) -> bool:
@@ -210,12 +212,12 @@ class _Recovery:
         self._trace("recovery.process_ended", step, pid=entry.pid, sight=str(seen))
         return seen is Sight.DEAD
 
-    def _undone(self, step: str, entry: StepEntry, number: int) -> bool:
+    def _undone(self, step: str, entry: StepEntry, number: int, log: str) -> bool:
         # Known before it begins: cut off, an undoing is a question again.
         self._state = self._state.with_entry(step, replace(entry, last=Last.UNDOING, undo_of=number))
         self._files.write(self._state)
-        self._trace("recovery.undo_started", step, command=redact(" ".join(entry.undo)))
-        succeeded = self._processes.undo(step, entry)
+        self._trace("recovery.undo_started", step, command=redact(" ".join(entry.undo)), log=log)
+        succeeded = self._processes.undo(step, entry, log)
         self._trace("recovery.undone" if succeeded else "recovery.undo_failed", step)
         return succeeded
 
