@@ -21,8 +21,11 @@ from wakeful.domain.checkpoint import (
 from wakeful.domain.errors import WorldError
 from wakeful.domain.events import CallEnded, CallStarted, Prompted, TurnEnded
 from wakeful.domain.ids import SessionId
+from wakeful.domain.trouble import Trouble
 from wakeful.ports.store import Note, Outcome
 from wakeful.services.checkpoints import AlreadyDecided, CheckpointNotFound, Checkpoints, Done, NotOffered
+from wakeful.services.held_sessions import HeldSessions
+from wakeful.services.watched import Watched
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 
@@ -318,6 +321,31 @@ def test_abort_stops_it_for_good() -> None:
             await clinic.checkpoints.decide(1, CONTINUE, "bob")
 
     assert "start" not in play(scene).living.acts
+
+
+@pytest.mark.parametrize(("choice", "acts"), [(CONTINUE, ["start"]), (ABORT, ["stop"])])
+def test_an_answer_at_once_is_carried_out(choice: ChoiceName, acts: list[str]) -> None:
+    """Decided before the healer had noted its number, it is done all the same, and nobody is asked a second time."""
+    answers: list[asyncio.Task[object]] = []
+
+    class Hasty(HeldSessions):
+        async def hold(self, watched: Watched, trouble: Trouble) -> int:
+            number = await super().hold(watched, trouble)
+            answers.append(asyncio.create_task(self._checkpoints.decide(number, choice, "ann")))
+            for _ in range(50):
+                await asyncio.sleep(0)
+            return number
+
+    async def scene(clinic: Clinic) -> None:
+        around = clinic.healer._around
+        clinic.healer._holding = Hasty(clinic.checkpoints, around, clinic)
+        await held(clinic)
+        await clinic.clock.run_for(60)
+        await asyncio.gather(*answers)
+        (checkpoint,) = await clinic.checkpoints.listed()
+        assert checkpoint.decided_by == "ann"
+
+    assert play(scene).living.acts == acts
 
 
 def test_revive_yes_answers_the_checkpoint() -> None:

@@ -278,7 +278,9 @@ class Healer:
         if not trouble.held:
             number = await self._holding.hold(watched, trouble)
             did = f"held: {decision.reason} (checkpoint {number})"
-            trouble = replace(trouble, held=True, checkpoint=number, did=did, logged=False, told=False)
+            held = replace(trouble, held=True, checkpoint=number, did=did, logged=False, told=False)
+            # At once: somebody may answer before everybody is told.
+            trouble = await self._troubles.keep(held)
         await self._told(watched, trouble, decision, ActionTaken.HELD_FOR_APPROVAL)
 
     async def _let_go(self, held: Trouble, loose: Trouble, by: str) -> Trouble:

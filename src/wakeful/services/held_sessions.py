@@ -60,12 +60,14 @@ class SessionCarrier:
     async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> Done:
         session_id = SessionId(checkpoint.subject)
         trouble = self._healer.trouble_of(session_id)
-        if trouble is None or trouble.checkpoint != checkpoint.number:
+        # Answered, or cut off, before the healer had noted its number.
+        unnoted = trouble is not None and trouble.checkpoint is None and trouble.work == checkpoint.trace_id
+        if trouble is None or not (unnoted or trouble.checkpoint == checkpoint.number):
             return NOTHING_LEFT
         by = checkpoint.decided_by or "somebody"
         if choice not in {ChoiceName.CONTINUE, ChoiceName.DONE}:
             return await self._abort(session_id, by)
-        if not trouble.held:
+        if not trouble.held and not unnoted:
             # From there on the healer's own memory brings it to its end.
             return LET_GO
         happened = choice is ChoiceName.DONE
