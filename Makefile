@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: run test check bench accuracy effects docs clean
+.PHONY: run test check bench accuracy effects crash docs clean
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/wakeful up
@@ -33,6 +33,10 @@ accuracy: $(VENV)/test.stamp
 # The rules of effects with their shares over recorded calls; recordings as above.
 effects: $(VENV)/test.stamp
 	$(BIN)/python -m bench.effects --write docs/reference/effects.md
+
+# Every point at which a program with a journal can be cut off; some ten minutes. `make test` takes a spread of them.
+crash: $(VENV)/test.stamp
+	$(BIN)/python -m bench.recovery --write docs/reference/recovery-tried.md
 
 docs: $(VENV)/test.stamp
 	$(BIN)/python -m bench.reference

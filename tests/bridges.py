@@ -101,7 +101,7 @@ class Bridge:
             "alert": self.alerts.append,
             "write": self.critical.append,
         }
-        names = ("enqueue_job", "send_message", "stop_session", "start_worker", "alert", "write")
+        names = Callbacks.__struct_fields__
         callbacks |= {name: settings.pop(name) for name in names if name in settings}
         allowed = rules if rules is not None else Rules(revive_runaways=True)
         return RedisWatch(

@@ -9,13 +9,14 @@ __version__ = "0.1.0.dev0"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from wakeful.domain.work import ConversationHeld, LeaseLost
-    from wakeful.journal import Journal
+    from wakeful.journal import Journal, JournalHeld
     from wakeful.owning import Ownership, claim_next_run, complete_run, fail_run, heartbeat_run_lease, own
     from wakeful.session_watchdog import watchdog_loop
 
 __all__ = [
     "ConversationHeld",
     "Journal",
+    "JournalHeld",
     "LeaseLost",
     "Ownership",
     "__version__",
@@ -30,6 +31,7 @@ __all__ = [
 _HOMES = {
     "ConversationHeld": "wakeful.domain.work",
     "Journal": "wakeful.journal",
+    "JournalHeld": "wakeful.journal",
     "LeaseLost": "wakeful.domain.work",
     "watchdog_loop": "wakeful.session_watchdog",
 }

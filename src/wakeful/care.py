@@ -31,12 +31,15 @@ from wakeful.domain.process import Sight
 from wakeful.domain.record import SessionRecord
 from wakeful.domain.recovery import Status
 from wakeful.handwork import Handwork
+from wakeful.home import store_path
+from wakeful.journal_desk import StoreDesk
 from wakeful.lookout import Lookout
 from wakeful.places import Places
 from wakeful.ports.forge import Filing, Report
 from wakeful.ports.store import Store
 from wakeful.recoveries import JournalCarrier, RecoveryWatch, Sighting
 from wakeful.services.alerts import AlertDesk
+from wakeful.services.announcing import Announcer
 from wakeful.services.asking import Asking
 from wakeful.services.calm import Calm
 from wakeful.services.checkpoints import Checkpoints
@@ -44,6 +47,7 @@ from wakeful.services.circumstances import Circumstances
 from wakeful.services.disk_watch import DiskWatch
 from wakeful.services.feed import Change
 from wakeful.services.healing import Healer
+from wakeful.services.held_queue import HeldQueue, QueueCarrier, QueueDoor
 from wakeful.services.held_sessions import HeldSessions, SessionCarrier
 from wakeful.services.incidents import Incidents
 from wakeful.services.issues import Issues
@@ -142,12 +146,15 @@ class Care:
         self.checkpoints.carriers[CheckpointKind.SESSION] = SessionCarrier(
             self.healer, handwork.hands, handwork.holdings
         )
-        self.checkpoints.carriers[CheckpointKind.JOURNAL] = JournalCarrier()
+        desk = StoreDesk(store_path(config, places))
+        self.checkpoints.carriers[CheckpointKind.JOURNAL] = JournalCarrier(desk)
+        self._announcer = Announcer(self.checkpoints, self.alerts, store, lookout.clock)
         self._journals = RecoveryWatch(
             config.recovery.roots,
             registry=Path(places.home, "journals"),
             clock=lookout.clock,
             tell=self._tell_of_journal,
+            desk=desk,
         )
         self.works = WorkRevival(
             store=store,
@@ -158,8 +165,12 @@ class Care:
             owe=self.alerts.owe,
         )
         self.lessons.changed = self.healer.look_again
-        self.restorer = Restorer(lookout.roster, handwork.holdings, handwork.hands, place, pace)
+        handwork.hands.cut_off = handwork.own_hands.cut_off = around.cut_off
+        self.restorer = Restorer(lookout.roster, handwork.holdings, handwork.hands, place, pace, around)
+        self._held_queue = HeldQueue(self.checkpoints)
         self.queue = self._queue_watch(config.redis, places, pace) if config.redis.url else None
+        if self.queue is not None:
+            self.checkpoints.carriers[CheckpointKind.QUEUE] = QueueCarrier(self.queue)
         calm.changed = self.healer.look_again
 
     def rules(self) -> Rules:
@@ -202,10 +213,16 @@ class Care:
             yield self._calm.follow, "pauses of other daemons are not heard"
             yield self._holdings.follow, "what other daemons manage is not heard"
         yield self._journals.run, "journals are not recovered"
+        yield self._announcer.run, "nobody is told what waits for a decision"
         if self.queue is not None:
             yield self.queue.run, "the queue is not watched"
         if self._config.alerts.ping_url:
             yield Ping(self._config.alerts.ping_url, self._lookout.clock).run, "nobody is pinged"
+
+    @property
+    def queue_door(self) -> QueueDoor | None:
+        """Where people say yes to sessions of the queue, if one is watched."""
+        return QueueDoor(self.queue, self._held_queue, self.checkpoints) if self.queue is not None else None
 
     async def close(self) -> None:
         """Let go of what is still being asked and of whom we watch for."""
@@ -268,7 +285,10 @@ class Care:
                 write=self.write,
                 send_message=send_message if alerts.telegram_token else None,
                 alert=self._tell_of_queue,
+                hold=self._held_queue.hold,
+                gone_on=self._held_queue.gone_on,
             ),
+            taught=self.lessons.of,
             rules=self.rules,
             forge=self._issues,
             policy=self._config.detect,
@@ -294,6 +314,9 @@ class Care:
         await self.alerts.owe(Alert(AlertKind.TROUBLE, f"queue/{uuid4().hex}", text))
 
     async def _tell_of_journal(self, sighting: Sighting) -> None:
+        if sighting.recovered is not None and sighting.recovered.checkpoint is not None:
+            await self._announcer.check()
+            return
         text = journal_text(sighting)
         await self.alerts.owe(Alert(AlertKind.TROUBLE, f"journal/{sighting.root}/{sighting.words}", text))
 

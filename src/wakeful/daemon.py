@@ -34,6 +34,7 @@ from wakeful.domain.process import Process
 from wakeful.domain.record import SessionRecord
 from wakeful.doors import Doors
 from wakeful.handwork import Handwork
+from wakeful.home import store_path
 from wakeful.hubwork import build_hub
 from wakeful.interfaces.http.access import Access
 from wakeful.interfaces.http.access_log import access_file
@@ -201,7 +202,7 @@ async def serve(
     async with AsyncExitStack() as stack:
         stack.callback(doors.close)
         stack.enter_context(access_file(Path(places.logs) / "access.log"))
-        store = await SqliteStore.open(Path(config.store.url.removeprefix("sqlite://") or places.database))
+        store = await SqliteStore.open(store_path(config, places))
         stack.push_async_callback(store.close)
         folders = await stack.enter_async_context(FolderWatch())
         daemon = Daemon(config, places, store, folders, {each.path: each for each in await store.bookmarks()})
@@ -257,7 +258,7 @@ def _app(
         critical=daemon.care.critical,
         healing=(daemon.care.healer, daemon.care.restorer),
         checkpoints=(daemon.care.checkpoints, daemon.care.lessons),
-        queue=daemon.care.queue,
+        queue=daemon.care.queue_door,
         hub=daemon.hub,
     )
     return app, access

@@ -6,7 +6,7 @@ Where it lies is for `places`; what is in it belongs to whoever writes it.
 from collections.abc import Mapping
 from pathlib import Path
 
-from wakeful.config import HomeNotThere
+from wakeful.config import Config, HomeNotThere
 from wakeful.domain.errors import WorldError
 from wakeful.places import Places
 
@@ -33,6 +33,11 @@ def make_home(places: Places) -> None:
             Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise HomeUnusable(folder=folder, reason=error.strerror) from error
+
+
+def store_path(config: Config, places: Places) -> Path:
+    """Where the store lies that daemon, commands and journals share."""
+    return Path(config.store.url.removeprefix("sqlite://") or places.database)
 
 
 def store_version(path: Path) -> int:

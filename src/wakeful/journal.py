@@ -186,13 +186,13 @@ class Journal:
         """The same without blocking the loop. Cancelled, the program is ended."""
         launching = asyncio.ensure_future(asyncio.to_thread(self._launched, argv, step, cwd, environ, traits))
         try:
+            # Its thread goes on whatever is cancelled, and what it starts must not be left running.
             running = await asyncio.shield(launching)
             exit_code = await asyncio.to_thread(running.gated.wait)
         except BaseException as problem:
-            # A thread cannot be cancelled: what it launches meanwhile is there, and must be ended.
-            running = await asyncio.shield(launching)
-            await asyncio.to_thread(running.gated.turn_away)
-            await asyncio.to_thread(self._book.fail, running.step, problem)
+            if await _is_begun(launching):
+                await asyncio.to_thread(launching.result().gated.turn_away)
+                await asyncio.to_thread(self._book.fail, launching.result().step, problem)
             raise
         return await asyncio.to_thread(self._ran, running, exit_code)
 
@@ -287,6 +287,12 @@ class _Running(Struct, frozen=True):
     gated: GatedProcess
     output: str
     errors: str
+
+
+async def _is_begun(launching: "asyncio.Future[_Running]") -> bool:
+    """Whether it came to run, once that is known."""
+    await asyncio.wait({launching})
+    return launching.exception() is None
 
 
 class Step:

@@ -1,6 +1,7 @@
 """Checkpoints of journals without a daemon: the store of this user is opened for each question and closed again.
 
-Joins the desk of checkpoints to callers that have no loop. The store is made where it is missing.
+Joins the desk of checkpoints to callers that have no loop. It is the daemon's own store, so that its doors show what
+was asked here; it is made where it is missing.
 """
 
 import os
@@ -12,9 +13,10 @@ from wakeful.adapters.checkpoints.files import CheckpointFiles
 from wakeful.adapters.journal.processes import alone
 from wakeful.adapters.sqlite.store import SqliteStore
 from wakeful.adapters.system.clock import SystemClock
+from wakeful.config import load
 from wakeful.domain.checkpoint import Checkpoint
-from wakeful.home import make_home, require_home
-from wakeful.places import Places
+from wakeful.home import make_home, require_home, store_path
+from wakeful.places import Places, config_path
 from wakeful.services.checkpoints import CheckpointNotFound, Checkpoints
 
 # Where registered journals are remembered, below the state folder.
@@ -23,25 +25,36 @@ T = TypeVar("T")
 
 
 class StoreDesk:
-    """Implements ports.journal.CheckpointDesk."""
+    """Implements ports.journal.CheckpointDesk. `database` is the one of the configuration unless another is given."""
+
+    def __init__(self, database: Path | None = None) -> None:
+        self._database = database
 
     def open(self, draft: Checkpoint) -> Checkpoint:
-        return _with_desk(lambda desk: desk.open(draft))
+        return _with_desk(lambda desk: desk.open(draft), self._database)
 
     def find(self, number: int) -> Checkpoint | None:
         try:
-            return _with_desk(lambda desk: desk.get(number))
+            return _with_desk(lambda desk: desk.get(number), self._database)
         except CheckpointNotFound:
             return None
 
 
-def _with_desk(ask: Callable[[Checkpoints], Awaitable[T]]) -> T:
+def _configured(places: Places) -> Path:
+    """The daemon's own store. Raises ConfigError: a question in another one would be shown to nobody."""
+    written = config_path(os.environ)
+    known = load(written if written is not None and Path(written).exists() else None, os.environ)
+    return store_path(known, places)
+
+
+def _with_desk(ask: Callable[[Checkpoints], Awaitable[T]], database: Path | None = None) -> T:
     require_home(os.environ)
     places = Places.of(os.environ)
     make_home(places)
+    path = database or _configured(places)
 
     async def asked() -> T:
-        store = await SqliteStore.open(Path(places.database))
+        store = await SqliteStore.open(path)
         try:
             return await ask(
                 Checkpoints(store, SystemClock(), CheckpointFiles(Path(places.home) / "checkpoints"))

@@ -27,7 +27,7 @@ from wakeful.ports.clock import Clock
 from wakeful.ports.journal import CheckpointDesk
 from wakeful.ports.store import Outcome
 from wakeful.services.checkpoints import Done
-from wakeful.services.recovering import Progress, recover
+from wakeful.services.recovering import ABORTED, Progress, recover
 
 INTERVAL_SECONDS: Final = 30.0
 _COMMAND: Final = "wakeful recover"
@@ -59,14 +59,19 @@ def recover_journal(
 class JournalCarrier:
     """Carries out what was decided about a journal's checkpoint: by recovering it, which looks first."""
 
+    def __init__(self, desk: CheckpointDesk | None = None) -> None:
+        self._desk = desk
+
     async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> Done:  # noqa: ARG002 - the store knows it
         state = JournalPlaces(Path(checkpoint.subject)).state
         try:
-            recovered = await asyncio.to_thread(recover_journal, state)
+            recovered = await asyncio.to_thread(recover_journal, state, desk=self._desk)
         except OperatorError as problem:
             # The journal is gone or another one: there is nothing left to do.
             return Done(Outcome.DECLINED, str(problem))
-        if recovered.status is Status.OK or recovered.approval == "aborted":
+        if recovered.approval == ABORTED:
+            return Done(Outcome.RECOVERED, "the journal stays closed; `fresh=True` begins it anew")
+        if recovered.status is Status.OK:
             return Done(
                 Outcome.RECOVERED, f"the journal stands at {recovered.next_immediate_step or 'its end'}"
             )

@@ -1,13 +1,14 @@
 """Joins 000's watchdog with its Redis: one object for `watchdog_loop()` and for the daemon. No rule lives here."""
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from wakeful.adapters.redis.connection import DEADLINE_SECONDS, Connection
 from wakeful.adapters.redis.jobs import RedisJobs
 from wakeful.adapters.tool_use.ground import ToolLogGround
 from wakeful.domain.ids import SessionId
+from wakeful.domain.lessons import Lesson
 from wakeful.domain.plan import Rules
 from wakeful.domain.policy import Policy
 from wakeful.ports.clock import Clock
@@ -55,6 +56,7 @@ class RedisWatch:
         operator: Operator | None = None,
         pace: Pace | None = None,
         present: Callable[[Collection[SessionId]], None] = lambda _session_ids: None,
+        taught: Callable[[str], Sequence[Lesson]] = lambda _project: (),
     ) -> None:
         ground = ToolLogGround(logs) if isinstance(logs, Path) else logs
         calls = Calls(clock, call_seconds)
@@ -75,6 +77,7 @@ class RedisWatch:
             rules=rules,
             operator=voice,
             pace=pace,
+            taught=taught,
         )
         queue = QueueWatch(
             jobs=jobs,
@@ -112,9 +115,15 @@ class RedisWatch:
         """One cycle."""
         return await self._watchdog.check()
 
-    async def release(self, session_id: str) -> str | None:
+    async def release(
+        self, session_id: str, *, work: str | None = None, happened: bool = False
+    ) -> str | None:
         """Revive a held session because a person approved it; what was done, None if it is not active."""
-        return await self._watchdog.release(session_id)
+        return await self._watchdog.release(session_id, work=work, happened=happened)
+
+    async def give_up(self, session_id: str, by: str, *, work: str | None = None) -> str | None:
+        """End a held session's attempt because a person gave it up; what was done, None if it is not active."""
+        return await self._watchdog.give_up(session_id, by, work=work)
 
     async def waits(self, session_id: str) -> str | None:
         """What a session that runs waits for, in words; empty if for nothing, None if it does not run."""

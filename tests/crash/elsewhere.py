@@ -1,5 +1,6 @@
 """The other side of the journal's workload: a real server that counts what happened, and the program that asks it."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -56,6 +57,11 @@ def serving(elsewhere: Elsewhere) -> Iterator[int]:
             thread.join()
 
 
-def start(root: Path, port: int, below: Sequence[str] = ()) -> "subprocess.CompletedProcess[str]":
-    argv = [*below, sys.executable, str(WORKLOAD), str(root), str(port)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+def start(
+    root: Path, port: int, below: Sequence[str] = (), path: Path = WORKLOAD
+) -> "subprocess.CompletedProcess[str]":
+    """Run a workload to its end, possibly below another program."""
+    argv = [*below, sys.executable, str(path), str(root), str(port)]
+    paths = [str(WORKLOAD.parents[1]), os.environ.get("PYTHONPATH", "")]
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    return subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=60, check=False)

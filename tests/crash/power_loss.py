@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 TRACED = "mkdir,openat,write,pwrite64,ftruncate,rename,link,unlink,fsync,fdatasync"
-_CUT = re.compile(r"^(\d+) (.*) <unfinished \.\.\.>$")
-_RESUMED = re.compile(r"^(\d+) <\.\.\. \w+ resumed>(.*)$")
-_LINE = re.compile(r"^\d+ (\w+)\((.*)\)\s+= (-?\d+)")
+# strace pads short pids.
+_CUT = re.compile(r"^(\d+) +(.*) <unfinished \.\.\.>$")
+_RESUMED = re.compile(r"^(\d+) +<\.\.\. \w+ resumed>(.*)$")
+_LINE = re.compile(r"^\d+ +(\w+)\((.*)\)\s+= (-?\d+)")
 _TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
 _OPENED = re.compile(r"= \d+<((?:\\x[0-9a-f]{2})+)>")
 _HANDLE = re.compile(r"^\d+<((?:\\x[0-9a-f]{2})+)>")

@@ -19,6 +19,8 @@ from wakeful.journal_desk import _with_desk
 from wakeful.recoveries import recover_journal
 from wakeful.testing.fault_plan import FaultPlan
 
+# Nearly a second each.
+EVERY = 1 if os.environ.get("WAKEFUL_ENDURANCE") else 4
 CUT_OFF = """
 import os, sys, wakeful
 journal = wakeful.Journal(sys.argv[1], steps=["local", "push", "after"])
@@ -78,14 +80,16 @@ def test_a_recovery_killed_anywhere_is_done_again_to_the_same_end(root: Path) ->
         "critical.write",
         "checkpoint.opened",
     }
-    for name, nth in points:
+    tried = points[::EVERY]
+    for name, nth in tried:
         shutil.rmtree(root)
         shutil.copytree(origin, root)
         shutil.rmtree(os.environ["WAKEFUL_HOME"])
         killed(root, f"{name}:{nth}")
         assert_settled(root, Status.MANUAL_REVIEW)
         assert len(_with_desk(lambda desk: desk.listed())) == 1, (name, nth)
-    sys.stdout.write(f"recovery killed at {len(points)} points, {len(points)} the same\n")
+    told = "the next one ended the same, with one checkpoint"
+    sys.stdout.write(f"\nfigure: a recovery, killed at {len(tried)} of {len(points)} points: {told}\n")
 
 
 def test_a_rollback_killed_anywhere_undoes_once_or_asks_again(root: Path) -> None:
@@ -99,8 +103,8 @@ def test_a_rollback_killed_anywhere_undoes_once_or_asks_again(root: Path) -> Non
     with FaultPlan() as plan:
         assert recover_journal(state_of(root)).status is Status.OK
     points = [each for each in every(plan.points) if each[0].startswith(("journal.", "critical."))]
-    asked = 0
-    for name, nth in points:
+    asked, tried = 0, points[::EVERY]
+    for name, nth in tried:
         for folder, before in ((root, origin), (home, home.with_name("origin-home"))):
             shutil.rmtree(folder)
             shutil.copytree(before, folder)
@@ -114,7 +118,9 @@ def test_a_rollback_killed_anywhere_undoes_once_or_asks_again(root: Path) -> Non
             nth,
             recovered,
         )
-    assert 0 < asked < len(points)
+    told = f"undone once, or somebody is asked about it ({asked} times)"
+    sys.stdout.write(f"\nfigure: a rollback, killed at {len(tried)} of {len(points)} points: {told}\n")
+    assert 0 < asked < len(tried)
 
 
 def program(root: Path, sent: list[str]) -> None:
@@ -135,7 +141,8 @@ def test_a_failing_write_anywhere_is_told_and_survived(root: Path, errno_name: s
         program(root, [])
     points = [each for each in every(plan.points) if each[0].startswith(("journal.", "critical."))]
     assert len(points) > 40
-    for index, (name, nth) in enumerate(points):
+    tried = points[:: EVERY // 2 or 1]
+    for index, (name, nth) in enumerate(tried):
         place, sent = root.with_name(f"root-{index}"), list[str]()
         with FaultPlan((name, nth, f"raise:{errno_name}")), pytest.raises(WorldError):
             program(place, sent)
@@ -143,6 +150,8 @@ def test_a_failing_write_anywhere_is_told_and_survived(root: Path, errno_name: s
         assert sent == ["one", "two", "three"], (name, nth)
         assert json.loads(state_of(place).read_text())["steps_completed"] == ["one", "two", "three"]
         assert not (state_of(place).parent / ".session_state.json.new").exists()
+    told = "told, and the next run finished"
+    sys.stdout.write(f"\nfigure: {errno_name} at {len(tried)} of {len(points)} writes: {told}\n")
 
 
 def test_a_full_disk_in_the_middle_is_told_and_survived(journal_home: Path) -> None:

@@ -14,6 +14,7 @@ from wakeful.domain.ids import SessionId
 
 CHOICES = (
     Choice(ChoiceName.CONTINUE, "the step is run again"),
+    Choice(ChoiceName.DONE, "the step counts as completed"),
     Choice(ChoiceName.ROLLBACK, "the steps are undone", ("./unpublish 1.2",)),
     Choice(ChoiceName.ABORT, "nothing more is run"),
 )
@@ -55,6 +56,18 @@ def test_a_person_reads_and_decides_once(doors: Doors) -> None:
         assert len(person.get("/api/checkpoints?all=true").json()["checkpoints"]) == 3
         missing = person.post("/api/checkpoints/99/abort", json={})
         assert (missing.status_code, missing.json()["code"]) == (404, "checkpoint-not-found")
+
+
+def test_what_has_happened_is_another_answer_than_continue(doors: Doors) -> None:
+    """Said once with who; a plain continue after it is refused, the same again changes nothing."""
+    with doors.socket() as person:
+        done = person.post("/api/checkpoints/1/continue", json={"by": "ann@host", "done": True})
+        told = done.json()["checkpoint"]
+        assert (done.status_code, told["state"], told["decided_by"]) == (200, "counted_done", "ann@host")
+        again = person.post("/api/checkpoints/1/continue", json={"by": "bob", "done": True})
+        assert (again.status_code, again.json()["changed"]) == (200, False)
+        other = person.post("/api/checkpoints/1/continue", json={"by": "bob"})
+        assert (other.status_code, other.json()["code"]) == (409, "already-decided")
 
 
 def test_a_rollback_is_a_dry_run_unless_somebody_says_otherwise(doors: Doors) -> None:

@@ -296,6 +296,66 @@ def test_unknown_effects_are_held_and_continued_once(root: Path) -> None:
     assert recovered(root).checkpoint == 2
 
 
+def test_a_checkpoint_lies_where_the_daemon_looks(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a store of its own in the configuration, journals ask in that one."""
+    shared = tmp_path / "shared.db"
+    monkeypatch.setenv("WAKEFUL_STORE__URL", f"sqlite://{shared}")
+    killed_inside(root, "")
+    assert recovered(root).checkpoint == 1
+    assert shared.exists()
+    assert not (tmp_path / "home" / "wakeful.db").exists()
+
+
+def test_what_somebody_saw_done_is_passed_over(root: Path) -> None:
+    """After `continue --done` the step counts as completed, is not run again, and the journal goes on after it."""
+    killed_inside(root, "")
+    recovered(root)
+    said = (root / "CHECKPOINT_1.md").read_text()
+    assert "wakeful checkpoint continue 1 --done" in said
+    assert "cut counts as completed and is not run again" in said
+    decide(1, ChoiceName.DONE)
+    for _ in range(2):
+        outcome = recovered(root)
+        assert (outcome.status, outcome.steps_completed) == (Status.OK, ("cut",))
+    with Journal(root, steps=["cut", "after"]) as journal:
+        assert journal.next_step() == "after"
+    told = [json.loads(line) for line in (root / "events.ndjson").read_text().splitlines()]
+    (decision,) = [each["details"] for each in told if each["event"] == "checkpoint.counted_done"]
+    assert decision == {"number": 1, "by": "tester"}
+    assert events(root).count("action.completed") == 1
+
+
+def test_a_word_is_for_the_steps_it_was_asked_about(root: Path) -> None:
+    """What still ran when somebody was asked, and is in doubt now, is a question of its own."""
+    root.mkdir()
+    (root / "answer").write_text("1")
+    program = f"""
+import os, threading, time, wakeful
+journal = wakeful.Journal({str(root)!r})
+ask = ["sh", "-c", "exit $(cat answer)"]
+beside = dict(step="beside", effects="remote", key="k", query=ask)
+threading.Thread(target=lambda: journal.run(["sleep", "600"], **beside), daemon=True).start()
+while not any(each.mark for each in journal._book.state.process_map.values()):
+    time.sleep(0.01)
+journal.step("cut").__enter__()
+os.kill(os.getpid(), 9)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == -9
+    outcome = recovered(root)
+    assert {each.step: each.course for each in outcome.steps} == {
+        "beside": Course.WAIT,
+        "cut": Course.CHECKPOINT,
+    }
+    os.kill(state_of(root)["process_map"]["beside"]["pid"], 9)
+    (root / "answer").write_text("11")
+    decide(1, ChoiceName.DONE)
+    outcome = recovered(root)
+    assert (outcome.status, outcome.checkpoint) == (Status.REQUIRED_ROLLBACK, 2)
+    assert outcome.steps_completed == ("cut",)
+
+
 def test_an_aborted_journal_stays_closed_until_it_is_begun_anew(root: Path) -> None:
     """Nothing is run after `abort`; `fresh` begins another trace."""
     killed_inside(root, "")
@@ -322,17 +382,30 @@ def test_a_rollback_undoes_once_and_the_step_counts_as_not_begun(root: Path) -> 
     assert events(root).count("recovery.undone") == 1
 
 
+def test_an_undoing_that_says_much_is_not_ended_for_it(root: Path) -> None:
+    """Two megabytes of words are in its log, and it succeeded."""
+    killed_inside(root, "undo=['sh', '-c', 'yes undoing | head -c 2000000; echo undone >>undo.log']")
+    recovered(root)
+    decide(1, ChoiceName.ROLLBACK)
+    assert recovered(root).status is Status.OK
+    assert (root / "undo.log").read_text() == "undone\n"
+    assert (root / ".tmp/logs/cut-undo-1.out").stat().st_size == 2_000_000
+
+
 def test_an_undoing_that_fails_or_is_cut_off_is_asked_about_again(root: Path) -> None:
     """Nobody undoes twice without being told to."""
-    killed_inside(root, "undo=['sh', '-c', 'echo tried >>undo.log; exit 1']")
+    killed_inside(root, "undo=['sh', '-c', 'echo tried >>undo.log; echo no such release; exit 1']")
     recovered(root)
     decide(1, ChoiceName.ROLLBACK)
     outcome = recovered(root)
     assert (outcome.status, outcome.checkpoint) == (Status.REQUIRED_ROLLBACK, 2)
     assert recovered(root).checkpoint == 2
     assert (root / "undo.log").read_text() == "tried\n"
+    assert (root / ".tmp/logs/cut-undo-1.out").read_text() == "no such release\n"
+    assert "its undoing failed and wrote .tmp/logs/cut-undo-1.out" in (root / "CHECKPOINT_2.md").read_text()
     decide(2, ChoiceName.ROLLBACK)
     assert recovered(root).checkpoint == 3
+    assert (root / ".tmp/logs/cut-undo-2.out").exists()
     assert (root / "undo.log").read_text() == "tried\ntried\n"
 
 
@@ -428,6 +501,20 @@ def test_a_living_process_with_effects_elsewhere_is_left_alone_and_asked_about(r
     decide(1, ChoiceName.CONTINUE)
     assert recovered(root).status is Status.OK
     assert proc.sight(process) is Sight.DEAD
+
+
+def test_what_still_runs_is_ended_before_it_is_undone(root: Path) -> None:
+    """Else it could do once more what was just undone; the checkpoint says so for each choice."""
+    look = "grep -qs sleep /proc/$(cat pid)/cmdline && echo lives >seen || echo gone >seen"
+    pid = left_running(root, f"effects='remote', undo=['sh', '-c', {look!r}]")
+    (root / "pid").write_text(str(pid))
+    recovered(root)
+    said = (root / "CHECKPOINT_1.md").read_text()
+    assert said.count(f"What still runs (process {pid}) is ended first.") == 2
+    assert said.count(f"What still runs (process {pid}) is left alone.") == 2
+    decide(1, ChoiceName.ROLLBACK)
+    assert recovered(root).status is Status.OK
+    assert (root / "seen").read_text() == "gone\n"
 
 
 def test_a_pid_that_changed_hands_is_not_touched(root: Path) -> None:
@@ -543,7 +630,7 @@ def test_a_cursor_beyond_the_end_is_told_and_survived(root: Path) -> None:
     state_path(root).write_text(json.dumps(state))
     outcome = recovered(root)
     assert outcome.status is Status.OK
-    assert any("beyond the end" in note for note in outcome.notes)
+    assert any("is not within" in note for note in outcome.notes)
     assert state_of(root)["events_cursor"] < 10**6
 
 

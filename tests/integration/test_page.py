@@ -1,14 +1,18 @@
 """The web page in a real browser, against the real doors."""
 
+import asyncio
 import os
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
+from clinics import Clinic
 from desks import Doors, House, furnish, open_doors
+from wakeful.domain.checkpoint import Checkpoint, CheckpointKind, Choice, ChoiceName
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = (
@@ -194,6 +198,79 @@ def test_a_pause_is_said_above_everything(doors: Doors, context: BrowserContext)
         expect(page).to_have_title("(3) Wakeful")
         owner.post("/api/resume", json={}).raise_for_status()
     expect(page.locator("#paused")).to_be_hidden(timeout=15_000)
+
+
+def checkpoint_draft(subject: str) -> Checkpoint:
+    choices = (
+        Choice(ChoiceName.CONTINUE, "publish is run again from its start"),
+        Choice(ChoiceName.DONE, "publish counts as completed"),
+        Choice(ChoiceName.ROLLBACK, "these commands undo it", ("./unpublish 1.2",)),
+        Choice(ChoiceName.ABORT, "nothing is run"),
+    )
+    may_have = (f"step publish {HOSTILE}",)
+    return Checkpoint(0, CheckpointKind.JOURNAL, subject, "shop", 0.0, (), may_have, (), choices)
+
+
+@pytest.fixture
+def asking(tmp_path: Path) -> Iterator[Doors]:
+    """A house in which three things wait for a decision."""
+    clinic = Clinic()
+
+    async def opened() -> None:
+        for name in ("one", "two", "three"):
+            await clinic.checkpoints.open(checkpoint_draft(f"/srv/{name}"))
+
+    # Playwright has a loop in this thread.
+    with ThreadPoolExecutor(1) as aside:
+        aside.submit(asyncio.run, opened()).result()
+    # Its locks belong to the loop that first used them.
+    clinic.build()
+    with open_doors(tmp_path, clinic) as doors:
+        yield doors
+
+
+def decided(doors: Doors) -> dict[int, tuple[str, str]]:
+    with doors.socket() as person:
+        found = person.get("/api/checkpoints?all=true").json()["checkpoints"]
+    return {each["number"]: (each["state"], each["decided_by"]) for each in found if each["decided_by"]}
+
+
+def test_what_waits_for_a_decision_is_decided_with_two_clicks(asking: Doors, context: BrowserContext) -> None:
+    """The first shows what follows and the command, the second does it; Back does nothing; words are only words."""
+    context.add_init_script(HURRY)
+    page = open_link(asking, context)
+    one, two = (page.locator(f'[data-checkpoint="{number}"]') for number in (1, 2))
+    expect(one).to_contain_text("<img src=x onerror=")
+    assert page.locator("img[src=x]").count() == 0
+    one.get_by_role("button", name="Roll back").click()
+    expect(one).to_contain_text("these commands undo it")
+    expect(one.locator("code")).to_have_text(["./unpublish 1.2", "wakeful checkpoint rollback 1"])
+    one.get_by_role("button", name="Back", exact=True).click()
+    one.get_by_role("button", name="It has happened").click()
+    expect(one).to_contain_text("publish counts as completed")
+    assert decided(asking) == {}
+    one.get_by_role("button", name="Yes: it has happened").click()
+    expect(one).to_have_count(0)
+    two.get_by_role("button", name="Abort").click()
+    two.get_by_role("button", name="Yes: abort").click()
+    expect(two).to_have_count(0)
+    assert decided(asking) == {1: ("counted_done", "web page"), 2: ("aborted", "web page")}
+
+
+def test_a_tab_without_its_own_login_shows_commands_only(asking: Doors, context: BrowserContext) -> None:
+    """The cookie alone decides nothing; and whoever was slower than another is told so."""
+    page = open_link(asking, context)
+    page.locator('[data-checkpoint="3"]').get_by_role("button", name="Continue").click()
+    other = context.new_page()
+    other.goto(asking.url)
+    choices = other.locator('[data-checkpoint="3"] .choices')
+    expect(choices.locator("code").first).to_have_text("wakeful checkpoint continue 3")
+    expect(choices.locator("code").nth(1)).to_have_text("wakeful checkpoint continue 3 --done")
+    expect(choices.get_by_role("button")).to_have_count(0)
+    with asking.socket() as person:
+        person.post("/api/checkpoints/3/abort", json={"by": "ann@host"}).raise_for_status()
+    page.get_by_role("button", name="Yes: continue").click()
+    expect(page.locator('[data-checkpoint="3"]')).to_contain_text("was aborted by ann@host")
 
 
 HURRY = "const real = setTimeout; window.setTimeout = (act, ms) => real(act, Math.min(ms, 200));"

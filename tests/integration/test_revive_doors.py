@@ -15,7 +15,7 @@ class ScriptedQueue:
     def __init__(self) -> None:
         self.released: list[str] = []
 
-    async def release(self, session_id: str) -> str | None:
+    async def release(self, session_id: str, by: str) -> str | None:  # noqa: ARG002 - the queue's own is told
         self.released.append(session_id)
         return "a person approved it" if session_id == "tg_shop_1_2" else None
 

@@ -100,6 +100,7 @@ def test_every_route_without_a_token_is_401(doors: Doors) -> None:
         "/table.js",
         "/link.js",
         "/agents.js",
+        "/checkpoints.js",
         "/icon.svg",
     }
     with doors.tcp(token="") as stranger:

@@ -21,8 +21,11 @@ from wakeful.domain.checkpoint import (
 from wakeful.domain.errors import WorldError
 from wakeful.domain.events import CallEnded, CallStarted, Prompted, TurnEnded
 from wakeful.domain.ids import SessionId
+from wakeful.domain.trouble import Trouble
 from wakeful.ports.store import Note, Outcome
 from wakeful.services.checkpoints import AlreadyDecided, CheckpointNotFound, Checkpoints, Done, NotOffered
+from wakeful.services.held_sessions import HeldSessions
+from wakeful.services.watched import Watched
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 
@@ -249,7 +252,12 @@ def test_a_held_session_is_a_checkpoint_a_person_can_read() -> None:
         (cut_off,) = checkpoint.may_have
         assert cut_off.startswith("Bash `git push origin main`, begun ")
         assert "remote" in cut_off
-        assert [each.name for each in checkpoint.choices] == [CONTINUE, ABORT]
+        assert [each.name for each in checkpoint.choices] == [CONTINUE, ChoiceName.DONE, ABORT]
+        assert [each.commands[0] for each in checkpoint.choices] == [
+            "wakeful checkpoint continue 1",
+            "wakeful checkpoint continue 1 --done",
+            "wakeful checkpoint abort 1",
+        ]
         assert clinic.papers.written[1] == checkpoint
 
     clinic = play(scene)
@@ -275,6 +283,27 @@ def test_continue_revives_it_once() -> None:
     assert clinic.recorder.said[-1].startswith("Resolved")
 
 
+def test_what_somebody_saw_done_is_not_repeated_by_its_agent() -> None:
+    """It goes on once, told that its calls have happened; a plain continue after that is another answer."""
+
+    async def scene(clinic: Clinic) -> None:
+        await held(clinic)
+        decided = await clinic.checkpoints.decide(1, ChoiceName.DONE, "ann@host")
+        assert (decided.outcome, decided.checkpoint.state) == (
+            Outcome.RECOVERED,
+            CheckpointState.COUNTED_DONE,
+        )
+        assert (await clinic.checkpoints.decide(1, ChoiceName.DONE, "bob")).changed is False
+        with pytest.raises(AlreadyDecided, match="was counted done by ann@host"):
+            await clinic.checkpoints.decide(1, CONTINUE, "bob")
+        await clinic.clock.run_for(60)
+
+    clinic = play(scene)
+    assert clinic.living.acts == ["start"]
+    (prompt,) = clinic.living.prompts
+    assert "every call named above has happened. Do not repeat" in prompt
+
+
 def test_abort_stops_it_for_good() -> None:
     """Nothing is started, now or later, nobody is alerted again, and its incident is over."""
 
@@ -290,6 +319,31 @@ def test_abort_stops_it_for_good() -> None:
             await clinic.checkpoints.decide(1, CONTINUE, "bob")
 
     assert "start" not in play(scene).living.acts
+
+
+@pytest.mark.parametrize(("choice", "acts"), [(CONTINUE, ["start"]), (ABORT, ["stop"])])
+def test_an_answer_at_once_is_carried_out(choice: ChoiceName, acts: list[str]) -> None:
+    """Decided before the healer had noted its number, it is done all the same, and nobody is asked a second time."""
+    answers: list[asyncio.Task[object]] = []
+
+    class Hasty(HeldSessions):
+        async def hold(self, watched: Watched, trouble: Trouble) -> int:
+            number = await super().hold(watched, trouble)
+            answers.append(asyncio.create_task(self._checkpoints.decide(number, choice, "ann")))
+            for _ in range(50):
+                await asyncio.sleep(0)
+            return number
+
+    async def scene(clinic: Clinic) -> None:
+        around = clinic.healer._around
+        clinic.healer._holding = Hasty(clinic.checkpoints, around, clinic)
+        await held(clinic)
+        await clinic.clock.run_for(60)
+        await asyncio.gather(*answers)
+        (checkpoint,) = await clinic.checkpoints.listed()
+        assert checkpoint.decided_by == "ann"
+
+    assert play(scene).living.acts == acts
 
 
 def test_revive_yes_answers_the_checkpoint() -> None:

@@ -406,6 +406,24 @@ def test_what_a_reboot_took_along_is_listed_and_brought_back() -> None:
     play(scene)
 
 
+def test_what_was_taught_to_be_local_is_restored() -> None:
+    """`restore` and `resume` class calls as healing does: by the rules, and by what was taught about the project."""
+
+    async def scene(clinic: Clinic) -> None:
+        process = clinic.start("a")
+        clinic.work("a", "./sync-fixtures.sh --all")
+        clinic.show("a", process, runtime=Sight.DEAD)
+        clinic.end(process)
+        (before,) = clinic.restorer.lost()
+        assert before.skipped is not None
+        await clinic.lessons.teach("shop", "./sync-fixtures.sh", "ann")
+        (lost,) = clinic.restorer.lost()
+        assert lost.skipped is None
+        assert (await clinic.restorer.bring_back("a")).outcome is Outcome.RECOVERED
+
+    assert play(scene).living.acts == ["start"]
+
+
 def test_only_what_was_lost_is_restored() -> None:
     """Neither a living session nor one that died by itself, nor what a person must look at first."""
 

@@ -147,6 +147,18 @@ def notice(what: str, *, otherwise: str, command: str, since: str = "") -> str:
     )
 
 
+def checkpoint_opened(project: str, *, where: str, since: str, doubt: str, number: int) -> str:
+    """A program was cut off inside a step, and somebody has to decide."""
+    return _lines(
+        f"{project} needs you: it was cut off, and what may have happened is not repeated",
+        f"Where: {where}",
+        f"Since: {moment(since)}",
+        f"May have happened: {doubt}",
+        "If you do nothing: it waits until somebody decides",
+        f"→ wakeful checkpoint show {number}",
+    )
+
+
 def resolved(what: str, since: str, *, how: str = "") -> str:
     """The end of something that was told: what it was, since when, and what ended it if that is known."""
     return _lines(f"Resolved: {what}", f"It began at {moment(since)}", f"Wakeful did: {how}" if how else "")

@@ -27,16 +27,18 @@ NUMBER_MAX: Final = 999_999
 
 
 class CheckpointKind(StrEnum):
-    """Whose work was cut off: a program's with a journal, or an agent's."""
+    """Whose work was cut off: a program's with a journal, an agent's, or an attempt's of a queue."""
 
     JOURNAL = "journal"
     SESSION = "session"
+    QUEUE = "queue"
 
 
 class ChoiceName(StrEnum):
-    """What a person can say."""
+    """What a person can say. `done`: somebody looked, and what was cut off has happened."""
 
     CONTINUE = "continue"
+    DONE = "done"
     ROLLBACK = "rollback"
     ABORT = "abort"
 
@@ -46,12 +48,14 @@ class CheckpointState(StrEnum):
 
     OPEN = "open"
     CONTINUED = "continued"
+    COUNTED_DONE = "counted_done"
     ROLLED_BACK = "rolled_back"
     ABORTED = "aborted"
 
 
 STATE_AFTER: Final[Mapping[ChoiceName, CheckpointState]] = {
     ChoiceName.CONTINUE: CheckpointState.CONTINUED,
+    ChoiceName.DONE: CheckpointState.COUNTED_DONE,
     ChoiceName.ROLLBACK: CheckpointState.ROLLED_BACK,
     ChoiceName.ABORT: CheckpointState.ABORTED,
 }
@@ -149,6 +153,8 @@ def number_of(name: str) -> int | None:
 
 def order_of(choice: ChoiceName, number: int) -> str:
     """What a person types to choose it."""
+    if choice is ChoiceName.DONE:
+        return f"wakeful checkpoint continue {number} --done"
     return f"wakeful checkpoint {choice} {number}"
 
 
@@ -262,9 +268,11 @@ def _offered(choices: Iterable[Choice]) -> Iterator[str]:
 _OPENING: Final = {
     CheckpointKind.JOURNAL: "This program was cut off inside a step. Nothing of it is repeated before somebody decides.",
     CheckpointKind.SESSION: "This agent was cut off inside a call. Nothing of it is repeated before somebody decides.",
+    CheckpointKind.QUEUE: "This attempt at a queued message ended. Nothing of it is repeated before somebody decides.",
 }
 _STATE_WORDS: Final = {
     CheckpointState.CONTINUED: "continued",
+    CheckpointState.COUNTED_DONE: "counted as done",
     CheckpointState.ROLLED_BACK: "rolled back",
     CheckpointState.ABORTED: "aborted",
 }

@@ -7,6 +7,7 @@ from wakeful.domain.checkpoint import Checkpoint, CheckpointKind, Choice, Choice
 from wakeful.domain.journal import SessionState, StepEntry
 from wakeful.domain.process import Sight
 from wakeful.domain.recovery import Course, StepOutcome, Suspect
+from wakeful.domain.redact import redact
 
 HELD = frozenset({Course.CHECKPOINT, Course.ROLLBACK})
 
@@ -34,9 +35,19 @@ def question(
         happened=tuple(f"step {step} is completed" for step in state.steps_completed),
         may_have=tuple(may_have),
         did_not=tuple(_did_not(state, outcomes)),
-        choices=tuple(_choices(entries, suspects)),
+        choices=tuple(_choices(held, entries, suspects)),
         trace_id=state.trace_id,
     )
+
+
+def is_asked_about(checkpoint: Checkpoint, step: str, attempt: int) -> bool:
+    """Whether this attempt is one of those a person was asked about."""
+    named = redact(_named(step, attempt))
+    return any(line.startswith(named) for line in checkpoint.may_have)
+
+
+def _named(step: str, attempt: int) -> str:
+    return f"step {step}, attempt {attempt},"
 
 
 def _may_have(outcome: StepOutcome, entry: StepEntry) -> str:
@@ -44,10 +55,8 @@ def _may_have(outcome: StepOutcome, entry: StepEntry) -> str:
     process = f"its process {entry.pid} is {outcome.sight}"
     lives = "; it goes on while you read" if outcome.sight is Sight.ALIVE else ""
     logs = f"; it wrote {entry.stdout_path}" if entry.stdout_path else ""
-    return (
-        f"step {outcome.step}, attempt {outcome.attempt}, {entry.effects} effects, {key}: {outcome.reason};"
-        f" {process}{lives}{logs}"
-    )
+    named = _named(outcome.step, outcome.attempt)
+    return f"{named} {entry.effects} effects, {key}: {outcome.reason}; {process}{lives}{logs}"
 
 
 def _did_not(state: SessionState, outcomes: Sequence[StepOutcome]) -> list[str]:
@@ -58,14 +67,33 @@ def _did_not(state: SessionState, outcomes: Sequence[StepOutcome]) -> list[str]:
     return again + [f"step {step} and what follows it were not begun" for step in then[-1:]]
 
 
-def _choices(entries: dict[str, StepEntry], suspects: Sequence[Suspect]) -> list[Choice]:
+def _choices(
+    held: Sequence[StepOutcome], entries: dict[str, StepEntry], suspects: Sequence[Suspect]
+) -> list[Choice]:
     names = ", ".join(entries) or "what follows"
+    living = _living(held, entries)
+    ended = f" {living} is ended first." if living else ""
+    left = f" {living} is left alone." if living else ""
     taken = f" The journal goes on without {', '.join(each.path for each in suspects)}." if suspects else ""
-    again = "If it has happened already, it happens twice." if entries else ""
-    offered = [Choice(ChoiceName.CONTINUE, f"{names} is run again from its start. {again}{taken}".strip())]
+    again = " If it has happened already, it happens twice." if entries else ""
+    offered = [Choice(ChoiceName.CONTINUE, f"{names} is run again from its start.{again}{ended}{taken}")]
+    if entries:
+        counted = (
+            f"you looked, and it has happened: {names} counts as completed and is not run again; the journal goes"
+            f" on after it. If it has not happened, it never will.{left}{taken}"
+        )
+        offered.append(Choice(ChoiceName.DONE, counted))
     if entries and all(entry.undo for entry in entries.values()):
         commands = tuple(shlex.join(entry.undo) for entry in reversed(entries.values()))
-        consequence = f"these commands undo {names}; after that it counts as not begun."
+        consequence = f"these commands undo {names}; after that it counts as not begun.{ended}"
         offered.append(Choice(ChoiceName.ROLLBACK, consequence, commands))
-    offered.append(Choice(ChoiceName.ABORT, "nothing is run and nothing undone; the journal stays closed."))
+    offered.append(
+        Choice(ChoiceName.ABORT, f"nothing is run and nothing undone; the journal stays closed.{left}")
+    )
     return offered
+
+
+def _living(held: Sequence[StepOutcome], entries: dict[str, StepEntry]) -> str:
+    """The processes of these steps that still run, in words; nothing if none does."""
+    pids = [str(entries[each.step].pid) for each in held if each.sight is Sight.ALIVE]
+    return f"What still runs (process {', '.join(pids)})" if pids else ""

@@ -18,6 +18,7 @@ from wakeful.domain.effects import InterruptedCall, classify
 from wakeful.domain.findings import Code
 from wakeful.domain.moment import Instant, iso
 from wakeful.domain.plan import ACTS, History, Rules, Situation, Step, plan
+from wakeful.domain.trouble import HAPPENED
 from wakeful.domain.verdict import Verdict
 from wakeful.domain.wording import clock, length, quoted
 
@@ -37,6 +38,8 @@ HELD_MESSAGE: Final = (
 NO_FOLDER_MESSAGE: Final = (
     "I cannot go on: the folder I worked in is gone. It waits for a person to bring it back."
 )
+
+MAY_HAVE: Final = "Each may have run whole, in part or not at all: check before you repeat any of it."
 
 
 class Course(StrEnum):
@@ -161,6 +164,8 @@ def revival_context(
     interrupted: Sequence[InterruptedCall],
     issue_url: str | None,
     now: Instant,
+    *,
+    happened: bool = False,
 ) -> str:
     """What the next attempt must know of this one. Everything an agent wrote in it is redacted and quoted."""
     reasons = "; ".join(finding.summary for finding in verdict.findings)
@@ -171,7 +176,7 @@ def revival_context(
     ]
     if interrupted:
         lines.append(f"Begun and never answered: {_named(interrupted, diary, now)}.")
-        lines.append("Each may have run whole, in part or not at all: check before you repeat any of it.")
+        lines.append(HAPPENED if happened else MAY_HAVE)
     if diary.remote:
         lines.append(f"Already done elsewhere, do not repeat: {'; '.join(diary.remote)}.")
     if issue_url is not None:

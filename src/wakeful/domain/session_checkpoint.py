@@ -1,4 +1,7 @@
-"""The checkpoint of an agent that was cut off: what it did elsewhere, what may have happened, what can be chosen. Pure."""
+"""The checkpoint of an agent that was cut off: what it did elsewhere, what may have happened, what can be chosen. Pure.
+
+Sessions of a queue have their own choices: there the message is tried again, not the conversation.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -24,8 +27,54 @@ def session_draft(
         happened=tuple(done),
         may_have=tuple(map(_cut_off, calls)),
         did_not=tuple(_not_begun(calls)),
-        choices=(_continue(orphans), _abort(orphans)),
+        choices=(_continue(orphans), _done(orphans), _abort(orphans)),
         trace_id=trouble.work,
+    )
+
+
+def queue_draft(
+    *,
+    session_id: str,
+    project: str,
+    work: str,
+    reason: str,
+    calls: Sequence[InterruptedCall],
+    done: Sequence[str],
+) -> Checkpoint:
+    """`work` names the attempt, `reason` says why it is held, also where no call was cut off."""
+    counted = (_queue_done(),) if calls else ()
+    return Checkpoint(
+        number=0,
+        kind=CheckpointKind.QUEUE,
+        subject=session_id,
+        project=project,
+        opened_at=0.0,
+        happened=tuple(done),
+        may_have=tuple(map(_cut_off, calls)) or (f"nothing elsewhere, but {reason}",),
+        did_not=tuple(_not_begun(calls)),
+        choices=(_queue_continue(calls), *counted, _queue_abort()),
+        trace_id=work,
+    )
+
+
+def _queue_continue(calls: Sequence[InterruptedCall]) -> Choice:
+    told = " The next attempt is told which calls were cut off and that each may have happened; it may do them again."
+    return Choice(ChoiceName.CONTINUE, f"its message is enqueued again.{told if calls else ''}")
+
+
+def _queue_done() -> Choice:
+    return Choice(
+        ChoiceName.DONE,
+        "you looked, and each of these calls has happened. Its message is enqueued again, and the next attempt is told"
+        " so and not to repeat them.",
+    )
+
+
+def _queue_abort() -> Choice:
+    return Choice(
+        ChoiceName.ABORT,
+        "its job is marked as failed and its chat is told that it could not recover. Nothing is repeated and nothing is"
+        " undone.",
     )
 
 
@@ -43,11 +92,20 @@ def _not_begun(calls: Sequence[InterruptedCall]) -> Iterator[str]:
 
 
 def _continue(orphans: Sequence[Orphan]) -> Choice:
-    left = f" {_running(orphans)} is left alone, and it is told so." if orphans else ""
+    ended = f" {_running(orphans)} is ended first." if orphans else ""
     return Choice(
         ChoiceName.CONTINUE,
         "the conversation goes on. Its agent is told which calls were cut off and that each may have happened; it may"
-        f" do them again.{left}",
+        f" do them again.{ended}",
+    )
+
+
+def _done(orphans: Sequence[Orphan]) -> Choice:
+    ended = f" {_running(orphans)} is ended first." if orphans else ""
+    return Choice(
+        ChoiceName.DONE,
+        "you looked, and each of these calls has happened. The conversation goes on, and its agent is told so and not"
+        f" to repeat them.{ended}",
     )
 
 

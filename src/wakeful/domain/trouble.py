@@ -21,6 +21,8 @@ from wakeful.domain.wording import quoted
 # An agent reads them all; more than a handful of remote effects in one turn is listed by its newest.
 REMOTE_CALLS_NAMED_MAX: Final = 12
 
+HAPPENED: Final = "A person looked: every call named above has happened. Do not repeat any of them."
+
 
 class Stage(StrEnum):
     """How far a revival has come. `begun`: its budget is spent; whether anything was done is not known."""
@@ -53,6 +55,8 @@ class Trouble(Struct, frozen=True, kw_only=True):
     revival_id: str | None = None
     revivals: int = 0
     approved: bool = False
+    # A person looked: what was cut off has happened.
+    happened: bool = False
     held: bool = False
     # What a person was asked about it, by its number.
     checkpoint: int | None = None
@@ -108,9 +112,10 @@ def completed_remote(events: Iterable[Event]) -> list[str]:
     return done[-REMOTE_CALLS_NAMED_MAX:]
 
 
-def context(reason: str, issue_url: str | None, remote: list[str]) -> str:
+def context(reason: str, issue_url: str | None, remote: list[str], *, happened: bool = False) -> str:
     """What a revived agent must know beside what was interrupted. One line."""
-    parts = [f"Why: {reason}."]
+    parts = [HAPPENED] if happened else []
+    parts.append(f"Why: {reason}.")
     if remote:
         parts.append(f"Already done elsewhere, do not repeat: {'; '.join(remote)}.")
     if issue_url is not None:

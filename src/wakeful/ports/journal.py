@@ -89,8 +89,8 @@ class StepProcesses(Protocol):
     def ask(self, step: str, entry: StepEntry) -> Answer:
         """What the other side says of it, within a deadline."""
 
-    def undo(self, step: str, entry: StepEntry) -> bool:
-        """Run the step's own way back; whether it says that it succeeded."""
+    def undo(self, step: str, entry: StepEntry, log: str) -> bool:
+        """Run the step's own way back; whether it says that it succeeded. What it says goes to `log` below the root."""
 
     def clean(self, entry: StepEntry) -> tuple[str, ...]:
         """Remove what the step declared as unfinished work; what was there."""

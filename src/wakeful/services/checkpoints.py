@@ -167,7 +167,7 @@ class Checkpoints:
         checkpoint = await self.record(number, choice, by)
         kept = await self._kept(number)
         if not kept.stored.is_open:
-            return Decided(checkpoint, Outcome.RECOVERED, _when(checkpoint), changed=False)
+            return Decided(checkpoint, Outcome.RECOVERED, "that was done then, nothing now", changed=False)
         done = await asyncio.shield(self._carried(checkpoint, choice))
         return Decided(checkpoint, done.outcome, done.words, changed=True)
 
@@ -262,7 +262,7 @@ def not_offered(checkpoint: Checkpoint, choice: ChoiceName) -> WakefulError:
         return _already(checkpoint)
     offered = ", ".join(each.name for each in checkpoint.choices)
     rollback = choice is ChoiceName.ROLLBACK
-    reason = "nobody said how this could be undone" if rollback else "that makes no sense here"
+    reason = "nobody said how this could be undone" if rollback else "no step or call was cut off"
     return NotOffered(number=checkpoint.number, choice=choice, reason=reason, offered=offered)
 
 
@@ -270,7 +270,3 @@ def _already(checkpoint: Checkpoint) -> AlreadyDecided:
     state, at = checkpoint.state.replace("_", " "), checkpoint.decided_at
     stamp = iso(at) if at is not None else "an unknown time"
     return AlreadyDecided(number=checkpoint.number, state=state, by=checkpoint.decided_by, at=stamp)
-
-
-def _when(checkpoint: Checkpoint) -> str:
-    return str(_already(checkpoint))

@@ -21,7 +21,7 @@ from wakeful.ports.hands import Driver, Order, Question, Reply, Seen, World
 from wakeful.ports.store import Outcome
 from wakeful.services.acts import OBSERVING, Act, ActGate, Deed, Objection, Purpose
 from wakeful.services.holdings import Holdings, NothingToRelease
-from wakeful.services.resuming import brief_of, refuse_unseen
+from wakeful.services.resuming import CutOff, brief_of, by_the_rules, refuse_unseen
 from wakeful.services.roster import Roster
 from wakeful.services.starter import Starter, carried
 from wakeful.services.starts import RunRequest, environment, plain_name
@@ -72,6 +72,8 @@ class Hands:
         self._mode = mode
         # Nobody asked for what these hands do: a pause stops them.
         self._by_itself = by_itself
+        # Set by whoever knows what people taught about their projects.
+        self.cut_off: CutOff = by_the_rules
         self._starter = Starter(
             clock=clock,
             holdings=holdings,
@@ -181,7 +183,7 @@ class Hands:
             )
         self._refuse_while_held(watched)
         if not approved:
-            refuse_unseen(watched)
+            refuse_unseen(watched, self.cut_off)
         prompt = brief_of(watched, self._clock.now().wall, context)
         environ = environment(self._world.environ() if caller is None else caller)
         driver = self._drivers[hosting.driver]

@@ -124,10 +124,13 @@ class Healer:
             decision = Decision(revival.step, settled.did, spends=True)
             await self._told(watched, settled, decision, ActionTaken.REVIVAL_ATTEMPTED)
 
-    async def revive(self, text: str, *, approved: bool, by: str = "somebody") -> Deed:
+    async def revive(
+        self, text: str, *, approved: bool, by: str = "somebody", happened: bool = False
+    ) -> Deed:
         """A person wants it brought back now, which answers its checkpoint. Raises NotManaged, HeldForPerson.
 
-        A person's word starts the count anew: what was given up or spent belongs to what went before.
+        A person's word starts the count anew: what was given up or spent belongs to what went before. `happened`: the
+        person looked, and what was cut off has happened; the agent is told so.
         """
         watched = self._roster.find(text)
         session_id = watched.subject.id
@@ -136,7 +139,7 @@ class Healer:
         if calls and not approved:
             raise HeldForPerson(shown=session_id, calls="; ".join(calls))
         await self._undisturbed(session_id)
-        treated = asyncio.ensure_future(self._treat_for_person(watched, by))
+        treated = asyncio.ensure_future(self._treat_for_person(watched, by, happened=happened))
         self._busy[session_id] = treated
         treated.add_done_callback(lambda _done: self._busy.pop(session_id, None))
         return await asyncio.shield(treated)
@@ -160,12 +163,13 @@ class Healer:
         while (busy := self._busy.get(session_id)) is not None:
             await asyncio.wait({busy})
 
-    async def _treat_for_person(self, watched: Watched, by: str) -> Deed:
+    async def _treat_for_person(self, watched: Watched, by: str, *, happened: bool) -> Deed:
         session_id = watched.subject.id
         known = self._troubles.get(session_id)
         if known is not None:
             work = f"{session_id}@{self._clock.now().wall:.3f}"
             anew = replace(known, work=work, approved=True, given_up=False, revivals=0, revived_at=None)
+            anew = replace(anew, happened=happened)
             await self._let_go(known, anew, by)
         decision = await self._treat_one(session_id, asked=True)
         trouble = self._troubles.get(session_id)
@@ -291,7 +295,9 @@ class Healer:
         if not trouble.held:
             number = await self._holding.hold(watched, trouble)
             did = f"held it: {decision.reason} (checkpoint {number})"
-            trouble = replace(trouble, held=True, checkpoint=number, did=did, logged=False, told=False)
+            held = replace(trouble, held=True, checkpoint=number, did=did, logged=False, told=False)
+            # At once: somebody may answer before everybody is told.
+            trouble = await self._troubles.keep(held)
         await self._told(watched, trouble, decision, ActionTaken.HELD_FOR_APPROVAL)
 
     async def _let_go(self, held: Trouble, loose: Trouble, by: str) -> Trouble:
@@ -369,7 +375,7 @@ class Healer:
             await self._leave_incident(trouble.session_id)
             # A yes was for the calls that were cut off then.
             now = self._clock.now().wall
-            calm = replace(trouble, calm_since=now, revived_at=None, approved=False)
+            calm = replace(trouble, calm_since=now, revived_at=None, approved=False, happened=False)
             trouble = await self._let_go(trouble, calm, "whoever went on with it")
         if not watched.activity.in_turn:
             await self._troubles.drop(trouble)

@@ -6,7 +6,7 @@ Both look before they act, so that a crash between a decision and its effect cos
 import logging
 from typing import Final
 
-from wakeful.domain.checkpoint import Checkpoint, ChoiceName
+from wakeful.domain.checkpoint import Checkpoint, CheckpointState, ChoiceName
 from wakeful.domain.errors import SessionNotFound
 from wakeful.domain.ids import SessionId
 from wakeful.domain.session_checkpoint import session_draft
@@ -44,7 +44,9 @@ class HeldSessions:
         return (await self._checkpoints.open(draft)).number
 
     async def gone_on(self, number: int, by: str) -> None:
-        await self._checkpoints.record(number, ChoiceName.CONTINUE, by)
+        checkpoint = await self._checkpoints.get(number)
+        counted = checkpoint.state is CheckpointState.COUNTED_DONE
+        await self._checkpoints.record(number, ChoiceName.DONE if counted else ChoiceName.CONTINUE, by)
 
     async def called_off(self, number: int) -> None:
         try:
@@ -68,15 +70,18 @@ class SessionCarrier:
     async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> Done:
         session_id = SessionId(checkpoint.subject)
         trouble = self._healer.trouble_of(session_id)
-        if trouble is None or trouble.checkpoint != checkpoint.number:
+        # Answered, or cut off, before the healer had noted its number.
+        unnoted = trouble is not None and trouble.checkpoint is None and trouble.work == checkpoint.trace_id
+        if trouble is None or not (unnoted or trouble.checkpoint == checkpoint.number):
             return NOTHING_LEFT
         by = checkpoint.decided_by or "somebody"
-        if choice is not ChoiceName.CONTINUE:
+        if choice not in {ChoiceName.CONTINUE, ChoiceName.DONE}:
             return await self._abort(session_id, by)
-        if not trouble.held:
+        if not trouble.held and not unnoted:
             # From there on the healer's own memory brings it to its end.
             return LET_GO
-        deed = await self._healer.revive(session_id, approved=True, by=by)
+        happened = choice is ChoiceName.DONE
+        deed = await self._healer.revive(session_id, approved=True, by=by, happened=happened)
         return Done(deed.outcome, deed.words)
 
     async def _abort(self, session_id: SessionId, by: str) -> Done:

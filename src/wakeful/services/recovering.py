@@ -23,7 +23,7 @@ from wakeful.domain.journal import (
     reconciled,
     without_completed,
 )
-from wakeful.domain.journal_checkpoint import HELD, question
+from wakeful.domain.journal_checkpoint import HELD, is_asked_about, question
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.recovery import (
     STATUS_OF,
@@ -182,7 +182,7 @@ class _Recovery:
         is_asked = entry.last in {Last.STARTED, Last.FAILED}
         answer = self._processes.ask(step, entry) if is_asked else Answer.UNKNOWN
         decision = decide_step(entry, sight, answer)
-        if decision.course in HELD and asked is not None and _answers(asked, entry):
+        if decision.course in HELD and asked is not None and _answers(asked, step, entry):
             decision = self._as_decided(step, entry, sight, asked)
         course, reason = self._carried_out(step, entry, decision)
         self._outcomes.append(StepOutcome(step, entry.attempt, sight, answer, course, reason))
@@ -194,27 +194,37 @@ class _Recovery:
         if asked.state is CheckpointState.ABORTED:
             self._state = self._state.with_entry(step, replace(entry, last=Last.ABORTED))
             return Decision(Course.STOP, who)
-        if asked.state is CheckpointState.ROLLED_BACK and not self._undone(step, entry, asked.number):
-            return Decision(Course.ROLLBACK, "its undoing failed")
+        if asked.state is CheckpointState.COUNTED_DONE:
+            return Decision(Course.COUNT_DONE, who)
+        if asked.state is CheckpointState.ROLLED_BACK:
+            # First its end: what still runs could do it once more behind the undoing.
+            if sight is Sight.ALIVE and not self._ended(step, entry):
+                return Decision(Course.CHECKPOINT, f"its process {entry.pid} could not be ended")
+            log = f".tmp/logs/{step}-undo-{asked.number}.out"
+            if not self._undone(step, entry, asked.number, log):
+                return Decision(Course.ROLLBACK, f"its undoing failed and wrote {log}")
+            return Decision(Course.RERUN, who)
         return Decision(Course.END_AND_RERUN if sight is Sight.ALIVE else Course.RERUN, who)
 
-    def _undone(self, step: str, entry: StepEntry, number: int) -> bool:
+    def _ended(self, step: str, entry: StepEntry) -> bool:
+        self._trace("recovery.process_ending", step, pid=entry.pid)
+        seen = self._processes.end(entry)
+        self._trace("recovery.process_ended", step, pid=entry.pid, sight=str(seen))
+        return seen is Sight.DEAD
+
+    def _undone(self, step: str, entry: StepEntry, number: int, log: str) -> bool:
         # Known before it begins: cut off, an undoing is a question again.
         self._state = self._state.with_entry(step, replace(entry, last=Last.UNDOING, undo_of=number))
         self._files.write(self._state)
-        self._trace("recovery.undo_started", step, command=redact(" ".join(entry.undo)))
-        succeeded = self._processes.undo(step, entry)
+        self._trace("recovery.undo_started", step, command=redact(" ".join(entry.undo)), log=log)
+        succeeded = self._processes.undo(step, entry, log)
         self._trace("recovery.undone" if succeeded else "recovery.undo_failed", step)
         return succeeded
 
     def _carried_out(self, step: str, entry: StepEntry, decision: Decision) -> tuple[Course, str]:
         course, reason = decision.course, decision.reason
-        if course is Course.END_AND_RERUN:
-            self._trace("recovery.process_ending", step, pid=entry.pid)
-            seen = self._processes.end(entry)
-            self._trace("recovery.process_ended", step, pid=entry.pid, sight=str(seen))
-            if seen is not Sight.DEAD:
-                return Course.CHECKPOINT, f"its process {entry.pid} could not be ended"
+        if course is Course.END_AND_RERUN and not self._ended(step, entry):
+            return Course.CHECKPOINT, f"its process {entry.pid} could not be ended"
         if course in {Course.RERUN, Course.END_AND_RERUN}:
             self._clear(step, entry, reason)
         elif course in {Course.COUNT_DONE, Course.LEAVE}:
@@ -234,7 +244,7 @@ class _Recovery:
             self._trace(
                 "recovery.suspect", each.step, path=each.path, reason=each.reason, moved_to=each.moved_to
             )
-        if found and asked is not None and asked.state is CheckpointState.CONTINUED:
+        if found and asked is not None and asked.state in _GOES_ON:
             self._trace("artefact.accepted", None, paths=[each.path for each in found])
         else:
             self._suspects = found
@@ -324,11 +334,17 @@ class _Recovery:
         self._files.trace(event, self._state.trace_id, step, details)
 
 
-def _answers(asked: Checkpoint, entry: StepEntry) -> bool:
-    """Whether a person's word is still to be carried out for this step: an undoing is begun once for each word."""
-    return not asked.is_open and not (
-        asked.state is CheckpointState.ROLLED_BACK and entry.undo_of == asked.number
-    )
+_GOES_ON: Final = frozenset({CheckpointState.CONTINUED, CheckpointState.COUNTED_DONE})
+
+
+def _answers(asked: Checkpoint, step: str, entry: StepEntry) -> bool:
+    """Whether a person's word is still to be carried out for this step: an undoing is begun once for each word.
+
+    What the checkpoint did not name (it still ran then, and nobody asked about it) is a question of its own.
+    """
+    if asked.is_open or not is_asked_about(asked, step, entry.attempt):
+        return False
+    return not (asked.state is CheckpointState.ROLLED_BACK and entry.undo_of == asked.number)
 
 
 def _event_line(trace: Trace) -> str:

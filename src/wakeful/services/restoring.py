@@ -9,15 +9,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.domain.effect_rules import Effect
-from wakeful.domain.effects import interrupted
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import SENTENCES, Surroundings, lost_with
 from wakeful.domain.process import Sight
 from wakeful.domain.record import safe
 from wakeful.services.acts import Deed
-from wakeful.services.circumstances import Place
+from wakeful.services.circumstances import Circumstances, Place
 from wakeful.services.hands import PROGRAMS, Hands
 from wakeful.services.holdings import Holdings
 from wakeful.services.pace import Pace
@@ -49,12 +47,21 @@ class Lost(Struct, frozen=True):
 class Restorer:
     """Asked by a person; acts through the hands like everybody."""
 
-    def __init__(self, roster: Roster, holdings: Holdings, hands: Hands, place: Place, pace: Pace) -> None:
+    def __init__(
+        self,
+        roster: Roster,
+        holdings: Holdings,
+        hands: Hands,
+        place: Place,
+        pace: Pace,
+        circumstances: Circumstances,
+    ) -> None:
         self._roster = roster
         self._holdings = holdings
         self._hands = hands
         self._place = place
         self._pace = pace
+        self._around = circumstances
 
     def lost(self) -> list[Lost]:
         """Every session that a reboot or a dead tmux server took along, by name."""
@@ -103,6 +110,6 @@ class Restorer:
             return "its working directory is gone"
         if watched.activity.known == 0:
             return "nothing was said in it, so there is nothing to continue"
-        if any(each.verdict.effect is not Effect.LOCAL for each in interrupted(watched.activity)):
+        if self._around.calls_elsewhere(watched):
             return HELD.format(id=watched.subject.id)
         return None

@@ -1,8 +1,10 @@
 """What stands before a resume: somebody looked at what was cut off elsewhere, and the agent is told what was."""
 
+from collections.abc import Callable, Sequence
+
+from wakeful.domain import effects
 from wakeful.domain.briefs import InterruptedCall, brief
 from wakeful.domain.effect_rules import Effect
-from wakeful.domain.effects import interrupted
 from wakeful.domain.errors import WorldError
 from wakeful.domain.record import safe
 from wakeful.domain.wording import quoted
@@ -17,9 +19,18 @@ class CutOffElsewhere(WorldError):
     http_status = 409
 
 
-def refuse_unseen(watched: Watched) -> None:
+CutOff = Callable[[Watched], Sequence[effects.InterruptedCall]]
+"""The calls of a session that had not come back, classed."""
+
+
+def by_the_rules(watched: Watched) -> Sequence[effects.InterruptedCall]:
+    """Classed without what anybody taught."""
+    return effects.interrupted(watched.activity)
+
+
+def refuse_unseen(watched: Watched, cut_off: CutOff) -> None:
     """Whoever goes on inside a call to the outside may repeat it: somebody has to look first."""
-    calls = [each for each in interrupted(watched.activity) if each.verdict.effect is not Effect.LOCAL]
+    calls = [each for each in cut_off(watched) if each.verdict.effect is not Effect.LOCAL]
     if calls:
         named = "; ".join(f"{each.tool} {quoted(each.verdict.words)}" for each in calls)
         raise CutOffElsewhere(shown=watched.subject.id, calls=named)

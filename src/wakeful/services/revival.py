@@ -19,7 +19,7 @@ from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.plan import BUDGET_SECONDS, REVIVALS_MAX, Decision, Step
 from wakeful.domain.record import safe
-from wakeful.domain.trouble import Revival, Stage, Trouble, completed_remote, context, steering
+from wakeful.domain.trouble import HAPPENED, Revival, Stage, Trouble, completed_remote, context, steering
 from wakeful.faults import reach
 from wakeful.ports.clock import Clock
 from wakeful.ports.forge import Forge, Report
@@ -237,9 +237,10 @@ class Reviver:
 
     def _context(self, watched: Watched, trouble: Trouble) -> str:
         if trouble.code is None:
-            return ""
+            return HAPPENED if trouble.happened else ""
         events = self._past.recall_events(trouble.session_id, EVENTS_RECALLED_MAX)
-        return context(_why(watched, trouble), trouble.issue_url, completed_remote(events))
+        why, remote = _why(watched, trouble), completed_remote(events)
+        return context(why, trouble.issue_url, remote, happened=trouble.happened)
 
     def _report(self, watched: Watched, trouble: Trouble) -> Report:
         started = watched.activity.first_at

@@ -102,14 +102,26 @@ class Watchdog:
         log.info("%s", cycle)
         return cycle
 
-    async def release(self, session_id: str) -> str | None:
+    async def release(
+        self, session_id: str, *, work: str | None = None, happened: bool = False
+    ) -> str | None:
         """A person approved the revival of a held session: what was done, in words; None if it is not active.
 
+        `work` is the attempt the person was asked about, if it was one; `happened`: what was cut off has happened.
         Raises FolderGone.
         """
-        found = await self._running(session_id)
-        choice = await self._healing.heal(found, approved=True) if found is not None else None
+        found = await self._running(session_id, work)
+        if found is None:
+            return None
+        choice = await self._healing.heal(found, approved=True, happened=happened)
         return choice.reason if choice is not None else None
+
+    async def give_up(self, session_id: str, by: str, *, work: str | None = None) -> str | None:
+        """A person wants nothing more done about a held session: what was done; None if it is not active."""
+        found = await self._running(session_id, work)
+        if found is None or not await self._healing.give_up(found, by):
+            return None
+        return "its job is marked as failed, and its chat was told"
 
     async def waits(self, session_id: str) -> str | None:
         """What a session that runs waits for, in words; empty if for nothing, None if it does not run."""
@@ -118,10 +130,13 @@ class Watchdog:
         course, _, reason = (await self._jobs.episodes()).get(f"session:{session_id}", "").partition(": ")
         return reason if course == Course.HOLD else ""
 
-    async def _running(self, session_id: str) -> Watched | None:
+    async def _running(self, session_id: str, work: str | None = None) -> Watched | None:
+        """The attempt that runs for this session, if it is the one meant by `work`."""
         snapshot = await self._jobs.look()
-        running = (each for each in snapshot.watched if each.job is not None)
-        return next((each for each in running if each.session.session_id == session_id), None)
+        found = next((each for each in snapshot.watched if each.session.session_id == session_id), None)
+        if found is None or found.job is None or work not in {None, found.work}:
+            return None
+        return found
 
     async def _cycle(self) -> Cycle:
         snapshot = await self._jobs.look()
@@ -185,6 +200,7 @@ class Watchdog:
                     await self._healing.recovered(result)
         for name in episodes:
             if name.startswith("session:") and name not in known:
+                await self._healing.gone_on(name.removeprefix("session:"))
                 await self._jobs.end(name)
 
     def _say_once(self, words: str) -> None:

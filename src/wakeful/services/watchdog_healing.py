@@ -5,7 +5,7 @@ or not. What could not be done is said in the event's details and nowhere hidden
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from wakeful.domain.critical import ActionTaken, Happening, stamp
 from wakeful.domain.errors import OperatorError, WorldError
+from wakeful.domain.lessons import Lesson, apply_lessons
 from wakeful.domain.plaintext import plain
 from wakeful.domain.plan import Rules
 from wakeful.domain.revival import FAILURE_MESSAGE, Choice, Course, choose, last_calls, revival_context
@@ -62,7 +63,9 @@ class Healing:
         rules: Callable[[], Rules],
         operator: Operator,
         pace: Pace | None,
+        taught: Callable[[str], Sequence[Lesson]],
     ) -> None:
+        self._taught = taught
         self._jobs = jobs
         self._cases = cases
         self._ground = ground
@@ -75,10 +78,13 @@ class Healing:
         self._operator = operator
         self._pace = pace
 
-    async def heal(self, watched: Watched, *, approved: bool = False, together: int = 1) -> Choice | None:
+    async def heal(
+        self, watched: Watched, *, approved: bool = False, happened: bool = False, together: int = 1
+    ) -> Choice | None:
         """What was done about it; None if it is well by now or another watchdog has it.
 
-        `together`: how many of its project are in trouble. Raises JobsUnreachable, and FolderGone if it was approved.
+        `approved`: a person said so; `happened`: who looked, and what was cut off has happened. `together`: how many of
+        its project are in trouble. Raises JobsUnreachable, and FolderGone if it was approved.
         """
         token = uuid4().hex
         if not await self._jobs.claim(watched.work, token, CLAIM_SECONDS):
@@ -92,14 +98,30 @@ class Healing:
                 case = await self._confirmed(watched)
                 if case is None or (case.is_well and not approved):
                     return None
-            await self._act(case, choice, together)
+            await self._act(case, choice, together, happened=happened)
             return choice
         finally:
             await self._jobs.yield_(watched.work, token)
 
+    async def give_up(self, watched: Watched, by: str) -> bool:
+        """A person wants nothing more done about it. False: another watchdog has it, or it is gone."""
+        token = uuid4().hex
+        if not await self._jobs.claim(watched.work, token, CLAIM_SECONDS):
+            return False
+        try:
+            case = await self._confirmed(watched)
+            return case is not None and await self._give_up(case, f"aborted by {by}")
+        finally:
+            await self._jobs.yield_(watched.work, token)
+
+    async def gone_on(self, session_id: str) -> None:
+        """Nobody has to decide about it any more."""
+        await self._calls.call("the end of its checkpoint", self._callbacks.gone_on, session_id)
+
     async def recovered(self, case: Case) -> None:
         """A session that was told of is well again by itself."""
         session = case.watched.session
+        await self.gone_on(session.session_id)
         if await self._jobs.end(_episode(case.watched)):
             details = {**_details(case), "outcome": "recovered: it went on by itself"}
             await self._ledger.event(
@@ -136,7 +158,7 @@ class Healing:
         return choose(
             case.verdict,
             case.diary.activity,
-            case.interrupted,
+            apply_lessons(case.interrupted, self._taught(case.watched.session.project_key)),
             spent=spent,
             folder_gone=gone,
             rules=self._rules(),
@@ -157,27 +179,28 @@ class Healing:
         await self._pace.turn()
         return self._clock.now().awake - before > 1.0
 
-    async def _act(self, case: Case, choice: Choice, together: int) -> None:
+    async def _act(self, case: Case, choice: Choice, together: int, *, happened: bool) -> None:
         match choice.course:
             case Course.REVIVE:
-                await self._revive(case, together)
+                await self._revive(case, together, happened=happened)
             case Course.GIVE_UP:
-                await self._give_up(case, together)
+                await self._give_up(case, "it failed again after it was revived", together)
             case Course.HOLD | Course.NOTIFY:
                 await self._tell(case, choice, together)
             case Course.NOTHING:
                 log.info("watchdog: %s: %s", case.watched.session.session_id, choice.reason)
 
-    async def _revive(self, case: Case, together: int) -> None:
+    async def _revive(self, case: Case, together: int, *, happened: bool) -> None:
         filing = await self._file(case)
         watched = case.watched
-        revival = self._revival(case, filing)
+        revival = self._revival(case, filing, happened=happened)
         text = await self._jobs.message_text(watched)
         fenced = await self._jobs.revive(watched, revival)
         if fenced is not Fenced.DONE:
             log.info("watchdog: %s was not revived: %s", watched.session.session_id, fenced)
             return
         await self._jobs.end(_episode(watched))
+        await self.gone_on(watched.session.session_id)
         stopped = await self._stop(watched)
         work = Work(
             project_key=revival.project_key,
@@ -199,7 +222,7 @@ class Healing:
             self._pace.ended(gave_up=False)
         await self._say(case, NewsKind.BEGAN, f"revived it: {words}{stopped}", GOES_ON, together)
 
-    def _revival(self, case: Case, filing: Filing) -> Revival:
+    def _revival(self, case: Case, filing: Filing, *, happened: bool) -> Revival:
         watched, job = case.watched, case.watched.job
         assert job is not None, "only an attempt that runs is revived"
         own_queue = self._callbacks.enqueue_job is None
@@ -213,7 +236,9 @@ class Healing:
             began_at=self._clock.now().wall,
             stage=Stage.ENQUEUED if at_once else Stage.FENCED if own_queue else Stage.ASKED,
             job_id=uuid4().hex if own_queue else None,
-            context=revival_context(case.verdict, case.diary, case.interrupted, filing.url, case.now),
+            context=revival_context(
+                case.verdict, case.diary, case.interrupted, filing.url, case.now, happened=happened
+            ),
             failed_key=f"{job.key.rpartition(':')[0]}:failed",
         )
 
@@ -245,28 +270,37 @@ class Healing:
         )
         await self._say(case, NewsKind.GIVEN_UP, f"tried to revive it, {outcome}; the chat: {said}", STOPPED)
 
-    async def _give_up(self, case: Case, together: int) -> None:
+    async def _give_up(self, case: Case, because: str, together: int = 1) -> bool:
         filing = await self._file(case)
         watched = case.watched
         if await self._jobs.fence(watched) is not Fenced.DONE:
-            return
+            return False
         await self._jobs.end(_episode(watched))
+        await self.gone_on(watched.session.session_id)
         await self._jobs.close_revival(watched.work)
         stopped = await self._stop(watched)
         said = await self._chats.tell(f"failure:{watched.work}", watched.chat_id, FAILURE_MESSAGE)
-        outcome = f"gave up: it failed again after it was revived; the chat: {said}{stopped}"
+        outcome = f"gave up: {because}; the chat: {said}{stopped}"
         await self._write(case, Happening.REVIVAL_FAILED, action_of(said), filing, outcome)
         if self._pace is not None:
             self._pace.ended(gave_up=True)
         await self._say(case, NewsKind.GIVEN_UP, outcome, STOPPED, together)
+        return True
 
     async def _tell(self, case: Case, choice: Choice, together: int) -> None:
         """Once for as long as it stays so."""
         name, words = _episode(case.watched), f"{choice.course}: {choice.reason}"
-        if (await self._jobs.episodes()).get(name) == words:
+        known = (await self._jobs.episodes()).get(name)
+        if known == words:
             return
-        filing = await self._file(case)
         held = choice.course is Course.HOLD
+        asked = await self._calls.call("checkpoint", self._callbacks.hold if held else None, case, choice)
+        if asked.ending in {Ending.RAISED, Ending.LATE}:
+            # Tried again in the next cycle, and told again once somebody can decide.
+            words = f"{words} ({asked.words})"
+            if known == words:
+                return
+        filing = await self._file(case)
         outcome = words
         if held:
             told = f"held:{case.watched.work}"
@@ -278,12 +312,24 @@ class Healing:
         calls = "; ".join(f"{each.tool} {quoted(each.verdict.words)}" for each in case.interrupted)
         did = f"{'held' if held else 'nothing'}: {choice.reason}{f': {calls}' if held and calls else ''}"
         kind = NewsKind.HELD if held else NewsKind.BEGAN
-        await self._say(case, kind, did, WAITS if held else STAYS, together)
+        await self._say(case, kind, did, WAITS if held else STAYS, together, checkpoint=asked.value)
 
-    async def _say(self, case: Case, kind: NewsKind, did: str, otherwise: str, together: int = 1) -> None:
+    async def _say(
+        self,
+        case: Case,
+        kind: NewsKind,
+        did: str,
+        otherwise: str,
+        together: int = 1,
+        *,
+        checkpoint: int | None = None,
+    ) -> None:
         """To the operator; what fails there stops nothing."""
         session_id = case.watched.session.session_id
-        command = f"wakeful session revive {session_id} --yes" if kind is NewsKind.HELD else EVENTS
+        command = EVENTS
+        if kind is NewsKind.HELD:
+            by_hand = f"wakeful session revive {session_id} --yes"
+            command = by_hand if checkpoint is None else f"wakeful checkpoint show {checkpoint}"
         news = news_of(case, did, otherwise, place=self._jobs.place, command=command, together=together)
         project_key = case.watched.session.project_key
         try:

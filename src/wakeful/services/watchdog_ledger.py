@@ -26,6 +26,9 @@ class Callbacks(Struct, frozen=True, kw_only=True):
     start_worker: Callback | None = None
     alert: Callback | None = None
     write: Callback | None = None
+    # Asks a person about a held attempt: its number. And: nobody has to decide about this session any more.
+    hold: Callback | None = None
+    gone_on: Callback | None = None
 
 
 class Ledger:

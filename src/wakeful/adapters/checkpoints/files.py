@@ -72,7 +72,7 @@ class CheckpointFiles:
     def _write(self, checkpoint: Checkpoint) -> None:
         path = self.path_of(checkpoint)
         try:
-            if checkpoint.kind is CheckpointKind.SESSION:
+            if checkpoint.kind is not CheckpointKind.JOURNAL:
                 self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self._is_free(checkpoint):
                 raise FileExistsError(errno.EEXIST, "somebody else's file is in its place")

@@ -73,7 +73,7 @@ def _read(file: int, cursor: int) -> Told:
     notes = []
     if not 0 <= cursor <= size:
         notes.append(
-            f"events_cursor {cursor} lies beyond the end of events.ndjson ({size} bytes): read from its start"
+            f"events_cursor {cursor} is not within events.ndjson ({size} bytes): read from its start"
         )
         cursor = 0
     placed, odd, torn = _placed(file, cursor)

@@ -142,9 +142,14 @@ class StepProcesses:
             return Answer.UNKNOWN
         return _ANSWERS.get(self._ran(entry.query, step, entry, self._query_seconds), Answer.UNKNOWN)
 
-    def undo(self, step: str, entry: StepEntry) -> bool:
-        """Run the step's own way back; whether it says that it succeeded."""
-        return bool(entry.undo) and self._ran(entry.undo, step, entry, UNDO_SECONDS_MAX) == 0
+    def undo(self, step: str, entry: StepEntry, log: str) -> bool:
+        """Run the step's own way back; whether it says that it succeeded. What it says goes to `log` below the root."""
+        path = self._root / log
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _log(path).close()
+        # Into a file and not to us: nobody ends an undoing because it says much.
+        logged = ["sh", "-c", 'exec "$@" >>"$0" 2>&1', str(path), *entry.undo]
+        return bool(entry.undo) and self._ran(logged, step, entry, UNDO_SECONDS_MAX) == 0
 
     def clean(self, entry: StepEntry) -> tuple[str, ...]:
         """Remove what the step declared as unfinished work; what was there. Raises OSError and OutsideRoot."""

@@ -99,6 +99,9 @@ def show(*, numbers: tuple[int, ...], as_json: bool) -> int:
 @click.command("continue", epilog="Example: wakeful checkpoint continue 3 --always-local 'make deploy-local'")
 @numbers_argument
 @click.option(
+    "--done", is_flag=True, help="I looked, and it has happened: go on after it, without repeating it."
+)
+@click.option(
     "--always-local",
     "prefix",
     type=text,
@@ -107,9 +110,11 @@ def show(*, numbers: tuple[int, ...], as_json: bool) -> int:
 )
 @yes_even_remote
 @answers_json
-def go_on(*, numbers: tuple[int, ...], prefix: str | None, even_remote: bool, as_json: bool) -> int:
-    """Let it go on: what was cut off may be done again by whoever goes on."""
-    order = {"by": who(), "always_local": prefix, "even_remote": even_remote}
+def go_on(
+    *, numbers: tuple[int, ...], done: bool, prefix: str | None, even_remote: bool, as_json: bool
+) -> int:
+    """Let it go on. What was cut off may be done again, by whoever goes on; with --done it is not."""
+    order = {"by": who(), "done": done, "always_local": prefix, "even_remote": even_remote}
     return _decided(numbers, "continue", order, as_json=as_json)
 
 

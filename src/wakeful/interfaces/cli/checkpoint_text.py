@@ -53,6 +53,7 @@ def list_lines(body: bytes, now: float, *, everything: bool) -> list[str]:
     if open_ones:
         numbers = " ".join(open_ones)
         lines += ["", f"wakeful checkpoint show {numbers}", f"wakeful checkpoint continue|abort {numbers}"]
+        lines.append(f"wakeful checkpoint continue {numbers} --done   (you looked, and it has happened)")
     return lines
 
 
@@ -90,8 +91,8 @@ def lesson_line(lesson: Lesson) -> str:
 
 def _listed(record: CheckpointRecord, now: float) -> Iterator[str]:
     since = age(now - datetime.fromisoformat(record.opened_at).timestamp())
-    whose = f"{record.kind} {record.subject}"
-    yield plain(f"{record.number}  {_state(record)}, {since} old  {record.project or '-'}  {whose}")
+    parts = (_state(record), f"{since} old", record.project or "-", f"{record.kind} {record.subject}")
+    yield f"{record.number}  {plain(', '.join(parts))}"
     if record.state == "open":
         yield from (f"    {plain(each)}" for each in record.may_have[:3])
 

@@ -34,7 +34,7 @@ def recover(*, session_state: Path, wait: float, as_json: bool) -> int:
     """Settle what a crash left of a program's journal; nothing of it is run again here.
 
     Exit 0: the program can go on. 1: a person has to look first. 2: there is no such state, or it is not one of ours.
-    3: another recovery runs, or the program itself.
+    3: another recovery runs, or the program itself, or the disk is full; nothing was changed.
     """
     from wakeful.recoveries import recover_journal  # noqa: PLC0415 - `--help` needs none of it
 

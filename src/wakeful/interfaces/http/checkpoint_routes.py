@@ -39,9 +39,13 @@ _PROBLEMS: Final = PROBLEMS | {
 
 
 class ContinueOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """`always_local`: from now on commands that begin like this are local in its project; see `LessonOrder`."""
+    """`done`: somebody looked, and what was cut off has happened; it is not repeated.
+
+    `always_local`: from now on commands that begin like this are local in its project; see `LessonOrder`.
+    """
 
     by: _Text = NOBODY_NAMED
+    done: bool = False
     always_local: _Prefix | None = None
     even_remote: bool = False
 
@@ -148,7 +152,8 @@ class CheckpointRoutes:
         if data.always_local is not None:
             # What cannot be taught is refused before anything is decided.
             prefix_words(data.always_local)
-        decided = await self._checkpoints.decide(number, ChoiceName.CONTINUE, data.by)
+        choice = ChoiceName.DONE if data.done else ChoiceName.CONTINUE
+        decided = await self._checkpoints.decide(number, choice, data.by)
         if data.always_local is not None:
             project = decided.checkpoint.project
             await self._lessons.teach(project, data.always_local, data.by, even_remote=data.even_remote)

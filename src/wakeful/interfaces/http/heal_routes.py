@@ -32,8 +32,8 @@ class HeldInQueue(WorldError):
 class Queue(Protocol):
     """Sessions that somebody else's queue runs."""
 
-    async def release(self, session_id: str) -> str | None:
-        """Let one that is held go on; what was done, or None if it runs none of that name."""
+    async def release(self, session_id: str, by: str) -> str | None:
+        """Let one that is held go on, by whose word; what was done, or None if it runs none of that name."""
 
     async def waits(self, session_id: str) -> str | None:
         """What it waits for, in words; empty if for nothing, None if it runs none of that name."""
@@ -80,18 +80,18 @@ class HealRoutes:
             return answer_deed(await self._healer.revive(session_id, approved=data.approved, by=data.by))
         except (SessionNotFound, NotManaged):
             # Sessions of a queue are not ours to hold, but they wait for a person's yes as well.
-            words = await self._released(session_id, approved=data.approved)
+            words = await self._released(session_id, data.by, approved=data.approved)
             if words is None:
                 raise
             deed = Deed(session_id, Act.RESUME, parse_session_id(session_id), Outcome.UNVERIFIED, words)
             return answer_deed(deed)
 
-    async def _released(self, session_id: str, *, approved: bool) -> str | None:
+    async def _released(self, session_id: str, by: str, *, approved: bool) -> str | None:
         if self._queue is None:
             return None
         known = parse_session_id(session_id)
         if approved:
-            return await self._queue.release(known)
+            return await self._queue.release(known, by)
         waits = await self._queue.waits(known)
         if waits is not None:
             raise HeldInQueue(shown=known, waits=f"is held: {waits}" if waits else "waits for nobody")

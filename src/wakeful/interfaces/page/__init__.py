@@ -21,6 +21,7 @@ PAGE_PATHS: Final[Mapping[str, str]] = {
     "/table.js": "table.js",
     "/link.js": "link.js",
     "/agents.js": "agents.js",
+    "/checkpoints.js": "checkpoints.js",
     "/icon.svg": "icon.svg",
 }
 """Where each file is served; the only paths besides /healthz and the login that need no proof."""

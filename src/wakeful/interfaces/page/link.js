@@ -24,7 +24,23 @@ export async function logIn() {
   return body.detail;
 }
 
-/** Keeps a WebSocket open and says what comes through it. Calls: hello, sessions, changes, agents, agent, lost, loggedOut. */
+/** A way to give orders, for a tab that was logged in by its link; null for one that only has the cookie. */
+export function orders() {
+  const csrf = sessionStorage.getItem("csrf");
+  return csrf === null ? null : async (path, order) => {
+    const answer = await fetch(path, {
+      method: "POST",
+      headers: { "content-type": "application/json", "x-wakeful-csrf": csrf },
+      body: JSON.stringify(order),
+    });
+    return { ok: answer.ok, body: await answer.json() };
+  };
+}
+
+/**
+ * Keeps a WebSocket open and says what comes through it.
+ * Calls: hello, sessions, changes, agents, agent, checkpoints, lost, loggedOut.
+ */
 export class Link {
   #tell;
   #socket = null;
@@ -83,6 +99,7 @@ export class Link {
       if (socket !== this.#socket) return;
       this.#tell.sessions(page);
       this.#fetchAgents(socket);
+      this.#fetchCheckpoints(socket);
       for (const changes of this.#waiting) this.#tell.changes(changes);
       this.#waiting = null;
     } catch {
@@ -95,6 +112,11 @@ export class Link {
     if (answer?.ok && socket === this.#socket) this.#tell.agents((await answer.json()).agents);
   }
 
+  async #fetchCheckpoints(socket) {
+    const answer = await ask("/api/checkpoints").catch(() => null);
+    if (answer?.ok && socket === this.#socket) this.#tell.checkpoints((await answer.json()).checkpoints);
+  }
+
   async #prove() {
     clearTimeout(this.#proof);
     const socket = this.#socket;
@@ -105,6 +127,7 @@ export class Link {
       const overview = await answer.json();
       if (socket !== this.#socket) return;
       if (this.#tell.hello(overview)) await this.#refetch();
+      else this.#fetchCheckpoints(socket);
       this.#proof = setTimeout(() => this.#prove(), PROOF_MS);
     } catch {
       this.#lose(socket);

@@ -1,7 +1,8 @@
 // Joins the link to the table. Never stale green: without a proven link everything is grey and says from when it is.
 
 import { Agents } from "/agents.js";
-import { Link, logIn } from "/link.js";
+import { Checkpoints } from "/checkpoints.js";
+import { Link, logIn, orders } from "/link.js";
 import { matches, needsYou, tally } from "/rows.js";
 import { Table, element } from "/table.js";
 
@@ -12,6 +13,7 @@ const table = new Table(byId("rows"));
 const agents = new Agents(byId("agents"), byId("agent-rows"));
 const records = new Map();
 const filter = byId("filter");
+let checkpoints = null;
 let older = 0;
 let provenAt = null;
 let drawing = 0;
@@ -131,6 +133,9 @@ const link = new Link({
     proven();
     agents.change(change);
   },
+  checkpoints(records) {
+    checkpoints.replace(records);
+  },
   lost() {
     const when = provenAt?.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
     setLink("lost", "connection lost");
@@ -145,6 +150,7 @@ const link = new Link({
     drawPause(null);
     records.clear();
     agents.replace([]);
+    checkpoints.replace([]);
     byId("door-text").textContent = refused ?? "This browser is not logged in.";
     show("door");
   },
@@ -170,4 +176,10 @@ setInterval(tick, 1000);
 document.addEventListener("visibilitychange", tick);
 
 const refused = await logIn().catch(() => null);
+checkpoints = new Checkpoints({
+  section: byId("checkpoints"),
+  list: byId("checkpoint-rows"),
+  more: byId("checkpoints-more"),
+  post: orders(),
+});
 link.open();

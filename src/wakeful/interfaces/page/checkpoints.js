@@ -1,0 +1,110 @@
+// What waits for a person's decision: what may have happened, each choice, what follows from it, and a second click.
+// Everything in it may hold an agent's words and enters through textContent only.
+
+import { element } from "/table.js";
+
+const SHOWN_MAX = 50;
+const LABELS = { continue: "Continue", done: "It has happened", rollback: "Roll back", abort: "Abort" };
+
+/** Keeps the list. `post(path, order)` answers with {ok, body}; without it, only commands are shown. */
+export class Checkpoints {
+  #section;
+  #list;
+  #more;
+  #post;
+  #shown = new Map();
+
+  constructor({ section, list, more, post }) {
+    this.#section = section;
+    this.#list = list;
+    this.#more = more;
+    this.#post = post;
+  }
+
+  /** One that is being decided on keeps its place: only what is new or gone is drawn. */
+  replace(records) {
+    const open = records.slice(0, SHOWN_MAX);
+    const numbers = new Set(open.map((record) => record.number));
+    for (const [number, made] of this.#shown) {
+      if (numbers.has(number)) continue;
+      made.remove();
+      this.#shown.delete(number);
+    }
+    for (const record of open) {
+      if (this.#shown.has(record.number)) continue;
+      const made = this.#entry(record);
+      this.#shown.set(record.number, made);
+      this.#list.append(made);
+    }
+    const left = records.length - open.length;
+    this.#more.textContent = left ? `${left} more: wakeful checkpoint list` : "";
+    this.#section.hidden = !records.length;
+  }
+
+  #entry(record) {
+    const made = element("li");
+    made.dataset.checkpoint = record.number;
+    const head = element("p", "checkpoint-head");
+    head.append(
+      element("b", "", `Checkpoint ${record.number}`),
+      element("span", "", record.project || "–"),
+      element("span", "age", `${record.kind} ${record.subject}, since ${moment(record.opened_at)}`),
+    );
+    const doubts = element("ul", "doubts");
+    doubts.append(...record.may_have.map((line) => element("li", "", line)));
+    const choices = element("div", "choices");
+    made.append(head, element("p", "", "May have happened:"), doubts, choices);
+    this.#offer(record, choices);
+    return made;
+  }
+
+  #offer(record, place) {
+    const show = element("code", "", `wakeful checkpoint show ${record.number}`);
+    if (!this.#post) return place.replaceChildren(...record.choices.map((choice) => element("code", "", choice.commands[0])), show);
+    const buttons = record.choices.map((choice) => {
+      const made = button(LABELS[choice.name] ?? choice.name, () => this.#ask(record, choice, place));
+      made.title = choice.consequence;
+      return made;
+    });
+    return place.replaceChildren(...buttons, show);
+  }
+
+  /** The second step: what follows, what is run, and the command that does the same. */
+  #ask(record, choice, place) {
+    const label = LABELS[choice.name] ?? choice.name;
+    const [order, ...steps] = choice.commands;
+    const yes = button(`Yes: ${label.toLowerCase()}`, () => this.#decide(record, choice, place));
+    yes.classList.add("yes");
+    const told = element("p", "consequence", `${label}: ${choice.consequence}`);
+    const runs = steps.map((step) => element("code", "step", step));
+    place.replaceChildren(told, ...runs, yes, button("Back", () => this.#offer(record, place)), element("code", "", order));
+    yes.focus();
+  }
+
+  async #decide(record, choice, place) {
+    place.replaceChildren(element("p", "", "…"));
+    const { path, order } = ordered(choice.name);
+    const answer = await this.#post(`/api/checkpoints/${record.number}/${path}`, order).catch(() => null);
+    const words = answer ? (answer.ok ? answer.body.words : answer.body.detail) : "Wakeful did not answer.";
+    const said = element("p", "consequence", words);
+    said.setAttribute("role", "status");
+    // What was refused is offered again; what was decided goes with the next list.
+    if (answer?.ok) place.replaceChildren(said);
+    else place.replaceChildren(said, button("Back", () => this.#offer(record, place)));
+  }
+}
+
+function ordered(name) {
+  const by = "web page";
+  if (name === "done") return { path: "continue", order: { by, done: true } };
+  return name === "rollback" ? { path: name, order: { by, dry_run: false } } : { path: name, order: { by } };
+}
+
+const moment = (stamp) => new Date(stamp).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+
+function button(label, act) {
+  const made = element("button", "choice", label);
+  made.type = "button";
+  made.addEventListener("click", act);
+  return made;
+}

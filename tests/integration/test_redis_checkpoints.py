@@ -1,0 +1,165 @@
+"""Held sessions of a real Redis world as checkpoints: asked once, decided once, the queue as the checkpoint said."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from bridges import CHAT, SESSION, Bridge
+from clinics import Papers
+from redis_servers import RedisServer
+from wakeful.domain.checkpoint import CheckpointKind, CheckpointState, ChoiceName
+from wakeful.domain.errors import WorldError
+from wakeful.domain.revival import FAILURE_MESSAGE
+from wakeful.redis_watch import RedisWatch
+from wakeful.services.checkpoints import Checkpoints
+from wakeful.services.held_queue import HeldQueue, QueueCarrier
+from wakeful.services.lessons import Lessons
+from wakeful.testing.memory_store import MemoryStore
+from wakeful.testing.virtual_clock import VirtualClock
+
+
+@pytest.fixture
+def bridge(redis_server: RedisServer, tmp_path: Path) -> Bridge:
+    bridge = Bridge(redis_server, tmp_path)
+    bridge.active()
+    bridge.call("gh pr create --fill", 940.0)
+    bridge.call("git push origin main", 930.0, ended=False)
+    return bridge
+
+
+class Scene:
+    """A watchdog whose held sessions are checkpoints."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        store, clock = MemoryStore(), VirtualClock()
+        self.checkpoints = Checkpoints(store, clock, Papers())
+        self.held = HeldQueue(self.checkpoints)
+        self.lessons = Lessons(store, clock)
+        self.watch: RedisWatch = bridge.watch(
+            hold=self.held.hold, gone_on=self.held.gone_on, taught=self.lessons.of
+        )
+        self.checkpoints.carriers[CheckpointKind.QUEUE] = QueueCarrier(self.watch)
+
+
+def play(bridge: Bridge, act: Callable[[Scene], Awaitable[None]]) -> None:
+    """After two cycles that found it held."""
+
+    async def run() -> None:
+        scene = Scene(bridge)
+        try:
+            await scene.watch.check()
+            await scene.watch.check()
+            await act(scene)
+        finally:
+            await scene.watch.close()
+
+    asyncio.run(run())
+
+
+def context_of_next(bridge: Bridge) -> str:
+    (job,) = bridge.server.query("RedisJob", status="pending")
+    return str(job["revival_context"])
+
+
+def test_a_held_session_of_a_queue_is_a_checkpoint(bridge: Bridge) -> None:
+    """One, with what was done, what may have happened and the choices; the alert names its number."""
+
+    async def act(scene: Scene) -> None:
+        (checkpoint,) = await scene.checkpoints.listed()
+        assert (checkpoint.kind, checkpoint.subject, checkpoint.project) == ("queue", SESSION, "popoto")
+        assert checkpoint.happened == ("Bash `gh pr create --fill`",)
+        assert "Bash `git push origin main`" in checkpoint.may_have[0]
+        assert [each.name for each in checkpoint.choices] == ["continue", "done", "abort"]
+
+    play(bridge, act)
+    (alert,) = bridge.alerts
+    assert alert.splitlines()[-1] == "→ wakeful checkpoint show 1"
+
+
+def test_continue_enqueues_its_message_once(bridge: Bridge) -> None:
+    """The next attempt is told to check; a second yes changes nothing."""
+
+    async def act(scene: Scene) -> None:
+        decided = await scene.checkpoints.decide(1, ChoiceName.CONTINUE, "ann")
+        assert decided.changed
+        assert not (await scene.checkpoints.decide(1, ChoiceName.CONTINUE, "bob")).changed
+        assert (await scene.checkpoints.get(1)).decided_by == "ann"
+
+    play(bridge, act)
+    assert "check before you repeat" in context_of_next(bridge)
+
+
+def test_what_has_happened_is_told_to_the_next_attempt(bridge: Bridge) -> None:
+    """Not to repeat it, in its context."""
+
+    async def act(scene: Scene) -> None:
+        await scene.checkpoints.decide(1, ChoiceName.DONE, "ann")
+
+    play(bridge, act)
+    assert "has happened. Do not repeat any of them." in context_of_next(bridge)
+
+
+def test_abort_fails_its_job_and_tells_its_chat(bridge: Bridge) -> None:
+    """Nothing is enqueued again, now or by the cycles that follow."""
+
+    async def act(scene: Scene) -> None:
+        decided = await scene.checkpoints.decide(1, ChoiceName.ABORT, "ann")
+        assert decided.checkpoint.state is CheckpointState.ABORTED
+        await scene.watch.check()
+        assert len(await scene.checkpoints.listed()) == 1
+
+    play(bridge, act)
+    assert (bridge.statuses("RedisJob"), bridge.statuses("AgentSession")) == (["failed"], ["failed"])
+    assert bridge.sent[-1] == (CHAT, FAILURE_MESSAGE)
+    assert "aborted by ann" in bridge.events[-1]["details"]["outcome"]
+
+
+def test_one_that_goes_on_by_itself_needs_nobody(bridge: Bridge) -> None:
+    """Its checkpoint is answered by that."""
+
+    async def act(scene: Scene) -> None:
+        over = {"event": "post_tool_use", "tool_name": "Bash", "tool_output_preview": "ok", "end_time": 0.0}
+        bridge.log(SESSION, over)
+        await scene.watch.check()
+        assert await scene.checkpoints.listed(everything=False) == []
+
+    play(bridge, act)
+
+
+def test_what_was_taught_is_revived_without_asking(bridge: Bridge) -> None:
+    """The same classifier as everywhere."""
+
+    async def run() -> None:
+        scene = Scene(bridge)
+        await scene.lessons.teach("popoto", "git push", "ann", even_remote=True)
+        await scene.watch.check()
+        assert await scene.checkpoints.listed() == []
+        await scene.watch.close()
+
+    asyncio.run(run())
+    assert bridge.statuses("RedisJob") == ["pending", "failed"]
+
+
+def test_a_store_that_refuses_is_asked_again(bridge: Bridge) -> None:
+    """It is told that it is held all the same, once; the checkpoint is opened as soon as that can be done."""
+
+    async def run() -> None:
+        scene = Scene(bridge)
+        opened = scene.checkpoints.open
+
+        async def refuse(_draft: object) -> None:
+            raise WorldError
+
+        scene.checkpoints.open = refuse  # type: ignore[assignment,method-assign]
+        await scene.watch.check()
+        await scene.watch.check()
+        assert len(bridge.alerts) == 1
+        scene.checkpoints.open = opened  # type: ignore[method-assign]
+        await scene.watch.check()
+        assert [each.number for each in await scene.checkpoints.listed()] == [1]
+        await scene.watch.close()
+
+    asyncio.run(run())
+    assert bridge.alerts[-1].splitlines()[-1] == "→ wakeful checkpoint show 1"
