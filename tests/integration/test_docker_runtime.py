@@ -311,6 +311,28 @@ def test_a_stop_while_starting_ends_the_start(docker: DockerEngine) -> None:
     assert docker.docker("ps", "-aq") == ""
 
 
+def _has_begun(docker: DockerEngine) -> bool:
+    return "agent-bot" in docker.docker("ps", "--format", "{{.Names}}") and "sleep 100\n" in (
+        docker.docker("top", "agent-bot") + "\n"
+    )
+
+
+def test_a_container_removed_while_its_session_is_made_went_away(
+    docker: DockerEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program inside is killed with it, and tmux is not blamed."""
+    monkeypatch.setattr("wakeful.adapters.docker.launching._SCRIPT", "exec sleep 100")
+
+    async def scene(made: DockerRuntime) -> Any:
+        starting = asyncio.create_task(made.start(spec(), 1, {}))
+        await asyncio.to_thread(wait_for, lambda: _has_begun(docker) or None, "program")
+        await asyncio.to_thread(docker.docker, "rm", "-f", "agent-bot")
+        (outcome,) = await asyncio.gather(starting, return_exceptions=True)
+        return outcome
+
+    assert "its container went away while it started" in str(with_runtime(docker, scene))
+
+
 def test_a_container_without_labels_is_adopted_by_its_name(docker: DockerEngine) -> None:
     """001's own container, made by hand: seen running, seen stale, and given a new session."""
     docker.docker("run", "-d", "--network", "none", "--name", "agent-bot", IMAGE, "sleep", "infinity")

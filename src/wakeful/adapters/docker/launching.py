@@ -30,6 +30,7 @@ RUN_SECONDS_MAX: Final = 30.0
 POLL_SECONDS: Final = 0.1
 SCREEN_POLL_SECONDS: Final = 0.5
 _NO_TMUX, _NO_COMMAND = 100, 101
+_WENT_AWAY: Final = "its container went away while it started"
 _NOT_RUN: Final = (126, 127)
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # tmux gives a session those variables of the client that made it which are named here, and no others.
@@ -79,11 +80,13 @@ class Launching:
                 workdir=spec.workdir,
                 seconds_max=RUN_SECONDS_MAX,
             )
+            if ran.exit_code != 0 and (await self._look()).container is Sight.DEAD:
+                raise self._not_ready(_WENT_AWAY)
             self._judge(ran)
             return await self._settled()
         except EngineRefused as refusal:
             # 404: it was removed meanwhile; 409: it no longer runs.
-            raise self._not_ready(f"its container went away while it started: {refusal.reason}") from refusal
+            raise self._not_ready(f"{_WENT_AWAY}: {refusal.reason}") from refusal
 
     def _judge(self, ran: Ran) -> None:
         where = f"image {self._container.image}"
@@ -96,7 +99,8 @@ class Launching:
         if b"duplicate session" in ran.output:
             raise AgentThere(name=self._spec.name, reason="somebody else started it at the same moment")
         if ran.exit_code != 0:
-            raise self._not_ready(f"tmux could not make its session: {ran.words}")
+            words = ran.words or f"it ended with {ran.exit_code}"
+            raise self._not_ready(f"tmux could not make its session: {words}")
 
     async def _settled(self) -> Glimpse:
         """The agent, seen alive long enough and showing what it shows when it is ready."""
@@ -136,7 +140,7 @@ class Launching:
 
     async def _ended(self, glimpse: Glimpse) -> NotReady:
         if glimpse.container is Sight.DEAD:
-            return self._not_ready("its container went away while it started")
+            return self._not_ready(_WENT_AWAY)
         # tmux may learn of its end before it has read its last words, and scrolls them to make room for its mark.
         await asyncio.sleep(LAST_WORDS_SECONDS)
         screen = await self._tmux("capture-pane", "-p", "-S", "-20", "-t", TARGET)
