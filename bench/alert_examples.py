@@ -183,6 +183,6 @@ EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
         otherwise="it stays stale; nothing more is tried",
         command="wakeful attach bot",
     ),
-    "One session is well again": lambda: resolved(words_of(_OVER), iso(_WALL), how=did_words(_OVER)),
-    "An incident is over": lambda: resolved(words_of(_OUTAGE), iso(_WALL), how=did_words(_OUTAGE)),
+    "One session is well again": lambda: resolved(words_of(_OVER), iso(_WALL), did=did_words(_OVER)),
+    "An incident is over": lambda: resolved(words_of(_OUTAGE), iso(_WALL), did=did_words(_OUTAGE)),
 }

@@ -13,7 +13,7 @@ import pytest
 from contract.lease_contract import work
 from contract.store_contract import A, B, bookmark, change, intent
 from wakeful.adapters.sqlite import opening
-from wakeful.adapters.sqlite.errors import StoreBusy, StoreUnwritable
+from wakeful.adapters.sqlite.errors import StoreBusy, StoreCorrupt, StoreUnwritable
 from wakeful.adapters.sqlite.opening import open_database
 from wakeful.adapters.sqlite.sql import MIGRATIONS, QUERIES, Migration
 from wakeful.adapters.sqlite.store import SqliteStore
@@ -236,7 +236,7 @@ async def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
     """A statement that cannot run takes back those before it."""
     await (await SqliteStore.open(path)).close()
     broken = Migration(LATER.version, "CREATE TABLE half (id);\nCREATE TABLE transitions (id);\n")
-    with pytest.raises(sqlite3.OperationalError, match="already exists"):
+    with pytest.raises(StoreCorrupt, match="already exists"):
         open_database(path, [*MIGRATIONS, broken])
     with closing(sqlite3.connect(path)) as after:
         assert after.execute("PRAGMA user_version").fetchone() == (MIGRATIONS[-1].version,)

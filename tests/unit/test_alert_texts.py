@@ -187,7 +187,7 @@ def test_sessions_of_one_name_are_told_apart() -> None:
 
 def test_an_end_names_what_it_ends() -> None:
     """One can tell which of several troubles is over."""
-    text = resolved("bank: the agent died", "2027-01-15T08:00:00.000Z", how="resumed: recovered")
+    text = resolved("bank: the agent died", "2027-01-15T08:00:00.000Z", did="resumed: recovered")
     assert text.splitlines() == [
         "Resolved: bank: the agent died",
         "It began at 2027-01-15 08:00 UTC",
@@ -214,7 +214,11 @@ def test_no_secret_is_told(house: House) -> None:
     """In a question, in the healer's words, in an end."""
     hidden = f"curl -H 'Authorization: Bearer {SECRET}' \x1b[31msk-\x1b[0mant-{SECRET}"
     asked, question = asking(house, hidden)
-    for text in (needs_you(asked, question), trouble(asked, did=hidden), resolved(hidden, "", how=hidden)):
+    for text in (
+        needs_you(asked, question),
+        trouble(asked, did=hidden),
+        resolved(hidden, "", did=hidden, because=hidden),
+    ):
         assert SECRET not in text
 
 

@@ -70,7 +70,7 @@ def test_its_end_is_told_to_whoever_heard_of_it() -> None:
     said = asyncio.run(scene()).recorder.said
     assert len(said) == 2
     assert said[1].splitlines()[0] == "Resolved: shop, checkpoint 1"
-    assert said[1].splitlines()[-1] == "continued by ann@host"
+    assert said[1].splitlines()[-1] == "Over: continued by ann@host"
 
 
 def test_what_was_decided_before_anybody_was_told_is_no_news() -> None:

@@ -159,9 +159,14 @@ def checkpoint_opened(project: str, *, where: str, since: str, doubt: str, numbe
     )
 
 
-def resolved(what: str, since: str, *, how: str = "") -> str:
-    """The end of something that was told: what it was, since when, and what ended it if that is known."""
-    return _lines(f"Resolved: {what}", f"It began at {moment(since)}", f"Wakeful did: {how}" if how else "")
+def resolved(what: str, since: str, *, did: str = "", because: str = "") -> str:
+    """The end of something that was told: what it was, since when, what Wakeful did, and what else ended it."""
+    return _lines(
+        f"Resolved: {what}",
+        f"It began at {moment(since)}",
+        f"Wakeful did: {did}" if did else "",
+        f"Over: {because}" if because else "",
+    )
 
 
 def moment(stamp: str) -> str:

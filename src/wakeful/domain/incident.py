@@ -107,6 +107,8 @@ class Incident(Struct, frozen=True):
     until: float | None = None
     # Its cause is seen to last by itself, whoever is in trouble because of it.
     standing: bool = False
+    # What ended it, where that was not Wakeful.
+    because: str = ""
 
     @property
     def is_open(self) -> bool:

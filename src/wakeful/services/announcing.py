@@ -76,4 +76,4 @@ def _words(checkpoint: Checkpoint) -> str:
 def _end(checkpoint: Checkpoint) -> str:
     did = f"{checkpoint.state.replace('_', ' ')} by {checkpoint.decided_by}"
     what = f"{checkpoint.project or checkpoint.subject}, checkpoint {checkpoint.number}"
-    return resolved(what, iso(checkpoint.opened_at), how=did)
+    return resolved(what, iso(checkpoint.opened_at), because=did)

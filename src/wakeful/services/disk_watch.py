@@ -82,7 +82,7 @@ class DiskWatch:
             return
         self._told = None
         if ended is not None and not ended.is_open:
-            await self._over(replace(ended, did="there is room again"))
+            await self._over(replace(ended, because="there is room again"))
 
     async def _trouble(self) -> str | None:
         """What is wrong, in words; None while all is well."""

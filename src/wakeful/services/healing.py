@@ -396,7 +396,7 @@ class Healer:
         """`because`: somebody ended it, so that it does not count as one that was brought back."""
         left = await self._incidents.leave(session_id, uncounted=because is not None)
         if left is not None and not left.is_open:
-            await self._telling.resolved(left if because is None else replace(left, did=because))
+            await self._telling.resolved(left if because is None else replace(left, because=because))
             self._papers.over(left)
 
     async def _in_incident(self, watched: Watched, trouble: Trouble, did: str = "") -> Trouble:

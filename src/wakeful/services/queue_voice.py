@@ -67,7 +67,7 @@ class QueueVoice:
     async def back(self, place: str) -> None:
         ended = await self._incidents.end(Origin(Cause.QUEUE, place))
         if ended is not None and not ended.is_open:
-            await self._over(replace(ended, did="it answers again"))
+            await self._over(replace(ended, because="it answers again"))
 
     async def _leave(self, session_id: SessionId) -> None:
         incident = self._incidents.of(session_id)

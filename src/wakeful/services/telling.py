@@ -136,7 +136,8 @@ class Voice:
 
     def _ending_text(self, incident: Incident) -> str:
         since = iso(incident.opened_at)
-        return words.resolved(words_of(incident), since, how=did_words(incident))
+        did = did_words(incident)
+        return words.resolved(words_of(incident), since, did=did, because=incident.because)
 
     async def _gather(self, incident: Incident) -> None:
         """Until everybody who is in it had their turn and nothing has changed for a while."""
