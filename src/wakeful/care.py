@@ -249,9 +249,9 @@ class Care:
             forge, store, self._lookout.clock, wants=forge.wants, tell=self._tell_of_forge, filed=_filed_late
         )
 
-    def _cut_off(self, session_id: SessionId) -> list[str]:
+    def _cut_off(self, session_id: SessionId) -> list[str] | None:
         watched = self._lookout.roster.watched.get(session_id)
-        return self.circumstances.calls_elsewhere(watched) if watched is not None else []
+        return self.circumstances.calls_elsewhere(watched) if watched is not None else None
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ class Scene:
         self.rules = Rules(**rules)
         self.events: list[CriticalEvent] = []
         self.alerts: list[Alert] = []
-        self.calls: list[str] = []
+        self.calls: list[str] | None = []
 
     def reviver(self) -> WorkRevival:
         return WorkRevival(
@@ -135,6 +135,19 @@ def test_a_call_cut_off_elsewhere_holds_it() -> None:
     scene = play(story)
     assert scene.actions == ["held_for_approval"]
     assert "git push" in scene.alerts[0].text
+
+
+def test_work_that_nobody_can_see_is_held() -> None:
+    """What it did before its worker died may have had effects elsewhere, for all anybody knows."""
+
+    async def story(scene: Scene) -> None:
+        scene.calls = None
+        await scene.see_to(await scene.die())
+        assert await scene.store.works(WorkState.PENDING) == []
+
+    scene = play(story)
+    assert scene.actions == ["held_for_approval"]
+    assert "no session of it is known" in scene.alerts[0].text
 
 
 def test_what_had_its_own_attempts_or_may_not_be_touched_is_only_told() -> None:

@@ -1,4 +1,5 @@
-"""Work whose worker was not heard of any more: its prompt is queued once more, unless a call of it was cut off elsewhere.
+"""Work whose worker was not heard of any more: its prompt is queued once more if it can be seen that nothing elsewhere
+was cut off; otherwise that is for a person.
 
 As 000 says: at most one revival for each message, kept across restarts. The revival is a work of its own whose name
 follows from the first one's, so that however often and by whomever it is tried, it exists once. Work that came with a
@@ -37,8 +38,8 @@ RETRY_SECONDS: Final = 5.0
 
 log = logging.getLogger("wakeful.work")
 
-CutOff = Callable[[SessionId], Sequence[str]]
-"""The calls of a session that were cut off and may have had effects elsewhere, in words."""
+CutOff = Callable[[SessionId], Sequence[str] | None]
+"""The calls of a session that were cut off and may have had effects elsewhere, in words; None if nobody can see it."""
 
 
 class WorkRevival:
@@ -117,7 +118,12 @@ class WorkRevival:
 
     def _choice(self, work: Work) -> tuple[ActionTaken, str]:
         """What is done about it, and that in words."""
-        calls = self._cut_off(work.session_id) if work.session_id is not None else ()
+        calls = self._cut_off(work.session_id) if work.session_id is not None else None
+        if calls is None and not work.id.endswith(AGAIN):
+            return (
+                ActionTaken.HELD_FOR_APPROVAL,
+                "held: no session of it is known, so nobody can tell what it did",
+            )
         if calls and not work.id.endswith(AGAIN):
             did = f"held: a call was cut off that may have had effects elsewhere: {'; '.join(calls)}"
             return ActionTaken.HELD_FOR_APPROVAL, did
