@@ -85,7 +85,7 @@ _POLLING_INPUT: Final = re.compile(
     rb'"(?:action|operation)" ?: ?"(?:poll|wait|status)"|"chars" ?: ?""|\b(?:write_stdin|wait)\(|\bsleep [0-9]'
 )
 
-# What either needs, looked for first: nearly every call has none of it, and a word is found faster than a pattern.
+# What it needs, looked for first: nearly every call has none of it, and a word is found faster than a pattern.
 _POLLING_WORDS: Final = (
     b"sleep ",
     b"wait(",
@@ -94,7 +94,6 @@ _POLLING_WORDS: Final = (
     b'"operation"',
     b'"chars"',
 )
-_POLLING_COMMANDS: Final = ("sleep ", "wait", "--watch", "tail -f")
 
 _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
@@ -138,7 +137,9 @@ def _manner(tool: str) -> Call:
 def _polls_inside(given: bytes, command: str) -> bool:
     """Whether the command waits; without one, whether anything in the input does."""
     if command:
-        return any(map(command.__contains__, _POLLING_COMMANDS)) and bool(_POLLING_COMMAND.search(command))
+        # Asked of every command: word by word is three times as fast as over a list of them.
+        told = "sleep " in command or "wait" in command or "--watch" in command or "tail -f" in command
+        return told and _POLLING_COMMAND.search(command) is not None
     return any(map(given.__contains__, _POLLING_WORDS)) and bool(_POLLING_INPUT.search(given))
 
 

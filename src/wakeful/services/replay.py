@@ -6,6 +6,7 @@ which judges after each, must come to the same episodes (a property test). No fi
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from math import inf
 from typing import Final
 
@@ -67,7 +68,7 @@ class Replay:
         self._benches = [_Bench(policy) for policy in policies]
         self._until = inf if until is None else until
         self._thorough = thorough
-        self._limits = limits_of(policies)
+        self._limits = limits_of(tuple(policies))
         self._clock = 0.0
         # No verdict changes by time alone before this; kept too early rather than too late.
         self._horizon = -inf
@@ -204,7 +205,9 @@ class Limits(Struct, frozen=True, gc=False):
     tokens: float
 
 
-def limits_of(policies: Sequence[Policy]) -> Limits:
+# Asked for every session, and mostly about the same policies.
+@lru_cache(maxsize=4)
+def limits_of(policies: tuple[Policy, ...]) -> Limits:
     # Nothing is found by time alone sooner after an event than a silence lasts, but for a turn near its end.
     silence_seconds = min(policy.silence_seconds for policy in policies)
     return Limits(
