@@ -134,7 +134,7 @@ def fold(activity: Activity, event: e.Event, at: Instant) -> None:
     last_at = activity.last_at
     if last_at is None:
         activity.first_at = activity.last_at = at
-    elif at > last_at:
+    elif at.awake > last_at.awake or at > last_at:  # two numbers are compared faster than two moments
         activity.last_at = at
 
 
@@ -154,9 +154,10 @@ def _step(activity: Activity, step: Step, at: Instant) -> None:
     before, progress_at = activity.phase, activity.progress_at
     if progress_at is None:
         activity.progress_at = at
-    elif at > progress_at:
+    elif (gap_seconds := at.awake - progress_at.awake) > 0.0 or at > progress_at:
         if before in _AT_WORK:
-            activity.active_seconds += min(at.awake - progress_at.awake, GAP_SECONDS_MAX)
+            counted_seconds = gap_seconds if gap_seconds < GAP_SECONDS_MAX else GAP_SECONDS_MAX  # noqa: FURB136 - no call
+            activity.active_seconds += counted_seconds
         activity.progress_at = at
     after = TRANSITIONS[before, step]
     if after is not before and not (before is _ASKING and _precedes_question(activity, at)):

@@ -6,6 +6,7 @@ which judges after each, must come to the same episodes (a property test). No fi
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from math import inf
 from typing import Final
 
@@ -67,7 +68,7 @@ class Replay:
         self._benches = [_Bench(policy) for policy in policies]
         self._until = inf if until is None else until
         self._thorough = thorough
-        self._limits = limits_of(policies)
+        self._limits = limits_of(tuple(policies))
         self._clock = 0.0
         # No verdict changes by time alone before this; kept too early rather than too late.
         self._horizon = -inf
@@ -81,23 +82,19 @@ class Replay:
 
     def take(self, events: Sequence[e.Event]) -> None:
         """Step over these events, in the order their log has them."""
-        activity, limits, until = self.activity, self._limits, self._until
-        silence_seconds, calm_after = limits.silence_seconds, _CALM_AFTER.get
+        if self._until < inf:
+            events = [event for event in events if event.at <= self._until]
+        self.events += len(events)
+        activity, limits, calm_after = self.activity, self._limits, _CALM_AFTER.get
         for event in events:
             wall = event.at
-            if wall > until:
+            if self._tense or not self._clock <= wall <= self._horizon:
+                self._take_warily(event)
                 continue
-            self.events += 1
-            moved = False
-            if self._clock <= wall <= self._horizon:
-                self._clock = wall
-            elif wall:
-                moved = self._move_to(wall)
+            self._clock = wall
             fold(activity, event, Instant(wall, wall))
-            if moved or self._tense or not calm_after(type(event), _never)(activity, limits):
+            if not calm_after(type(event), _never)(activity, limits):
                 self._judge_all()
-            elif wall + silence_seconds < self._horizon:
-                self._horizon = wall + silence_seconds
 
     def finish(self, now: float | None = None, *, gone: bool = False) -> list[Outcome]:
         """Let time pass up to `now`, by default the last record; `gone`: the process ended with that record."""
@@ -109,6 +106,14 @@ class Replay:
             self._clock = now
             self._judge_all()
         return [_outcome(bench, Instant(self._clock, self._clock)) for bench in self._benches]
+
+    def _take_warily(self, event: e.Event) -> None:
+        """An event out of order, past the horizon, or while something is found."""
+        wall = event.at
+        late = self._move_to(wall) if wall else False
+        fold(self.activity, event, Instant(wall, wall))
+        if late or self._tense or not _CALM_AFTER.get(type(event), _never)(self.activity, self._limits):
+            self._judge_all()
 
     def _move_to(self, wall: float) -> bool:
         """Let time pass until this event; True if the event must be judged whatever it is."""
@@ -124,11 +129,12 @@ class Replay:
             self._pass_deadlines(wall)
         late = wall > self._horizon
         self._clock = wall
+        self._horizon = min(self._horizon, self._silent_at())
         return late
 
     def _begin(self, wall: float) -> None:
         self.began = self._clock = wall
-        self._horizon = inf
+        self._horizon = self._silent_at()
         hold(self._presence, Holder(Process(0, 0, "replay"), Sight.ALIVE, Instant(wall, wall), "replay"))
 
     def _bury(self) -> None:
@@ -143,9 +149,13 @@ class Replay:
         self._horizon = inf if self.began is not None else -inf
         self._tense = self._thorough or not is_calm(self.activity, self._limits)
         if not self._tense:
-            self._horizon = min(self._horizon, self._busy_until())
+            self._horizon = min(self._horizon, self._busy_until(), self._silent_at())
         for bench in self._benches:
             self._judge(bench, at)
+
+    def _silent_at(self) -> float:
+        """Whatever begins from now on, no silence of it is found before this."""
+        return self._clock + self._limits.silence_seconds
 
     def _quiet_until(self) -> float:
         """Up to here nothing is found by time alone: never between turns, within one not before a silence lasted."""
@@ -195,7 +205,9 @@ class Limits(Struct, frozen=True, gc=False):
     tokens: float
 
 
-def limits_of(policies: Sequence[Policy]) -> Limits:
+# Asked for every session, and mostly about the same policies.
+@lru_cache(maxsize=4)
+def limits_of(policies: tuple[Policy, ...]) -> Limits:
     # Nothing is found by time alone sooner after an event than a silence lasts, but for a turn near its end.
     silence_seconds = min(policy.silence_seconds for policy in policies)
     return Limits(

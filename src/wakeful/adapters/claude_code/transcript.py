@@ -27,21 +27,22 @@ from wakeful.domain import events as e
 from wakeful.domain.activity import is_boundary
 
 
+# Fields stand in the order clients write them: the decoder looks for the next key behind the last one.
 class _Usage(Struct, gc=False):
     input_tokens: int = 0
-    output_tokens: int = 0
     cache_creation_input_tokens: int = 0
+    output_tokens: int = 0
 
 
 class _Block(Struct, gc=False):
+    tool_use_id: str | UnsetType = UNSET
     type: str | UnsetType = UNSET
     id: str | UnsetType = UNSET
     name: str | UnsetType = UNSET
     input: Raw | UnsetType = UNSET
     text: Raw = Raw(b"")
-    tool_use_id: str | UnsetType = UNSET
-    is_error: bool | None = None
     content: Raw = Raw(b"")
+    is_error: bool | None = None
 
 
 class _Message(Struct, gc=False):
@@ -52,14 +53,14 @@ class _Message(Struct, gc=False):
 
 
 class _Record(Struct, gc=False, rename="camel"):
+    is_sidechain: bool = False
+    cwd: str | None = None
+    session_id: str | None = None
+    version: str | None = None
     type: str | UnsetType = UNSET
+    message: _Message | None = None
     subtype: str = ""
     timestamp: datetime | None = None
-    session_id: str | None = None
-    cwd: str | None = None
-    version: str | None = None
-    message: _Message | None = None
-    is_sidechain: bool = False
     is_meta: bool = False
     is_compact_summary: bool = False
     is_api_error_message: bool = False

@@ -56,16 +56,16 @@ class _Error(Struct, gc=False):
 class _Payload(Struct, frozen=True, gc=False):
     type: str = ""
     id: str | None = None
-    cwd: str | None = None
-    cli_version: str | None = None
     role: str = ""
-    message: Raw = Raw(b"")
-    call_id: str | None = None
     name: str = ""
     arguments: Raw | UnsetType = UNSET
+    call_id: str | None = None
+    output: Raw | UnsetType = UNSET
     input: Raw | UnsetType = UNSET
     action: Raw | UnsetType = UNSET
-    output: Raw | UnsetType = UNSET
+    message: Raw = Raw(b"")
+    cwd: str | None = None
+    cli_version: str | None = None
     item: _Item | UnsetType = UNSET
     error: _Error | None = None
     info: _Counted | None = None
@@ -76,8 +76,8 @@ _NO_PAYLOAD: Final = _Payload()
 
 
 class _Record(Struct, gc=False):
-    type: str = ""
     timestamp: datetime | None = None
+    type: str = ""
     payload: _Payload = _NO_PAYLOAD
 
 

@@ -73,7 +73,7 @@ class Lines:
         if rest:
             ended.pop()
             self._keep(rest)
-        return [line for line in ended if line]
+        return list(filter(None, ended))
 
     def forget(self) -> None:
         """Drop the unterminated rest: its bytes will be fed again, or never."""
