@@ -11,11 +11,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 run: $(VENV)/run.stamp
 	@exec $(BIN)/wakeful up
 
-# Two at a time, a file of tests each; what measures a crowd wants the machine for itself.
+# Two at a time, a file of tests each; what minds the clock runs alone afterwards.
 test: $(VENV)/test.stamp
 	$(BIN)/python tests/parts.py
-	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore tests/scale tests $(PYTEST_ARGS)
-	$(BIN)/python -m pytest tests/scale $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not alone" tests $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m alone tests $(PYTEST_ARGS)
 
 check: $(VENV)/test.stamp
 	$(BIN)/ruff check .

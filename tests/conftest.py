@@ -38,3 +38,10 @@ def docker(docker_engine: DockerEngine) -> Iterator[DockerEngine]:
     docker_engine.clear()
     yield docker_engine
     docker_engine.clear()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What measures a crowd wants the machine for itself."""
+    for item in items:
+        if item.path.parent.name == "scale":
+            item.add_marker("alone")

@@ -310,7 +310,10 @@ def test_lists_exit_0_and_ask_with_their_filters(home: Home) -> None:
 def test_on_a_terminal_the_list_is_a_table_in_colour(home: Home, no_color: str) -> None:
     """A terminal gets marks and, unless NO_COLOR says otherwise, colour; nothing wider than it is."""
     ours, theirs = os.openpty()
-    with home.door({"/": http(LIST)}), os.fdopen(ours, "rb", buffering=0) as screen:
+    with (
+        home.door({"/api/status": http(OVERVIEW), "/": http(LIST)}),
+        os.fdopen(ours, "rb", buffering=0) as screen,
+    ):
         subprocess.run(
             [*COMMAND, "ls"],
             env={**home.environ, "TERM": "xterm", "COLUMNS": "60", "NO_COLOR": no_color},
@@ -406,7 +409,7 @@ def test_a_closed_pipe_is_no_complaint(home: Home, words: list[str]) -> None:
     """`wakeful ls | head -0` says nothing on stderr."""
     reading, writing = os.pipe()
     os.close(reading)
-    with home.door({"/": http(LIST)}), os.fdopen(writing, "wb") as closed:
+    with home.door({"/api/status": http(OVERVIEW), "/": http(LIST)}), os.fdopen(writing, "wb") as closed:
         done = subprocess.run(
             [*COMMAND, *words],
             env=home.environ,
@@ -420,7 +423,7 @@ def test_a_closed_pipe_is_no_complaint(home: Home, words: list[str]) -> None:
 
 def test_a_terminal_without_unicode_gets_question_marks(home: Home) -> None:
     """An encoding that lacks a character is no reason to fail."""
-    with home.door({"/": http(LIST)}):
+    with home.door({"/api/status": http(OVERVIEW), "/": http(LIST)}):
         done = home.run("ls", PYTHONIOENCODING="ascii")
     assert (done.returncode, "asks you ? x" in done.stdout) == (0, True)
 

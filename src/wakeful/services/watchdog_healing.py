@@ -25,7 +25,7 @@ from wakeful.services.pace import Pace
 from wakeful.services.watchdog_calls import CALL_SECONDS_MAX, Calls, Chats, Ending
 from wakeful.services.watchdog_cases import Case, Cases
 from wakeful.services.watchdog_ledger import Callbacks, Ledger, action_of
-from wakeful.services.watchdog_news import EVENTS, STOPPED, NewsKind, Operator, QueueNews, news_of
+from wakeful.services.watchdog_news import CHECKPOINT, EVENTS, STOPPED, NewsKind, Operator, QueueNews, news_of
 
 # Issue, stop, enqueue, message, event and alert, each within its deadline, a turn among those revived, and some room.
 CLAIM_SECONDS: Final = 8 * CALL_SECONDS_MAX
@@ -329,7 +329,7 @@ class Healing:
         command = EVENTS
         if kind is NewsKind.HELD:
             by_hand = f"wakeful session revive {session_id} --yes"
-            command = by_hand if checkpoint is None else f"wakeful checkpoint show {checkpoint}"
+            command = by_hand if checkpoint is None else f"{CHECKPOINT} {checkpoint}"
         news = news_of(case, did, otherwise, place=self._jobs.place, command=command, together=together)
         project_key = case.watched.session.project_key
         try:

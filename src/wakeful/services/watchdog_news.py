@@ -17,6 +17,7 @@ from wakeful.services.watchdog_cases import Case
 
 # So many sessions of one project that are in trouble at one look have one cause: their worker, most likely.
 TOGETHER_MIN: Final = 3
+CHECKPOINT: Final = "wakeful checkpoint show"
 EVENTS: Final = "wakeful events --since 1h"
 STOPPED: Final = "it stays failed, and its message is not tried again"
 
@@ -56,14 +57,18 @@ class Operator(Protocol):
 
 
 class AlertOnly:
-    """Implements Operator by a callback that takes words: of a program that has no daemon, so without commands."""
+    """Implements Operator by a callback that takes words: of a program that has no daemon, so without its commands.
+
+    Only where there is one a held session has a checkpoint, and can be decided about.
+    """
 
     def __init__(self, calls: Calls, alert: Callback | None) -> None:
         self._calls = calls
         self._alert = alert
 
     async def told(self, news: QueueNews) -> None:
-        await self._calls.call("alert", self._alert, text_of(replace(news.news, command="")))
+        command = news.news.command if news.news.command.startswith(CHECKPOINT) else ""
+        await self._calls.call("alert", self._alert, text_of(replace(news.news, command=command)))
 
     async def still(self, in_trouble: Collection[str]) -> None:
         """Nothing is kept here that could end."""

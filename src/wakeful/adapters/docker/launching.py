@@ -29,6 +29,8 @@ LAST_WORDS_SECONDS: Final = 0.2
 RUN_SECONDS_MAX: Final = 30.0
 POLL_SECONDS: Final = 0.1
 SCREEN_POLL_SECONDS: Final = 0.5
+KILLED_LOOKS_MAX: Final = 10
+_KILLED: Final = 137
 _NO_TMUX, _NO_COMMAND = 100, 101
 _WENT_AWAY: Final = "its container went away while it started"
 _NOT_RUN: Final = (126, 127)
@@ -80,13 +82,21 @@ class Launching:
                 workdir=spec.workdir,
                 seconds_max=RUN_SECONDS_MAX,
             )
-            if ran.exit_code != 0 and (await self._look()).container is Sight.DEAD:
+            if ran.exit_code != 0 and await self._has_gone(ran.exit_code):
                 raise self._not_ready(_WENT_AWAY)
             self._judge(ran)
             return await self._settled()
         except EngineRefused as refusal:
             # 404: it was removed meanwhile; 409: it no longer runs.
             raise self._not_ready(f"{_WENT_AWAY}: {refusal.reason}") from refusal
+
+    async def _has_gone(self, exit_code: int) -> bool:
+        """Whether its container is gone; what was killed in it died a moment before that can be seen."""
+        for _ in range(KILLED_LOOKS_MAX if exit_code == _KILLED else 1):
+            if (await self._look()).container is Sight.DEAD:
+                return True
+            await asyncio.sleep(POLL_SECONDS)
+        return False
 
     def _judge(self, ran: Ran) -> None:
         where = f"image {self._container.image}"
