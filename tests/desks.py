@@ -17,6 +17,7 @@ import msgspec
 from hand_doubles import ScriptedDriver, ScriptedWorld
 from wakeful.adapters.critical.log import CriticalLog
 from wakeful.adapters.system.connections import tcp_callers
+from wakeful.domain.eligibility import Reach
 from wakeful.domain.events import Asked, CallStarted, Event, Failure, Opened, Prompted, TurnEnded, TurnFailed
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.policy import Policy
@@ -79,6 +80,9 @@ class House:
         self.hands = self.hands_in("mine")
         # A test that needs agents brings them.
         self.hub: Hub | None = None
+        # Whether prompts would arrive, and what may be touched, as a test says.
+        self.path_open = True
+        self.mode = "mine"
         self._ended: set[Process] = set()
         self._pids = iter(range(700_000, 4_000_000))
 
@@ -174,6 +178,10 @@ class House:
     def tool_alive(self, agent: Process, within_seconds: float) -> bool:
         del agent, within_seconds
         return False
+
+    def reach(self, session_id: SessionId) -> Reach:
+        watched = self.roster.watched[session_id]
+        return Reach(ours=self.mode != "observe", path_open=self.path_open and bool(watched.presence.living))
 
     def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
         if isinstance(self.store, MemoryStore):

@@ -25,8 +25,9 @@ from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.system.connections import tcp_callers
 from wakeful.adapters.system.exits import ExitWatch
 from wakeful.care import Care
-from wakeful.config import Config
+from wakeful.config import Config, Mode
 from wakeful.domain.calm import pause_words
+from wakeful.domain.eligibility import Reach
 from wakeful.domain.errors import WorldError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
@@ -97,6 +98,7 @@ class Daemon(Lookout):
             lambda session_id: self.handwork.holdings.find(session_id) is not None,
         )
         self._store = store
+        self._mode = config.daemon.mode
         self._folders = folders
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -112,6 +114,11 @@ class Daemon(Lookout):
                 return
             self._timer.cancel()
         self._timer = self._loop.call_at(awake, self._ring)
+
+    def reach(self, session_id: SessionId) -> Reach:
+        """The act gate's own word, asked while the session is judged."""
+        ours = self._mode is not Mode.OBSERVE
+        return Reach(ours, ours and self.handwork.hands.is_open(session_id))
 
     def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
         self.scribe.take(transitions)

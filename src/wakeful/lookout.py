@@ -25,6 +25,7 @@ from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.tmux.eye import Tenant, TmuxEye
 from wakeful.adapters.tool_use.logs import tool_use_logs
 from wakeful.config import Config
+from wakeful.domain.eligibility import OUT_OF_REACH, Reach
 from wakeful.domain.events import Event
 from wakeful.domain.evidence import Orphan
 from wakeful.domain.ids import SessionId
@@ -198,6 +199,11 @@ class Lookout:
         return any(
             proc.age_seconds(each) <= within_seconds + START_SLACK_SECONDS for each in proc.descendants(agent)
         )
+
+    def reach(self, session_id: SessionId) -> Reach:
+        """Nowhere: a single look has no hands."""
+        del session_id
+        return OUT_OF_REACH
 
 
 def _tool_use_dirs(config: Config) -> tuple[str, ...]:

@@ -86,6 +86,17 @@ class Hands:
         """Start a new managed session. Raises what the plan and the driver raise; then nothing was started."""
         return await self._starter.run(request)
 
+    def is_open(self, session_id: SessionId) -> bool:
+        """Whether a prompt would arrive at this session now, proven: by its driver, and by tmux if it is in a pane."""
+        watched = self._roster.watched.get(session_id)
+        hosting = self._current(watched) if watched is not None else None
+        if watched is None or hosting is None or hosting.stopped:
+            return False
+        pane = watched.presence.pane
+        if hosting.driver == "tmux" and (pane is None or pane.runtime is not Sight.ALIVE):
+            return False
+        return self._drivers[hosting.driver].is_open(hosting)
+
     async def deliver(self, text: str, prompt: str, caller: Mapping[str, str] | None = None) -> Deed:
         """Give the agent a prompt. Where that needs a new process, it gets the caller's environment."""
         watched, hosting = self._managed(text)
