@@ -129,7 +129,9 @@ def configuration() -> str:
         "| key | default | may be |",
         "|---|---|---|",
     ]
-    lines += [f"| `{key.name}` | `{_default(key.default)}` | {key.allowed} |" for key in KEYS.values()]
+    lines += [
+        f"| `{key.name}` | `{_default(key.written(key.default))}` | {key.allowed} |" for key in KEYS.values()
+    ]
     return "\n".join([*lines, "", *_agent_keys(), ""])
 
 
