@@ -45,6 +45,7 @@ from wakeful.services.lessons import Lessons
 from wakeful.services.restoring import Restorer
 from wakeful.services.roster import Roster
 from wakeful.services.supervision import Supervisor
+from wakeful.services.wake import WakeService
 from wakeful.services.work import WorkDesk
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import START_WALL, VirtualClock
@@ -94,6 +95,11 @@ class House:
     @property
     def deciding(self) -> tuple[Checkpoints, Lessons] | None:
         """What waits for people here; in a plain house nothing does."""
+        return None
+
+    @property
+    def waking(self) -> WakeService | None:
+        """Whoever wakes agents here; in a plain house nobody does."""
         return None
 
     def hands_in(self, mode: str) -> Hands:
@@ -248,6 +254,7 @@ class Doors:
             healing=house.healing,
             hub=house.hub,
             checkpoints=house.deciding,
+            wakes=house.waking,
         )
         self._loop = asyncio.new_event_loop()
         self._open = threading.Event()
@@ -271,6 +278,10 @@ class Doors:
         self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join(10)
         assert not self._thread.is_alive(), "the doors did not close"
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await something of the house, in its own loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
     def call(self, act: Callable[[], T]) -> T:
         """Do something to the house, in its own loop."""
@@ -298,6 +309,8 @@ class Doors:
 
     async def _serve(self) -> None:
         self._stopped = asyncio.Event()
+        if self.house.waking is not None:
+            await self.house.waking.take_up()
         tasks = [
             asyncio.ensure_future(serve(self.app, each))
             for each in self._listeners
@@ -317,10 +330,10 @@ def open_doors(
 ) -> Iterator[Doors]:
     """A furnished house (or the given one) with both doors open."""
     if house is None:
-        from clinics import Clinic
+        from wakers import WakeHouse
 
         # Nobody turns the clock behind the doors: whoever had to wait for a turn would wait for ever.
-        house = Clinic(burst=1_000_000)
+        house = WakeHouse(folder, burst=1_000_000)
         furnish(house)
     doors = Doors(house, folder, ancestors)
     doors.start()

@@ -34,6 +34,7 @@ from wakeful.domain.moment import iso
 from wakeful.domain.process import Process
 from wakeful.domain.record import SessionRecord
 from wakeful.doors import Doors
+from wakeful.faults import reach
 from wakeful.handwork import Handwork
 from wakeful.hubwork import build_hub
 from wakeful.interfaces.http.access import Access
@@ -54,6 +55,7 @@ from wakeful.services.feed import Change, Feed
 from wakeful.services.scribe import Scribe
 from wakeful.services.watched import Standing as SessionStanding, standing_of
 from wakeful.services.work import WorkDesk
+from wakeful.wakework import build_wake
 
 # A backstop: whatever inotify did not tell is found this late. Costs 55 ms of CPU per 10,000 logs.
 SWEEP_SECONDS: Final = 300.0
@@ -90,6 +92,7 @@ class Daemon(Lookout):
         self.handwork = Handwork(self, places, store, config.daemon.mode, self.calm.forbids)
         self.care = Care(self, places, store, config, self.handwork, self.calm)
         self.hub = build_hub(config, places, store, self, self.feed, self.handwork, self.care)
+        self.wakes = build_wake(config, places, store, self, self.handwork, self.hub, self.calm)
         self.work = WorkDesk(
             store,
             self.clock,
@@ -99,6 +102,7 @@ class Daemon(Lookout):
         )
         self._store = store
         self._mode = config.daemon.mode
+        self._wakes_enabled = config.heartbeat.enabled
         self._folders = folders
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -118,7 +122,7 @@ class Daemon(Lookout):
     def reach(self, session_id: SessionId) -> Reach:
         """The act gate's own word, asked while the session is judged."""
         ours = self._mode is not Mode.OBSERVE
-        return Reach(ours, ours and self.handwork.hands.is_open(session_id))
+        return Reach(ours, ours and self.handwork.hands.is_open(session_id), self._wakes_enabled)
 
     def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
         self.scribe.take(transitions)
@@ -173,6 +177,11 @@ class Daemon(Lookout):
         self.tmux.ended(process)
         self.hub.ended(process)
 
+    def settle(self) -> None:
+        """Judge everything that evidence has touched, now."""
+        while self.supervisor.settle():
+            pass
+
     def _settle(self) -> None:
         if self.supervisor.settle():
             self._loop.call_soon(self._settle)
@@ -215,6 +224,10 @@ async def serve(
         await daemon.handwork.take_up()
         await daemon.care.take_up()
         await daemon.hub.take_up()
+        # Last: by now everybody was judged by what is there, so nobody is woken on what was true before.
+        daemon.settle()
+        reach("daemon.judged")
+        await daemon.wakes.take_up()
         ended = asyncio.Event()
         app, access = _app(config, places, doors, daemon, history=store.transitions, end=ended.set)
         stack.callback(app.log.close)
@@ -262,6 +275,7 @@ def _app(
         checkpoints=(daemon.care.checkpoints, daemon.care.lessons),
         release=daemon.care.queue.release if daemon.care.queue is not None else None,
         hub=daemon.hub,
+        wakes=daemon.wakes,
     )
     return app, access
 
@@ -301,6 +315,7 @@ def _desk(config: Config, places: Places, doors: Doors, daemon: Daemon, history:
         cases,
         daemon.care.healer.trouble_of,
         daemon.hub.standing,
+        daemon.wakes.of_session,
     )
 
 
@@ -372,6 +387,7 @@ async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], end
         _whatever_the_store_says(daemon.handwork.holdings.run, "claims are not renewed"),
         *(_whatever_the_store_says(task, otherwise) for task, otherwise in daemon.care.tasks()),
         *(_whatever_the_store_says(task, otherwise) for task, otherwise in daemon.hub.tasks()),
+        _whatever_the_store_says(daemon.wakes.run, "nobody is woken"),
     )
     tasks = [asyncio.create_task(each) for each in work]
     waiting = asyncio.create_task(ended.wait())

@@ -3,11 +3,11 @@
 Nothing here decides. Commands that read one file come here, too.
 """
 
-from wakeful.adapters.heartbeat.files import load
+from wakeful.adapters.heartbeat.files import AgentFiles, load
 from wakeful.domain.heartbeat import Bounds
 from wakeful.heartbeat_config import Heartbeat
 
-__all__ = ["bounds_of", "load"]
+__all__ = ["AgentFiles", "bounds_of", "load"]
 
 
 def bounds_of(config: Heartbeat) -> Bounds:

@@ -64,7 +64,7 @@ def _shows(window: Window, moment: float) -> bool:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_window_is_what_the_clock_on_the_wall_says(place: str) -> None:
-    """Two thousand windows at any moments of two years, and every quarter of an hour of a year: both agree."""
+    """Two thousand windows at any moments of two years, and every half hour of a year: both agree."""
     dice = Random(place)
     with clocks_of(place):
         for number in range(2000):
@@ -73,7 +73,7 @@ def test_a_window_is_what_the_clock_on_the_wall_says(place: str) -> None:
             if window.start != window.end:
                 seen = holds(window, ZONES[place], moment)
                 assert seen == _shows(window, moment), (number, window, moment)
-        for moment in range(int(YEAR), int(YEAR) + 366 * 86_400, 900):
+        for moment in range(int(YEAR), int(YEAR) + 366 * 86_400, 1800):
             assert holds(EARLY, ZONES[place], moment) == _shows(EARLY, moment), moment
 
 

@@ -19,6 +19,7 @@ from wakeful.domain.process import Process
 from wakeful.domain.record import SessionRecord, safe
 from wakeful.domain.trouble import Trouble
 from wakeful.domain.verdict import Verdict
+from wakeful.domain.wake import HeartbeatStatus
 from wakeful.domain.why import Why, WhyEvidence, explain
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Transition
@@ -164,8 +165,10 @@ class Desk:
         cases: CaseBook | None = None,
         trouble_of: Callable[[SessionId], Trouble | None] = lambda _session_id: None,
         agents: Callable[[], AgentsStanding] = lambda: AgentsStanding({}, ()),
+        wake_of: Callable[[SessionId], HeartbeatStatus | None] = lambda _session_id: None,
     ) -> None:
         self.feed = feed
+        self.wake_of = wake_of
         self._clock = clock
         self._roster = roster
         self._history = history
@@ -199,9 +202,7 @@ class Desk:
             supervision=_supervision(watched),
             evidence=_evidence(watched, self._tree),
             policy=self._policy,
-            policy_snapshot=None,
-            wake_state=None,
-            last_audit=None,
+            **_wake_part(self.wake_of(watched.subject.id)),
         )
         return Answer(body, _exit_code(watched))
 
@@ -289,6 +290,13 @@ def _record(watched: Watched) -> SessionRecord:
 def _verdict(watched: Watched) -> Verdict:
     assert watched.verdict is not None, "a session is judged before it is shown"
     return watched.verdict
+
+
+def _wake_part(status: HeartbeatStatus | None) -> dict[str, object]:
+    """What the wake service knows about the agent whose session it is; nothing of one that is nobody's."""
+    names = ("policy_state", "policy_snapshot", "policy_problem", "wake_state", "last_audit")
+    part: dict[str, object] = {name: getattr(status, name, None) for name in names}
+    return part | {"wake_reason": status.ineligibility_reason if status is not None else None}
 
 
 def _joined(body: bytes, **parts: object) -> bytes:

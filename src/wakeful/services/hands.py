@@ -97,8 +97,18 @@ class Hands:
             return False
         return self._drivers[hosting.driver].is_open(hosting)
 
-    async def deliver(self, text: str, prompt: str, caller: Mapping[str, str] | None = None) -> Deed:
-        """Give the agent a prompt. Where that needs a new process, it gets the caller's environment."""
+    async def deliver(
+        self,
+        text: str,
+        prompt: str,
+        caller: Mapping[str, str] | None = None,
+        *,
+        unless: Objection = lambda: None,
+    ) -> Deed:
+        """Give the agent a prompt, `unless` something else speaks against it once its turn has come.
+
+        Where that needs a new process, it gets the caller's environment.
+        """
         watched, hosting = self._managed(text)
         driver = self._drivers[hosting.driver]
         environ = None if caller is None else environment(caller)
@@ -109,7 +119,7 @@ class Hands:
             # Codex runs one process per turn: there a prompt starts one, and the driver declines while one lives.
             if hosting.driver != "codex" and not watched.presence.living:
                 return f"its process is gone: `wakeful session resume {watched.subject.id}` brings it back"
-            return None
+            return unless()
 
         async def delivered(current: Hosting) -> Seen:
             seen = await driver.deliver(current, prompt, environ)

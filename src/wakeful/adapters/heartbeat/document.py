@@ -7,8 +7,8 @@ from wakeful.adapters.heartbeat.front_matter import FIRST_LINE, Entries, Wrong, 
 from wakeful.domain.heartbeat import Bounds, HeartbeatInvalid, HeartbeatPolicy
 from wakeful.domain.plaintext import plain
 
-# Every field with fifty windows of each kind has 8 KB.
-FRONT_MATTER_BYTES_MAX: Final = 16 * 1024
+# Every field with twenty windows of each kind has 3 KB; reading this much takes 10 ms.
+FRONT_MATTER_BYTES_MAX: Final = 4 * 1024
 _FENCE: Final = "---"
 _NO_FIELDS: Final = Entries(1, {}, {})
 

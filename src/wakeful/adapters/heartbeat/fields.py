@@ -16,7 +16,7 @@ from wakeful.domain.hours import overlap
 from wakeful.domain.plaintext import plain
 
 SUMMARY_CHARS_MAX: Final = 300
-WINDOWS_MAX: Final = 50
+WINDOWS_MAX: Final = 20
 _TIME: Final = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]\Z")
 _FIXED: Final = re.compile(r"((etc/)?(utc|gmt))?[+-]?[0-9]|(etc/)?(utc|gmt)[+-]", re.IGNORECASE)
 _OPERATIONAL: Final = frozenset(

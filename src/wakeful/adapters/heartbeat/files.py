@@ -30,6 +30,27 @@ class Stamp(Struct, frozen=True):
     changed_ns: int
 
 
+class AgentFiles:
+    """Implements ports.heartbeat.HeartbeatFiles for the files below a state folder and below working directories."""
+
+    def __init__(self, home: str, bounds: Bounds) -> None:
+        self._home = home
+        self._bounds = bounds
+
+    def stamp(self, agent: str, workdir: str | None) -> Stamp | None:
+        return found(candidates(self._home, agent, workdir))
+
+    def load(self, agent: str, workdir: str | None, at: str) -> Snapshot:
+        stamp = self.stamp(agent, workdir)
+        path = stamp.path if stamp is not None else candidates(self._home, agent, workdir)[0]
+        return load(path, self._bounds, at)
+
+    def zone(self, name: str) -> ZoneInfo:
+        zone = find_zone(name)
+        # A list of places that lost one since the file was read, or a snapshot of another machine.
+        return zone if zone is not None else ZoneInfo("UTC")
+
+
 def candidates(home: str, name: str, workdir: str | None) -> tuple[str, ...]:
     """Where the file of this agent is looked for; the first that is there counts."""
     own = f"{home}/agents/{name}/{NAME}"

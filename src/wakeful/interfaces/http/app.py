@@ -26,6 +26,7 @@ from wakeful.interfaces.http.entry_routes import EntryRoutes
 from wakeful.interfaces.http.event_routes import EventLog, EventRoutes
 from wakeful.interfaces.http.gate import Gate
 from wakeful.interfaces.http.heal_routes import HealRoutes, Release
+from wakeful.interfaces.http.heartbeat_routes import HeartbeatRoutes
 from wakeful.interfaces.http.incident_routes import IncidentRoutes, Listed
 from wakeful.interfaces.http.live import LiveRoute
 from wakeful.interfaces.http.penalties import Penalties
@@ -41,6 +42,7 @@ from wakeful.services.healing import Healer
 from wakeful.services.hub import Hub
 from wakeful.services.lessons import Lessons
 from wakeful.services.restoring import Restorer
+from wakeful.services.wake import WakeService
 from wakeful.services.work import WorkDesk
 
 
@@ -61,6 +63,7 @@ def build_app(
     release: Release | None = None,
     checkpoints: tuple[Checkpoints, Lessons] | None = None,
     hub: Hub | None = None,
+    wakes: WakeService | None = None,
 ) -> Gate:
     """One ASGI application for both doors. `ancestors` gives the parents of a pid, nearest first."""
     penalties = Penalties()
@@ -75,6 +78,7 @@ def build_app(
         *(IncidentRoutes(incidents).handlers() if incidents is not None else ()),
         *(HealRoutes(*healing, deciders, release).handlers() if healing is not None else ()),
         *(AgentRoutes(hub).handlers() if hub is not None else ()),
+        *(HeartbeatRoutes(wakes, deciders).handlers() if wakes is not None else ()),
         *(CheckpointRoutes(*checkpoints, deciders).handlers() if checkpoints is not None else ()),
         *EntryRoutes(access, penalties, now, shut_down, deciders).handlers(),
     )
