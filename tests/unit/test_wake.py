@@ -465,8 +465,9 @@ def test_a_quiet_window_ends_with_a_wake(tmp_path: Path) -> None:
     """Due inside of it, the agent is woken at its end: to the second, not to the cycle."""
 
     async def scene(house: WakeHouse) -> None:
-        await fox(house, "preferences: {quiet_windows: [{timezone: UTC, start: 07:00, end: 09:17}]}")
+        # So that neither cycles nor intervals fall on whole minutes.
         house.clock.advance(23.0)
+        await fox(house, "preferences: {quiet_windows: [{timezone: UTC, start: 07:00, end: 09:17}]}")
         await played(house, 2 * 3600.0)
         assert moments(house) == ["09:17:00"]
         assert "on its schedule" in house.living.prompts[0]
