@@ -42,6 +42,7 @@ from wakeful.services.holdings import Holdings
 from wakeful.services.hub import Hub
 from wakeful.services.incidents import Incidents
 from wakeful.services.lessons import Lessons
+from wakeful.services.repair import Repairs
 from wakeful.services.restoring import Restorer
 from wakeful.services.roster import Roster
 from wakeful.services.supervision import Supervisor
@@ -255,6 +256,7 @@ class Doors:
             hub=house.hub,
             checkpoints=house.deciding,
             wakes=house.waking,
+            repairs=Repairs(house.store, house.roster, house.clock, lambda _session: house.settle()),
         )
         self._loop = asyncio.new_event_loop()
         self._open = threading.Event()

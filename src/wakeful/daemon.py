@@ -20,7 +20,6 @@ from wakeful import __version__
 from wakeful.adapters.cases.book import append_case
 from wakeful.adapters.logs.folders import FolderWatch
 from wakeful.adapters.sqlite.store import SqliteStore
-from wakeful.adapters.system import proc
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.system.connections import tcp_callers
 from wakeful.adapters.system.exits import ExitWatch
@@ -36,7 +35,7 @@ from wakeful.domain.record import SessionRecord
 from wakeful.doors import Doors
 from wakeful.faults import reach
 from wakeful.handwork import Handwork
-from wakeful.hubwork import build_hub
+from wakeful.hubwork import ancestor_pids, build_hub
 from wakeful.interfaces.http.access import Access
 from wakeful.interfaces.http.access_log import access_file
 from wakeful.interfaces.http.app import build_app
@@ -55,7 +54,7 @@ from wakeful.services.feed import Change, Feed
 from wakeful.services.scribe import Scribe
 from wakeful.services.watched import Standing as SessionStanding, standing_of
 from wakeful.services.work import WorkDesk
-from wakeful.wakework import build_wake
+from wakeful.wakework import WakeWork, timer_rules
 
 # A backstop: whatever inotify did not tell is found this late. Costs 55 ms of CPU per 10,000 logs.
 SWEEP_SECONDS: Final = 300.0
@@ -92,7 +91,7 @@ class Daemon(Lookout):
         self.handwork = Handwork(self, places, store, config.daemon.mode, self.calm.forbids)
         self.care = Care(self, places, store, config, self.handwork, self.calm)
         self.hub = build_hub(config, places, store, self, self.feed, self.handwork, self.care)
-        self.wakes = build_wake(config, places, store, self, self.handwork, self.hub, self.calm)
+        self.waking = WakeWork(config, places, store, self, self.feed, self.handwork, self.hub, self.calm)
         self.work = WorkDesk(
             store,
             self.clock,
@@ -101,8 +100,7 @@ class Daemon(Lookout):
             lambda session_id: self.handwork.holdings.find(session_id) is not None,
         )
         self._store = store
-        self._mode = config.daemon.mode
-        self._wakes_enabled = config.heartbeat.enabled
+        self._config = config
         self._folders = folders
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -121,13 +119,14 @@ class Daemon(Lookout):
 
     def reach(self, session_id: SessionId) -> Reach:
         """The act gate's own word, asked while the session is judged."""
-        ours = self._mode is not Mode.OBSERVE
-        return Reach(ours, ours and self.handwork.hands.is_open(session_id), self._wakes_enabled)
+        ours = self._config.daemon.mode is not Mode.OBSERVE
+        return Reach(ours, ours and self.handwork.hands.is_open(session_id), self._config.heartbeat.enabled)
 
     def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
         self.scribe.take(transitions)
         self.feed.publish(changes)
         self.care.seen(changes)
+        self.waking.seen(transitions)
 
     def died(self, session_id: SessionId) -> None:
         task = self._loop.create_task(self._search(session_id))
@@ -177,11 +176,6 @@ class Daemon(Lookout):
         self.tmux.ended(process)
         self.hub.ended(process)
 
-    def settle(self) -> None:
-        """Judge everything that evidence has touched, now."""
-        while self.supervisor.settle():
-            pass
-
     def _settle(self) -> None:
         if self.supervisor.settle():
             self._loop.call_soon(self._settle)
@@ -227,7 +221,7 @@ async def serve(
         # Last: by now everybody was judged by what is there, so nobody is woken on what was true before.
         daemon.settle()
         reach("daemon.judged")
-        await daemon.wakes.take_up()
+        await daemon.waking.wakes.take_up()
         ended = asyncio.Event()
         app, access = _app(config, places, doors, daemon, history=store.transitions, end=ended.set)
         stack.callback(app.log.close)
@@ -266,7 +260,7 @@ def _app(
         Deciders(daemon.handwork.supervised, tcp_callers),
         access,
         now=daemon.clock.now,
-        ancestors=_ancestor_pids,
+        ancestors=ancestor_pids,
         shut_down=end,
         calm=daemon.calm,
         incidents=daemon.care.incidents.listed,
@@ -275,7 +269,8 @@ def _app(
         checkpoints=(daemon.care.checkpoints, daemon.care.lessons),
         release=daemon.care.queue.release if daemon.care.queue is not None else None,
         hub=daemon.hub,
-        wakes=daemon.wakes,
+        wakes=daemon.waking.wakes,
+        repairs=daemon.waking.repairs,
     )
     return app, access
 
@@ -315,15 +310,10 @@ def _desk(config: Config, places: Places, doors: Doors, daemon: Daemon, history:
         cases,
         daemon.care.healer.trouble_of,
         daemon.hub.standing,
-        daemon.wakes.of_session,
+        daemon.waking.wakes.of_session,
+        timer_rules(config.supervision),
+        daemon.waking.timers.warnings,
     )
-
-
-def _ancestor_pids(pid: int) -> list[int]:
-    try:
-        return [process.pid for process in proc.ancestors(pid)]
-    except proc.ProcessHidden:
-        return []
 
 
 def _link(config: Config, doors: Doors, access: Access | None) -> str | None:
@@ -387,7 +377,7 @@ async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], end
         _whatever_the_store_says(daemon.handwork.holdings.run, "claims are not renewed"),
         *(_whatever_the_store_says(task, otherwise) for task, otherwise in daemon.care.tasks()),
         *(_whatever_the_store_says(task, otherwise) for task, otherwise in daemon.hub.tasks()),
-        _whatever_the_store_says(daemon.wakes.run, "nobody is woken"),
+        *(_whatever_the_store_says(task, otherwise) for task, otherwise in daemon.waking.tasks()),
     )
     tasks = [asyncio.create_task(each) for each in work]
     waiting = asyncio.create_task(ended.wait())

@@ -112,8 +112,18 @@ class Lookout:
         for eye in self.eyes:
             eye.look()
         await self.tmux.look()
+        self.settle()
+
+    def settle(self) -> None:
+        """Judge everything that evidence has touched, now."""
         while self.supervisor.settle():
             pass
+
+    def look_again(self, session_id: SessionId) -> None:
+        """Read whatever is new about a session and judge it, now."""
+        self.catch_up(session_id)
+        self.seek_holder(session_id)
+        self.settle()
 
     def eye_records(self) -> tuple[EyeRecord, ...]:
         told = [EyeRecord(eye.name, eye.slow, eye.left_out) for eye in self.eyes]

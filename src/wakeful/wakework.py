@@ -1,23 +1,66 @@
-"""The wake service joined with its files, its store, the hub and the hands. What `hubwork` is to the hub.
+"""The wake service, and what stands beside health, joined with files, store, hub and hands. What `hubwork` is to the hub.
 
 Nothing here decides.
 """
 
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+
+from wakeful.adapters.system.hook_program import HookProgram
 from wakeful.config import Config
 from wakeful.domain.heartbeat import Include
 from wakeful.domain.record import SessionRecord
+from wakeful.domain.timers import TimerRules
 from wakeful.handwork import Handwork
-from wakeful.heartbeat_config import Heartbeat
+from wakeful.heartbeat_config import Heartbeat, Supervision
 from wakeful.heartbeats import AgentFiles, bounds_of
 from wakeful.lookout import Lookout
 from wakeful.places import Places
-from wakeful.ports.store import Store
+from wakeful.ports.store import Store, Transition
 from wakeful.services.calm import Calm
+from wakeful.services.feed import Feed
+from wakeful.services.health_hook import HealthHook
 from wakeful.services.hub import Hub
+from wakeful.services.repair import Repairs
+from wakeful.services.timers import Running, SupervisionTimers
 from wakeful.services.wake import WakeRules, WakeService
 from wakeful.services.wake_audit import AuditBook
 from wakeful.services.wake_policies import PolicyBook
 from wakeful.services.wake_targets import Declared, Target, Targets
+
+Task = tuple[Callable[[], Coroutine[None, None, None]], str]
+"""Something that runs for ever, and what it means if the store refuses it."""
+
+
+class WakeWork:
+    """Waking, and what stands beside health, of one daemon."""
+
+    def __init__(
+        self,
+        config: Config,
+        places: Places,
+        store: Store,
+        lookout: Lookout,
+        feed: Feed,
+        handwork: Handwork,
+        hub: Hub,
+        calm: Calm,
+    ) -> None:
+        self.wakes = build_wake(config, places, store, lookout, handwork, hub, calm)
+        self.timers = build_timers(config, lookout, feed)
+        self.repairs = Repairs(store, lookout.roster, lookout.clock, lookout.look_again)
+        self._hook = build_hook(config, lookout)
+
+    def seen(self, transitions: Sequence[Transition]) -> None:
+        """Sessions changed."""
+        if self._hook is not None:
+            self._hook.seen(transitions)
+
+    def tasks(self) -> Iterator[Task]:
+        """What runs as long as the daemon does."""
+        yield self.wakes.run, "nobody is woken"
+        yield self.timers.run, "prompts are not timed"
+        if self._hook is not None:
+            yield self._hook.run, "nobody is told of health"
 
 
 def build_wake(
@@ -49,6 +92,36 @@ def build_wake(
         reach=lookout.reach,
         paused=lambda: calm.paused,
         context=context_of,
+    )
+
+
+def build_timers(config: Config, lookout: Lookout, feed: Feed) -> SupervisionTimers:
+    """The timers of one daemon's running prompts: they read its sessions and tell its feed."""
+
+    def running() -> Iterator[Running]:
+        for watched in lookout.roster.watched.values():
+            record = watched.record
+            if record is not None and record.active_prompt:
+                yield Running(record.id, record.state, watched.activity.progress_at)
+
+    return SupervisionTimers(lookout.clock, running, timer_rules(config.supervision), feed.supervise)
+
+
+def build_hook(config: Config, lookout: Lookout) -> HealthHook | None:
+    """Whom to tell of health, if the operator named a program."""
+    argv = config.hooks.session_health_update_after
+    if not argv:
+        return None
+    interval_seconds = config.heartbeat.session_health_hook_min_interval
+    return HealthHook(lookout.clock, HookProgram(argv).run, interval_seconds)
+
+
+def timer_rules(config: Supervision) -> TimerRules:
+    return TimerRules(
+        config.activity_heartbeat_interval,
+        config.progress_notify_interval,
+        config.inactivity_warning_after,
+        config.inactivity_timeout,
     )
 
 

@@ -59,6 +59,7 @@ ORDERS = (
             "mute",
             "revive",
             "restore",
+            "repair",
         )
     ),
 )

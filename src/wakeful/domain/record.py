@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wakeful.domain.activity import RULE_VERSION, Activity
 from wakeful.domain.eligibility import OUT_OF_REACH, Facts, Reach, Reason, ineligibility
@@ -195,6 +196,30 @@ def describe(
         pid=holder.process.pid if holder is not None and holder.sight is _ALIVE else None,
         rules=RULES,
         name=subject.name,
+    )
+
+
+def laid_to_rest(stored: SessionRecord, at: str) -> SessionRecord:
+    """A record whose session left nothing behind: it is over, and nobody knows how it ended."""
+    return replace(
+        stored,
+        state=State.STOPPED,
+        health=Health.UNKNOWN,
+        active_prompt=False,
+        attachable=False,
+        eligible_for_wake=False,
+        ineligibility_reason=_NOT_OURS,
+        session_alive=False,
+        attention=Attention.NONE,
+        findings=(),
+        expected_waits=(),
+        alive_to=Rung.HOST,
+        broken_at=None,
+        actions=(),
+        valid_until=None,
+        judged_at=at,
+        updated_at=at,
+        pid=None,
     )
 
 
