@@ -1,14 +1,16 @@
 """Claims about a daemon that is killed with -9 in every phase of a wake: nobody is woken twice, and nothing stays open."""
 
+import asyncio
 import os
 import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
-import msgspec
+from crash.wake_worker import FIRST_WALL, wake
+from daemons import RunningDaemon
+from wakeful.domain.eligibility import Reason
 
 WORKER = Path(__file__).with_name("wake_worker.py")
 PHASES = (
@@ -30,33 +32,49 @@ def run(mode: str, folder: Path, faults: str = "") -> "subprocess.CompletedProce
     )
 
 
-def lives(folder: Path, phase: str) -> tuple[int, list[str], Any, Any]:
-    """A daemon that dies in this phase, and the next one twenty seconds later: inside the cooldown."""
+def killed_in(folder: Path, phase: str) -> int:
+    """The end of a daemon that dies in this phase."""
     shutil.copytree(folder.parent / "prepared", folder)
-    killed = run("wake", folder, f"{phase}:1:kill")
-    next_one = run("wake", folder)
-    assert next_one.returncode == 0, (phase, next_one.stderr)
-    answer, status = msgspec.json.decode(next_one.stdout)
-    prompts = folder / "prompts"
-    given = prompts.read_text().splitlines() if prompts.exists() else []
-    return killed.returncode, given, answer, status
+    return run("wake", folder, f"{phase}:1:kill").returncode
+
+
+def prompts_of(folder: Path) -> list[str]:
+    world = folder / "prompts"
+    return world.read_text().splitlines() if world.exists() else []
 
 
 def test_a_daemon_killed_in_any_phase_wakes_nobody_twice(tmp_path: Path) -> None:
     """Health is judged first; a wake is written down before its prompt, and what may have been given cools."""
     (tmp_path / "prepared").mkdir()
     assert run("prepare", tmp_path / "prepared").returncode == 0
-    (tmp_path / "prepared" / "again").unlink()
     with ThreadPoolExecutor(2) as pool:
-        outcomes = dict(
-            zip(PHASES, pool.map(lambda phase: lives(tmp_path / phase, phase), PHASES), strict=True)
-        )
+        codes = list(pool.map(lambda phase: killed_in(tmp_path / phase, phase), PHASES))
+    assert codes == [-9] * len(PHASES)
     for number, phase in enumerate(PHASES):
-        code, given, answer, status = outcomes[phase]
-        assert code == -9, phase
-        assert len(given) <= 1, (phase, given)
+        # The next daemon comes twenty seconds later: inside the cooldown.
+        answer, status = asyncio.run(wake(tmp_path / phase, FIRST_WALL + 20.0))
+        given = prompts_of(tmp_path / phase)
         # A wake that was reserved may have been given: nobody is woken on a maybe.
         sure = number < PHASES.index("wake.reserved")
-        assert answer["reason"] == (None if sure else "cooldown_active"), (phase, answer)
-        assert len(given) == (1 if sure or number >= FIRST_GIVEN else 0), phase
-        assert status["last_audit"]["outcome"] is not None, phase
+        assert answer.reason is (None if sure else Reason.COOLDOWN_ACTIVE), phase
+        assert len(given) == (1 if sure or number >= FIRST_GIVEN else 0), (phase, given)
+        assert status.last_audit is not None, phase
+        assert status.last_audit.outcome is not None, phase
+
+
+def test_a_real_daemon_opens_no_door_before_everybody_was_judged(daemon: RunningDaemon) -> None:
+    """Killed after judging, or after the wake service took up its work, it has not yet answered anybody."""
+    for phase in ("daemon.judged", "wake.taken_up"):
+        environ = {**daemon.environ, "WAKEFUL_FAULTS": f"{phase}:1:kill"}
+        killed = subprocess.run(
+            daemon.argv("up", "--port", "0"),
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (killed.returncode, killed.stdout) == (-9, ""), phase
+    daemon.up()
+    answer = daemon.run("agent", "heartbeat", "wake", "fox", "--json")
+    assert (answer.exit_code, answer.json["reason"]) == (1, "session_not_found")

@@ -1,4 +1,4 @@
-"""One wake on a real store over a world that outlives the process: `wake_worker.py prepare|wake|count FOLDER`.
+"""One wake on a real store over a world that outlives the process: `wake_worker.py prepare|wake FOLDER`.
 
 The world is a file that grows by a line for every prompt its agent was given.
 """
@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
 from desks import subject
@@ -17,12 +16,14 @@ from wakeful import faults
 from wakeful.adapters.sqlite.store import SqliteStore
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.process import Process
+from wakeful.domain.wake import HeartbeatStatus, WakeAnswer
 from wakeful.ports.hands import Seen
 from wakeful.ports.store import Outcome, Store
 from wakeful.services.reconcile import reconcile
 from wakers import HeldDriver, WakeHouse
 
 NAME: Final = "of-fox"
+FIRST_WALL: Final = 1_800_000_010.0
 AGENT: Final = Process(700_001, 1, "a-boot-of-a-test")
 
 
@@ -74,7 +75,7 @@ async def prepare(folder: Path) -> None:
     await store.close()
 
 
-async def wake(folder: Path, wall: float) -> None:
+async def wake(folder: Path, wall: float) -> tuple[WakeAnswer, HeartbeatStatus]:
     """A daemon's life: see, judge, take up, and only then wake."""
     store = await SqliteStore.open(folder / "wakeful.db")
     house = KilledHouse(folder, store, wall)
@@ -89,19 +90,9 @@ async def wake(folder: Path, wall: float) -> None:
     answer = await house.wakes.wake("fox")
     status = await house.wakes.status("fox")
     await store.close()
-    sys.stdout.write(msgspec.json.encode([answer, status]).decode() + "\n")
-
-
-def main(mode: str, folder: Path) -> None:
-    plan: Any = faults.Plan() if mode == "count" else None
-    if plan is not None:
-        faults.install(plan)
-    again = (folder / "again").exists()
-    (folder / "again").touch()
-    asyncio.run(prepare(folder) if mode == "prepare" else wake(folder, 1_800_000_010.0 + 20.0 * again))
-    if plan is not None:
-        sys.stdout.write(msgspec.json.encode(dict(plan._reached)).decode())
+    return answer, status
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    mode, place = sys.argv[1:]
+    asyncio.run(prepare(Path(place)) if mode == "prepare" else wake(Path(place), FIRST_WALL))

@@ -248,7 +248,8 @@ class WakeService:
         """An interval after it was last woken or did anything: nobody is woken out of a conversation."""
         interval_seconds = policy.min_interval_seconds or self._rules.default_interval_seconds
         seen = latest((self._audits.last_given(watched.subject.id), watched.activity.last_at))
-        return seen.plus(interval_seconds) if seen is not None else now
+        due_at = seen.plus(interval_seconds) if seen is not None else now
+        return max(due_at, self._cooling_until(watched.subject.id, policy) or due_at)
 
     def _cycle(self) -> int:
         """How many were woken in this cycle."""
