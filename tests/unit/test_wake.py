@@ -423,6 +423,24 @@ def test_an_invalid_file_names_its_line_and_keeps_the_last_good_snapshot(tmp_pat
     play(scene, tmp_path)
 
 
+def test_what_a_file_says_leaves_redacted_and_marked(tmp_path: Path) -> None:
+    """Its author may be an agent: a secret in it leaves by no door, and its words stand under `untrusted` alone."""
+
+    async def scene(house: WakeHouse) -> None:
+        secret = "sk-ant-api03-" + "B" * 80
+        name = await fox(house, f"summary: key {secret}")
+        body = msgspec.json.encode(await house.wakes.status("fox")) + house.desk.inspect(name).body
+        assert b"BBBB" not in body
+        assert GUIDANCE.encode() not in body
+        assert b'"untrusted":"key' in body
+        house.write_policy("fox", f"preferences: {{min_interval: {secret}}}")
+        answer = await house.wakes.wake("fox")
+        assert answer.reason is Reason.HEARTBEAT_INVALID
+        assert "BBBB" not in answer.words
+
+    play(scene, tmp_path)
+
+
 def test_equal_refusals_are_one_entry_that_counts(tmp_path: Path) -> None:
     """Whoever asks in a loop fills no disk; another reason is another entry."""
 

@@ -10,8 +10,9 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.domain.eligibility import PolicyState, Reason
-from wakeful.domain.heartbeat import HeartbeatPolicy, Include, Problem, Snapshot
+from wakeful.domain.heartbeat import Clamped, HeartbeatPolicy, Include, Problem, Snapshot, Window
 from wakeful.domain.ids import SessionId
+from wakeful.domain.record import safe
 
 SCHEMA: Final = 1
 
@@ -93,6 +94,42 @@ class WakeState(Struct, frozen=True, kw_only=True):
     wakes_in_cycle_max: int
 
 
+class PolicySnapshot(Struct, frozen=True, kw_only=True):
+    """A snapshot as doors show it. What the file's author wrote is under `untrusted`; its guidance stays in the file."""
+
+    id: str
+    digest: str
+    path: str
+    taken_at: str
+    enabled: bool
+    min_interval_seconds: float | None
+    active_hours: tuple[Window, ...]
+    quiet_windows: tuple[Window, ...]
+    include: tuple[Include, ...]
+    body_chars: int
+    clamped: tuple[Clamped, ...]
+    untrusted: str
+
+
+def shown(snapshot: Snapshot) -> PolicySnapshot:
+    """The snapshot without what is for its agent alone."""
+    policy = snapshot.policy
+    return PolicySnapshot(
+        id=snapshot.id,
+        digest=snapshot.digest,
+        path=snapshot.path,
+        taken_at=snapshot.taken_at,
+        enabled=policy.enabled,
+        min_interval_seconds=policy.min_interval_seconds,
+        active_hours=policy.active_hours,
+        quiet_windows=policy.quiet_windows,
+        include=policy.include,
+        body_chars=len(policy.body),
+        clamped=snapshot.clamped,
+        untrusted=safe(policy.summary),
+    )
+
+
 class HeartbeatStatus(Struct, frozen=True, kw_only=True):
     """Whether an agent may be woken now, by which policy, and what was last decided."""
 
@@ -103,7 +140,7 @@ class HeartbeatStatus(Struct, frozen=True, kw_only=True):
     ineligibility_reason: Reason | None
     words: str
     policy_state: PolicyState
-    policy_snapshot: Snapshot | None
+    policy_snapshot: PolicySnapshot | None
     policy_problem: Problem | None
     wake_state: WakeState
     last_audit: Audit | None

@@ -38,6 +38,7 @@ from wakeful.domain.wake import (
     WakeState,
     outcome_of,
     prompt_of,
+    shown,
 )
 from wakeful.faults import reach as reached
 from wakeful.ports.clock import Clock
@@ -326,7 +327,7 @@ class WakeService:
             ineligibility_reason=reason,
             words=_words(reason, reading),
             policy_state=reading.state,
-            policy_snapshot=reading.snapshot,
+            policy_snapshot=shown(reading.snapshot) if reading.snapshot is not None else None,
             policy_problem=reading.problem,
             wake_state=self._wake_state(target, reading),
             last_audit=self._audits.last(target.agent),

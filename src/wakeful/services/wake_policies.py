@@ -16,6 +16,7 @@ from wakeful.domain.errors import WorldError
 from wakeful.domain.heartbeat import HeartbeatInvalid, HeartbeatPolicy, PolicyReading, Problem, Snapshot
 from wakeful.domain.hours import is_quiet, next_change
 from wakeful.domain.moment import iso
+from wakeful.domain.record import safe
 from wakeful.ports.clock import Clock
 from wakeful.ports.heartbeat import HeartbeatFiles
 from wakeful.ports.store import Note, Store
@@ -82,7 +83,8 @@ class PolicyBook:
             snapshot = self._files.load(agent, workdir, iso(self._clock.now().wall))
         except HeartbeatInvalid as wrong:
             file, line, reason = (wrong.facts[name] for name in ("file", "line", "reason"))
-            problem = Problem(str(file), int(str(line)), str(reason))
+            # It may quote the file, whoever wrote that.
+            problem = Problem(str(file), int(str(line)), safe(str(reason)))
             return PolicyReading(PolicyState.INVALID, self._valid.get(agent), problem)
         before = self._valid.get(agent)
         if before is not None and (before.digest, before.path) == (snapshot.digest, snapshot.path):

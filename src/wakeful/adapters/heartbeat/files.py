@@ -12,7 +12,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import Struct
 
-from wakeful.adapters.heartbeat.document import bytes_max, parse
 from wakeful.domain.heartbeat import Bounds, HeartbeatInvalid, Snapshot, snapshot_of
 from wakeful.domain.plaintext import plain
 
@@ -73,6 +72,11 @@ def found(paths: tuple[str, ...]) -> Stamp | None:
 
 def load(path: str, bounds: Bounds, at: str) -> Snapshot:
     """What a file says now. Raises HeartbeatInvalid."""
+    from wakeful.adapters.heartbeat.document import (  # noqa: PLC0415 - YAML costs only who has such a file
+        bytes_max,
+        parse,
+    )
+
     content = _content(path, bytes_max(bounds))
     return snapshot_of(parse(content, path, bounds, find_zone), bounds, path, at)
 

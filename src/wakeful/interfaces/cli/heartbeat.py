@@ -12,9 +12,9 @@ import click
 import msgspec
 from msgspec import Struct
 
-from wakeful.domain.heartbeat import Clamped, HeartbeatInvalid, Problem, Snapshot
+from wakeful.domain.heartbeat import Clamped, HeartbeatInvalid, Problem
 from wakeful.domain.moment import iso
-from wakeful.domain.wake import HeartbeatStatus, WakeAnswer
+from wakeful.domain.wake import HeartbeatStatus, PolicySnapshot, WakeAnswer, shown
 from wakeful.interfaces.cli.agent import agent_argument
 from wakeful.interfaces.cli.client import Client
 from wakeful.interfaces.cli.lazy import Entry, LazyGroup
@@ -37,7 +37,7 @@ class Validation(Struct, frozen=True):
     """What a file amounts to: a snapshot, or the one problem that keeps it from being one."""
 
     valid: bool
-    snapshot: Snapshot | None
+    snapshot: PolicySnapshot | None
     problem: Problem | None
 
 
@@ -128,7 +128,7 @@ def _validated(file: str) -> Validation:
 
     bounds = bounds_of(load_settings(None).config.heartbeat)
     try:
-        return Validation(True, load(str(Path(file)), bounds, iso(wall_now())), None)
+        return Validation(True, shown(load(str(Path(file)), bounds, iso(wall_now()))), None)
     except HeartbeatInvalid as wrong:
         return Validation(False, None, problem_of(wrong))
 

@@ -9,10 +9,10 @@ from msgspec import Meta, Struct
 
 from wakeful.domain.calm import PauseRecord
 from wakeful.domain.eligibility import PolicyState, Reason
-from wakeful.domain.heartbeat import Problem as HeartbeatProblem, Snapshot
+from wakeful.domain.heartbeat import Problem as HeartbeatProblem
 from wakeful.domain.policy import Policy
 from wakeful.domain.record import SessionRecord
-from wakeful.domain.wake import Audit, WakeState
+from wakeful.domain.wake import Audit, PolicySnapshot, WakeState
 from wakeful.services.cases import NOTE_CHARS_MAX, Expect
 from wakeful.services.desk import Evidence, Supervision
 from wakeful.services.roster import Ending
@@ -43,7 +43,7 @@ class SessionInspection(SessionStatus, frozen=True, kw_only=True):
     policy: Policy
     # Of the agent whose session it is; null for one that is nobody's.
     policy_state: PolicyState | None
-    policy_snapshot: Snapshot | None
+    policy_snapshot: PolicySnapshot | None
     policy_problem: HeartbeatProblem | None
     wake_state: WakeState | None
     last_audit: Audit | None
