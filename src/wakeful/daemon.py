@@ -221,7 +221,7 @@ async def serve(
         # Last: by now everybody was judged by what is there, so nobody is woken on what was true before.
         daemon.settle()
         reach("daemon.judged")
-        await daemon.waking.wakes.take_up()
+        await daemon.waking.take_up()
         ended = asyncio.Event()
         app, access = _app(config, places, doors, daemon, history=store.transitions, end=ended.set)
         stack.callback(app.log.close)

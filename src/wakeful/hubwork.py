@@ -29,7 +29,7 @@ from wakeful.ports.clock import Clock
 from wakeful.ports.runtime import Runtime
 from wakeful.ports.store import Note, Store
 from wakeful.services.alerts import AlertDesk
-from wakeful.services.feed import Feed
+from wakeful.services.feed import AgentChange, Feed
 from wakeful.services.hub import Hub, Processes
 from wakeful.services.hub_book import AgentBook
 from wakeful.services.hub_keeping import AutoRestart, Losses, Telling
@@ -79,7 +79,13 @@ def build_hub(
     clock = lookout.clock
     runtimes = runtimes_of(config.agents, places, clock)
     sessions = HostedSessions(lookout.roster, clock)
-    book = AgentBook(config.agents, runtimes, store, clock, feed.announce)
+
+    def announce(change: AgentChange) -> None:
+        feed.announce(change)
+        if change.record.session_id is not None:
+            lookout.supervisor.belongs(change.record.session_id, change.id)
+
+    book = AgentBook(config.agents, runtimes, store, clock, announce)
     orders = Orders(
         book=book,
         gate=handwork.gate,

@@ -7,7 +7,11 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 
 from wakeful.adapters.system.hook_program import HookProgram
 from wakeful.config import Config
+from wakeful.domain.agents import AgentState
 from wakeful.domain.heartbeat import Include
+from wakeful.domain.hosting import Hosting
+from wakeful.domain.ids import ConversationId
+from wakeful.domain.process import Sight
 from wakeful.domain.record import SessionRecord
 from wakeful.domain.timers import TimerRules
 from wakeful.handwork import Handwork
@@ -18,6 +22,7 @@ from wakeful.places import Places
 from wakeful.ports.store import Store, Transition
 from wakeful.services.calm import Calm
 from wakeful.services.feed import Feed
+from wakeful.services.hands import address_of
 from wakeful.services.health_hook import HealthHook
 from wakeful.services.hub import Hub
 from wakeful.services.repair import Repairs
@@ -26,6 +31,7 @@ from wakeful.services.wake import WakeRules, WakeService
 from wakeful.services.wake_audit import AuditBook
 from wakeful.services.wake_policies import PolicyBook
 from wakeful.services.wake_targets import Declared, Target, Targets
+from wakeful.services.watched import Watched
 
 Task = tuple[Callable[[], Coroutine[None, None, None]], str]
 """Something that runs for ever, and what it means if the store refuses it."""
@@ -49,6 +55,18 @@ class WakeWork:
         self.timers = build_timers(config, lookout, feed)
         self.repairs = Repairs(store, lookout.roster, lookout.clock, lookout.look_again)
         self._hook = build_hook(config, lookout)
+        self._hub = hub
+        self._supervisor = lookout.supervisor
+        guests = HubGuests(hub, config)
+        for hands in (handwork.hands, handwork.own_hands):
+            hands.guest_of = guests.hosting
+
+    async def take_up(self) -> None:
+        """Go on where an earlier daemon stopped; everybody was judged before."""
+        for record in self._hub.records:
+            if record.session_id is not None:
+                self._supervisor.belongs(record.session_id, record.name)
+        await self.wakes.take_up()
 
     def seen(self, transitions: Sequence[Transition]) -> None:
         """Sessions changed."""
@@ -61,6 +79,36 @@ class WakeWork:
         yield self.timers.run, "prompts are not timed"
         if self._hook is not None:
             yield self._hook.run, "nobody is told of health"
+
+
+class HubGuests:
+    """Where the sessions of the hub's agents are spoken to: in the pane their agent runs in, on this host."""
+
+    def __init__(self, hub: Hub, config: Config) -> None:
+        self._hub = hub
+        self._commands = {spec.name: spec.command for spec in config.agents}
+
+    def hosting(self, watched: Watched) -> Hosting | None:
+        """The address of an agent's session; None for one that is nobody's, not running, or in a container."""
+        name, pane, living = watched.subject.agent, watched.presence.pane, watched.presence.living
+        if name not in self._commands or pane is None or pane.sight is not Sight.ALIVE or len(living) != 1:
+            return None
+        record = self._hub.record(name)
+        if record.state is not AgentState.RUNNING or record.session_id != watched.subject.id:
+            return None
+        return Hosting(
+            session_id=watched.subject.id,
+            conversation_id=watched.activity.conversation_id or ConversationId(""),
+            driver="tmux",
+            cwd=watched.activity.cwd or watched.presence.cwd or "",
+            argv=self._commands[name],
+            epoch=record.epoch,
+            since=0.0,
+            process=living[0].process,
+            pane=address_of(pane),
+            adopted=True,
+            name=name,
+        )
 
 
 def build_wake(

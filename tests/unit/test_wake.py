@@ -559,3 +559,21 @@ def test_inspect_correlates_policy_wake_state_and_audit(tmp_path: Path) -> None:
         assert [stranger[key] for key in ("policy_snapshot", "wake_state", "last_audit")] == [None] * 3
 
     play(scene, tmp_path)
+
+
+def test_a_session_of_the_hubs_is_reached_by_its_agent(tmp_path: Path) -> None:
+    """Found, it is nobody's and out of reach; told whose it is, it can be woken, and stays unmanaged."""
+
+    async def scene(house: WakeHouse) -> None:
+        house.start("a")
+        house.finish("a")
+        watched = house.roster.watched[subject("a").id]
+        assert watched.record is not None
+        assert (watched.record.agent, watched.record.attachable) == (None, False)
+        house.supervisor.belongs(subject("a").id, "fox")
+        house.settle()
+        record = watched.record
+        assert (record.agent, record.attachable, record.managed) == ("fox", True, False)
+        assert record.eligible_for_wake
+
+    play(scene, tmp_path)

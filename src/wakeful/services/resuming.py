@@ -3,7 +3,7 @@
 from wakeful.domain.briefs import InterruptedCall, brief
 from wakeful.domain.effect_rules import Effect
 from wakeful.domain.effects import interrupted
-from wakeful.domain.errors import WorldError
+from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.record import safe
 from wakeful.domain.wording import quoted
 from wakeful.services.watched import Watched
@@ -14,6 +14,21 @@ class CutOffElsewhere(WorldError):
 
     code = "cut-off-elsewhere"
     exit_code = 1
+    http_status = 409
+
+
+class HolderAlive(WorldError):
+    """{shown} is run by process {pid} since {since}: one conversation has one owner. Stop that one first."""
+
+    code = "holder-alive"
+    exit_code = 1
+    http_status = 409
+
+
+class CannotResume(OperatorError):
+    """{shown} cannot be continued: {reason}."""
+
+    code = "cannot-resume"
     http_status = 409
 
 

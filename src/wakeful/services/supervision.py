@@ -28,7 +28,7 @@ from wakeful.ports.store import Transition
 from wakeful.services.feed import Change
 from wakeful.services.roster import OldLog, Roster
 from wakeful.services.surroundings import Surroundings
-from wakeful.services.watched import Kept, Standing, Watched, standing_of
+from wakeful.services.watched import Kept, Standing, Watched, standing_of, transition_of
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode_kept: Final = msgspec.json.Decoder(Kept).decode
@@ -52,6 +52,8 @@ class Supervisor:
         self._by_process: dict[Process, set[SessionId]] = {}
         self._stored: dict[SessionId, Standing] = {}
         self._hosted: dict[SessionId, Hosting] = {}
+        # The hub's agents by the sessions they host.
+        self._agents: dict[SessionId, str] = {}
         self._slept: Sleep | None = None
         roster.unfold = self.unfold
 
@@ -224,6 +226,16 @@ class Supervisor:
             watched.subject = self._as_hosted(watched.subject)
             self._mark(session_id)
 
+    def belongs(self, session_id: SessionId, agent: str) -> None:
+        """An agent of the hub hosts this session; of its earlier ones it keeps the name until they are forgotten."""
+        if self._agents.get(session_id) == agent:
+            return
+        self._agents[session_id] = agent
+        watched = self.roster.watched.get(session_id)
+        if watched is not None:
+            watched.subject = self._as_hosted(watched.subject)
+            self._mark(session_id)
+
     def settle(self) -> bool:
         """Judge what evidence has touched, a slice at a time; True if more is left."""
         transitions: list[Transition] = []
@@ -273,6 +285,9 @@ class Supervisor:
         return watched
 
     def _as_hosted(self, subject: Subject) -> Subject:
+        agent = self._agents.get(subject.id)
+        if agent is not None and subject.agent != agent:
+            subject = msgspec.structs.replace(subject, agent=agent)
         hosting = self._hosted.get(subject.id)
         if hosting is not None:
             known = {"attempt": hosting.epoch, "name": hosting.name, "note": hosting.note}
@@ -342,7 +357,8 @@ class Supervisor:
     def _judge(self, watched: Watched, now: Instant) -> None:
         verdict = judge(watched.activity, watched.presence, self._policy, now)
         subject = watched.subject
-        reach = self._around.reach(subject.id) if subject.managed else OUT_OF_REACH
+        may_reach = subject.managed or subject.agent is not None
+        reach = self._around.reach(subject.id) if may_reach else OUT_OF_REACH
         watched.show(verdict, describe(subject, watched.activity, watched.presence, verdict, now, reach))
         due = verdict.next_check_at.awake if verdict.next_check_at is not None else None
         if due is not None and due != watched.check_at:
@@ -373,19 +389,4 @@ class Supervisor:
         )
         if before != watched.standing:
             self.roster.announce(record.id)
-            transitions.append(_transition(watched, before, reason, now.wall))
-
-
-def _transition(watched: Watched, before: Standing | None, reason: str, at: float) -> Transition:
-    record = watched.record
-    assert record is not None, "a transition follows a judgement"
-    return Transition(
-        session_id=record.id,
-        at=at,
-        old_state=before[0] if before else "",
-        new_state=record.state,
-        old_health=before[1] if before else "",
-        new_health=record.health,
-        reason=reason,
-        record=watched.body(),
-    )
+            transitions.append(transition_of(watched, before, reason, now.wall))

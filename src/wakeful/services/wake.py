@@ -235,7 +235,8 @@ class WakeService:
         return last_at is None or last_at < given_at
 
     def _reach_of(self, record: SessionRecord) -> Reach:
-        found = self._reach(record.id) if record.managed else OUT_OF_REACH
+        may_reach = record.managed or record.agent is not None
+        found = self._reach(record.id) if may_reach else OUT_OF_REACH
         return Reach(found.ours, found.path_open, self._rules.enabled)
 
     def _cooling_until(self, session_id: SessionId, policy: HeartbeatPolicy | None) -> Instant | None:

@@ -13,6 +13,7 @@ from wakeful.domain.findings import Attention, Code, Health, State
 from wakeful.domain.process import Sight
 from wakeful.domain.record import SessionRecord, Subject, health_view
 from wakeful.domain.verdict import Verdict
+from wakeful.ports.store import Transition
 
 _encode: Final = msgspec.json.Encoder().encode
 _code: Final = attrgetter("code")
@@ -78,4 +79,20 @@ def standing_of(record: SessionRecord) -> Standing:
         record.attention,
         record.session_alive,
         record.active_prompt,
+    )
+
+
+def transition_of(watched: Watched, before: Standing | None, reason: str, at: float) -> Transition:
+    """The change from one standing to the newest one, with the record it led to."""
+    record = watched.record
+    assert record is not None, "a transition follows a judgement"
+    return Transition(
+        session_id=record.id,
+        at=at,
+        old_state=before[0] if before else "",
+        new_state=record.state,
+        old_health=before[1] if before else "",
+        new_health=record.health,
+        reason=reason,
+        record=watched.body(),
     )
