@@ -17,6 +17,7 @@ from wakeful.domain.events import CallEnded, CallStarted
 from wakeful.domain.findings import Health, State
 from wakeful.domain.timers import Stage, SupervisionEvent, TimerRules
 from wakeful.ports.store import Transition
+from wakeful.services.feed import Feed
 from wakeful.services.health_hook import HealthHook
 from wakeful.services.repair import Repairs
 from wakeful.services.roster import Query
@@ -316,3 +317,16 @@ def test_paging_is_stable_while_sessions_come_and_go(
                 lasting.discard(name)
     assert len(seen) == len(set(seen))
     assert lasting <= set(seen)
+
+
+def test_whoever_listens_hears_of_timers() -> None:
+    """A message of its own kind, at once."""
+
+    async def scene() -> bytes:
+        feed = Feed()
+        with feed.listening() as listener:
+            feed.supervise(SupervisionEvent(subject("a").id, Stage.WARNING, "t", "t", "w"))
+            return await anext(listener.batches())
+
+    shown = msgspec.json.decode(asyncio.run(scene()))
+    assert shown["supervision"]["event"] == "inactivity_warning"

@@ -1,5 +1,7 @@
 """`wakeful session repair`: what is stored of a session, compared with what is there, and mended."""
 
+from typing import Any
+
 import click
 from msgspec import Struct
 
@@ -12,8 +14,8 @@ from wakeful.interfaces.cli.session_acts import order
 
 class Change(Struct, frozen=True):
     field: str
-    old: object
-    new: object
+    old: Any
+    new: Any
 
 
 class Repaired(Struct, frozen=True):
