@@ -83,7 +83,7 @@ def build_hub(
     def announce(change: AgentChange) -> None:
         feed.announce(change)
         if change.record.session_id is not None:
-            lookout.supervisor.belongs(change.record.session_id, change.id)
+            lookout.supervisor.lodge(change.record.session_id, change.id)
 
     book = AgentBook(config.agents, runtimes, store, clock, announce)
     orders = Orders(

@@ -65,7 +65,7 @@ class WakeWork:
         """Go on where an earlier daemon stopped; everybody was judged before."""
         for record in self._hub.records:
             if record.session_id is not None:
-                self._supervisor.belongs(record.session_id, record.name)
+                self._supervisor.lodge(record.session_id, record.name)
         await self.wakes.take_up()
 
     def seen(self, transitions: Sequence[Transition]) -> None:

@@ -570,7 +570,7 @@ def test_a_session_of_the_hubs_is_reached_by_its_agent(tmp_path: Path) -> None:
         watched = house.roster.watched[subject("a").id]
         assert watched.record is not None
         assert (watched.record.agent, watched.record.attachable) == (None, False)
-        house.supervisor.belongs(subject("a").id, "fox")
+        house.supervisor.lodge(subject("a").id, "fox")
         house.settle()
         record = watched.record
         assert (record.agent, record.attachable, record.managed) == ("fox", True, False)

@@ -52,8 +52,7 @@ class Supervisor:
         self._by_process: dict[Process, set[SessionId]] = {}
         self._stored: dict[SessionId, Standing] = {}
         self._hosted: dict[SessionId, Hosting] = {}
-        # The hub's agents by the sessions they host.
-        self._agents: dict[SessionId, str] = {}
+        self._agents: dict[SessionId, str | None] = {}
         self._slept: Sleep | None = None
         roster.unfold = self.unfold
 
@@ -226,10 +225,8 @@ class Supervisor:
             watched.subject = self._as_hosted(watched.subject)
             self._mark(session_id)
 
-    def belongs(self, session_id: SessionId, agent: str) -> None:
-        """An agent of the hub hosts this session; of its earlier ones it keeps the name until they are forgotten."""
-        if self._agents.get(session_id) == agent:
-            return
+    def lodge(self, session_id: SessionId, agent: str | None) -> None:
+        """From now on this agent of the hub hosts the session; or, with None, no agent does."""
         self._agents[session_id] = agent
         watched = self.roster.watched.get(session_id)
         if watched is not None:
@@ -286,7 +283,7 @@ class Supervisor:
 
     def _as_hosted(self, subject: Subject) -> Subject:
         agent = self._agents.get(subject.id)
-        if agent is not None and subject.agent != agent:
+        if subject.agent != agent:
             subject = msgspec.structs.replace(subject, agent=agent)
         hosting = self._hosted.get(subject.id)
         if hosting is not None:
