@@ -14,6 +14,7 @@ from bench.alert_examples import EXAMPLES
 from wakeful.agents_config import AGENT_KEYS
 from wakeful.config import KEYS
 from wakeful.domain.agents import MOVES, AgentState, Move, accepts
+from wakeful.domain.eligibility import RULES as WAKE_RULES, Reason
 from wakeful.domain.evidence import Rung
 from wakeful.domain.findings import EXIT_CODES, MEANINGS, Code, Health, State
 from wakeful.domain.incident import SENTENCES, Cause
@@ -130,7 +131,9 @@ def configuration() -> str:
         "| key | default | may be |",
         "|---|---|---|",
     ]
-    lines += [f"| `{key.name}` | `{_default(key.default)}` | {key.allowed} |" for key in KEYS.values()]
+    lines += [
+        f"| `{key.name}` | `{_default(key.written(key.default))}` | {key.allowed} |" for key in KEYS.values()
+    ]
     return "\n".join([*lines, "", *_agent_keys(), ""])
 
 
@@ -328,8 +331,46 @@ def alerts() -> str:
     return "\n".join([*lines, ""])
 
 
+def wake() -> str:
+    """Who may be woken: the rules in their order of precedence."""
+    lines = [
+        MADE,
+        "# Who may be woken",
+        "",
+        f"A wake is refused before any work with exactly one of {len(Reason)} reasons. The first rule that speaks is the",
+        "answer: first whether Wakeful may touch the session at all, then what lasts until somebody changes it, then how",
+        "the session is, then what passes by itself, and last what only an attempt shows.",
+        "",
+        "| | reason | when | in the session's record |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {number} | `{rule.reason}` | {rule.words} | {_yes(rule.reason in RECORD_REASONS)} |"
+        for number, rule in enumerate(WAKE_RULES, 1)
+    ]
+    lines += [
+        "",
+        "`eligible_for_wake` and `ineligibility_reason` of a session's record are the same function over what the session",
+        "and the configuration say. What HEARTBEAT.md, the hour and earlier wakes add is told by",
+        "`wakeful agent heartbeat status NAME` and `wakeful session inspect ID`, at the moment they are asked: no edit of",
+        "a file and no clock changes a record.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+RECORD_REASONS = frozenset(
+    {
+        Reason.SESSION_NOT_ATTACHABLE,
+        Reason.HEARTBEAT_DISABLED,
+        Reason.SESSION_UNHEALTHY,
+        Reason.SESSION_PROMPT_ACTIVE,
+    }
+)
+
 PAGES = {
     "alerts.md": alerts,
+    "wake.md": wake,
     "recovery.md": recovery,
     "agents.md": agents,
     "healing.md": healing,

@@ -17,6 +17,7 @@ import msgspec
 from hand_doubles import ScriptedDriver, ScriptedWorld
 from wakeful.adapters.critical.log import CriticalLog
 from wakeful.adapters.system.connections import tcp_callers
+from wakeful.domain.eligibility import Reach
 from wakeful.domain.events import Asked, CallStarted, Event, Failure, Opened, Prompted, TurnEnded, TurnFailed
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.policy import Policy
@@ -42,9 +43,11 @@ from wakeful.services.holdings import Holdings
 from wakeful.services.hub import Hub
 from wakeful.services.incidents import Incidents
 from wakeful.services.lessons import Lessons
+from wakeful.services.repair import Repairs
 from wakeful.services.restoring import Restorer
 from wakeful.services.roster import Roster
 from wakeful.services.supervision import Supervisor
+from wakeful.services.wake import WakeService
 from wakeful.services.work import WorkDesk
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import START_WALL, VirtualClock
@@ -83,6 +86,9 @@ class House:
         # A test that needs agents brings them.
         self.hub: Hub | None = None
         self.queue: Queue | None = None
+        # Whether prompts would arrive, and what may be touched, as a test says.
+        self.path_open = True
+        self.mode = "mine"
         self._ended: set[Process] = set()
         self._pids = iter(range(700_000, 4_000_000))
 
@@ -94,6 +100,11 @@ class House:
     @property
     def deciding(self) -> tuple[Checkpoints, Lessons] | None:
         """What waits for people here; in a plain house nothing does."""
+        return None
+
+    @property
+    def waking(self) -> WakeService | None:
+        """Whoever wakes agents here; in a plain house nobody does."""
         return None
 
     def hands_in(self, mode: str) -> Hands:
@@ -179,6 +190,10 @@ class House:
         del agent, within_seconds
         return False
 
+    def reach(self, session_id: SessionId) -> Reach:
+        watched = self.roster.watched[session_id]
+        return Reach(ours=self.mode != "observe", path_open=self.path_open and bool(watched.presence.living))
+
     def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
         if isinstance(self.store, MemoryStore):
             _at_once(self.store.record(transitions))
@@ -245,6 +260,8 @@ class Doors:
             hub=house.hub,
             checkpoints=house.deciding,
             queue=house.queue,
+            wakes=house.waking,
+            repairs=Repairs(house.store, house.roster, house.clock, lambda _session: house.settle()),
         )
         self._loop = asyncio.new_event_loop()
         self._open = threading.Event()
@@ -268,6 +285,10 @@ class Doors:
         self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join(10)
         assert not self._thread.is_alive(), "the doors did not close"
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await something of the house, in its own loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
 
     def call(self, act: Callable[[], T]) -> T:
         """Do something to the house, in its own loop."""
@@ -295,6 +316,8 @@ class Doors:
 
     async def _serve(self) -> None:
         self._stopped = asyncio.Event()
+        if self.house.waking is not None:
+            await self.house.waking.take_up()
         tasks = [
             asyncio.ensure_future(serve(self.app, each))
             for each in self._listeners
@@ -314,10 +337,10 @@ def open_doors(
 ) -> Iterator[Doors]:
     """A furnished house (or the given one) with both doors open."""
     if house is None:
-        from clinics import Clinic
+        from wakers import WakeHouse
 
         # Nobody turns the clock behind the doors: whoever had to wait for a turn would wait for ever.
-        house = Clinic(burst=1_000_000)
+        house = WakeHouse(folder, burst=1_000_000)
         furnish(house)
     doors = Doors(house, folder, ancestors)
     doors.start()

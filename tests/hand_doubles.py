@@ -28,6 +28,9 @@ class ScriptedDriver:
         # Runs between the begin of a start and its end.
         self.settled: Callable[[], Awaitable[None]] = _at_once
 
+    def is_open(self, hosting: Hosting) -> bool:
+        return hosting.process is not None
+
     async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
         self._do("start", order)
         if self.outcome is not Outcome.RECOVERED:

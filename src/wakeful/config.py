@@ -19,9 +19,18 @@ from msgspec import Meta, Struct
 
 from wakeful.agents_config import SECTION as AGENTS, read_agents
 from wakeful.domain.agents import AgentSpec
+from wakeful.domain.durations import BadDuration, seconds_of, spelled
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.plaintext import plain
 from wakeful.domain.policy import Dollars, Policy
+from wakeful.heartbeat_config import (
+    ALLOWED as _HEARTBEAT_ALLOWED,
+    Duration,
+    Heartbeat,
+    Hooks,
+    Supervision,
+    Words,
+)
 
 # The default file with every key has 3 KB; whatever is larger is no configuration.
 FILE_BYTES_MAX: Final = 1_048_576
@@ -191,6 +200,9 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     redis: RedisPlace = RedisPlace()
     projects: Projects = Projects()
     recovery: Recovery = Recovery()
+    heartbeat: Heartbeat = Heartbeat()
+    supervision: Supervision = Supervision()
+    hooks: Hooks = Hooks()
     # Declared by `[agents.NAME]` tables: how many there are, and how they are called, is the operator's.
     agents: tuple[AgentSpec, ...] = ()
 
@@ -207,10 +219,18 @@ _SECTIONS: Final[Mapping[str, type[Struct]]] = {
     "redis": RedisPlace,
     "projects": Projects,
     "recovery": Recovery,
+    "agents.heartbeat": Heartbeat,
+    "session.supervision": Supervision,
+    "hooks": Hooks,
+}
+# 003 gave this number its name; the rules get it from there.
+_NAMED_ELSEWHERE: Final[Mapping[str, str]] = {
+    "detect.stale_seconds": "agents.heartbeat.session_health_stale_after"
 }
 # The domain gives numbers their names and defaults; that they are positive is the configuration's business.
 _POSITIVE: Final[Mapping[type, Any]] = {float: _Seconds, int: _Count, Dollars: _Dollars}
 _ALLOWED: Final[Mapping[Any, str]] = {
+    **_HEARTBEAT_ALLOWED,
     _Loopback: "a loopback address: 127.0.0.1, ::1 or localhost",
     _Port: "a whole number from 0 to 65535",
     bool: "true or false",
@@ -238,6 +258,7 @@ _LISTS: Final[Mapping[Any, str]] = {
     _Names: ",",
     _Secrets: ",",
     _Repositories: ",",
+    Words: " ",
 }
 
 
@@ -253,12 +274,30 @@ class Key(Struct, frozen=True):
     def is_secret(self) -> bool:
         return self.kind in (Secret, _Secrets, _PingUrl, _RedisUrl)
 
+    @property
+    def section(self) -> str:
+        return self.name.rpartition(".")[0]
+
+    @property
+    def short(self) -> str:
+        return self.name.rpartition(".")[2]
+
+    def of(self, config: "Config") -> Any:
+        """Its value."""
+        return getattr(getattr(config, self.section.rpartition(".")[2]), self.short)
+
+    def written(self, value: Any) -> Any:
+        """A value as people write it."""
+        return spelled(value) if self.kind == Duration else value
+
 
 def _keys() -> Iterator[Key]:
     for section, model in _SECTIONS.items():
         for field in msgspec.structs.fields(model):
+            name = f"{section}.{field.encode_name}"
             kind = _POSITIVE.get(field.type, field.type) if model is Policy else field.type
-            yield Key(f"{section}.{field.encode_name}", kind, field.default, _ALLOWED[kind])
+            if name not in _NAMED_ELSEWHERE:
+                yield Key(name, kind, field.default, _ALLOWED[kind])
 
 
 KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _keys()}
@@ -334,7 +373,8 @@ def combine(documents: Sequence[Document], environ: Mapping[str, str]) -> Loaded
     if problems:
         raise ConfigError(problems="\n".join(problems))
     origins |= {f"{AGENTS}.{name}": origin for name, (_, origin) in agents.items()}
-    sections = {name: _section(name, values) for name in _SECTIONS}
+    values |= {name: values[other] for name, other in _NAMED_ELSEWHERE.items()}
+    sections = {name.rpartition(".")[2]: _section(name, values) for name in _SECTIONS}
     return Loaded(Config(**sections, agents=tuple(spec for spec, _ in agents.values())), origins)
 
 
@@ -358,7 +398,7 @@ def _of_document(
         problems.append(f"{shown}:{problem}")
         return
     lines = dict(_named_lines(text))
-    for section, table in tables.items():
+    for section, table in _sections(tables):
         origin = _origin(shown, lines, section)
         if section == AGENTS:
             agents |= _agents(table, shown, lines, environ, problems)
@@ -369,6 +409,16 @@ def _of_document(
         else:
             for name, value in table.items():
                 yield _Setting(f"{section}.{name}", value, _origin(shown, lines, section, name))
+
+
+def _sections(tables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The tables of a file, those inside of another one under both names: `agents.heartbeat` is no agent."""
+    for section, table in tables.items():
+        inner = table if isinstance(table, dict) else {}
+        own = {name for name in inner if f"{section}.{name}" in _SECTIONS}
+        yield from ((f"{section}.{name}", inner[name]) for name in inner if name in own)
+        if not own or own != set(inner):
+            yield section, {name: inner[name] for name in inner if name not in own} if own else table
 
 
 def _agents(
@@ -392,10 +442,10 @@ def _stray(name: str, value: object) -> str:
     shown = plain(name, 60)
     if isinstance(value, dict):
         return f"[{shown}]: unknown. {_meant(name, (*_SECTIONS, AGENTS))}"
-    key = next((each for each in KEYS if each.partition(".")[2] == name), None)
+    key = next((each for each in KEYS.values() if each.short == name), None)
     if key is None:
         return f"{shown}: unknown. {_meant(name, _SECTIONS)}"
-    return f"{shown}: unknown outside of a section. Did you mean {key}? It stands under [{key.partition('.')[0]}]."
+    return f"{shown}: unknown outside of a section. Did you mean {key.name}? It stands under [{key.section}]."
 
 
 def _parsed(content: bytes) -> tuple[str, dict[str, Any]]:
@@ -422,7 +472,8 @@ def _of_environ(environ: Mapping[str, str]) -> Iterator[_Setting]:
     for variable, text in sorted(environ.items()):
         section, separator, name = variable.removeprefix(_PREFIX).partition("__")
         if variable.startswith(_PREFIX) and separator:
-            yield _Setting(f"{section}.{name}".lower(), text, f"${plain(variable, 60)}", from_text=True)
+            key = f"{section}.{name}".lower().replace("__", ".")
+            yield _Setting(key, text, f"${plain(variable, 60)}", from_text=True)
 
 
 def _checked(setting: _Setting, environ: Mapping[str, str]) -> Any:
@@ -433,6 +484,8 @@ def _checked(setting: _Setting, environ: Mapping[str, str]) -> Any:
     value = setting.value
     if setting.from_text and key.kind in _LISTS:
         value = _listed(setting, key)
+    if key.kind == Duration and isinstance(value, str):
+        value = _duration(value)
     try:
         checked = msgspec.convert(value, key.kind, strict=not setting.from_text)
     except msgspec.ValidationError as problem:
@@ -456,6 +509,14 @@ def _listed(setting: _Setting, key: Key) -> list[str]:
         raise ConfigError(problems=f"{setting.origin}: {said}; {ways}") from problem
 
 
+def _duration(text: str) -> float | str:
+    """The seconds of `5m`; whatever else it is stays what it was, and is refused with its own words."""
+    try:
+        return seconds_of(text)
+    except BadDuration:
+        return text
+
+
 def _written(value: object, key: Key) -> str:
     """A wrong value as its author wrote it: TOML's booleans are not Python's, and a secret stays one."""
     if key.is_secret:
@@ -473,7 +534,7 @@ def _expanded(path: str, environ: Mapping[str, str]) -> str:
 
 def _meant(unknown: str, known: Iterable[str]) -> str:
     """The nearest known name, or all of them. A key is compared with the keys of its own section."""
-    section, dot, name = unknown.partition(".")
+    section, dot, name = unknown.rpartition(".")
     prefix = section + dot if dot and section in _SECTIONS else ""
     names = [each.removeprefix(prefix) for each in known if each.startswith(prefix)]
     close = get_close_matches(name if prefix else unknown, names, n=1)

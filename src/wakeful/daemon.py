@@ -20,22 +20,23 @@ from wakeful import __version__
 from wakeful.adapters.cases.book import append_case
 from wakeful.adapters.logs.folders import FolderWatch
 from wakeful.adapters.sqlite.store import SqliteStore
-from wakeful.adapters.system import proc
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.system.connections import tcp_callers
 from wakeful.adapters.system.exits import ExitWatch
 from wakeful.care import Care
-from wakeful.config import Config
+from wakeful.config import Config, Mode
 from wakeful.domain.calm import pause_words
+from wakeful.domain.eligibility import Reach
 from wakeful.domain.errors import WorldError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process
 from wakeful.domain.record import SessionRecord
 from wakeful.doors import Doors
+from wakeful.faults import reach
 from wakeful.handwork import Handwork
 from wakeful.home import store_path
-from wakeful.hubwork import build_hub
+from wakeful.hubwork import ancestor_pids, build_hub
 from wakeful.interfaces.http.access import Access
 from wakeful.interfaces.http.access_log import access_file
 from wakeful.interfaces.http.app import build_app
@@ -54,6 +55,7 @@ from wakeful.services.feed import Change, Feed
 from wakeful.services.scribe import Scribe
 from wakeful.services.watched import Standing as SessionStanding, standing_of
 from wakeful.services.work import WorkDesk
+from wakeful.wakework import WakeWork, timer_rules
 
 # A backstop: whatever inotify did not tell is found this late. Costs 55 ms of CPU per 10,000 logs.
 SWEEP_SECONDS: Final = 300.0
@@ -90,6 +92,7 @@ class Daemon(Lookout):
         self.care = Care(self, places, store, config, self.handwork, self.calm, lambda: self.scribe.trouble)
         self.expiry = RunExpiry(store, self.clock, self.care.works.expired)
         self.hub = build_hub(config, places, store, self, self.feed, self.handwork, self.care)
+        self.waking = WakeWork(config, places, store, self, self.feed, self.handwork, self.hub, self.calm)
         self.work = WorkDesk(
             store,
             self.clock,
@@ -98,6 +101,7 @@ class Daemon(Lookout):
             lambda session_id: self.handwork.holdings.find(session_id) is not None,
         )
         self._store = store
+        self._config = config
         self._folders = folders
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -114,10 +118,16 @@ class Daemon(Lookout):
             self._timer.cancel()
         self._timer = self._loop.call_at(awake, self._ring)
 
+    def reach(self, session_id: SessionId) -> Reach:
+        """The act gate's own word, asked while the session is judged."""
+        ours = self._config.daemon.mode is not Mode.OBSERVE
+        return Reach(ours, ours and self.handwork.hands.is_open(session_id), self._config.heartbeat.enabled)
+
     def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
         self.scribe.take(transitions)
         self.feed.publish(changes)
         self.care.seen(changes)
+        self.waking.seen(transitions)
 
     def died(self, session_id: SessionId) -> None:
         task = self._loop.create_task(self._search(session_id))
@@ -213,6 +223,10 @@ async def serve(
         await daemon.handwork.take_up()
         await daemon.care.take_up()
         await daemon.hub.take_up()
+        # Last: by now everybody was judged by what is there, so nobody is woken on what was true before.
+        daemon.settle()
+        reach("daemon.judged")
+        await daemon.waking.take_up()
         ended = asyncio.Event()
         app, access = _app(config, places, doors, daemon, history=store.transitions, end=ended.set)
         stack.callback(app.log.close)
@@ -251,7 +265,7 @@ def _app(
         Deciders(daemon.handwork.supervised, tcp_callers),
         access,
         now=daemon.clock.now,
-        ancestors=_ancestor_pids,
+        ancestors=ancestor_pids,
         shut_down=end,
         calm=daemon.calm,
         incidents=daemon.care.incidents.listed,
@@ -260,6 +274,8 @@ def _app(
         checkpoints=(daemon.care.checkpoints, daemon.care.lessons),
         queue=daemon.care.queue_door,
         hub=daemon.hub,
+        wakes=daemon.waking.wakes,
+        repairs=daemon.waking.repairs,
     )
     return app, access
 
@@ -300,14 +316,10 @@ def _desk(config: Config, places: Places, doors: Doors, daemon: Daemon, history:
         daemon.care.healer.trouble_of,
         daemon.hub.standing,
         os.path.isdir,
+        daemon.waking.wakes.of_session,
+        timer_rules(config.supervision),
+        daemon.waking.timers.warnings,
     )
-
-
-def _ancestor_pids(pid: int) -> list[int]:
-    try:
-        return [process.pid for process in proc.ancestors(pid)]
-    except proc.ProcessHidden:
-        return []
 
 
 def _link(config: Config, doors: Doors, access: Access | None) -> str | None:
@@ -371,6 +383,7 @@ async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], end
         _whatever_the_store_says(daemon.handwork.holdings.run, "claims are not renewed"),
         *(_whatever_the_store_says(task, otherwise) for task, otherwise in daemon.care.tasks()),
         *(_whatever_the_store_says(task, otherwise) for task, otherwise in daemon.hub.tasks()),
+        *(_whatever_the_store_says(task, otherwise) for task, otherwise in daemon.waking.tasks()),
     )
     tasks = [asyncio.create_task(each) for each in work]
     waiting = asyncio.create_task(ended.wait())

@@ -165,13 +165,13 @@ class HostedSessions:
         living = [each.process.pid for each in watched.presence.living] if watched is not None else []
         # Somebody new is among them: who descends from whom is read anew.
         self._below_at = float("-inf")
-        return frozenset(pid for each in living for pid in (each, *_ancestor_pids(each)))
+        return frozenset(pid for each in living for pid in (each, *ancestor_pids(each)))
 
     def _lineages(self) -> Iterator[tuple[int, SessionId]]:
         """Every living holder and whoever it descends from; the nearest session counts."""
         living = [(each, holder) for each in self._roster.watched.values() for holder in each.presence.living]
         for watched, holder in living:
-            yield from ((above, watched.subject.id) for above in _ancestor_pids(holder.process.pid))
+            yield from ((above, watched.subject.id) for above in ancestor_pids(holder.process.pid))
         yield from ((holder.process.pid, watched.subject.id) for watched, holder in living)
 
     def is_busy(self, session_id: SessionId) -> bool:
@@ -189,7 +189,7 @@ class HostedSessions:
         return watched is not None and watched.activity.known > 0
 
 
-def _ancestor_pids(pid: int) -> list[int]:
+def ancestor_pids(pid: int) -> list[int]:
     try:
         return [each.pid for each in proc.ancestors(pid)]
     except proc.ProcessHidden:

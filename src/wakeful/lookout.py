@@ -26,6 +26,7 @@ from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.tmux.eye import Tenant, TmuxEye
 from wakeful.adapters.tool_use.logs import tool_use_logs
 from wakeful.config import Config
+from wakeful.domain.eligibility import OUT_OF_REACH, Reach
 from wakeful.domain.events import Event
 from wakeful.domain.evidence import Orphan
 from wakeful.domain.ids import SessionId
@@ -141,8 +142,18 @@ class Lookout:
         for eye in self.eyes:
             eye.look()
         await self.tmux.look()
+        self.settle()
+
+    def settle(self) -> None:
+        """Judge everything that evidence has touched, now."""
         while self.supervisor.settle():
             pass
+
+    def look_again(self, session_id: SessionId) -> None:
+        """Read whatever is new about a session and judge it, now."""
+        self.catch_up(session_id)
+        self.seek_holder(session_id)
+        self.settle()
 
     def eye_records(self) -> tuple[EyeRecord, ...]:
         told = [EyeRecord(eye.name, eye.slow, eye.left_out) for eye in self.eyes]
@@ -228,6 +239,11 @@ class Lookout:
         return any(
             proc.age_seconds(each) <= within_seconds + START_SLACK_SECONDS for each in proc.descendants(agent)
         )
+
+    def reach(self, session_id: SessionId) -> Reach:
+        """Nowhere: a single look has no hands."""
+        del session_id
+        return OUT_OF_REACH
 
 
 def _tool_use_dirs(config: Config) -> tuple[str, ...]:

@@ -66,3 +66,25 @@ def test_a_busy_agent_asks_and_a_dead_one_is_resumed_in_its_conversation(
     assert back["session_id"] == session
     assert len([each for each in claude.registry() if each.get("pid") == back["pid"]]) == 1
     assert house.daemon.run("agent", "stop", "claude", "--yes").exit_code == 0
+
+
+def test_an_agent_of_the_hub_is_woken_in_its_pane(house: AgentHouse, claude: ClaudeHome) -> None:
+    """Its session is ours by its agent: attachable without being handed over, woken, and it answers."""
+    house.start("claude")
+    prompt(house, script(DONE))
+    wait_for(lambda: claude.transcripts() or None, "transcript")
+    session = f"claude-{claude.transcripts()[0].stem}"
+    house.wait("claude", timeout_seconds=30, session_id=session)
+    idle = house.daemon.wait_for_session(
+        lambda each: each["id"] == session and each["eligible_for_wake"], "eligible session"
+    )
+    assert (idle["agent"], idle["managed"], idle["attachable"]) == ("claude", False, True)
+    heartbeat = claude.project / ".wakeful" / "agents" / "claude" / "HEARTBEAT.md"
+    heartbeat.parent.mkdir(parents=True)
+    heartbeat.write_text(script({"text": "Good morning"}))
+    woken = house.daemon.run("agent", "heartbeat", "wake", "claude", "--json")
+    assert (woken.exit_code, woken.json["outcome"], woken.json["session_id"]) == (0, "sent", session), (
+        woken.out
+    )
+    wait_for(lambda: "Good morning" in claude.transcripts()[0].read_text() or None, "answer")
+    assert house.daemon.run("agent", "stop", "claude", "--yes").exit_code == 0

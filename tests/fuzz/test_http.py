@@ -39,7 +39,7 @@ METHODS = st.sampled_from(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPT
 ORDERS = (
     *("/api/work", "/api/work/claim", "/api/sessions"),
     *("/api/pause", "/api/resume", "/api/mutes", "/api/unmute"),
-    *("/api/lessons", "/api/lessons/forget", "/api/events/archive"),
+    *("/api/lessons", "/api/lessons/forget", "/api/events/archive", "/api/agents/{}/heartbeat/wake"),
     *(f"/api/checkpoints/{{}}/{verb}" for verb in ("continue", "rollback", "abort")),
     *(f"/api/work/{{}}/{verb}" for verb in ("heartbeat", "complete", "fail")),
     *(
@@ -59,6 +59,7 @@ ORDERS = (
             "mute",
             "revive",
             "restore",
+            "repair",
         )
     ),
 )

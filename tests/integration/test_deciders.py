@@ -25,6 +25,7 @@ DECISIONS: dict[str, dict[str, object]] = {
     "/api/sessions/claude-working/answer": {"question_id": "q1", "reply": "allow"},
     "/api/sessions/claude-working/revive": {"approved": True},
     "/api/sessions/claude-working/restore": {},
+    "/api/sessions/claude-working/repair": {},
     "/api/pause": {},
     "/api/mutes": {"kind": "project", "value": "shop", "for_seconds": 60},
     "/api/events/archive": {"before": "1d"},

@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 from msgspec.structs import replace
 from rich.console import Console
 
+from wakeful.domain.eligibility import Reason
 from wakeful.domain.errors import OwnError
 from wakeful.domain.evidence import Rung
 from wakeful.domain.findings import Attention, Code, Health, Severity, State
@@ -67,7 +68,7 @@ def record(
         active_prompt=False,
         attachable=False,
         eligible_for_wake=False,
-        ineligibility_reason="session_not_attachable",
+        ineligibility_reason=Reason.SESSION_NOT_ATTACHABLE,
         session_alive=state is not State.STOPPED,
         attention=attention,
         findings=(finding,) if finding is not None else (),

@@ -73,6 +73,8 @@ SPECIAL: dict[str, tuple[str, Any]] = {
     "redis.url": ("redis://a", "redis://a"),
     "redis.logs": ("/a", "/a"),
     "projects.active": ("shop,bank", ("shop", "bank")),
+    "agents.heartbeat.cycle": ("2m", 120.0),
+    "hooks.session_health_update_after": ("notify-send health", ("notify-send", "health")),
 }
 USUAL: dict[type, tuple[str, Any]] = {
     bool: ("0", False),
@@ -89,9 +91,36 @@ def test_every_key_can_come_from_the_environment(name: str) -> None:
     variable = "WAKEFUL_" + name.replace(".", "__").upper()
     text, expected = SPECIAL.get(name) or USUAL[type(KEYS[name].default)]
     loaded = combine([Document("f", b"[daemon]\nmode = 'observe'")], {variable: text})
-    section, _, key = name.partition(".")
-    assert getattr(getattr(loaded.config, section), key) == expected
+    assert KEYS[name].of(loaded.config) == expected
     assert loaded.origins[name] == f"${variable}"
+
+
+def test_sections_inside_of_another_are_read_beside_agents() -> None:
+    """`[agents.heartbeat]` is no agent; durations are written as people write them."""
+    text = (
+        b"[agents.heartbeat]\nwake_cooldown = '90s'\nsession_health_stale_after = '5m'\nmin_interval = 60\n"
+        b"[agents.fox]\nruntime = 'tmux'\ncommand = ['claude']\n"
+        b"[session.supervision]\ninactivity_timeout = '1h30m'\n"
+    )
+    config = combine([Document("f", text)], {}).config
+    assert (config.heartbeat.wake_cooldown, config.heartbeat.min_interval) == (90.0, 60.0)
+    assert config.detect.stale_seconds == 300.0
+    assert config.supervision.inactivity_timeout == 5400.0
+    assert [agent.name for agent in config.agents] == ["fox"]
+
+
+def test_mistakes_inside_of_them_have_their_place() -> None:
+    """File, line and key, as everywhere; the nearest key of the same section is offered."""
+    found = problems_of(
+        "[agents.heartbeat]\nwake_cooldwn = 3\ncycle = 'often'\n[session]\nx = 1\n[session.supervison]\n"
+    )
+    assert "[session]: unknown. Known: daemon," in found[0]
+    assert "session.supervision" in found[0]
+    allowed = 'a duration like "5m", or a number of seconds above 0, 315360000 at most'
+    assert found[1:] == [
+        "f.toml:2: agents.heartbeat.wake_cooldwn: unknown. Did you mean agents.heartbeat.wake_cooldown?",
+        f"f.toml:3: agents.heartbeat.cycle: 'often' is not {allowed}",
+    ]
 
 
 def test_the_environment_wins_over_later_files_over_earlier_ones() -> None:
@@ -142,7 +171,7 @@ def test_all_problems_are_reported_together_with_file_line_and_key() -> None:
         ("daemon = {port = 'x'}", "'x' is not"),
         (
             "nonsense = 1",
-            "Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects, recovery.",
+            "Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects, recovery, agents.heartbeat, session.supervision, hooks.",
         ),
         ("detect.silence = 1", "Did you mean detect.silence_seconds?"),
         ("daemon.zzz = 1", "Known: daemon.host, daemon.port, daemon.tcp, daemon.mode."),
@@ -307,11 +336,11 @@ def test_a_link_is_called_a_link(clone: Path) -> None:
         ),
         (
             "zzz = 1",
-            "f.toml:1: zzz: unknown. Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects, recovery.",
+            "f.toml:1: zzz: unknown. Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects, recovery, agents.heartbeat, session.supervision, hooks.",
         ),
         (
             "[mod]",
-            "f.toml:1: [mod]: unknown. Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects, recovery, agents.",
+            "f.toml:1: [mod]: unknown. Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects, recovery, agents.heartbeat, session.supervision, hooks, agents.",
         ),
     ],
 )

@@ -16,10 +16,9 @@ from wakeful.domain.work import ConversationHeld, HeldLease, Lease, LeaseKey
 from wakeful.ports.hands import ClientMissing, Order
 from wakeful.ports.store import Intent, Outcome
 from wakeful.services.acts import Act, Purpose
-from wakeful.services.hands import CannotResume, HolderAlive
 from wakeful.services.holdings import Holdings, NotManaged
 from wakeful.services.reconcile import reconcile
-from wakeful.services.resuming import CutOffElsewhere
+from wakeful.services.resuming import CannotResume, CutOffElsewhere, HolderAlive
 from wakeful.services.starts import BadName, CodexNeedsExec, NoCommand, RunRequest
 
 T = TypeVar("T")

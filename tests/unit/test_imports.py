@@ -25,6 +25,8 @@ ALLOWED = {
         "critical_events",
         "places",
         "daemon",
+        "heartbeat_config",
+        "heartbeats",
         "home",
         "hubwork",
         "lookout",

@@ -7,8 +7,10 @@ from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wakeful.domain.activity import RULE_VERSION, Activity
+from wakeful.domain.eligibility import OUT_OF_REACH, Facts, Reach, Reason, ineligibility
 from wakeful.domain.evidence import Holder, Presence, Rung
 from wakeful.domain.findings import EXIT_CODES, MEANINGS, Attention, Code, Health, Severity, State
 from wakeful.domain.ids import ConversationId, SessionId
@@ -27,6 +29,7 @@ UNTRUSTED_CHARS_MAX: Final = 300
 PROJECT_CHARS_MAX: Final = 100
 # Asked for with every record; before Python 3.12 an enum's member is looked up anew each time it is named.
 _ALIVE, _DEAD = Sight.ALIVE, Sight.DEAD
+_NOT_OURS: Final = ineligibility(Facts())
 
 
 class FindingRecord(Struct, frozen=True, gc=False):
@@ -99,7 +102,7 @@ class SessionRecord(Struct, frozen=True, gc=False):
     active_prompt: bool
     attachable: bool
     eligible_for_wake: bool
-    ineligibility_reason: str | None
+    ineligibility_reason: Reason | None
     session_alive: bool
     attention: Attention
     findings: tuple[FindingRecord, ...]
@@ -134,7 +137,7 @@ class HealthView(Struct, frozen=True, gc=False):
     active_prompt: bool
     attachable: bool
     eligible_for_wake: bool
-    ineligibility_reason: str | None
+    ineligibility_reason: Reason | None
     last_activity_at: str | None
     last_presence_at: str | None
     last_error: ErrorRecord | None
@@ -146,10 +149,16 @@ def health_view(record: SessionRecord) -> HealthView:
 
 
 def describe(
-    subject: Subject, activity: Activity, presence: Presence, verdict: Verdict, now: Instant
+    subject: Subject,
+    activity: Activity,
+    presence: Presence,
+    verdict: Verdict,
+    now: Instant,
+    reach: Reach = OUT_OF_REACH,
 ) -> SessionRecord:
     """The record of a verdict. Nothing in it is computed again when it is read."""
     holder = presence.newest
+    reason = _ineligibility(verdict, reach)
     cwd = activity.cwd or presence.cwd
     stamp = _stamp(now.wall)
     return SessionRecord(
@@ -166,9 +175,9 @@ def describe(
         state=verdict.state,
         health=verdict.health,
         active_prompt=verdict.active_prompt,
-        attachable=_is_attachable(subject, verdict),
-        eligible_for_wake=False,
-        ineligibility_reason=_ineligibility(subject, verdict),
+        attachable=reach.ours and reach.path_open,
+        eligible_for_wake=reason is None,
+        ineligibility_reason=reason,
         session_alive=verdict.agent is _ALIVE,
         attention=verdict.attention,
         findings=_findings(verdict),
@@ -187,6 +196,30 @@ def describe(
         pid=holder.process.pid if holder is not None and holder.sight is _ALIVE else None,
         rules=RULES,
         name=subject.name,
+    )
+
+
+def laid_to_rest(stored: SessionRecord, at: str) -> SessionRecord:
+    """A record whose session left nothing behind: it is over, and nobody knows how it ended."""
+    return replace(
+        stored,
+        state=State.STOPPED,
+        health=Health.UNKNOWN,
+        active_prompt=False,
+        attachable=False,
+        eligible_for_wake=False,
+        ineligibility_reason=_NOT_OURS,
+        session_alive=False,
+        attention=Attention.NONE,
+        findings=(),
+        expected_waits=(),
+        alive_to=Rung.HOST,
+        broken_at=None,
+        actions=(),
+        valid_until=None,
+        judged_at=at,
+        updated_at=at,
+        pid=None,
     )
 
 
@@ -282,16 +315,12 @@ def _actions(
     return tuple(actions)
 
 
-def _is_attachable(subject: Subject, verdict: Verdict) -> bool:
-    """Nothing can be delivered to a session that was merely found."""
-    return subject.managed and verdict.agent is _ALIVE
-
-
-def _ineligibility(subject: Subject, verdict: Verdict) -> str:
-    """003's reason, out of its closed set."""
-    if not _is_attachable(subject, verdict):
-        return "session_not_attachable"
-    return "session_prompt_active" if verdict.active_prompt else "heartbeat_no_policy"
+def _ineligibility(verdict: Verdict, reach: Reach) -> Reason | None:
+    """What the session itself and the configuration say; hours, files and cooldowns are asked when it is woken."""
+    if not reach.ours:
+        # Nearly every session there is.
+        return _NOT_OURS
+    return ineligibility(Facts(reach=reach, health=verdict.health, active_prompt=verdict.active_prompt))
 
 
 def _managed_actions(subject: Subject, verdict: Verdict) -> list[Action]:

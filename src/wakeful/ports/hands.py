@@ -77,6 +77,9 @@ class Driver(Protocol):
     @property
     def name(self) -> str: ...
 
+    def is_open(self, hosting: Hosting) -> bool:
+        """Whether a prompt would arrive now, proven by a look that costs next to nothing."""
+
     async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
         """Start or resume; `hosting` is set unless nothing was started. Raises the errors below: then nothing runs."""
 

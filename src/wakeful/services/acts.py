@@ -5,7 +5,7 @@ any two steps leaves an open intent; the next start settles it by looking at the
 """
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Final
@@ -17,6 +17,7 @@ from msgspec import Struct
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
+from wakeful.domain.moment import Instant
 from wakeful.domain.record import safe
 from wakeful.faults import reach
 from wakeful.ports.clock import Clock
@@ -81,6 +82,16 @@ class ActGate:
         self._reread = reread
         self._forbidden = forbidden
         self._turns: defaultdict[SessionId, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._performed: Counter[SessionId] = Counter()
+        self._prompted: dict[SessionId, Instant] = {}
+
+    def performed(self, session_id: SessionId) -> int:
+        """How many acts on this session have come to their end; who sees it grow was overtaken inside the gate."""
+        return self._performed[session_id]
+
+    def prompted_at(self, session_id: SessionId) -> Instant | None:
+        """When the newest prompt was given here, which its log may not show yet."""
+        return self._prompted.get(session_id)
 
     async def pass_through(
         self,
@@ -128,11 +139,17 @@ class ActGate:
         self._reread(intent.session_id)
         if (reason := objection()) is not None:
             return Seen(Outcome.DECLINED, reason)
+        began = self._clock.now()
         try:
-            return await perform(intent.id)
+            seen = await perform(intent.id)
         except WakefulError as error:
             await self.conclude(intent, Seen(Outcome.DECLINED, str(error)))
             raise
+        if seen.outcome is not Outcome.DECLINED:
+            self._performed[intent.session_id] += 1
+            if intent.act == Act.DELIVER:
+                self._prompted[intent.session_id] = began
+        return seen
 
     def _unless_forbidden(self, objection: Objection) -> Objection:
         return lambda: self._forbidden() or objection()

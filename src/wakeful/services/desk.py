@@ -17,8 +17,10 @@ from wakeful.domain.moment import iso
 from wakeful.domain.policy import Policy
 from wakeful.domain.process import Process
 from wakeful.domain.record import SessionRecord, safe
+from wakeful.domain.timers import TimerRules
 from wakeful.domain.trouble import Trouble
 from wakeful.domain.verdict import Verdict
+from wakeful.domain.wake import HeartbeatStatus
 from wakeful.domain.why import Why, WhyEvidence, explain
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Transition
@@ -92,6 +94,9 @@ class Supervision(Struct, frozen=True):
 
     last_progress_at: str | None
     tool_seen_at: str | None
+    # When the running prompt would be warned of and time out, without any progress until then.
+    warning_at: str | None
+    timeout_at: str | None
     warnings: tuple[str, ...]
 
 
@@ -165,8 +170,14 @@ class Desk:
         trouble_of: Callable[[SessionId], Trouble | None] = lambda _session_id: None,
         agents: Callable[[], AgentsStanding] = lambda: AgentsStanding({}, ()),
         exists: Callable[[str], bool] = lambda _folder: True,
+        wake_of: Callable[[SessionId], HeartbeatStatus | None] = lambda _session_id: None,
+        timers: TimerRules = TimerRules(),  # noqa: B008 - frozen, and its defaults are the documented ones
+        warnings_of: Callable[[SessionId], tuple[str, ...]] = lambda _session_id: (),
     ) -> None:
         self.feed = feed
+        self.wake_of = wake_of
+        self._timers = timers
+        self._warnings_of = warnings_of
         self._clock = clock
         self._roster = roster
         self._history = history
@@ -192,19 +203,17 @@ class Desk:
     def status(self, text: str) -> Answer:
         """The record with supervision timers and warnings."""
         watched = self._roster.find(text)
-        return Answer(_joined(watched.body(), supervision=_supervision(watched)), _exit_code(watched))
+        return Answer(_joined(watched.body(), supervision=self._supervision(watched)), _exit_code(watched))
 
     def inspect(self, text: str) -> Answer:
         """The status with the evidence, the policy that was applied, and what wake and audit know."""
         watched = self._roster.find(text)
         body = _joined(
             watched.body(),
-            supervision=_supervision(watched),
+            supervision=self._supervision(watched),
             evidence=_evidence(watched, self._tree),
             policy=self._policy,
-            policy_snapshot=None,
-            wake_state=None,
-            last_audit=None,
+            **_wake_part(self.wake_of(watched.subject.id)),
         )
         return Answer(body, _exit_code(watched))
 
@@ -254,6 +263,19 @@ class Desk:
         paused = standing.paused is not None
         return Answer(_encode(Overview(1, standing.mode, paused, standing, counts, self._agents())))
 
+    def _supervision(self, watched: Watched) -> Supervision:
+        activity, presence = watched.activity, watched.presence
+        progress_at = activity.progress_at
+        running = progress_at if _record(watched).active_prompt else None
+        note = (watched.subject.note,) if watched.subject.note else ()
+        return Supervision(
+            iso(progress_at.wall) if progress_at else None,
+            iso(presence.tool_seen_at.wall) if presence.tool_seen_at else None,
+            iso(running.wall + self._timers.warning_seconds) if running else None,
+            iso(running.wall + self._timers.timeout_seconds) if running else None,
+            (*note, *self._warnings_of(watched.subject.id)),
+        )
+
     async def events(self, text: str, *, after: int, limit: int) -> Answer:
         """Transitions of one session after a sequence number, oldest first; `limit` is at least 1."""
         session_id = self._roster.resolve(text)
@@ -296,6 +318,13 @@ def _verdict(watched: Watched) -> Verdict:
     return watched.verdict
 
 
+def _wake_part(status: HeartbeatStatus | None) -> dict[str, object]:
+    """What the wake service knows about the agent whose session it is; nothing of one that is nobody's."""
+    names = ("policy_state", "policy_snapshot", "policy_problem", "wake_state", "last_audit")
+    part: dict[str, object] = {name: getattr(status, name, None) for name in names}
+    return part | {"wake_reason": status.ineligibility_reason if status is not None else None}
+
+
 def _joined(body: bytes, **parts: object) -> bytes:
     """The record with further keys behind its own, without encoding the record again."""
     return body[:-1] + b"," + _encode(parts)[1:]
@@ -333,15 +362,6 @@ def _event(row: Transition) -> EventRecord:
         row.old_health or None,
         row.new_health,
         row.reason,
-    )
-
-
-def _supervision(watched: Watched) -> Supervision:
-    activity, presence = watched.activity, watched.presence
-    return Supervision(
-        iso(activity.progress_at.wall) if activity.progress_at else None,
-        iso(presence.tool_seen_at.wall) if presence.tool_seen_at else None,
-        (watched.subject.note,) if watched.subject.note else (),
     )
 
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from wakeful.domain.agents import AgentRecord, AgentState
 from wakeful.domain.ids import SessionId
+from wakeful.domain.timers import SupervisionEvent
 
 BATCH_SECONDS: Final = 0.05
 # At 20 batches a second this is half a minute of not reading.
@@ -94,6 +95,12 @@ class Feed:
     def announce(self, change: AgentChange) -> None:
         """Tell of an agent at once: they change seldom, and a death is worth a message of its own."""
         message = b'{"agent":' + _encode(change) + b"}"
+        for listener in self._listeners:
+            listener.offer(message)
+
+    def supervise(self, event: SupervisionEvent) -> None:
+        """Tell of a running prompt's timers."""
+        message = b'{"supervision":' + _encode(event) + b"}"
         for listener in self._listeners:
             listener.offer(message)
 

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from wakeful.domain.briefs import fresh_brief
-from wakeful.domain.errors import OperatorError, WorldError
+from wakeful.domain.errors import OperatorError
 from wakeful.domain.evidence import Holder, Pane
 from wakeful.domain.hosting import Hosting, PaneAddress
 from wakeful.domain.ids import SessionId
@@ -21,7 +21,7 @@ from wakeful.ports.hands import Driver, Order, Question, Reply, Seen, World
 from wakeful.ports.store import Outcome
 from wakeful.services.acts import OBSERVING, Act, ActGate, Deed, Objection, Purpose
 from wakeful.services.holdings import Holdings, NothingToRelease
-from wakeful.services.resuming import CutOff, brief_of, by_the_rules, refuse_unseen
+from wakeful.services.resuming import CannotResume, CutOff, HolderAlive, brief_of, by_the_rules, refuse_unseen
 from wakeful.services.roster import Roster
 from wakeful.services.starter import Starter, carried
 from wakeful.services.starts import RunRequest, environment, plain_name
@@ -31,21 +31,6 @@ FENCED: Final = "somebody else has claimed this conversation since"
 LET_GO: Final = "it is not managed any more: its start failed, or it was released"
 # Which program continues a conversation that was never started by us.
 PROGRAMS: Final = {"claude": "claude", "codex": "codex"}
-
-
-class HolderAlive(WorldError):
-    """{shown} is run by process {pid} since {since}: one conversation has one owner. Stop that one first."""
-
-    code = "holder-alive"
-    exit_code = 1
-    http_status = 409
-
-
-class CannotResume(OperatorError):
-    """{shown} cannot be continued: {reason}."""
-
-    code = "cannot-resume"
-    http_status = 409
 
 
 class Hands:
@@ -74,6 +59,8 @@ class Hands:
         self._by_itself = by_itself
         # Set by whoever knows what people taught about their projects.
         self.cut_off: CutOff = by_the_rules
+        # Where a session of the hub's agents can be spoken to: it is ours by its agent, and only the hub ends it.
+        self.guest_of: Callable[[Watched], Hosting | None] = lambda _watched: None
         self._starter = Starter(
             clock=clock,
             holdings=holdings,
@@ -88,9 +75,34 @@ class Hands:
         """Start a new managed session. Raises what the plan and the driver raise; then nothing was started."""
         return await self._starter.run(request)
 
-    async def deliver(self, text: str, prompt: str, caller: Mapping[str, str] | None = None) -> Deed:
-        """Give the agent a prompt. Where that needs a new process, it gets the caller's environment."""
-        watched, hosting = self._managed(text)
+    def is_open(self, session_id: SessionId) -> bool:
+        """Whether a prompt would arrive at this session now, proven: by its driver, and by tmux if it is in a pane."""
+        watched = self._roster.watched.get(session_id)
+        if watched is None:
+            return False
+        hosting = self._current(watched) or self.guest_of(watched)
+        if hosting is None or hosting.stopped:
+            return False
+        pane = watched.presence.pane
+        if hosting.driver == "tmux" and (pane is None or pane.runtime is not Sight.ALIVE):
+            return False
+        return self._drivers[hosting.driver].is_open(hosting)
+
+    async def deliver(
+        self,
+        text: str,
+        prompt: str,
+        caller: Mapping[str, str] | None = None,
+        *,
+        unless: Objection = lambda: None,
+    ) -> Deed:
+        """Give the agent a prompt, `unless` something else speaks against it once its turn has come.
+
+        Where that needs a new process, it gets the caller's environment.
+        """
+        watched = self._roster.find(text)
+        session_id = watched.subject.id
+        hosting = self._holdings.find(session_id) or self.guest_of(watched) or self._holdings.get(session_id)
         driver = self._drivers[hosting.driver]
         environ = None if caller is None else environment(caller)
 
@@ -100,7 +112,7 @@ class Hands:
             # Codex runs one process per turn: there a prompt starts one, and the driver declines while one lives.
             if hosting.driver != "codex" and not watched.presence.living:
                 return f"its process is gone: `wakeful session resume {watched.subject.id}` brings it back"
-            return None
+            return unless()
 
         async def delivered(current: Hosting) -> Seen:
             seen = await driver.deliver(current, prompt, environ)
@@ -241,7 +253,7 @@ class Hands:
         watched = self._roster.find(text)
         pane, hosting = watched.presence.pane, self._holdings.find(watched.subject.id)
         if pane is not None:
-            return _address(pane) if pane.sight is Sight.ALIVE else None
+            return address_of(pane) if pane.sight is Sight.ALIVE else None
         return hosting.pane if hosting is not None else None
 
     async def adopt(self, text: str, *, named: str | None = None) -> Hosting:
@@ -292,6 +304,9 @@ class Hands:
 
         async def guarded(_intent_id: str) -> Seen:
             hosting = self._current(watched)
+            guest = self.guest_of(watched) if hosting is None and act is Act.DELIVER else None
+            if guest is not None:
+                return await perform(guest)
             if hosting is None:
                 return Seen(Outcome.DECLINED, LET_GO)
             if not await self._holdings.is_ours(hosting):
@@ -315,7 +330,7 @@ class Hands:
         return replace(
             hosting,
             process=living[0].process if living else hosting.process,
-            pane=_address(pane) if pane is not None and pane.sight is Sight.ALIVE else hosting.pane,
+            pane=address_of(pane) if pane is not None and pane.sight is Sight.ALIVE else hosting.pane,
         )
 
     def _needs_life(self, watched: Watched) -> str | None:
@@ -365,13 +380,14 @@ class Hands:
             epoch=epoch,
             since=self._clock.now().wall,
             process=process,
-            pane=_address(pane) if pane is not None and in_pane else None,
+            pane=address_of(pane) if pane is not None and in_pane else None,
             adopted=True,
             name=subject.name,
         )
 
 
-def _address(pane: Pane) -> PaneAddress:
+def address_of(pane: Pane) -> PaneAddress:
+    """Where a pane is found again."""
     return PaneAddress(pane.socket, pane.target, pane.session, pane.process)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from wakeful.domain import effects
 from wakeful.domain.briefs import InterruptedCall, brief
 from wakeful.domain.effect_rules import Effect
-from wakeful.domain.errors import WorldError
+from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.record import safe
 from wakeful.domain.wording import quoted
 from wakeful.services.watched import Watched
@@ -21,6 +21,21 @@ class CutOffElsewhere(WorldError):
 
 CutOff = Callable[[Watched], Sequence[effects.InterruptedCall]]
 """The calls of a session that had not come back, classed."""
+
+
+class HolderAlive(WorldError):
+    """{shown} is run by process {pid} since {since}: one conversation has one owner. Stop that one first."""
+
+    code = "holder-alive"
+    exit_code = 1
+    http_status = 409
+
+
+class CannotResume(OperatorError):
+    """{shown} cannot be continued: {reason}."""
+
+    code = "cannot-resume"
+    http_status = 409
 
 
 def by_the_rules(watched: Watched) -> Sequence[effects.InterruptedCall]:

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from wakeful.domain.activity import Activity, fold
+from wakeful.domain.eligibility import OUT_OF_REACH
 from wakeful.domain.events import Event, Opened
 from wakeful.domain.evidence import Holder, Orphan, Pane, Status, hold
 from wakeful.domain.hosting import Hosting
@@ -365,10 +366,13 @@ class Supervisor:
 
     def _judge(self, watched: Watched, now: Instant) -> None:
         verdict = judge(watched.activity, watched.presence, self._policy, now)
-        watched.show(verdict, describe(watched.subject, watched.activity, watched.presence, verdict, now))
+        subject = watched.subject
+        may_reach = subject.managed or subject.agent is not None
+        reach = self._around.reach(subject.id) if may_reach else OUT_OF_REACH
+        watched.show(verdict, describe(subject, watched.activity, watched.presence, verdict, now, reach))
         due = verdict.next_check_at.awake if verdict.next_check_at is not None else None
         if due is not None and due != watched.check_at:
-            heapq.heappush(self._deadlines, (due, watched.subject.id))
+            heapq.heappush(self._deadlines, (due, subject.id))
             if self._deadlines[0][0] == due:
                 self._around.alarm(due)
         watched.check_at = due

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from wakeful.domain.eligibility import Reach
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.record import Subject
@@ -38,6 +39,9 @@ class Surroundings(Protocol):
 
     def tool_alive(self, agent: Process, within_seconds: float) -> bool:
         """Whether the agent has a living descendant that was started within the last so many seconds."""
+
+    def reach(self, session_id: SessionId) -> Reach:
+        """Whether Wakeful may act on a managed session, and whether a prompt would arrive there now."""
 
     def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
         """Store and announce what was judged."""

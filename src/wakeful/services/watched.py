@@ -83,7 +83,7 @@ def standing_of(record: SessionRecord) -> Standing:
 
 
 def transition_of(watched: Watched, before: Standing | None, reason: str, at: float) -> Transition:
-    """The change of a session that was judged anew, as the store keeps it."""
+    """The change from one standing to the newest one, with the record it led to."""
     record = watched.record
     assert record is not None, "a transition follows a judgement"
     return Transition(

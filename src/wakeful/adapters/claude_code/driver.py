@@ -77,6 +77,10 @@ class ClaudeDriver:
         self._clock = clock
         self._patience = patience or Patience()
 
+    def is_open(self, hosting: Hosting) -> bool:
+        """Its process lives and somebody has its input open."""
+        return absence(hosting) is None and self._folder(hosting).has_reader()
+
     async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
         check_arguments(order.argv, REFUSED)
         if order.prompt is not None:

@@ -4,6 +4,7 @@ A prompt goes in by a nameless file, never as an argument: those are short and e
 native process below npm's wrapper: it does the work, holds the writer lock and survives the wrapper's death.
 """
 
+import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -70,6 +71,13 @@ class CodexDriver:
         self._clock = clock
         self._environ = environ
         self._patience = patience or Patience()
+
+    def is_open(self, hosting: Hosting) -> bool:
+        """Nothing of it runs, and what would run for a prompt is there."""
+        if hosting.process is not None and proc.sight(hosting.process) is not Sight.DEAD:
+            return False
+        path = _at_its_places(self._environ, hosting).get("PATH", "")
+        return Path(hosting.cwd).is_dir() and shutil.which(hosting.argv[0], path=path) is not None
 
     async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
         program, *words = order.argv

@@ -9,7 +9,8 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from tempfile import TemporaryFile
 from typing import Final
 
 from msgspec import Struct
@@ -35,20 +36,27 @@ async def ask(
     *,
     environ: Mapping[str, str] | None = None,
     with_children: bool = False,
+    given: bytes = b"",
 ) -> Answer:
     """Run the program and give what it said by the deadline. Raises OSError if it cannot be started.
 
-    Whatever it left holding its pipes is not waited for; `with_children` ends what it started along with it.
+    It reads `given` from its standard input. Whatever it left holding its pipes is not waited for; `with_children` ends what it started along with it.
     """
-    # Not as a context: that waits for its end, however long the kernel is stuck.
-    program = subprocess.Popen(  # noqa: ASYNC220 - returns once the program runs; the answer is awaited
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environ,
-        start_new_session=with_children,
-    )
+    # A nameless file: whoever does not read it keeps nobody waiting.
+    with ExitStack() as opened:
+        words = opened.enter_context(TemporaryFile()) if given else None
+        if words is not None:
+            words.write(given)
+            words.seek(0)
+        # Not as a context: that waits for its end, however long the kernel is stuck.
+        program = subprocess.Popen(  # noqa: ASYNC220 - returns once the program runs; the answer is awaited
+            argv,
+            stdin=words if words is not None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environ,
+            start_new_session=with_children,
+        )
     assert program.stdout is not None, "asked for"
     assert program.stderr is not None, "asked for"
     with program.stdout, program.stderr:

@@ -5,6 +5,7 @@ into, never closed.
 """
 
 from collections.abc import Awaitable, Mapping
+from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
@@ -52,6 +53,13 @@ class TmuxDriver:
         self._folder = folder
         self._deadline_seconds = deadline_seconds
         self._starting = Starting(TmuxServer(socket, deadline_seconds, config), folder, clock)
+
+    def is_open(self, hosting: Hosting) -> bool:
+        """Its agent and the first process of its pane live, and the server's socket is there."""
+        pane, process = hosting.pane, hosting.process
+        if pane is None or pane.process is None or process is None or not Path(pane.socket).is_socket():
+            return False
+        return proc.sight(process) is Sight.ALIVE and proc.sight(pane.process) is Sight.ALIVE
 
     async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
         """Start or resume in a new tmux session. Raises what the port names, BadTmuxName and TmuxFailed."""

@@ -1,4 +1,4 @@
-"""`wakeful agent list|start|stop|restart-session`: the agents of the hub.
+"""`wakeful agent list|start|stop|restart-session|heartbeat`: the agents of the hub.
 
 The daemon acts; these commands ask it and show what it saw.
 """
@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "start": Entry("Run", f"{_HERE}:start", "Start one and see it ready"),
     "stop": Entry("Run", f"{_HERE}:stop", "End one and remove its container"),
     "restart-session": Entry("Run", f"{_HERE}:restart_session", "A new session for a stale one"),
+    "heartbeat": Entry("Run", "wakeful.interfaces.cli.heartbeat:heartbeat", "HEARTBEAT.md and waking"),
 }
 NOBODY: Final = "No agent is declared. [agents.NAME] tables in wakeful.toml declare them."
 

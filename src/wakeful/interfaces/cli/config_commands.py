@@ -11,6 +11,7 @@ import msgspec
 from wakeful.agents_config import AGENT_KEYS
 from wakeful.config import KEYS, ConfigError, Loaded, combine
 from wakeful.domain.errors import OperatorError
+from wakeful.heartbeat_config import MEANINGS as HEARTBEAT_MEANINGS
 from wakeful.home import require_home
 from wakeful.interfaces.cli import trust as trusting
 from wakeful.interfaces.cli.lazy import Entry, LazyGroup
@@ -32,7 +33,6 @@ MEANINGS: Final = {
     "daemon.tcp": "false: the Unix socket only.",
     "daemon.mode": "observe acts on nothing, mine heals managed sessions, all heals every one.",
     "detect.silence_seconds": "A turn without any sign of progress for this long is silent.",
-    "detect.stale_seconds": "An idle session not seen present for this long is stale.",
     "detect.settle_seconds": "Text whose log does not say whether more follows ends a turn after this.",
     "detect.tool_seconds": "A tool that declares no time limit of its own may run this long.",
     "detect.tool_grace_seconds": "And this much longer, before it counts as stuck.",
@@ -84,6 +84,7 @@ MEANINGS: Final = {
     "redis.interval_seconds": "How often they are checked.",
     "recovery.roots": "Folders with a journal that is recovered when its program is gone, beside registered ones.",
     "projects.active": "Projects that somebody serves; a message for another one is told. Empty: not checked.",
+    **HEARTBEAT_MEANINGS,
 }
 
 
@@ -129,11 +130,11 @@ def default_lines() -> Iterator[str]:
     yield "# Wakeful. Every key is shown with its default; remove the leading # to change it."
     section = ""
     for name, key in KEYS.items():
-        own_section, _, short = name.partition(".")
-        if own_section != section:
-            section = own_section
+        if key.section != section:
+            section = key.section
             yield f"\n[{section}]"
-        yield f"\n# {MEANINGS[name]}\n# Allowed: {key.allowed}.\n# {short} = {_toml(key.default)}"
+        default = _toml(key.written(key.default))
+        yield f"\n# {MEANINGS[name]}\n# Allowed: {key.allowed}.\n# {key.short} = {default}"
     yield from _agent_lines()
 
 
@@ -165,21 +166,21 @@ def show(*, config_file: str | None, as_json: bool) -> int:
     return 0
 
 
-def _public(loaded: Loaded) -> dict[str, dict[str, Any]]:
+def _public(loaded: Loaded) -> dict[str, Any]:
     """Every value; of a secret only whether it was set."""
-    values: dict[str, dict[str, Any]] = msgspec.to_builtins(loaded.config)
-    for name, key in KEYS.items():
-        section, _, short = name.partition(".")
-        if key.is_secret and values[section][short]:
-            values[section][short] = "(set, not shown)"
-    return values
+    values: dict[str, Any] = {}
+    for key in KEYS.values():
+        value = key.written(key.of(loaded.config))
+        shown = "(set, not shown)" if key.is_secret and value else value
+        values.setdefault(key.section, {})[key.short] = shown
+    return {**values, "agents": msgspec.to_builtins(loaded.config.agents)}
 
 
 def _shown(loaded: Loaded) -> list[str]:
     values = _public(loaded)
-    pairs = [(name, *name.split(".")) for name in KEYS]
     cells = [
-        (f"{name} = {_toml(values[section][key])}", loaded.origins[name]) for name, section, key in pairs
+        (f"{key.name} = {_toml(values[key.section][key.short])}", loaded.origins[key.name])
+        for key in KEYS.values()
     ]
     cells += [
         (f"agents.{each.name} = {_toml(each)}", loaded.origins[f"agents.{each.name}"])

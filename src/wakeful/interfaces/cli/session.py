@@ -43,6 +43,9 @@ COMMANDS: Final = {
     "revive": Entry(
         "Heal", "wakeful.interfaces.cli.healing:revive", "Bring it back now, also if it is held or given up"
     ),
+    "repair": Entry(
+        "Heal", "wakeful.interfaces.cli.repair:repair", "Mend what is stored of it, after a crash"
+    ),
     "wrong": Entry("Heal", f"{_HERE}:wrong", "Keep the evidence of a wrong verdict"),
 }
 # Where a client tells its tools which conversation they work for; ours comes first.

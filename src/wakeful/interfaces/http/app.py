@@ -26,10 +26,12 @@ from wakeful.interfaces.http.entry_routes import EntryRoutes
 from wakeful.interfaces.http.event_routes import EventLog, EventRoutes
 from wakeful.interfaces.http.gate import Gate
 from wakeful.interfaces.http.heal_routes import HealRoutes, Queue
+from wakeful.interfaces.http.heartbeat_routes import HeartbeatRoutes
 from wakeful.interfaces.http.incident_routes import IncidentRoutes, Listed
 from wakeful.interfaces.http.live import LiveRoute
 from wakeful.interfaces.http.penalties import Penalties
 from wakeful.interfaces.http.problems import answer_error
+from wakeful.interfaces.http.repair_routes import RepairRoutes
 from wakeful.interfaces.http.session_routes import SessionRoutes
 from wakeful.interfaces.http.work_routes import WorkRoutes
 from wakeful.interfaces.page import PAGE_PATHS, page_file
@@ -40,7 +42,9 @@ from wakeful.services.hands import Hands
 from wakeful.services.healing import Healer
 from wakeful.services.hub import Hub
 from wakeful.services.lessons import Lessons
+from wakeful.services.repair import Repairs
 from wakeful.services.restoring import Restorer
+from wakeful.services.wake import WakeService
 from wakeful.services.work import WorkDesk
 
 
@@ -61,6 +65,8 @@ def build_app(
     queue: Queue | None = None,
     checkpoints: tuple[Checkpoints, Lessons] | None = None,
     hub: Hub | None = None,
+    wakes: WakeService | None = None,
+    repairs: Repairs | None = None,
 ) -> Gate:
     """One ASGI application for both doors. `ancestors` gives the parents of a pid, nearest first."""
     penalties = Penalties()
@@ -75,6 +81,8 @@ def build_app(
         *(IncidentRoutes(incidents).handlers() if incidents is not None else ()),
         *(HealRoutes(*healing, deciders, queue).handlers() if healing is not None else ()),
         *(AgentRoutes(hub).handlers() if hub is not None else ()),
+        *(HeartbeatRoutes(wakes, deciders).handlers() if wakes is not None else ()),
+        *(RepairRoutes(repairs, deciders).handlers() if repairs is not None else ()),
         *(CheckpointRoutes(*checkpoints, deciders).handlers() if checkpoints is not None else ()),
         *EntryRoutes(access, penalties, now, shut_down, deciders).handlers(),
     )
@@ -143,7 +151,7 @@ class _Description:
             description=(
                 "Errors are RFC 9457 problem documents. `/api/ws` is a WebSocket: it sends "
                 '`{"hello": …}` with the body of `/api/status`, then `{"changes": […]}` as sessions change '
-                'and `{"agent": …}` as agents do.'
+                'and `{"agent": …}` as agents do, and `{"supervision": …}` as timers of prompts speak.'
             ),
         )
         handlers: list[ControllerRouterHandler] = [*self._handlers, self.handler()]

@@ -38,10 +38,14 @@ class Deciders:
 
     async def admit(self, request: Request[Any, Any, Any]) -> None:
         """Let a person's question pass. Raises AgentMayNotDecide."""
-        pids = await asyncio.to_thread(self._pids, cast("Scope", request.scope))
-        session = await asyncio.to_thread(self._supervised, pids)
+        session = await self.session_of(request)
         if session is not None:
             raise AgentMayNotDecide(session=session)
+
+    async def session_of(self, request: Request[Any, Any, Any]) -> SessionId | None:
+        """The supervised session from inside of which this asks; None for people."""
+        pids = await asyncio.to_thread(self._pids, cast("Scope", request.scope))
+        return await asyncio.to_thread(self._supervised, pids)
 
     def _pids(self, scope: Scope) -> Sequence[int]:
         peer = scope.get(PEER)

@@ -8,8 +8,11 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from wakeful.domain.calm import PauseRecord
+from wakeful.domain.eligibility import PolicyState, Reason
+from wakeful.domain.heartbeat import Problem as HeartbeatProblem
 from wakeful.domain.policy import Policy
 from wakeful.domain.record import SessionRecord
+from wakeful.domain.wake import Audit, PolicySnapshot, WakeState
 from wakeful.services.cases import NOTE_CHARS_MAX, Expect
 from wakeful.services.desk import Evidence, Supervision
 from wakeful.services.roster import Ending
@@ -38,9 +41,13 @@ class SessionInspection(SessionStatus, frozen=True, kw_only=True):
 
     evidence: Evidence
     policy: Policy
-    policy_snapshot: None
-    wake_state: None
-    last_audit: None
+    # Of the agent whose session it is; null for one that is nobody's.
+    policy_state: PolicyState | None
+    policy_snapshot: PolicySnapshot | None
+    policy_problem: HeartbeatProblem | None
+    wake_state: WakeState | None
+    last_audit: Audit | None
+    wake_reason: Reason | None
 
 
 class SessionWait(Struct, frozen=True):

@@ -84,6 +84,9 @@ export class Link {
       this.#proof = setTimeout(() => this.#prove(), PROOF_MS);
     } else if (message.agent) {
       this.#tell.agent(message.agent);
+    } else if (message.supervision) {
+      // Timers of running prompts: nothing on this page shows them.
+      return;
     } else if (this.#waiting) {
       this.#waiting.push(message.changes);
     } else {

@@ -1,0 +1,1 @@
+"""HEARTBEAT.md: found, read within bounds, and understood or refused with its line."""

@@ -1,0 +1,37 @@
+"""Runs a program of the operator's with an event on its standard input. Ends by its deadline, and so does what it started."""
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from wakeful.adapters.system.inquiry import ask
+from wakeful.domain.plaintext import plain
+from wakeful.domain.redact import redact
+
+DEADLINE_SECONDS: Final = 10.0
+WORDS_CHARS_MAX: Final = 200
+
+
+class HookProgram:
+    """One argv list, run for every event."""
+
+    def __init__(self, argv: Sequence[str], deadline_seconds: float = DEADLINE_SECONDS) -> None:
+        self._argv = tuple(argv)
+        self._deadline_seconds = deadline_seconds
+
+    async def run(self, event: bytes) -> str | None:
+        """Tell the program; what went wrong, or None."""
+        try:
+            answer = await ask(
+                self._argv,
+                self._deadline_seconds,
+                environ=dict(os.environ),
+                with_children=True,
+                given=event,
+            )
+        except OSError as problem:
+            return problem.strerror or str(problem)
+        if answer.exit_code is None:
+            return f"not done after {self._deadline_seconds:g} s"
+        words = plain(redact(answer.errors.decode(errors="replace")), WORDS_CHARS_MAX)
+        return None if answer.exit_code == 0 else f"exit {answer.exit_code} {words}".rstrip()

@@ -1,0 +1,36 @@
+"""Durations as people write them: `10m` in, `10m` out. Pure."""
+
+import re
+from typing import Final
+
+from wakeful.domain.errors import OperatorError
+
+UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_SPELLING: Final = re.compile(r"([0-9]{1,9})([smhd])")
+DURATION_SECONDS_MAX: Final = 30 * 86400
+
+
+class BadDuration(OperatorError):
+    """{shown!r} is not a duration: write 30s, 10m, 2h or 1d, 30 days at most."""
+
+    code = "bad-duration"
+
+
+def seconds_of(text: str) -> float:
+    """The seconds of a duration like 30s, 10m, 2h or 1h30m. Raises BadDuration."""
+    parts = _SPELLING.findall(text)
+    seconds = sum(int(number) * UNITS[unit] for number, unit in parts)
+    spelled_out = "".join(number + unit for number, unit in parts)
+    if spelled_out != text or not 0 < seconds <= DURATION_SECONDS_MAX:
+        raise BadDuration(shown=text[:40])
+    return float(seconds)
+
+
+def spelled(seconds: float) -> str | float:
+    """The shortest spelling that `seconds_of` reads back; what it cannot read stays a number."""
+    whole = int(seconds)
+    if whole != seconds or not 0 < whole <= DURATION_SECONDS_MAX:
+        return seconds
+    # Days are left out: `168h` is how a week of retention is written where these numbers come from.
+    unit = next(unit for unit in ("h", "m", "s") if whole % UNITS[unit] == 0)
+    return f"{whole // UNITS[unit]}{unit}"

@@ -1,0 +1,179 @@
+"""Waking an agent: who asked, what became of it, what is written down about it, and the prompt itself. Pure.
+
+The prompt says that it is a wake and no person, names its reason and the snapshot it rests on, and grants nothing.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.domain.eligibility import PolicyState, Reason
+from wakeful.domain.heartbeat import Clamped, HeartbeatPolicy, Include, Problem, Snapshot, Window
+from wakeful.domain.ids import SessionId
+from wakeful.domain.record import safe
+
+SCHEMA: Final = 1
+
+
+class Trigger(StrEnum):
+    """Who wanted the wake."""
+
+    HAND = "hand"
+    SCHEDULE = "schedule"
+
+
+class WakeOutcome(StrEnum):
+    """003's closed set."""
+
+    SENT = "sent"
+    SKIPPED = "skipped"
+    COALESCED = "coalesced"
+    RATE_LIMITED = "rate_limited"
+    FAILED = "failed"
+
+
+_OUTCOMES: Final[Mapping[Reason | None, WakeOutcome]] = {
+    None: WakeOutcome.SENT,
+    Reason.WAKE_COALESCED: WakeOutcome.COALESCED,
+    Reason.HEARTBEAT_RATE_LIMITED: WakeOutcome.RATE_LIMITED,
+    Reason.SYNTHETIC_PROMPT_FAILED: WakeOutcome.FAILED,
+}
+
+
+def outcome_of(reason: Reason | None) -> WakeOutcome:
+    """What a wake with this reason came to; without one it was sent."""
+    return _OUTCOMES.get(reason, WakeOutcome.SKIPPED)
+
+
+class Audit(Struct, frozen=True, kw_only=True):
+    """One decision. Equal ones in a row are one, counted; without an outcome it is under way."""
+
+    id: str
+    at: str
+    last_at: str
+    count: int
+    agent: str
+    session_id: SessionId | None
+    trigger: Trigger
+    outcome: WakeOutcome | None
+    reason: Reason | None
+    words: str
+    snapshot_id: str | None
+    digest: str | None
+    # The wall time of `at`: what a restart counts cooldowns from.
+    wall: float
+
+    @property
+    def was_given(self) -> bool:
+        """Whether a prompt was given, or may have been."""
+        return self.outcome in (None, WakeOutcome.SENT, WakeOutcome.FAILED)
+
+
+def is_same(one: Audit, other: Audit) -> bool:
+    """Whether two decisions in a row need only be counted: both refused, for one reason, about the same."""
+    if one.was_given or other.was_given:
+        return False
+    return _about(one) == _about(other)
+
+
+def _about(audit: Audit) -> tuple[object, ...]:
+    return audit.agent, audit.session_id, audit.trigger, audit.reason, audit.snapshot_id
+
+
+class WakeState(Struct, frozen=True, kw_only=True):
+    """Where an agent stands between its wakes."""
+
+    waking: bool
+    last_wake_at: str | None
+    cooldown_until: str | None
+    quiet_until: str | None
+    next_wake_at: str | None
+    wakes_in_cycle: int
+    wakes_in_cycle_max: int
+
+
+class PolicySnapshot(Struct, frozen=True, kw_only=True):
+    """A snapshot as doors show it. What the file's author wrote is under `untrusted`; its guidance stays in the file."""
+
+    id: str
+    digest: str
+    path: str
+    taken_at: str
+    enabled: bool
+    min_interval_seconds: float | None
+    active_hours: tuple[Window, ...]
+    quiet_windows: tuple[Window, ...]
+    include: tuple[Include, ...]
+    body_chars: int
+    clamped: tuple[Clamped, ...]
+    untrusted: str
+
+
+def shown(snapshot: Snapshot) -> PolicySnapshot:
+    """The snapshot without what is for its agent alone."""
+    policy = snapshot.policy
+    return PolicySnapshot(
+        id=snapshot.id,
+        digest=snapshot.digest,
+        path=snapshot.path,
+        taken_at=snapshot.taken_at,
+        enabled=policy.enabled,
+        min_interval_seconds=policy.min_interval_seconds,
+        active_hours=policy.active_hours,
+        quiet_windows=policy.quiet_windows,
+        include=policy.include,
+        body_chars=len(policy.body),
+        clamped=snapshot.clamped,
+        untrusted=safe(policy.summary),
+    )
+
+
+class HeartbeatStatus(Struct, frozen=True, kw_only=True):
+    """Whether an agent may be woken now, by which policy, and what was last decided."""
+
+    schema: int
+    agent: str
+    session_id: SessionId | None
+    eligible_for_wake: bool
+    ineligibility_reason: Reason | None
+    words: str
+    policy_state: PolicyState
+    policy_snapshot: PolicySnapshot | None
+    policy_problem: Problem | None
+    wake_state: WakeState
+    last_audit: Audit | None
+
+
+class WakeAnswer(Struct, frozen=True, kw_only=True):
+    """What came of asking for a wake. The same question in the same situation has the same answer, byte for byte."""
+
+    schema: int
+    agent: str
+    session_id: SessionId | None
+    outcome: WakeOutcome
+    reason: Reason | None
+    words: str
+    snapshot_id: str | None
+    digest: str | None
+
+
+def prompt_of(agent: str, trigger: Trigger, snapshot: Snapshot, context: Mapping[Include, str]) -> str:
+    """The synthetic prompt of a wake."""
+    policy = snapshot.policy
+    asked = "on its schedule" if trigger is Trigger.SCHEDULE else "because somebody asked for it by hand"
+    lines = [
+        f"Wakeful wakes the agent {agent} {asked}. This is an automatic wake, not a message of a person:",
+        "it answers no question, approves nothing and grants no permission.",
+        f"It rests on HEARTBEAT.md, snapshot {snapshot.id}.",
+    ]
+    lines += [f"{each}: {context[each]}" for each in policy.include if each in context]
+    lines += _guidance(policy)
+    return "\n".join(lines)
+
+
+def _guidance(policy: HeartbeatPolicy) -> list[str]:
+    summary = [f"What it is for: {policy.summary}"] if policy.summary else []
+    body = ["Guidance of that file:", policy.body] if policy.body else []
+    return [*summary, *body]

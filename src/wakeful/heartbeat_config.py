@@ -1,0 +1,73 @@
+"""`[agents.heartbeat]`, `[session.supervision]` and `[hooks]`: 003's keys under 003's names, with its defaults.
+
+Nothing here reads a file; `config` does. Durations are written `5m`, or as a number of seconds.
+"""
+
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+# As for every number of seconds: ten years say "never" and are still a date.
+SECONDS_MAX: Final = 315_360_000
+Duration = Annotated[float, Meta(gt=0, le=SECONDS_MAX, description="duration")]
+Times = Annotated[int, Meta(ge=1, le=1_000_000)]
+# Guidance of a megabyte is no guidance, and it travels in a prompt.
+Bytes = Annotated[int, Meta(ge=1, le=1_048_576)]
+# The kernel takes no NUL in an argument.
+Words = tuple[Annotated[str, Meta(pattern=r"^[^\x00]+$")], ...]
+
+ALLOWED: Final = {
+    Duration: f'a duration like "5m", or a number of seconds above 0, {SECONDS_MAX} at most',
+    Times: "a whole number from 1 to 1000000",
+    Bytes: "a whole number of bytes from 1 to 1048576",
+    Words: 'a list of words, the program first, like ["notify-send", "health"]',
+}
+
+
+class Heartbeat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How agents are woken, and within which bounds their HEARTBEAT.md may ask for it."""
+
+    enabled: bool = True
+    min_interval: Duration = 300.0
+    default_interval: Duration = 1800.0
+    wake_cooldown: Duration = 60.0
+    max_wakes_per_cycle: Times = 25
+    cycle: Duration = 60.0
+    session_health_stale_after: Duration = 120.0
+    session_health_hook_min_interval: Duration = 60.0
+    wake_event_retention: Duration = 604_800.0
+    max_body_bytes: Bytes = 32_768
+
+
+class Supervision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The timers of a running prompt. They stand beside health and never write it."""
+
+    activity_heartbeat_interval: Duration = 30.0
+    progress_notify_interval: Duration = 600.0
+    inactivity_warning_after: Duration = 900.0
+    inactivity_timeout: Duration = 1800.0
+
+
+class Hooks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Programs of the operator that are told of something. Each gets it as JSON on standard input."""
+
+    session_health_update_after: Words = ()
+
+
+MEANINGS: Final = {
+    "agents.heartbeat.enabled": "false: nobody is woken, whatever a HEARTBEAT.md says.",
+    "agents.heartbeat.min_interval": "A HEARTBEAT.md that asks for shorter intervals gets this one, and is told so.",
+    "agents.heartbeat.default_interval": "The interval of one that asks for none.",
+    "agents.heartbeat.wake_cooldown": "A session is not woken again, by anybody, for this long.",
+    "agents.heartbeat.max_wakes_per_cycle": "More wakes in one cycle are refused.",
+    "agents.heartbeat.cycle": "How often it is looked who is due.",
+    "agents.heartbeat.session_health_stale_after": "An idle session not seen present for this long is stale.",
+    "agents.heartbeat.session_health_hook_min_interval": "The hook runs at most once in this time for a session.",
+    "agents.heartbeat.wake_event_retention": "What was decided about wakes is kept this long.",
+    "agents.heartbeat.max_body_bytes": "A HEARTBEAT.md whose guidance is longer is invalid.",
+    "session.supervision.activity_heartbeat_interval": "How often the timers of running prompts are looked at.",
+    "session.supervision.progress_notify_interval": "Progress of a running prompt is announced this often.",
+    "session.supervision.inactivity_warning_after": "A prompt without progress for this long is warned of,",
+    "session.supervision.inactivity_timeout": "and after this has timed out. Healing decides what is done about it.",
+    "hooks.session_health_update_after": "Run on every transition of a session's health. Empty: nothing.",
+}

@@ -1,0 +1,15 @@
+"""HEARTBEAT.md joined with the configuration: what bounds a file, and where files are read from.
+
+Nothing here decides. Commands that read one file come here, too.
+"""
+
+from wakeful.adapters.heartbeat.files import AgentFiles, load
+from wakeful.domain.heartbeat import Bounds
+from wakeful.heartbeat_config import Heartbeat
+
+__all__ = ["AgentFiles", "bounds_of", "load"]
+
+
+def bounds_of(config: Heartbeat) -> Bounds:
+    """What the configuration allows a file to ask for."""
+    return Bounds(config.min_interval, config.default_interval, config.max_body_bytes)

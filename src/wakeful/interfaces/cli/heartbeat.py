@@ -1,0 +1,138 @@
+"""`wakeful agent heartbeat status|wake|validate`: what an agent wants to be woken for, and waking it.
+
+The daemon decides and delivers; `validate` reads one file by itself and needs nobody.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+from msgspec import Struct
+
+from wakeful.domain.heartbeat import Clamped, HeartbeatInvalid, Problem
+from wakeful.domain.moment import iso
+from wakeful.domain.wake import HeartbeatStatus, PolicySnapshot, WakeAnswer, shown
+from wakeful.interfaces.cli.agent import agent_argument
+from wakeful.interfaces.cli.client import Client
+from wakeful.interfaces.cli.lazy import Entry, LazyGroup
+from wakeful.interfaces.cli.listing import decoded
+from wakeful.interfaces.cli.options import answers_json
+from wakeful.interfaces.cli.output import note, say, show_json, wall_now
+from wakeful.interfaces.cli.session_acts import ACT_SECONDS_MAX
+from wakeful.interfaces.cli.settings import load_settings
+from wakeful.places import Places
+
+_HERE: Final = "wakeful.interfaces.cli.heartbeat"
+COMMANDS: Final = {
+    "status": Entry("See", f"{_HERE}:status", "Whether an agent may be woken now, and by which policy"),
+    "wake": Entry("Run", f"{_HERE}:wake", "Wake an agent, or say why not"),
+    "validate": Entry("See", f"{_HERE}:validate", "Whether a HEARTBEAT.md is valid, or which line is not"),
+}
+
+
+class Validation(Struct, frozen=True):
+    """What a file amounts to: a snapshot, or the one problem that keeps it from being one."""
+
+    valid: bool
+    snapshot: PolicySnapshot | None
+    problem: Problem | None
+
+
+@click.command(cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful agent heartbeat status fox")
+def heartbeat() -> None:
+    """HEARTBEAT.md: when an agent would like to be woken, and whether it may be now."""
+
+
+@click.command(epilog="Example: wakeful agent heartbeat status fox --json")
+@agent_argument
+@answers_json
+def status(*, name: str, as_json: bool) -> int:
+    """Say whether an agent may be woken now, by which policy, and what was last decided."""
+    answer = _client().get(f"/api/agents/{name}/heartbeat/status")
+    if as_json:
+        show_json(answer.body)
+        return answer.exit_code
+    for line in _status_lines(decoded(answer.body, HeartbeatStatus)):
+        say(line)
+    return answer.exit_code
+
+
+@click.command(epilog="Example: wakeful agent heartbeat wake fox")
+@agent_argument
+@answers_json
+def wake(*, name: str, as_json: bool) -> int:
+    """Give an agent the prompt of its HEARTBEAT.md. Exit 1 with one reason if it may not be woken."""
+    answer = _client().post(f"/api/agents/{name}/heartbeat/wake", timeout_seconds=ACT_SECONDS_MAX)
+    if as_json:
+        show_json(answer.body)
+        return answer.exit_code
+    woken = decoded(answer.body, WakeAnswer)
+    reason = f" ({woken.reason})" if woken.reason is not None else ""
+    say(f"{name}: {woken.outcome}{reason}: {woken.words}")
+    return answer.exit_code
+
+
+def _client() -> Client:
+    return Client(Places.of(os.environ))
+
+
+def _status_lines(status: HeartbeatStatus) -> Iterator[str]:
+    may = "may be woken" if status.eligible_for_wake else f"may not be woken: {status.ineligibility_reason}"
+    yield f"{status.agent}: {may}"
+    if status.ineligibility_reason is not None:
+        yield f"  {status.words}"
+    yield f"  session: {status.session_id or 'none'}"
+    snapshot = status.policy_snapshot
+    yield f"  policy: {status.policy_state}" + (f", {snapshot.id} of {snapshot.path}" if snapshot else "")
+    if snapshot is not None:
+        yield from (f"  {clamped_words(each)}" for each in snapshot.clamped)
+    state = status.wake_state
+    times = {
+        "last wake": state.last_wake_at,
+        "cooling until": state.cooldown_until,
+        "quiet until": state.quiet_until,
+        "next wake": state.next_wake_at,
+    }
+    yield from (f"  {name}: {at}" for name, at in times.items() if at is not None)
+    if (audit := status.last_audit) is not None:
+        yield f"  last decided: {audit.last_at} {audit.outcome or 'under way'} {audit.reason or ''}".rstrip()
+
+
+@click.command(epilog="Example: wakeful agent heartbeat validate ./HEARTBEAT.md")
+@click.argument("file", metavar="FILE")
+@answers_json
+def validate(*, file: str, as_json: bool) -> int:
+    """Say whether FILE is a valid HEARTBEAT.md. Exit 1 with file, line and reason if it is not."""
+    found = _validated(file)
+    if as_json:
+        show_json(msgspec.json.encode(found))
+    elif found.problem is not None:
+        say(f"{found.problem.file}:{found.problem.line}: {found.problem.reason}")
+    elif found.snapshot is not None:
+        say(f"{file}: valid, {found.snapshot.id}")
+        for each in found.snapshot.clamped:
+            note(clamped_words(each))
+    return 0 if found.valid else 1
+
+
+def clamped_words(clamped: Clamped) -> str:
+    """What a preference beyond the bounds got instead."""
+    return f"{clamped.code}: {clamped.field} asks for {clamped.asked} and gets {clamped.given}"
+
+
+def _validated(file: str) -> Validation:
+    from wakeful.heartbeats import bounds_of, load  # noqa: PLC0415 - YAML costs only who reads one
+
+    bounds = bounds_of(load_settings(None).config.heartbeat)
+    try:
+        return Validation(True, shown(load(str(Path(file)), bounds, iso(wall_now()))), None)
+    except HeartbeatInvalid as wrong:
+        return Validation(False, None, problem_of(wrong))
+
+
+def problem_of(wrong: HeartbeatInvalid) -> Problem:
+    """The facts of a refusal."""
+    return Problem(str(wrong.facts["file"]), int(str(wrong.facts["line"])), str(wrong.facts["reason"]))

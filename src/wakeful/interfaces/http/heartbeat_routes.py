@@ -1,0 +1,53 @@
+"""Waking agents: whether one may be woken, and an order to do it. Decided by the wake service, answered as it says.
+
+A refusal is an answer, not an error: it has its reason, and a command that shows it ends with 1.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from litestar import Request
+from litestar.handlers import HTTPRouteHandler, get, post
+from litestar.params import FromPath, JSONBody
+from msgspec import Struct
+
+from wakeful.domain.wake import HeartbeatStatus, WakeAnswer, WakeOutcome
+from wakeful.interfaces.http.answers import Encoded, encoded
+from wakeful.interfaces.http.deciders import Deciders
+from wakeful.interfaces.http.session_routes import PROBLEMS
+from wakeful.services.desk import Answer
+from wakeful.services.wake import WakeService
+
+_ONE: Final = "/api/agents/{name:str}/heartbeat"
+
+
+class WakeOrder(Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing can be said with it: what a wake says comes from HEARTBEAT.md."""
+
+
+class HeartbeatRoutes:
+    """The wake service's doors."""
+
+    def __init__(self, wakes: WakeService, deciders: Deciders) -> None:
+        self._wakes = wakes
+        self._deciders = deciders
+
+    def handlers(self) -> Sequence[HTTPRouteHandler]:
+        return (
+            get(f"{_ONE}/status", responses=PROBLEMS)(self.status),
+            post(f"{_ONE}/wake", status_code=200, responses=PROBLEMS)(self.wake),
+        )
+
+    async def status(self, name: FromPath[str]) -> Encoded[HeartbeatStatus]:
+        """Whether an agent may be woken now, by which policy, and what was last decided."""
+        return encoded(await self._wakes.status(name))
+
+    async def wake(
+        self, request: Request[Any, Any, Any], name: FromPath[str], data: JSONBody[WakeOrder]
+    ) -> Encoded[WakeAnswer]:
+        """Wake an agent, or say with one reason why not. An agent does not wake itself."""
+        del data
+        caller = await self._deciders.session_of(request)
+        answer = await self._wakes.wake(name, caller=caller)
+        return Encoded(Answer(msgspec.json.encode(answer), int(answer.outcome is not WakeOutcome.SENT)))

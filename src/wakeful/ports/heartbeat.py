@@ -1,0 +1,19 @@
+"""Where policies come from: an agent's HEARTBEAT.md, and the clocks of the places it names."""
+
+from datetime import tzinfo
+from typing import Protocol
+
+from wakeful.domain.heartbeat import Snapshot
+
+
+class HeartbeatFiles(Protocol):
+    """Looks and reads, at once and within bounds; nothing here writes."""
+
+    def stamp(self, agent: str, workdir: str | None) -> object | None:
+        """What tells the agent's file from a changed one; None if there is no file."""
+
+    def load(self, agent: str, workdir: str | None, at: str) -> Snapshot:
+        """What it says now. Raises HeartbeatInvalid."""
+
+    def zone(self, name: str) -> tzinfo:
+        """The clocks of a place that a valid file names."""

@@ -1,0 +1,395 @@
+"""The wake service: one deterministic answer whether an agent may be woken, and the prompt that does it.
+
+It refuses before any work, by `domain/eligibility`. A wake is written down before its prompt is given, and the prompt
+passes the act gate like everybody's: whoever began a turn meanwhile goes first, and the wake is skipped. It reads health
+and never writes it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.domain.eligibility import (
+    OUT_OF_REACH,
+    Facts,
+    PolicyState,
+    Reach,
+    Reason,
+    ineligibility,
+    words_of,
+)
+from wakeful.domain.errors import OperatorError, WakefulError, WorldError
+from wakeful.domain.findings import Health
+from wakeful.domain.heartbeat import HeartbeatPolicy, Include, PolicyReading, Snapshot
+from wakeful.domain.ids import SessionId
+from wakeful.domain.judge import judge
+from wakeful.domain.moment import Instant, iso, latest
+from wakeful.domain.policy import Policy
+from wakeful.domain.record import SessionRecord, safe
+from wakeful.domain.wake import (
+    SCHEMA,
+    Audit,
+    HeartbeatStatus,
+    Trigger,
+    WakeAnswer,
+    WakeState,
+    outcome_of,
+    prompt_of,
+    shown,
+)
+from wakeful.faults import reach as reached
+from wakeful.ports.clock import Clock
+from wakeful.ports.store import Outcome
+from wakeful.services.acts import ActGate, Deed
+from wakeful.services.hands import Hands
+from wakeful.services.wake_audit import AuditBook
+from wakeful.services.wake_policies import PolicyBook
+from wakeful.services.wake_targets import Target, Targets
+from wakeful.services.watched import Watched
+
+# The end of a quiet window is not waited for longer than a look takes.
+LOOK_SECONDS_MIN: Final = 0.05
+FORGET_SECONDS: Final = 3600.0
+# A client shows a prompt in its log within a second; one that shows none for this long has lost it.
+UNSHOWN_SECONDS_MAX: Final = 30.0
+RACED: Final = "a prompt began first"
+
+log = logging.getLogger("wakeful")
+
+
+class HealthNotKnownYet(WorldError):
+    """Wakeful has just started and looks how everybody is. Ask again in a moment."""
+
+    code = "health-not-known-yet"
+    retryable = True
+
+
+class WakesItself(OperatorError):
+    """This asks from inside the session {session}, which is the one to be woken. An agent does not wake itself."""
+
+    code = "wakes-itself"
+    http_status = 403
+    exit_code = 1
+
+
+class WakeRules(Struct, frozen=True):
+    """003's numbers, in seconds."""
+
+    enabled: bool = True
+    default_interval_seconds: float = 1800.0
+    cooldown_seconds: float = 60.0
+    wakes_per_cycle_max: int = 25
+    cycle_seconds: float = 60.0
+
+
+class WakeService:
+    """Decides, delivers, writes down. `take_up` comes after everybody was judged, and before anything else here."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        targets: Targets,
+        policies: PolicyBook,
+        audits: AuditBook,
+        gate: ActGate,
+        hands: Hands,
+        own_hands: Hands,
+        judged_by: Policy,
+        rules: WakeRules,
+        reach: Callable[[SessionId], Reach],
+        paused: Callable[[], object],
+        context: Callable[[Target], dict[Include, str]] = lambda _target: {},
+    ) -> None:
+        self._clock = clock
+        self._targets = targets
+        self._policies = policies
+        self._audits = audits
+        self._gate = gate
+        self._hands = {Trigger.HAND: hands, Trigger.SCHEDULE: own_hands}
+        self._judged_by = judged_by
+        self._rules = rules
+        self._reach = reach
+        self._paused = paused
+        self._context = context
+        self._waking: set[SessionId] = set()
+        self._cycle_began = clock.now().awake
+        self._wakes_in_cycle = 0
+        self._ready = False
+
+    async def take_up(self) -> None:
+        """Go on where an earlier daemon stopped. Sessions have been judged by now."""
+        await self._policies.take_up()
+        await self._audits.take_up()
+        reached("wake.taken_up")
+        self._ready = True
+
+    async def status(self, name: str) -> HeartbeatStatus:
+        """Whether an agent may be woken now. Reads, and changes nothing. Raises BadAgentName."""
+        target = self._found(name)
+        reading = self._policies.reading(target.agent, target.workdir)
+        await self._policies.keep()
+        return self._status(target, reading)
+
+    def of_session(self, session_id: SessionId) -> HeartbeatStatus | None:
+        """The same for the agent whose session this is; None if it is nobody's."""
+        name = self._targets.name_of(session_id)
+        if name is None or not self._ready:
+            return None
+        target = self._targets.find(name)
+        return self._status(target, self._policies.reading(name, target.workdir))
+
+    async def wake(
+        self, name: str, trigger: Trigger = Trigger.HAND, *, caller: SessionId | None = None
+    ) -> WakeAnswer:
+        """Wake an agent, or say why not. Raises WakesItself, BadAgentName; a store that refuses lets nothing happen."""
+        target = self._found(name)
+        if caller is not None and caller == target.session_id:
+            raise WakesItself(session=caller)
+        reading = self._policies.reading(target.agent, target.workdir)
+        # From here to the reservation nothing is awaited: of a thousand who ask at once, one goes on.
+        reason = ineligibility(self._facts(target, reading))
+        snapshot, watched = reading.snapshot, target.watched
+        if reason is not None or watched is None or snapshot is None:
+            assert reason is not None, "a session and a policy, or a reason"
+            return await self._refuse(target, reading, trigger, reason)
+        self._waking.add(watched.subject.id)
+        self._wakes_in_cycle += 1
+        # Whoever asked may hang up; what was begun is brought to its end and written down.
+        return await asyncio.shield(self._reserved(target, watched, snapshot, trigger))
+
+    async def run(self) -> None:
+        """Wake whoever is due, cycle by cycle, until cancelled."""
+        forget_at = self._clock.now().awake
+        while True:
+            pause_seconds = await self.cycle()
+            if self._clock.now().awake >= forget_at:
+                await self._audits.forget_old()
+                forget_at = self._clock.now().awake + FORGET_SECONDS
+            await self._clock.sleep_until(self._clock.now().awake + pause_seconds)
+
+    async def cycle(self) -> float:
+        """Wake everybody who is due once; in how many seconds it is worth looking again."""
+        if self._paused() is not None or not self._rules.enabled:
+            return self._rules.cycle_seconds
+        waits = [self._rules.cycle_seconds]
+        for name in self._targets.names():
+            target = self._found(name)
+            reading = self._policies.reading(name, target.workdir)
+            if reading.state is not PolicyState.VALID or target.watched is None or reading.snapshot is None:
+                continue
+            now = self._clock.now()
+            due_at = self._due_at(target.watched, reading.snapshot.policy, now)
+            if due_at <= now:
+                await self._wake_on_schedule(name)
+            waits.append(self._wait_seconds(due_at, reading.snapshot.policy))
+        await self._policies.keep()
+        return max(min(waits), LOOK_SECONDS_MIN)
+
+    async def _wake_on_schedule(self, name: str) -> None:
+        try:
+            await self.wake(name, Trigger.SCHEDULE)
+        except WakefulError as error:
+            log.warning("agent %s was not woken: %s", name, error)
+
+    def _wait_seconds(self, due_at: Instant, policy: HeartbeatPolicy) -> float:
+        """Until it is due, or until a quiet time ends; a whole cycle where neither is near."""
+        now = self._clock.now()
+        if due_at > now:
+            return due_at.awake - now.awake
+        change = self._policies.next_change(policy, now.wall)
+        quiet = self._policies.is_quiet(policy, now.wall)
+        return change - now.wall if quiet and change is not None else self._rules.cycle_seconds
+
+    def _found(self, name: str) -> Target:
+        if not self._ready:
+            raise HealthNotKnownYet
+        return self._targets.find(name)
+
+    def _facts(self, target: Target, reading: PolicyReading) -> Facts:
+        watched = target.watched
+        if watched is None or watched.record is None:
+            return Facts(found=False)
+        record, now = watched.record, self._clock.now()
+        policy = reading.snapshot.policy if reading.snapshot is not None else None
+        in_force = policy is not None and reading.state is PolicyState.VALID
+        return Facts(
+            reach=self._reach_of(record),
+            policy=reading.state,
+            health=record.health,
+            active_prompt=record.active_prompt or self._has_unshown_prompt(watched, now),
+            waking=record.id in self._waking,
+            quiet=in_force and policy is not None and self._policies.is_quiet(policy, now.wall),
+            cooling=(until := self._cooling_until(record.id, policy)) is not None and until > now,
+            cycle_spent=self._cycle() >= self._rules.wakes_per_cycle_max,
+        )
+
+    def _has_unshown_prompt(self, watched: Watched, now: Instant) -> bool:
+        """Whether a prompt was given that its log does not show yet: it looks idle and is not."""
+        given_at, last_at = self._gate.prompted_at(watched.subject.id), watched.activity.last_at
+        if given_at is None or now.seconds_since(given_at) > UNSHOWN_SECONDS_MAX:
+            return False
+        return last_at is None or last_at < given_at
+
+    def _reach_of(self, record: SessionRecord) -> Reach:
+        may_reach = record.managed or record.agent is not None
+        found = self._reach(record.id) if may_reach else OUT_OF_REACH
+        return Reach(found.ours, found.path_open, self._rules.enabled)
+
+    def _cooling_until(self, session_id: SessionId, policy: HeartbeatPolicy | None) -> Instant | None:
+        given_at = self._audits.last_given(session_id)
+        if given_at is None:
+            return None
+        asked = policy.min_interval_seconds if policy is not None else None
+        return given_at.plus(max(self._rules.cooldown_seconds, asked or 0.0))
+
+    def _due_at(self, watched: Watched, policy: HeartbeatPolicy, now: Instant) -> Instant:
+        """An interval after it was last woken or did anything: nobody is woken out of a conversation."""
+        interval_seconds = policy.min_interval_seconds or self._rules.default_interval_seconds
+        seen = latest((self._audits.last_given(watched.subject.id), watched.activity.last_at))
+        due_at = seen.plus(interval_seconds) if seen is not None else now
+        return max(due_at, self._cooling_until(watched.subject.id, policy) or due_at)
+
+    def _cycle(self) -> int:
+        """How many were woken in this cycle."""
+        now = self._clock.now().awake
+        if now - self._cycle_began >= self._rules.cycle_seconds:
+            self._cycle_began, self._wakes_in_cycle = now, 0
+        return self._wakes_in_cycle
+
+    async def _refuse(
+        self, target: Target, reading: PolicyReading, trigger: Trigger, reason: Reason
+    ) -> WakeAnswer:
+        words = _words(reason, reading)
+        snapshot = reading.snapshot if reading.state is not PolicyState.MISSING else None
+        audit = await self._audits.write(
+            target.agent, target.session_id, trigger, outcome_of(reason), reason, words, snapshot
+        )
+        return _answer(audit)
+
+    async def _reserved(
+        self, target: Target, watched: Watched, snapshot: Snapshot, trigger: Trigger
+    ) -> WakeAnswer:
+        try:
+            answer = await self._attempt(target, watched, snapshot, trigger)
+        finally:
+            self._waking.discard(watched.subject.id)
+        if answer.reason is Reason.SESSION_PROMPT_ACTIVE_RACE:
+            # Nothing was sent, so somebody else of this cycle may be.
+            self._wakes_in_cycle = max(0, self._wakes_in_cycle - 1)
+        return answer
+
+    async def _attempt(
+        self, target: Target, watched: Watched, snapshot: Snapshot, trigger: Trigger
+    ) -> WakeAnswer:
+        acts_before = self._gate.performed(watched.subject.id)
+        audit = await self._audits.write(
+            target.agent, watched.subject.id, trigger, None, None, "under way", snapshot
+        )
+        reached("wake.reserved")
+        gathered = _Gathered()
+
+        def overtaken() -> str | None:
+            """Asked inside the gate, after the newest evidence was read: has anybody begun a turn meanwhile?"""
+            verdict = judge(watched.activity, watched.presence, self._judged_by, self._clock.now())
+            if verdict.active_prompt or self._gate.performed(watched.subject.id) != acts_before:
+                gathered.raced = True
+                return RACED
+            return None
+
+        prompt = prompt_of(target.agent, trigger, snapshot, self._context(target))
+        try:
+            deed = await self._hands[trigger].deliver(watched.subject.id, prompt, unless=overtaken)
+            gathered.take(deed)
+        except WakefulError as error:
+            gathered.failed, gathered.words = True, str(error)
+        reached("wake.delivered")
+        return _answer(await self._concluded(audit, gathered))
+
+    async def _concluded(self, audit: Audit, gathered: "_Gathered") -> Audit:
+        ready = Reach(ours=True, path_open=True)
+        facts = Facts(reach=ready, health=Health.HEALTHY, raced=gathered.raced, failed=gathered.failed)
+        reason = ineligibility(facts)
+        words = gathered.words if reason is not Reason.SESSION_PROMPT_ACTIVE_RACE else words_of(reason)
+        concluded = await self._audits.conclude(audit, outcome_of(reason), reason, safe(words))
+        reached("wake.concluded")
+        return concluded
+
+    def _status(self, target: Target, reading: PolicyReading) -> HeartbeatStatus:
+        reason = ineligibility(self._facts(target, reading))
+        return HeartbeatStatus(
+            schema=SCHEMA,
+            agent=target.agent,
+            session_id=target.session_id,
+            eligible_for_wake=reason is None,
+            ineligibility_reason=reason,
+            words=_words(reason, reading),
+            policy_state=reading.state,
+            policy_snapshot=shown(reading.snapshot) if reading.snapshot is not None else None,
+            policy_problem=reading.problem,
+            wake_state=self._wake_state(target, reading),
+            last_audit=self._audits.last(target.agent),
+        )
+
+    def _wake_state(self, target: Target, reading: PolicyReading) -> WakeState:
+        watched, now = target.watched, self._clock.now()
+        policy = reading.snapshot.policy if reading.snapshot is not None else None
+        session_id = target.session_id
+        given_at = self._audits.last_given(session_id) if session_id is not None else None
+        cooling = self._cooling_until(session_id, policy) if session_id is not None else None
+        quiet_until = due_at = None
+        if policy is not None and reading.state is PolicyState.VALID:
+            if self._policies.is_quiet(policy, now.wall):
+                quiet_until = self._policies.next_change(policy, now.wall)
+            due_at = self._due_at(watched, policy, now) if watched is not None else None
+        return WakeState(
+            waking=session_id in self._waking,
+            last_wake_at=_iso(given_at),
+            cooldown_until=_iso(cooling) if cooling is not None and cooling > now else None,
+            quiet_until=iso(quiet_until) if quiet_until is not None else None,
+            next_wake_at=iso(max(due_at.wall, quiet_until or 0.0)) if due_at is not None else None,
+            wakes_in_cycle=self._cycle(),
+            wakes_in_cycle_max=self._rules.wakes_per_cycle_max,
+        )
+
+
+class _Gathered:
+    """What an attempt came to."""
+
+    def __init__(self) -> None:
+        self.raced = False
+        self.failed = False
+        self.words = ""
+
+    def take(self, deed: Deed) -> None:
+        self.words = deed.words
+        self.failed = deed.outcome is not Outcome.RECOVERED and not self.raced
+
+
+def _words(reason: Reason | None, reading: PolicyReading) -> str:
+    if reason is None:
+        return "it may be woken"
+    if reading.problem is not None and reason is Reason.HEARTBEAT_INVALID:
+        return f"{reading.problem.file}:{reading.problem.line}: {reading.problem.reason}"
+    return words_of(reason)
+
+
+def _answer(audit: Audit) -> WakeAnswer:
+    assert audit.outcome is not None, "concluded"
+    return WakeAnswer(
+        schema=SCHEMA,
+        agent=audit.agent,
+        session_id=audit.session_id,
+        outcome=audit.outcome,
+        reason=audit.reason,
+        words=audit.words,
+        snapshot_id=audit.snapshot_id,
+        digest=audit.digest,
+    )
+
+
+def _iso(instant: Instant | None) -> str | None:
+    return iso(instant.wall) if instant is not None else None

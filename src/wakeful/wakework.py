@@ -1,0 +1,201 @@
+"""The wake service, and what stands beside health, joined with files, store, hub and hands. What `hubwork` is to the hub.
+
+Nothing here decides.
+"""
+
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+
+from wakeful.adapters.system.hook_program import HookProgram
+from wakeful.config import Config
+from wakeful.domain.agents import AgentState
+from wakeful.domain.heartbeat import Include
+from wakeful.domain.hosting import Hosting
+from wakeful.domain.ids import ConversationId
+from wakeful.domain.process import Sight
+from wakeful.domain.record import SessionRecord
+from wakeful.domain.timers import TimerRules
+from wakeful.handwork import Handwork
+from wakeful.heartbeat_config import Heartbeat, Supervision
+from wakeful.heartbeats import AgentFiles, bounds_of
+from wakeful.lookout import Lookout
+from wakeful.places import Places
+from wakeful.ports.store import Store, Transition
+from wakeful.services.calm import Calm
+from wakeful.services.feed import Feed
+from wakeful.services.hands import address_of
+from wakeful.services.health_hook import HealthHook
+from wakeful.services.hub import Hub
+from wakeful.services.repair import Repairs
+from wakeful.services.timers import Running, SupervisionTimers
+from wakeful.services.wake import WakeRules, WakeService
+from wakeful.services.wake_audit import AuditBook
+from wakeful.services.wake_policies import PolicyBook
+from wakeful.services.wake_targets import Declared, Target, Targets
+from wakeful.services.watched import Watched
+
+Task = tuple[Callable[[], Coroutine[None, None, None]], str]
+"""Something that runs for ever, and what it means if the store refuses it."""
+
+
+class WakeWork:
+    """Waking, and what stands beside health, of one daemon."""
+
+    def __init__(
+        self,
+        config: Config,
+        places: Places,
+        store: Store,
+        lookout: Lookout,
+        feed: Feed,
+        handwork: Handwork,
+        hub: Hub,
+        calm: Calm,
+    ) -> None:
+        self.wakes = build_wake(config, places, store, lookout, handwork, hub, calm)
+        self.timers = build_timers(config, lookout, feed)
+        self.repairs = Repairs(store, lookout.roster, lookout.clock, lookout.look_again)
+        self._hook = build_hook(config, lookout)
+        self._hub = hub
+        self._supervisor = lookout.supervisor
+        guests = HubGuests(hub, config)
+        for hands in (handwork.hands, handwork.own_hands):
+            hands.guest_of = guests.hosting
+
+    async def take_up(self) -> None:
+        """Go on where an earlier daemon stopped; everybody was judged before."""
+        for record in self._hub.records:
+            if record.session_id is not None:
+                self._supervisor.lodge(record.session_id, record.name)
+        await self.wakes.take_up()
+
+    def seen(self, transitions: Sequence[Transition]) -> None:
+        """Sessions changed."""
+        if self._hook is not None:
+            self._hook.seen(transitions)
+
+    def tasks(self) -> Iterator[Task]:
+        """What runs as long as the daemon does."""
+        yield self.wakes.run, "nobody is woken"
+        yield self.timers.run, "prompts are not timed"
+        if self._hook is not None:
+            yield self._hook.run, "nobody is told of health"
+
+
+class HubGuests:
+    """Where the sessions of the hub's agents are spoken to: in the pane their agent runs in, on this host."""
+
+    def __init__(self, hub: Hub, config: Config) -> None:
+        self._hub = hub
+        self._commands = {spec.name: spec.command for spec in config.agents}
+
+    def hosting(self, watched: Watched) -> Hosting | None:
+        """The address of an agent's session; None for one that is nobody's, not running, or in a container."""
+        name, pane, living = watched.subject.agent, watched.presence.pane, watched.presence.living
+        if name not in self._commands or pane is None or pane.sight is not Sight.ALIVE or len(living) != 1:
+            return None
+        record = self._hub.record(name)
+        if record.state is not AgentState.RUNNING or record.session_id != watched.subject.id:
+            return None
+        return Hosting(
+            session_id=watched.subject.id,
+            conversation_id=watched.activity.conversation_id or ConversationId(""),
+            driver="tmux",
+            cwd=watched.activity.cwd or watched.presence.cwd or "",
+            argv=self._commands[name],
+            epoch=record.epoch,
+            since=0.0,
+            process=living[0].process,
+            pane=address_of(pane),
+            adopted=True,
+            name=name,
+        )
+
+
+def build_wake(
+    config: Config,
+    places: Places,
+    store: Store,
+    lookout: Lookout,
+    handwork: Handwork,
+    hub: Hub,
+    calm: Calm,
+) -> WakeService:
+    """The wake service of one daemon."""
+    heartbeat, clock = config.heartbeat, lookout.clock
+    specs = {spec.name: spec for spec in config.agents}
+
+    def declared() -> dict[str, Declared]:
+        return {each.name: Declared(each, specs[each.name]) for each in hub.records}
+
+    return WakeService(
+        clock=clock,
+        targets=Targets(lookout.roster, declared),
+        policies=PolicyBook(AgentFiles(places.home, bounds_of(heartbeat)), store, clock),
+        audits=AuditBook(store, clock, heartbeat.wake_event_retention),
+        gate=handwork.gate,
+        hands=handwork.hands,
+        own_hands=handwork.own_hands,
+        judged_by=lookout.policy,
+        rules=rules_of(heartbeat),
+        reach=lookout.reach,
+        paused=lambda: calm.paused,
+        context=context_of,
+    )
+
+
+def build_timers(config: Config, lookout: Lookout, feed: Feed) -> SupervisionTimers:
+    """The timers of one daemon's running prompts: they read its sessions and tell its feed."""
+
+    def running() -> Iterator[Running]:
+        for watched in lookout.roster.watched.values():
+            record = watched.record
+            if record is not None and record.active_prompt:
+                yield Running(record.id, record.state, watched.activity.progress_at)
+
+    return SupervisionTimers(lookout.clock, running, timer_rules(config.supervision), feed.supervise)
+
+
+def build_hook(config: Config, lookout: Lookout) -> HealthHook | None:
+    """Whom to tell of health, if the operator named a program."""
+    argv = config.hooks.session_health_update_after
+    if not argv:
+        return None
+    interval_seconds = config.heartbeat.session_health_hook_min_interval
+    return HealthHook(lookout.clock, HookProgram(argv).run, interval_seconds)
+
+
+def timer_rules(config: Supervision) -> TimerRules:
+    return TimerRules(
+        config.activity_heartbeat_interval,
+        config.progress_notify_interval,
+        config.inactivity_warning_after,
+        config.inactivity_timeout,
+    )
+
+
+def rules_of(config: Heartbeat) -> WakeRules:
+    return WakeRules(
+        config.enabled,
+        config.default_interval,
+        config.wake_cooldown,
+        config.max_wakes_per_cycle,
+        config.cycle,
+    )
+
+
+def context_of(target: Target) -> dict[Include, str]:
+    """What a prompt may say beside its guidance. `task` and `inbox_summary` have nothing to say yet."""
+    record = target.watched.record if target.watched is not None else None
+    return (
+        {}
+        if record is None
+        else {Include.SELF: _self(target, record), Include.SESSION_HEALTH: _health(record)}
+    )
+
+
+def _self(target: Target, record: SessionRecord) -> str:
+    return f"you are the agent {target.agent}, session {record.id}"
+
+
+def _health(record: SessionRecord) -> str:
+    return f"{record.health}, {record.state}, last active {record.last_activity_at or 'never'}"

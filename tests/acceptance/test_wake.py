@@ -1,0 +1,66 @@
+"""Claims about waking a real Claude Code: refused while it is quiet, woken when that ends, and it answers."""
+
+import struct
+import time
+from pathlib import Path
+
+from clients import ClaudeHome, wait_for
+from daemons import RunningDaemon
+from operators import DONE, Operator
+from wakeful.testing.scripted_model import script
+
+PLACE = "Test/Soon"
+# The quiet window of the test ends at this time of a day at its place.
+MORNING_SECONDS = 6 * 3600
+QUIET_SECONDS = 6
+
+
+def found_a_place(folder: Path, morning: float) -> None:
+    """A time zone whose clocks show six in the morning at this moment, to the second."""
+    offset = (MORNING_SECONDS - int(morning)) % 86_400
+    offset -= 86_400 if offset > 43_200 else 0
+    counts = struct.pack(">6l", 0, 0, 0, 0, 1, 4)
+    zone = b"TZif\0" + bytes(15) + counts + struct.pack(">lBB", offset, 0, 0) + b"TST\0"
+    path = folder / PLACE
+    path.parent.mkdir(parents=True)
+    path.write_bytes(zone)
+
+
+def test_a_quiet_window_ends_and_claude_code_answers(
+    claude: ClaudeHome, daemon: RunningDaemon, tmp_path: Path
+) -> None:
+    """The wake is refused with its reason, then comes by itself, says what it is, and is answered in the same process."""
+    places = tmp_path / "places"
+    places.mkdir()
+    daemon.watch(**claude.environ())
+    daemon.watch(
+        PYTHONTZPATH=f"{places}:/usr/share/zoneinfo",
+        WAKEFUL_AGENTS__HEARTBEAT__CYCLE="1s",
+        WAKEFUL_AGENTS__HEARTBEAT__DEFAULT_INTERVAL="1s",
+    )
+    daemon.up()
+    operator = Operator(daemon, claude)
+    session_id = operator.start("--headless", "--name", "fox", "--prompt", script(DONE), "--", "claude")
+    idle = operator.wait_until(session_id, "end of the first turn", state="idle", eligible_for_wake=True)
+    assert (idle["attachable"], idle["ineligibility_reason"]) == (True, None)
+    morning = time.time() + QUIET_SECONDS
+    found_a_place(places, morning)
+    heartbeat = Path(daemon.environ["WAKEFUL_HOME"]) / "agents" / "fox" / "HEARTBEAT.md"
+    heartbeat.parent.mkdir(parents=True)
+    window = f"{{timezone: {PLACE}, start: 22:00, end: 06:00}}"
+    words = script({"text": "Good morning"})
+    heartbeat.write_text(f"---\npreferences:\n  quiet_windows:\n    - {window}\n---\n{words}\n")
+    refused = operator.type("agent", "heartbeat", "wake", "fox", "--json")
+    assert (refused.exit_code, refused.json["reason"]) == (1, "quiet_window")
+    (transcript,) = claude.transcripts()
+    wait_for(lambda: "Good morning" in transcript.read_text() or None, "answer")
+    assert time.time() >= morning
+    said = transcript.read_text()
+    assert "not a message of a person" in said
+    assert refused.json["snapshot_id"] in said
+    woken = operator.wait_until(session_id, "end of the wake's turn", state="idle")
+    assert woken["pid"] == idle["pid"]
+    status = operator.type("agent", "heartbeat", "status", "fox", "--json").json
+    assert (status["last_audit"]["outcome"], status["last_audit"]["trigger"]) == ("sent", "schedule")
+    cooling = operator.type("agent", "heartbeat", "wake", "fox")
+    assert (cooling.exit_code, "cooldown_active" in cooling.out) == (1, True)

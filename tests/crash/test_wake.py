@@ -1,0 +1,80 @@
+"""Claims about a daemon that is killed with -9 in every phase of a wake: nobody is woken twice, and nothing stays open."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from crash.wake_worker import FIRST_WALL, wake
+from daemons import RunningDaemon
+from wakeful.domain.eligibility import Reason
+
+WORKER = Path(__file__).with_name("wake_worker.py")
+PHASES = (
+    *("daemon.judged", "wake.taken_up", "wake.reserved", "act.intended", "world.prompted"),
+    *("act.done", "wake.delivered", "wake.concluded"),
+)
+# Before this one no prompt was given; from it on the world may have one.
+FIRST_GIVEN = PHASES.index("world.prompted")
+
+
+def run(mode: str, folder: Path, faults: str = "") -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, str(WORKER), mode, str(folder)],
+        env={**os.environ, "WAKEFUL_FAULTS": faults, "PYTHONPATH": str(WORKER.parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def killed_in(folder: Path, phase: str) -> int:
+    """The end of a daemon that dies in this phase."""
+    shutil.copytree(folder.parent / "prepared", folder)
+    return run("wake", folder, f"{phase}:1:kill").returncode
+
+
+def prompts_of(folder: Path) -> list[str]:
+    world = folder / "prompts"
+    return world.read_text().splitlines() if world.exists() else []
+
+
+def test_a_daemon_killed_in_any_phase_wakes_nobody_twice(tmp_path: Path) -> None:
+    """Health is judged first; a wake is written down before its prompt, and what may have been given cools."""
+    (tmp_path / "prepared").mkdir()
+    assert run("prepare", tmp_path / "prepared").returncode == 0
+    with ThreadPoolExecutor(2) as pool:
+        codes = list(pool.map(lambda phase: killed_in(tmp_path / phase, phase), PHASES))
+    assert codes == [-9] * len(PHASES)
+    for number, phase in enumerate(PHASES):
+        # The next daemon comes twenty seconds later: inside the cooldown.
+        answer, status = asyncio.run(wake(tmp_path / phase, FIRST_WALL + 20.0))
+        given = prompts_of(tmp_path / phase)
+        # A wake that was reserved may have been given: nobody is woken on a maybe.
+        sure = number < PHASES.index("wake.reserved")
+        assert answer.reason is (None if sure else Reason.COOLDOWN_ACTIVE), phase
+        assert len(given) == (1 if sure or number >= FIRST_GIVEN else 0), (phase, given)
+        assert status.last_audit is not None, phase
+        assert status.last_audit.outcome is not None, phase
+
+
+def test_a_real_daemon_opens_no_door_before_everybody_was_judged(daemon: RunningDaemon) -> None:
+    """Killed after judging, or after the wake service took up its work, it has not yet answered anybody."""
+    for phase in ("daemon.judged", "wake.taken_up"):
+        environ = {**daemon.environ, "WAKEFUL_FAULTS": f"{phase}:1:kill"}
+        killed = subprocess.run(
+            daemon.argv("up", "--port", "0"),
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (killed.returncode, killed.stdout) == (-9, ""), phase
+    daemon.up()
+    answer = daemon.run("agent", "heartbeat", "wake", "fox", "--json")
+    assert (answer.exit_code, answer.json["reason"]) == (1, "session_not_found")

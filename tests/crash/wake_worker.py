@@ -1,0 +1,98 @@
+"""One wake on a real store over a world that outlives the process: `wake_worker.py prepare|wake FOLDER`.
+
+The world is a file that grows by a line for every prompt its agent was given.
+"""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from desks import subject
+from wakeful import faults
+from wakeful.adapters.sqlite.store import SqliteStore
+from wakeful.domain.hosting import Hosting
+from wakeful.domain.process import Process
+from wakeful.domain.wake import HeartbeatStatus, WakeAnswer
+from wakeful.ports.hands import Seen
+from wakeful.ports.store import Outcome, Store
+from wakeful.services.reconcile import reconcile
+from wakers import HeldDriver, WakeHouse
+
+NAME: Final = "of-fox"
+FIRST_WALL: Final = 1_800_000_010.0
+AGENT: Final = Process(700_001, 1, "a-boot-of-a-test")
+
+
+class WritingDriver(HeldDriver):
+    """Its agent's prompts are in the world before anybody of ours knows."""
+
+    def __init__(self, house: "KilledHouse") -> None:
+        super().__init__(house)
+        self._world = house.folder / "prompts"
+
+    async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
+        del hosting, environ
+        with self._world.open("a") as world:
+            world.write(prompt.partition(".")[0] + "\n")
+        faults.reach("world.prompted")
+        # Its turn is short: nothing but the cooldown keeps the next wake away.
+        return Seen(Outcome.RECOVERED, "its turn began")
+
+
+class KilledHouse(WakeHouse):
+    """A daemon that may end anywhere."""
+
+    def __init__(self, folder: Path, store: Store, wall: float) -> None:
+        super().__init__(folder, store=store, start_wall=wall)
+
+    def build(self) -> None:
+        super().build()
+        driver = WritingDriver(self)
+        self.living = self.client = driver
+        for hands in (self.hands, self.wakes._hands["schedule"]):  # type: ignore[index]
+            drivers: Any = hands._drivers
+            drivers.update(dict.fromkeys(drivers, driver))
+
+    def see(self) -> None:
+        """What the eyes of a new daemon see: an idle agent."""
+        self.come_up(NAME, AGENT)
+        self.start(NAME, pid=AGENT.pid)
+        self.finish(NAME)
+        self.clock.advance(40.0)
+
+
+async def prepare(folder: Path) -> None:
+    store = await SqliteStore.open(folder / "wakeful.db")
+    house = KilledHouse(folder, store, 1_800_000_000.0)
+    house.see()
+    hosting = await house.hands.adopt(NAME)
+    await house.holdings.keep(replace(hosting, name="fox"))
+    house.write_policy("fox")
+    await store.close()
+
+
+async def wake(folder: Path, wall: float) -> tuple[WakeAnswer, HeartbeatStatus]:
+    """A daemon's life: see, judge, take up, and only then wake."""
+    store = await SqliteStore.open(folder / "wakeful.db")
+    house = KilledHouse(folder, store, wall)
+    house.see()
+    await house.holdings.load()
+    await reconcile(store, house.gate, house.holdings, house.world)
+    house.settle()
+    faults.reach("daemon.judged")
+    record = house.roster.watched[subject(NAME).id].record
+    assert record is not None, "judged before anybody can be woken"
+    await house.wakes.take_up()
+    answer = await house.wakes.wake("fox")
+    status = await house.wakes.status("fox")
+    await store.close()
+    return answer, status
+
+
+if __name__ == "__main__":
+    mode, place = sys.argv[1:]
+    asyncio.run(prepare(Path(place)) if mode == "prepare" else wake(Path(place), FIRST_WALL))

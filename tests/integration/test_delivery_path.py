@@ -1,0 +1,99 @@
+"""Claims about `attachable`: a prompt's way is called open only where a look proves that it would arrive now."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from wakeful.adapters.claude_code.driver import ClaudeDriver
+from wakeful.adapters.codex.driver import CodexDriver
+from wakeful.adapters.system import proc
+from wakeful.adapters.tmux.driver import TmuxDriver
+from wakeful.domain.hosting import Hosting, PaneAddress
+from wakeful.domain.ids import ConversationId, SessionId
+from wakeful.domain.process import Process
+from wakeful.testing.virtual_clock import VirtualClock
+
+
+@pytest.fixture
+def agent() -> Iterator["subprocess.Popen[bytes]"]:
+    """A process that waits."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield process
+        process.kill()
+
+
+def identity(process: "subprocess.Popen[bytes]") -> Process:
+    found = proc.identify_if_seen(process.pid)
+    assert found is not None
+    return found
+
+
+def hosting(cwd: Path, process: Process | None, **fields: object) -> Hosting:
+    plain = Hosting(
+        SessionId("claude-x"), ConversationId("x"), "claude", str(cwd), ("claude",), 1, 0.0, process
+    )
+    return replace(plain, **fields)
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    process.kill()
+    process.wait()
+
+
+def test_claude_code_needs_its_process_and_a_reader_of_its_input(
+    agent: "subprocess.Popen[bytes]", tmp_path: Path
+) -> None:
+    """A process without a FIFO, a FIFO nobody reads, a reader whose agent is gone: none of them is open."""
+    driver = ClaudeDriver(tmp_path, VirtualClock())
+    hosted = hosting(tmp_path, identity(agent))
+    assert not driver.is_open(hosted)
+    fifo = tmp_path / hosted.session_id / "in"
+    fifo.parent.mkdir()
+    os.mkfifo(fifo)
+    assert not driver.is_open(hosted)
+    reader = os.open(fifo, os.O_RDWR)
+    assert driver.is_open(hosted)
+    assert not driver.is_open(replace(hosted, process=None))
+    end(agent)
+    assert not driver.is_open(hosted)
+    os.close(reader)
+
+
+def test_codex_takes_a_prompt_between_its_turns(agent: "subprocess.Popen[bytes]", tmp_path: Path) -> None:
+    """Nothing of it runs, its folder is there, and so is its program."""
+    program = tmp_path / "codex"
+    program.touch(0o700)
+    driver = CodexDriver(tmp_path, VirtualClock(), {"PATH": str(tmp_path)})
+    hosted = hosting(tmp_path, None, argv=("codex",), driver="codex")
+    assert driver.is_open(hosted)
+    running = replace(hosted, process=identity(agent))
+    assert not driver.is_open(running)
+    end(agent)
+    assert driver.is_open(running)
+    assert not driver.is_open(replace(hosted, cwd=str(tmp_path / "gone")))
+    program.unlink()
+    assert not driver.is_open(hosted)
+
+
+def test_a_pane_needs_its_first_process_its_agent_and_its_server(
+    agent: "subprocess.Popen[bytes]", tmp_path: Path
+) -> None:
+    """An address alone proves nothing."""
+    path = tmp_path / "s"
+    driver = TmuxDriver(str(path), str(tmp_path), VirtualClock())
+    pane = PaneAddress(str(path), "%1", "agent", identity(agent))
+    hosted = hosting(tmp_path, identity(agent), pane=pane, driver="tmux")
+    assert not driver.is_open(hosted)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        assert driver.is_open(hosted)
+        assert not driver.is_open(replace(hosted, pane=None))
+        assert not driver.is_open(replace(hosted, pane=replace(pane, process=None)))
+        end(agent)
+        assert not driver.is_open(hosted)

@@ -1,0 +1,190 @@
+"""Claims about who writes the fields of health: each trigger of 003 changes what it names, and nobody else writes any."""
+
+import ast
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from desks import House, subject
+from wakeful.domain.events import Failure
+from wakeful.domain.findings import Health
+from wakeful.domain.process import Sight
+from wakeful.domain.record import HealthView, SessionRecord
+
+SOURCE = Path(__file__).parents[2] / "src" / "wakeful"
+# When a record was made: every judgement moves them, whatever it was about.
+STAMPS = {"judged_at", "updated_at", "valid_until"}
+# What follows from the fields a trigger names, by one pure function or for people to read.
+DERIVED = {
+    "eligible_for_wake",
+    "ineligibility_reason",
+    "actions",
+    "session_alive",
+    "attention",
+    "pid",
+    "alive_to",
+}
+JUDGED = {"health", "findings", "expected_waits", "alive_to", "broken_at", "last_error"}
+
+# A file without any of these writes no record; parsing all of them takes seconds.
+WRITING = ("SessionRecord(", "describe(", "watched.show(", "replace(record,", "replace(\n            record,")
+
+
+def record_of(house: House, name: str = "a") -> SessionRecord:
+    record = house.roster.watched[subject(name).id].record
+    assert record is not None
+    return record
+
+
+def changed_by(house: House, trigger: Callable[[], object]) -> set[str]:
+    """Which fields of the record differ after it."""
+    before = record_of(house)
+    house.clock.advance(1.0)
+    trigger()
+    house.settle()
+    after = record_of(house)
+    names = SessionRecord.__struct_fields__
+    return {name for name in names if getattr(before, name) != getattr(after, name)} - STAMPS
+
+
+def managed(house: House) -> None:
+    asyncio.run(_adopt(house))
+
+
+async def _adopt(house: House) -> None:
+    await house.hands.adopt("a")
+    house.settle()
+
+
+def idle_house() -> House:
+    house = House()
+    house.start("a")
+    house.finish("a")
+    managed(house)
+    return house
+
+
+def test_a_stop_changes_state_and_attachable() -> None:
+    """003's first trigger, and what follows from it."""
+    house = idle_house()
+    holder = house.roster.watched[subject("a").id].presence.living[0]
+    changed = changed_by(house, lambda: house.end(holder.process))
+    assert {"state", "attachable"} <= changed
+    assert changed <= {"state", "attachable", "last_presence_at", "broken_at"} | DERIVED
+    assert (record_of(house).state, record_of(house).attachable) == ("stopped", False)
+
+
+def test_a_start_and_a_resume_change_state_and_attachable() -> None:
+    """A new process under the same conversation."""
+    house = idle_house()
+    house.end(house.roster.watched[subject("a").id].presence.living[0].process)
+    changed = changed_by(house, lambda: house.start("a"))
+    assert {"state", "attachable"} <= changed
+    assert changed <= {"state", "attachable", "last_presence_at", "last_activity_at", "broken_at"} | DERIVED
+    assert (record_of(house).state, record_of(house).attachable) == ("idle", True)
+
+
+def test_activity_changes_the_prompt_and_its_time() -> None:
+    """003's second trigger; a session that was ill recovers by it."""
+    house = idle_house()
+    changed = changed_by(house, lambda: house.work("a"))
+    assert {"active_prompt", "last_activity_at", "state"} <= changed
+    assert changed <= {"active_prompt", "last_activity_at", "last_presence_at", "state"} | JUDGED | DERIVED
+    house.fail("a")
+    assert record_of(house).health is Health.DEGRADED
+    assert "health" in changed_by(house, lambda: house.work("a"))
+    assert record_of(house).health is Health.HEALTHY
+
+
+def test_a_touch_of_presence_changes_its_time_alone() -> None:
+    """003's third trigger: the runtime is proven, and nothing else is said by that."""
+    house = idle_house()
+    holder = house.roster.watched[subject("a").id].presence.living[0]
+
+    def touch() -> None:
+        house.supervisor.held(subject("a"), holder.process, Sight.ALIVE, source="a test")
+
+    assert changed_by(house, touch) == {"last_presence_at"}
+
+
+def test_age_changes_health_and_may_change_eligibility() -> None:
+    """003's fourth trigger: idle, and nobody present for `session_health_stale_after`."""
+    house = House()
+    house.hear("a")
+    house.finish("a")
+    before = record_of(house)
+    house.clock.advance(house.policy.stale_seconds + 1)
+    house.supervisor.ring()
+    house.settle()
+    after = record_of(house)
+    fields = {name for name in HealthView.__struct_fields__ if getattr(before, name) != getattr(after, name)}
+    assert fields == {"health", "updated_at"}
+    assert after.health is Health.STALE
+
+
+def test_a_restart_changes_nothing_that_is_still_true() -> None:
+    """003's fifth trigger: another supervisor over the same evidence gives the same health."""
+    house, anew = idle_house(), House()
+    kept = house.supervisor.kept(subject("a").id)
+    assert kept is not None
+    anew.supervisor.recalled(subject("a"), kept)
+    anew.settle()
+    asyncio.run(_take_over(house, anew))
+    before, after = (msgspec.structs.asdict(record_of(each)) for each in (house, anew))
+    assert {name for name in before if before[name] != after[name]} <= STAMPS | {"last_presence_at"}
+
+
+async def _take_over(house: House, anew: House) -> None:
+    for hosting in await house.store.hostings():
+        await anew.holdings.keep(hosting)
+    anew.settle()
+
+
+def test_a_verdict_changes_what_was_judged() -> None:
+    """The sixth trigger: judge() over evidence that is no activity."""
+    house = idle_house()
+    changed = changed_by(house, lambda: house.fail("a", "overloaded", Failure.PROVIDER))
+    assert {"health", "findings", "broken_at", "last_error"} <= changed
+    assert changed <= JUDGED | DERIVED | {"last_activity_at", "last_presence_at"}
+
+
+def test_nothing_else_can_write_a_record() -> None:
+    """One function makes records, one supervisor shows them, and they cannot be changed."""
+    assert SessionRecord.__struct_config__.frozen
+    made, shown, described = set(), set(), set()
+    texts = {path: path.read_text() for path in SOURCE.rglob("*.py")}
+    suspects = [path for path, text in texts.items() if any(word in text for word in WRITING)]
+    for path in suspects:
+        for node in ast.walk(ast.parse(texts[path])):
+            match node:
+                case ast.Call(func=ast.Name(id="SessionRecord")):
+                    made.add(path.name)
+                case ast.Call(func=ast.Name(id="describe")):
+                    described.add(path.name)
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="watched"), attr="show")):
+                    shown.add(path.name)
+                case ast.Call(func=ast.Name(id="replace"), args=[ast.Name(id="record"), *_], keywords=words):
+                    names = {word.arg for word in words}
+                    assert not names & set(HealthView.__struct_fields__) - {"state"}, path
+                case _:
+                    pass
+    assert (made, described, shown) == ({"record.py"}, {"supervision.py"}, {"supervision.py"})
+
+
+def test_a_thousand_writes_of_health_change_no_owner() -> None:
+    """Health is written and read; leases, hostings and what a session may be woken for stay what they were."""
+    house = idle_house()
+
+    async def owners() -> object:
+        return [(each.key, each.epoch, each.owner) for each in await house.store.leases()], (
+            await house.store.hostings()
+        )
+
+    before, eligible = asyncio.run(owners()), record_of(house).eligible_for_wake
+    for _ in range(1000):
+        house.supervisor.moved(subject("a").id)
+        house.settle()
+    assert asyncio.run(owners()) == before
+    assert record_of(house).eligible_for_wake is eligible is True

@@ -1,0 +1,579 @@
+"""Claims about waking: who is refused before any work, who goes first, what is written down, and when it happens."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from desks import subject
+from wakeful.domain.eligibility import Reason
+from wakeful.domain.errors import WorldError
+from wakeful.domain.events import Asked, Prompted
+from wakeful.domain.ids import SessionId
+from wakeful.domain.wake import Trigger, WakeOutcome
+from wakeful.ports.hands import PromptRefused
+from wakeful.ports.store import Note, Outcome
+from wakeful.services.wake import HealthNotKnownYet, WakeRules, WakesItself
+from wakeful.testing.virtual_clock import START_WALL, settle
+from wakers import GUIDANCE, WakeHouse
+
+# 2027-01-15T08:00:00Z
+QUIET_NOW = "preferences: {quiet_windows: [{timezone: UTC, start: 07:00, end: 09:30}]}"
+Scene = Callable[[WakeHouse], Coroutine[Any, Any, None]]
+
+
+def play(scene: Scene, folder: Path, rules: WakeRules | None = None, *, ready: bool = True) -> WakeHouse:
+    """Play a scene in a house of its own."""
+    house = WakeHouse(folder, rules)
+
+    async def run() -> None:
+        if ready:
+            await house.wakes.take_up()
+        await scene(house)
+
+    asyncio.run(run())
+    return house
+
+
+async def fox(house: WakeHouse, *fields: str) -> str:
+    house.write_policy("fox", *fields)
+    return await house.raise_agent("fox")
+
+
+async def reason_of(house: WakeHouse, name: str = "fox") -> Reason | None:
+    return (await house.wakes.wake(name)).reason
+
+
+def test_an_agent_is_woken_and_told_what_for(tmp_path: Path) -> None:
+    """The prompt says that it is a wake and no person, names the snapshot, grants nothing, and carries the guidance."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house, "summary: Looks after the shop.")
+        status = await house.wakes.status("fox")
+        assert (status.eligible_for_wake, status.ineligibility_reason) == (True, None)
+        answer = await house.wakes.wake("fox")
+        assert (answer.outcome, answer.reason) == (WakeOutcome.SENT, None)
+        assert answer.session_id == subject(name).id
+        (prompt,) = house.living.prompts
+        assert answer.snapshot_id is not None
+        for words in (answer.snapshot_id, "not a message of a person", "grants no permission", GUIDANCE):
+            assert words in prompt
+        assert "by hand" in prompt
+        assert prompt[0] not in "yYnN/!#"
+
+    play(scene, tmp_path)
+
+
+async def _not_found(house: WakeHouse) -> None:
+    house.write_policy("fox")
+
+
+async def _unhealthy(house: WakeHouse) -> None:
+    house.fail(await fox(house))
+
+
+async def _dead(house: WakeHouse) -> None:
+    name = await fox(house)
+    house.work(name)
+    house.end(house.roster.watched[subject(name).id].presence.living[0].process)
+
+
+async def _found(house: WakeHouse) -> None:
+    await house.hands.release(await fox(house))
+    house.settle()
+
+
+async def _observed(house: WakeHouse) -> None:
+    await fox(house)
+    house.mode = "observe"
+
+
+async def _path_closed(house: WakeHouse) -> None:
+    await fox(house)
+    house.path_open = False
+
+
+async def _ended(house: WakeHouse) -> None:
+    name = await fox(house)
+    house.end(house.roster.watched[subject(name).id].presence.living[0].process)
+
+
+async def _busy(house: WakeHouse) -> None:
+    house.work(await fox(house))
+
+
+async def _waiting(house: WakeHouse) -> None:
+    house.hear(await fox(house), Prompted(house.wall()), Asked(house.wall(), "Bash: rm"))
+
+
+async def _quiet(house: WakeHouse) -> None:
+    await fox(house, QUIET_NOW)
+
+
+async def _outside_active_hours(house: WakeHouse) -> None:
+    await fox(house, "preferences: {active_hours: [{timezone: UTC, start: 09:00, end: 17:00}]}")
+
+
+async def _disabled(house: WakeHouse) -> None:
+    await fox(house, "enabled: false")
+
+
+async def _invalid(house: WakeHouse) -> None:
+    await fox(house, "enabled: perhaps")
+
+
+async def _no_policy(house: WakeHouse) -> None:
+    await house.raise_agent("fox")
+
+
+async def _cooling(house: WakeHouse) -> None:
+    name = await fox(house)
+    assert await reason_of(house) is None
+    house.end_turn(name)
+    house.clock.advance(59.0)
+
+
+async def _inside_its_interval(house: WakeHouse) -> None:
+    name = await fox(house, 'preferences: {min_interval: "10m"}')
+    assert await reason_of(house) is None
+    house.end_turn(name)
+    house.clock.advance(599.0)
+
+
+async def _failing(house: WakeHouse) -> None:
+    await fox(house)
+    house.living.outcome = Outcome.INEFFECTIVE
+
+
+async def _unseen(house: WakeHouse) -> None:
+    await fox(house)
+    house.living.outcome = Outcome.UNVERIFIED
+
+
+async def _refusing(house: WakeHouse) -> None:
+    await fox(house)
+    house.living.problem = PromptRefused(reason="a test")
+
+
+SCENES: dict[str, tuple[Scene, Reason]] = {
+    "unknown agent": (_not_found, Reason.SESSION_NOT_FOUND),
+    "failed turn": (_unhealthy, Reason.SESSION_UNHEALTHY),
+    "dead": (_dead, Reason.SESSION_UNHEALTHY),
+    "found": (_found, Reason.SESSION_NOT_ATTACHABLE),
+    "observe": (_observed, Reason.SESSION_NOT_ATTACHABLE),
+    "path closed": (_path_closed, Reason.SESSION_NOT_ATTACHABLE),
+    "ended": (_ended, Reason.SESSION_NOT_ATTACHABLE),
+    "busy": (_busy, Reason.SESSION_PROMPT_ACTIVE),
+    "waits for a person": (_waiting, Reason.SESSION_PROMPT_ACTIVE),
+    "quiet window": (_quiet, Reason.QUIET_WINDOW),
+    "outside active hours": (_outside_active_hours, Reason.QUIET_WINDOW),
+    "disabled": (_disabled, Reason.HEARTBEAT_DISABLED),
+    "invalid": (_invalid, Reason.HEARTBEAT_INVALID),
+    "no policy": (_no_policy, Reason.HEARTBEAT_NO_POLICY),
+    "cooling": (_cooling, Reason.COOLDOWN_ACTIVE),
+    "inside its interval": (_inside_its_interval, Reason.COOLDOWN_ACTIVE),
+    "prompt not taken": (_failing, Reason.SYNTHETIC_PROMPT_FAILED),
+    "prompt not seen": (_unseen, Reason.SYNTHETIC_PROMPT_FAILED),
+    "prompt refused": (_refusing, Reason.SYNTHETIC_PROMPT_FAILED),
+}
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_refusal_has_its_reason_and_no_effect(name: str, tmp_path: Path) -> None:
+    """Refused before any work: nobody was spoken to, and the decision stands in the store with its reason."""
+    begin, reason = SCENES[name]
+
+    async def scene(house: WakeHouse) -> None:
+        await begin(house)
+        prompts = len(house.living.prompts)
+        status = await house.wakes.status("fox")
+        answer = await house.wakes.wake("fox")
+        assert answer.reason is reason
+        if reason is Reason.SYNTHETIC_PROMPT_FAILED:
+            assert answer.outcome is WakeOutcome.FAILED
+        else:
+            assert status.ineligibility_reason is reason
+            assert len(house.living.prompts) == prompts
+        audit = house.audits.last("fox")
+        assert audit is not None
+        assert (audit.reason, audit.outcome, audit.words) == (reason, answer.outcome, answer.words)
+        assert audit.snapshot_id == answer.snapshot_id
+
+    play(scene, tmp_path)
+
+
+def test_configuration_disables_everybody(tmp_path: Path) -> None:
+    """`[agents.heartbeat] enabled = false`."""
+
+    async def scene(house: WakeHouse) -> None:
+        await fox(house)
+        assert await reason_of(house) is Reason.HEARTBEAT_DISABLED
+
+    play(scene, tmp_path, WakeRules(enabled=False))
+
+
+def test_a_prompt_that_began_inside_the_gate_goes_first(tmp_path: Path) -> None:
+    """A person types while the wake waits for its turn: nothing is sent, and neither cooldown nor cycle is spent."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        house.meanwhile = lambda _session: house.hear(name, Prompted(house.wall()))
+        answer = await house.wakes.wake("fox")
+        assert (answer.reason, answer.outcome) == (Reason.SESSION_PROMPT_ACTIVE_RACE, WakeOutcome.SKIPPED)
+        assert house.living.prompts == []
+        house.meanwhile = lambda _session: None
+        house.end_turn(name)
+        assert (await house.wakes.status("fox")).wake_state.wakes_in_cycle == 0
+        assert await reason_of(house) is None
+
+    play(scene, tmp_path)
+
+
+def test_a_user_prompt_and_a_wake_are_serialised(tmp_path: Path) -> None:
+    """While a person's prompt is being delivered the session still looks idle: the wake waits, and sees it was overtaken."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        house.client.held = asyncio.Event()
+        house.client.writes_late = True
+        person = asyncio.create_task(house.hands.deliver(name, "a person's words"))
+        await settle()
+        wake = asyncio.create_task(house.wakes.wake("fox"))
+        await settle()
+        # Its log is not written yet: what the gate knows must be enough.
+        house.client.held.set()
+        assert (await person).outcome is Outcome.RECOVERED
+        assert (await wake).reason is Reason.SESSION_PROMPT_ACTIVE_RACE
+        assert house.living.prompts == ["a person's words"]
+
+    play(scene, tmp_path)
+
+
+def test_a_prompt_that_no_log_shows_yet_is_a_prompt(tmp_path: Path) -> None:
+    """Given a moment ago, it looks idle and is not; a client that shows nothing for half a minute has lost it."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        house.client.writes_late = True
+        house.clock.advance(5.0)
+        await house.hands.deliver(name, "a person's words")
+        assert await reason_of(house) is Reason.SESSION_PROMPT_ACTIVE
+        house.clock.advance(31.0)
+        assert await reason_of(house) is None
+
+    play(scene, tmp_path)
+
+
+def test_a_thousand_wakes_at_once_are_one_prompt(tmp_path: Path) -> None:
+    """One is sent; the others are coalesced, and all of them are counted."""
+
+    async def scene(house: WakeHouse) -> None:
+        await fox(house)
+        answers = await asyncio.gather(*(house.wakes.wake("fox") for _ in range(1000)))
+        outcomes = [answer.outcome for answer in answers]
+        assert outcomes.count(WakeOutcome.SENT) == len(house.living.prompts) == 1
+        assert {answer.reason for answer in answers} == {None, Reason.WAKE_COALESCED}
+        assert sum(each.count for each in house.audits.of("fox")) == 1000
+
+    play(scene, tmp_path)
+
+
+def test_a_cycle_has_its_number_of_wakes(tmp_path: Path) -> None:
+    """The next cycle has it again."""
+
+    async def scene(house: WakeHouse) -> None:
+        for agent in ("ant", "bee", "cat"):
+            house.write_policy(agent)
+            await house.raise_agent(agent)
+        reasons = [await reason_of(house, agent) for agent in ("ant", "bee", "cat")]
+        assert reasons == [None, None, Reason.HEARTBEAT_RATE_LIMITED]
+        house.clock.advance(60.0)
+        assert await reason_of(house, "cat") is None
+
+    play(scene, tmp_path, WakeRules(wakes_per_cycle_max=2))
+
+
+@pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
+def test_a_clock_that_jumps_moves_no_cooldown(jump: float, tmp_path: Path) -> None:
+    """Cooldowns count seconds that passed; what the wall clock was set to is nobody's cooldown."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        assert await reason_of(house) is None
+        house.end_turn(name)
+        house.clock.advance(30.0)
+        house.clock.set_wall(START_WALL + 30.0 + jump)
+        assert await reason_of(house) is Reason.COOLDOWN_ACTIVE
+        house.clock.advance(31.0)
+        house.end_turn(name)
+        assert await reason_of(house) is None
+
+    play(scene, tmp_path)
+
+
+@pytest.mark.parametrize("jump", [-86_400.0, 0.0])
+def test_a_cooldown_outlives_the_daemon(jump: float, tmp_path: Path) -> None:
+    """Also if the wall clock was set back meanwhile: then it lasts once more, and not for a day."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        assert await reason_of(house) is None
+        house.end_turn(name)
+        house.clock.set_wall(START_WALL + jump)
+        house.build()
+        await house.holdings.load()
+        await house.wakes.take_up()
+        assert await reason_of(house) is Reason.COOLDOWN_ACTIVE
+        house.clock.advance(61.0)
+        assert await reason_of(house) is None
+
+    play(scene, tmp_path)
+
+
+def test_the_most_recently_active_session_is_meant(tmp_path: Path) -> None:
+    """An agent with several; the answer has its id."""
+
+    async def scene(house: WakeHouse) -> None:
+        house.write_policy("fox")
+        await house.raise_agent("fox", "old")
+        house.clock.advance(5.0)
+        await house.raise_agent("fox", "new")
+        assert (await house.wakes.status("fox")).session_id == subject("new").id
+        house.clock.advance(5.0)
+        house.finish("old")
+        answer = await house.wakes.wake("fox")
+        assert (answer.session_id, answer.outcome) == (subject("old").id, WakeOutcome.SENT)
+
+    play(scene, tmp_path)
+
+
+def test_an_agent_does_not_wake_itself(tmp_path: Path) -> None:
+    """Others may be woken by it."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        with pytest.raises(WakesItself):
+            await house.wakes.wake("fox", caller=subject(name).id)
+        assert house.audits.last("fox") is None
+        answer = await house.wakes.wake("fox", caller=SessionId("claude-another"))
+        assert answer.outcome is WakeOutcome.SENT
+
+    play(scene, tmp_path)
+
+
+def test_nobody_is_woken_before_everybody_was_judged(tmp_path: Path) -> None:
+    """Asked too early, the service says so; it does not guess."""
+
+    async def scene(house: WakeHouse) -> None:
+        await fox(house)
+        for ask in (house.wakes.wake, house.wakes.status):
+            with pytest.raises(HealthNotKnownYet):
+                await ask("fox")
+        await house.wakes.take_up()
+        assert await reason_of(house) is None
+
+    play(scene, tmp_path, ready=False)
+
+
+def test_what_cannot_be_written_down_is_not_done(tmp_path: Path) -> None:
+    """A store that refuses the reservation: no prompt, and no cooldown afterwards."""
+
+    async def scene(house: WakeHouse) -> None:
+        await fox(house)
+        keep = house.store.keep_note
+
+        async def refuse(note: Note) -> None:
+            del note
+            raise WorldError
+
+        house.store.keep_note = refuse  # type: ignore[method-assign]
+        with pytest.raises(WorldError):
+            await house.wakes.wake("fox")
+        assert house.living.prompts == []
+        house.store.keep_note = keep  # type: ignore[method-assign]
+        assert await reason_of(house) is None
+
+    play(scene, tmp_path)
+
+
+def test_an_invalid_file_names_its_line_and_keeps_the_last_good_snapshot(tmp_path: Path) -> None:
+    """Waking stops until it is mended; a deleted file is no policy; health is what it was all along."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        before = house.roster.watched[subject(name).id].record
+        good = (await house.wakes.status("fox")).policy_snapshot
+        path = house.write_policy("fox", "enabled: true", "leases: 3")
+        status = await house.wakes.status("fox")
+        assert status.policy_problem is not None
+        assert (status.policy_problem.file, status.policy_problem.line) == (str(path), 3)
+        assert f"{path}:3" in (await house.wakes.wake("fox")).words
+        assert status.policy_snapshot == good
+        path.unlink()
+        assert await reason_of(house) is Reason.HEARTBEAT_NO_POLICY
+        house.build()
+        await house.wakes.take_up()
+        assert (await house.wakes.status("fox")).policy_snapshot == good
+        assert house.roster.watched[subject(name).id].record is before
+
+    play(scene, tmp_path)
+
+
+def test_what_a_file_says_leaves_redacted_and_marked(tmp_path: Path) -> None:
+    """Its author may be an agent: a secret in it leaves by no door, and its words stand under `untrusted` alone."""
+
+    async def scene(house: WakeHouse) -> None:
+        secret = "sk-ant-api03-" + "B" * 80
+        name = await fox(house, f"summary: key {secret}")
+        body = msgspec.json.encode(await house.wakes.status("fox")) + house.desk.inspect(name).body
+        assert b"BBBB" not in body
+        assert GUIDANCE.encode() not in body
+        assert b'"untrusted":"key' in body
+        house.write_policy("fox", f"preferences: {{min_interval: {secret}}}")
+        answer = await house.wakes.wake("fox")
+        assert answer.reason is Reason.HEARTBEAT_INVALID
+        assert "BBBB" not in answer.words
+
+    play(scene, tmp_path)
+
+
+def test_equal_refusals_are_one_entry_that_counts(tmp_path: Path) -> None:
+    """Whoever asks in a loop fills no disk; another reason is another entry."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house, QUIET_NOW)
+        for _ in range(50):
+            await reason_of(house)
+        house.work(name)
+        await reason_of(house)
+        newest, before = house.audits.of("fox")
+        assert (newest.reason, newest.count) == (Reason.SESSION_PROMPT_ACTIVE, 1)
+        assert (before.reason, before.count) == (Reason.QUIET_WINDOW, 50)
+        assert len(await house.store.notes("wake")) == 2
+        house.clock.advance(8 * 86_400.0)
+        await house.audits.forget_old()
+        assert await house.store.notes("wake") == []
+
+    play(scene, tmp_path)
+
+
+def played(house: WakeHouse, seconds: float) -> Coroutine[Any, Any, None]:
+    """Let the schedule run for so long."""
+
+    async def run() -> None:
+        running = asyncio.create_task(house.wakes.run())
+        await house.clock.run_for(seconds)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    return run()
+
+
+def moments(house: WakeHouse) -> list[str]:
+    """When prompts were sent, as a person reads it."""
+    sent = [each for each in reversed(house.audits.of("fox", 1000)) if each.outcome is WakeOutcome.SENT]
+    return [datetime.fromtimestamp(each.wall, UTC).strftime("%H:%M:%S") for each in sent]
+
+
+def test_a_quiet_window_ends_with_a_wake(tmp_path: Path) -> None:
+    """Due inside of it, the agent is woken at its end: to the second, not to the cycle."""
+
+    async def scene(house: WakeHouse) -> None:
+        # So that neither cycles nor intervals fall on whole minutes.
+        house.clock.advance(23.0)
+        await fox(house, "preferences: {quiet_windows: [{timezone: UTC, start: 07:00, end: 09:17}]}")
+        await played(house, 2 * 3600.0)
+        assert moments(house) == ["09:17:00"]
+        assert "on its schedule" in house.living.prompts[0]
+
+    play(scene, tmp_path)
+
+
+def test_the_schedule_keeps_the_interval(tmp_path: Path) -> None:
+    """The file's own, or the default; it counts from the last wake or the last sign of work."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house, 'preferences: {min_interval: "1h"}')
+        for _ in range(3):
+            await played(house, 3600.0)
+            house.end_turn(name)
+        assert moments(house) == ["09:00:00", "10:00:00", "11:00:00"]
+
+    play(scene, tmp_path)
+
+
+def test_nobody_is_woken_while_paused(tmp_path: Path) -> None:
+    """The schedule waits; a person who asks by hand is heard."""
+
+    async def scene(house: WakeHouse) -> None:
+        await fox(house)
+        await house.calm.pause("a test")
+        await played(house, 2 * 3600.0)
+        assert house.living.prompts == []
+        assert (await house.wakes.wake("fox", Trigger.HAND)).outcome is WakeOutcome.SENT
+
+    play(scene, tmp_path)
+
+
+def test_a_schedule_outlives_a_store_that_refuses(tmp_path: Path) -> None:
+    """One agent's trouble is not another's."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        keep = house.store.keep_note
+
+        async def refuse(note: Note) -> None:
+            del note
+            raise WorldError
+
+        house.store.keep_note = refuse  # type: ignore[method-assign]
+        house.clock.advance(3600.0)
+        await house.wakes.cycle()
+        assert house.living.prompts == []
+        house.store.keep_note = keep  # type: ignore[method-assign]
+        await house.wakes.cycle()
+        assert len(house.living.prompts) == 1
+        house.end_turn(name)
+
+    play(scene, tmp_path)
+
+
+def test_inspect_correlates_policy_wake_state_and_audit(tmp_path: Path) -> None:
+    """A session of an agent shows what the wake service knows of it; one of nobody shows nothing."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house, QUIET_NOW)
+        house.start("stranger")
+        answer = await house.wakes.wake("fox")
+        shown = msgspec.json.decode(house.desk.inspect(name).body)
+        assert shown["policy_snapshot"]["id"] == answer.snapshot_id
+        assert shown["policy_snapshot"]["digest"] == answer.digest
+        assert shown["wake_state"]["quiet_until"] == "2027-01-15T09:30:00.000Z"
+        assert (shown["last_audit"]["reason"], shown["wake_reason"]) == ("quiet_window", "quiet_window")
+        assert (shown["eligible_for_wake"], shown["ineligibility_reason"]) == (True, None)
+        stranger = msgspec.json.decode(house.desk.inspect("stranger").body)
+        assert [stranger[key] for key in ("policy_snapshot", "wake_state", "last_audit")] == [None] * 3
+
+    play(scene, tmp_path)
+
+
+def test_a_session_of_the_hubs_is_reached_by_its_agent(tmp_path: Path) -> None:
+    """Found, it is nobody's and out of reach; told whose it is, it can be woken, and stays unmanaged."""
+
+    async def scene(house: WakeHouse) -> None:
+        house.start("a")
+        house.finish("a")
+        watched = house.roster.watched[subject("a").id]
+        assert watched.record is not None
+        assert (watched.record.agent, watched.record.attachable) == (None, False)
+        house.supervisor.lodge(subject("a").id, "fox")
+        house.settle()
+        record = watched.record
+        assert (record.agent, record.attachable, record.managed) == ("fox", True, False)
+        assert record.eligible_for_wake
+
+    play(scene, tmp_path)

@@ -1,0 +1,117 @@
+"""A clinic whose agents can be woken: the real wake service over real files, scripted clients and virtual time."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from clinics import Clinic, LivingDriver
+from desks import subject
+from hand_doubles import ScriptedDriver
+from wakeful.adapters.heartbeat.files import AgentFiles
+from wakeful.domain.events import TurnEnded
+from wakeful.domain.heartbeat import Bounds
+from wakeful.domain.hosting import Hosting
+from wakeful.domain.ids import SessionId
+from wakeful.ports.hands import Seen
+from wakeful.ports.store import Store
+from wakeful.services.acts import ActGate
+from wakeful.services.holdings import Holdings
+from wakeful.services.wake import WakeRules, WakeService
+from wakeful.services.wake_audit import AuditBook
+from wakeful.services.wake_policies import PolicyBook
+from wakeful.services.wake_targets import Targets
+from wakeful.testing.virtual_clock import START_WALL
+
+GUIDANCE = "Look at the queue."
+RETENTION_SECONDS = 604_800.0
+
+
+class HeldDriver(LivingDriver):
+    """A client that can be slow to take a prompt."""
+
+    def __init__(self, clinic: Clinic) -> None:
+        super().__init__(clinic)
+        self.held: asyncio.Event | None = None
+        # Whether its log shows a prompt at once.
+        self.writes_late = False
+
+    async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
+        if self.held is not None:
+            await self.held.wait()
+        if self.writes_late:
+            self.prompts.append(prompt)
+            return await ScriptedDriver.deliver(self, hosting, prompt, environ)
+        return await super().deliver(hosting, prompt, environ)
+
+
+class WakeHouse(Clinic):
+    """`raise_agent` gives a name to a managed session, `policy` writes its HEARTBEAT.md."""
+
+    def __init__(
+        self,
+        folder: Path,
+        rules: WakeRules | None = None,
+        *,
+        store: Store | None = None,
+        start_wall: float = START_WALL,
+        burst: int = 10,
+    ) -> None:
+        self.folder = folder
+        self.wake_rules = rules or WakeRules()
+        # What the world does while somebody stands in the gate.
+        self.meanwhile: Callable[[SessionId], None] = lambda _session_id: None
+        super().__init__(store=store, start_wall=start_wall, burst=burst)
+
+    def build(self) -> None:
+        self.living = self.client = HeldDriver(self)
+        self.gate = ActGate(self.store, self.clock, self._look_again, self.calm.forbids)
+        self.holdings = Holdings(self.store, self.supervisor, "testhost", self.watch)
+        super().build()
+        self.audits = AuditBook(self.store, self.clock, RETENTION_SECONDS)
+        self.policies = PolicyBook(AgentFiles(str(self.folder), Bounds()), self.store, self.clock)
+        self.wakes = WakeService(
+            clock=self.clock,
+            targets=Targets(self.roster),
+            policies=self.policies,
+            audits=self.audits,
+            gate=self.gate,
+            hands=self.hands,
+            own_hands=self._hands_with(by_itself=True),
+            judged_by=self.policy,
+            rules=self.wake_rules,
+            reach=self.reach,
+            paused=lambda: self.calm.paused,
+        )
+        self.desk.wake_of = self.wakes.of_session
+
+    @property
+    def waking(self) -> WakeService:
+        return self.wakes
+
+    def _look_again(self, session_id: SessionId) -> None:
+        self.reread.append(session_id)
+        self.meanwhile(session_id)
+
+    async def raise_agent(self, agent: str, name: str | None = None) -> str:
+        """An idle session of a managed agent; its conversation's name."""
+        name = name or f"of-{agent}"
+        self.start(name)
+        self.finish(name)
+        hosting = await self.hands.adopt(name)
+        await self.holdings.keep(replace(hosting, name=agent))
+        self.settle()
+        return name
+
+    def write_policy(self, agent: str, *fields: str, body: str = GUIDANCE) -> Path:
+        path = self.folder / "agents" / agent / "HEARTBEAT.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(("---", *fields, "---", body)))
+        return path
+
+    def end_turn(self, name: str) -> None:
+        self.hear(name, TurnEnded(self.wall()))
+
+    def session(self, name: str) -> SessionId:
+        return subject(name).id
