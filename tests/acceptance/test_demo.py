@@ -106,6 +106,7 @@ def read_until(process: subprocess.Popen[str], words: str) -> str:
     return said
 
 
+@pytest.mark.alone
 def test_a_pipe_gets_all_six_verdicts(guest: Guest) -> None:
     """Every agent's verdict comes, each with its sentence, in plain text; then it ends by itself with what next."""
     require_tmux()
@@ -127,6 +128,7 @@ def test_a_pipe_gets_all_six_verdicts(guest: Guest) -> None:
     assert "\x1b" not in output
 
 
+@pytest.mark.alone
 def test_a_terminal_shows_them_live_and_is_clean_afterwards(guest: Guest, tmp_path: Path) -> None:
     """At 80 by 24 nothing is cut off, a key answers the question, `q` ends it, and the terminal reads lines again."""
     require_tmux()

@@ -112,11 +112,17 @@ def test_every_problem_names_its_place_and_key(lines: str, said: str) -> None:
     assert any(each.startswith(f"f0.toml:{said}") for each in found), found
 
 
-@pytest.mark.parametrize("name", ["heartbeat", "list", "start", "Claude", "a b", "-a", "a" * 41, "ä", "a.b"])
+@pytest.mark.parametrize("name", ["list", "start", "Claude", "a b", "-a", "a" * 41, "ä", "a.b"])
 def test_a_name_that_cannot_be_one_is_refused(name: str) -> None:
     """It becomes a container's name and a tmux session's, and a few words are commands."""
     (found,) = problems_of(f'[agents."{name}"]\nruntime = "tmux"\ncommand = ["x"]')
     assert "cannot be an agent's name" in found
+
+
+def test_heartbeat_is_no_agent() -> None:
+    """The name is taken: its table says what all wakes have in common, and knows no other key."""
+    found = problems_of('[agents.heartbeat]\nruntime = "tmux"')
+    assert "agents.heartbeat.runtime: unknown. Known: agents.heartbeat.enabled" in found[0]
 
 
 def test_what_is_missing_is_said_together() -> None:

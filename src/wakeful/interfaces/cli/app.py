@@ -14,6 +14,7 @@ from wakeful import __version__
 from wakeful.domain.errors import WakefulError, WorldError
 from wakeful.domain.plaintext import plain
 from wakeful.interfaces.cli.lazy import Entry, LazyGroup
+from wakeful.interfaces.cli.output import OutputLost
 
 _HERE: Final = "wakeful.interfaces.cli"
 INTERRUPTED: Final = 130
@@ -59,12 +60,6 @@ class NotLinux(WorldError):
     """Wakeful needs Linux; this is {platform}."""
 
     code = "not-linux"
-
-
-class OutputLost(WorldError):
-    """standard output: {reason}"""
-
-    code = "output-lost"
 
 
 @click.command(

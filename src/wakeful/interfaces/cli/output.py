@@ -6,7 +6,14 @@ Nothing that came from a session reaches a terminal except through here or throu
 import sys
 import time
 
+from wakeful.domain.errors import WorldError
 from wakeful.domain.plaintext import SEQUENCE, plain
+
+
+class OutputLost(WorldError):
+    """standard output: {reason}"""
+
+    code = "output-lost"
 
 
 def say(line: str = "") -> None:
@@ -21,9 +28,15 @@ def note(line: str) -> None:
 
 
 def show_json(body: bytes) -> None:
-    """An answer exactly as the daemon gave it."""
+    """An answer exactly as the daemon gave it. Raises OutputLost."""
     sys.stdout.flush()
-    sys.stdout.buffer.write(body + b"\n")
+    try:
+        # What is larger than the buffer goes past it: a later flush would find nothing wrong.
+        sys.stdout.buffer.write(body + b"\n")
+    except BrokenPipeError:
+        raise
+    except OSError as problem:
+        raise OutputLost(reason=problem.strerror) from problem
 
 
 def wall_now() -> float:
