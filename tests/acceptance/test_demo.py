@@ -116,7 +116,7 @@ def test_a_pipe_gets_all_six_verdicts(guest: Guest) -> None:
     changes = [line.split(" s  ", 1)[1].split("  (was ")[0] for line in output.splitlines() if " s  " in line]
     assert {" ".join(change.split(maxsplit=1)) for change in changes} >= {
         f"{name} {standing}" for name, standing in VERDICTS.items()
-    }
+    }, output
     assert {change.split(maxsplit=1)[1] for change in changes if change.startswith("works")} == {
         "prompting healthy"
     }, "work that gets on is no loop"
