@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
+import wakeful.adapters
 from wakeful.config import ConfigError, Document, Loaded, combine
 from wakeful.domain.agents import AgentRuntime, AgentSpec, Restart
 from wakeful.hubwork import EngineLibraryMissing, runtimes_of
@@ -174,6 +175,8 @@ def _quoted(value: object) -> str:
 
 def test_agents_in_containers_say_which_library_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line with the command that installs it; agents in tmux need nothing."""
+    # The package is imported anew here; afterwards its parent has to have the one that others know.
+    monkeypatch.setattr(wakeful.adapters, "docker", None, raising=False)
     for module in [each for each in sys.modules if each.startswith("wakeful.adapters.docker")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "aiodocker", None)
