@@ -166,7 +166,7 @@ def make_image(
     with tarfile.open(fileobj=content, mode="w") as tar:
         files = _image_files((*_PROGRAMS, *more), without)
         files |= {library for each in mounted for library in _libraries(str(each))}
-        folders = {str(each) for file in files for each in file.parents} | {"/tmp", "/root", "/work"}
+        folders = {str(each) for file in files for each in file.parents} | {"/tmp", "/root", "/code"}
         for folder in sorted(folders):
             _add(tar, folder, tarfile.DIRTYPE)
         for path in files:
@@ -174,7 +174,7 @@ def make_image(
         # Looks like a client, and sleeps.
         tar.add("/usr/bin/sleep", "usr/bin/codex")
         _add(tar, "bin", tarfile.SYMTYPE, "usr/bin")
-        _add_text(tar, "etc/passwd", "root:x:0:0::/root:/bin/sh\nplain:x:1000:1000::/work:/bin/sh\n")
+        _add_text(tar, "etc/passwd", "root:x:0:0::/root:/bin/sh\nplain:x:1000:1000::/code:/bin/sh\n")
     engine.docker("import", "-", name, stdin=content.getvalue())
 
 

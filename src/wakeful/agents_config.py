@@ -76,7 +76,7 @@ AGENT_KEYS: Final[Mapping[str, AgentKey]] = {
     "mounts": AgentKey(
         _Mounts,
         (),
-        'a list like ["~/code:/work:ro"]',
+        'a list like ["~/code:/code:ro"]',
         "docker only. host:container, with :ro if it may not write.",
     ),
     "user": AgentKey(_Token, "", "a user, or uid:gid", "docker only. Empty: the image's own."),

@@ -149,7 +149,7 @@ runtime = "docker"
 image = "with-claude"
 command = ["/opt/claude/claude", "-p", {steps}, "--allowedTools", "Bash"]
 env = {env}
-workdir = "/work"
+workdir = "/code"
 mounts = ["{program}:/opt/claude:ro"]
 # The scripted model listens on this host's loopback.
 network = "host"

@@ -30,7 +30,7 @@ QUIET = ("run", "-d", "--network", "none", "--name", "agent-bot")
 # As the client does: its number and its start, as it sees them itself.
 REGISTER = """\
 mkdir -p /root/.claude/sessions; read -r s </proc/$$/stat; set -- ${s#* (*) }
-printf '{"pid":%d,"sessionId":"%s","procStart":"%s","cwd":"/work","status":"busy"}' \
+printf '{"pid":%d,"sessionId":"%s","procStart":"%s","cwd":"/code","status":"busy"}' \
   $$ CONVERSATION ${20} > /root/.claude/sessions/$$.json
 exec sleep 1000
 """
@@ -119,7 +119,7 @@ def test_a_home_inside_is_read_through_the_containers_root(plain: Container) -> 
 
 def test_a_home_that_is_not_there_yet_is_awaited(plain: Container) -> None:
     """An agent that just started has written nothing."""
-    found = seek(replace(plain, home="/work/new"))
+    found = seek(replace(plain, home="/code/new"))
     assert found.folder is not None
     assert not found.folder.exists()
     assert found.passing
@@ -127,11 +127,11 @@ def test_a_home_that_is_not_there_yet_is_awaited(plain: Container) -> None:
 
 def test_a_link_out_of_a_container_is_not_followed(plain: Container) -> None:
     """On this host it would lead wherever the container's owner wants."""
-    Path(f"/proc/{plain.pid}/root/work/.claude").symlink_to("/root")
-    found = seek(replace(plain, home="/work"))
+    Path(f"/proc/{plain.pid}/root/code/.claude").symlink_to("/root")
+    found = seek(replace(plain, home="/code"))
     assert found.folder is None
     assert found.reason.startswith("transcript not visible: .claude is a link")
-    assert "mount a folder of this host at /work/.claude" in found.reason
+    assert "mount a folder of this host at /code/.claude" in found.reason
 
 
 def test_a_container_of_another_host_says_what_would_help(plain: Container) -> None:
@@ -179,7 +179,7 @@ def test_a_container_shown_again_tells_nothing_twice(docker: DockerEngine, tmp_p
     line = {
         "type": "user",
         "sessionId": conversation,
-        "cwd": "/work",
+        "cwd": "/code",
         "timestamp": "2026-01-01T00:00:00.000Z",
         "uuid": str(uuid4()),
         "message": {"role": "user", "content": "go on"},

@@ -47,7 +47,7 @@ def started(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactor
         "bot",
         *("sh", "-c", 'echo "$GIVEN-$LEFT_OUT"; pwd; cat /given/here; exec sleep 1000'),
         env=("GIVEN",),
-        workdir="/work",
+        workdir="/code",
         user="plain",
         mounts=(f"{given}:/given:ro",),
     )
@@ -86,7 +86,7 @@ def test_values_of_the_environment_reach_the_agent_and_nobody_else(started: Star
 
 def test_a_session_keeps_what_is_declared_of_its_place(started: Started) -> None:
     """User, working folder and mounts are those of the specification."""
-    assert started.screen[1:] == ["/work", "seen"]
+    assert started.screen[1:] == ["/code", "seen"]
     assert started.shown["Mounts"][0]["RW"] is False
     assert started.shown["Config"]["User"] == "plain"
 
@@ -214,7 +214,7 @@ def test_a_stop_removes_the_container_and_a_second_one_is_harmless(docker: Docke
     [
         (spec(image="no-such-image"), ImageMissing),
         (spec("bot", "no-such-command"), CommandMissing),
-        (spec("bot", "/work/not-here"), CommandMissing),
+        (spec("bot", "/code/not-here"), CommandMissing),
         (spec(mounts=("relative:/x",)), AgentRefused),
         (spec(ready="["), AgentRefused),
         (spec(network="no-such-network"), NotReady),
