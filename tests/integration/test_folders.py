@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from wakeful.adapters.logs.folders import FolderWatch, Found, scan_tree
+from wakeful.adapters.logs.small import watch_or_await
 from wakeful.adapters.logs.tail import LogFile
 from wakeful.ports.eyes import Changes
 
@@ -49,6 +50,19 @@ class Limited(FolderWatch):
         return super()._watch(folder)
 
 
+class Overtaken(FolderWatch):
+    """A watch before which a client makes its next folder each time, just before it is set."""
+
+    def __init__(self, *made: Path) -> None:
+        super().__init__()
+        self.still_to_make = list(made)
+
+    def _watch(self, folder: str) -> "Watch":
+        if self.still_to_make:
+            self.still_to_make.pop(0).mkdir()
+        return super()._watch(folder)
+
+
 def test_a_hundred_changed_logs_are_one_batch(tmp_path: Path) -> None:
     """Everything that waits is told at once, each log once however often it was written."""
 
@@ -78,6 +92,20 @@ def test_a_new_folder_is_told_and_watched_when_added(tmp_path: Path) -> None:
             assert watch.add(str(folder))
             (folder / "log").write_bytes(b"line\n")
             assert await next_of(watch) == told(changed=(folder / "log",))
+
+    run(scene())
+
+
+def test_a_folder_that_appears_while_it_is_being_awaited_is_watched(tmp_path: Path) -> None:
+    """Between looking for it and watching where it will be, a client may make it, and the way to it."""
+    way = tmp_path / ".claude"
+    logs = way / "projects"
+
+    async def scene() -> None:
+        async with Overtaken(way, logs) as watch:
+            assert watch_or_await(watch, str(logs))
+            (logs / "shop").mkdir()
+            assert logs / "shop" in {Path(each) for each in (await next_of(watch)).folders}
 
     run(scene())
 

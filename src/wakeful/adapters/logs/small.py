@@ -3,8 +3,12 @@
 import os
 import stat
 from pathlib import Path
+from typing import Final
 
 from wakeful.ports.eyes import Folders
+
+# A way of this many folders can come into being while it is being watched, one at each look.
+_LOOKS_MAX: Final = 64
 
 
 def read_small(path: Path, bytes_max: int) -> bytes | None:
@@ -29,9 +33,20 @@ def watch_or_await(folders: Folders, folder: str) -> bool:
 
     False: a limit of the kernel is reached, and it must be swept. One that is closed to us has nothing to sweep.
     """
+    nearest = _nearest(folder)
+    for _ in range(_LOOKS_MAX):
+        watched = folders.add(nearest)
+        # What appeared or vanished before the watch was set is told by nobody: look once more behind it.
+        before, nearest = nearest, _nearest(folder)
+        if nearest == before:
+            return watched or not os.access(nearest, os.R_OK)
+    return False
+
+
+def _nearest(folder: str) -> str:
     while not os.path.isdir(folder) and folder != "/":  # noqa: PTH112 - strings are what the kernel reports
         folder = os.path.dirname(folder)  # noqa: PTH120
-    return folders.add(folder) or not os.access(folder, os.R_OK)
+    return folder
 
 
 def entries(folder: Path) -> list[Path]:
