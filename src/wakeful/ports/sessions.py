@@ -1,0 +1,73 @@
+"""Managed sessions as somebody outside the daemon sees them: asked for by a key, so that asking twice is once."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Protocol
+
+from msgspec import Struct
+
+from wakeful.domain.gateway.heard import Heard
+from wakeful.domain.ids import SessionId
+from wakeful.ports.hands import Reply
+from wakeful.ports.store import Outcome
+
+
+class Seat(Struct, frozen=True):
+    """Where a conversation is to be held: which provider, in which folder, with which flags and environment."""
+
+    provider: str
+    cwd: str
+    argv: tuple[str, ...]
+    environ: Mapping[str, str]
+    name: str
+
+
+class Answered(Struct, frozen=True):
+    """What became of what was asked for. `session_id` is empty where nothing was started."""
+
+    outcome: Outcome
+    words: str
+    session_id: SessionId | str = ""
+
+
+class Standing(Struct, frozen=True):
+    """How a session stands."""
+
+    state: str
+    health: str
+    findings: tuple[str, ...] = ()
+    is_managed: bool = False
+
+
+class Sessions(Protocol):
+    """Raises what the daemon answers instead, as errors of ours; DaemonNotRunning while there is none."""
+
+    async def start(self, seat: Seat, prompt: str, key: str) -> Answered:
+        """Begin a conversation with this prompt. The same key again gives the same answer and starts nothing."""
+
+    async def send(self, session_id: SessionId, prompt: str, key: str) -> Answered:
+        """Give it another prompt, between its turns. The same key again delivers nothing."""
+
+    async def resume(self, session_id: SessionId, environ: Mapping[str, str]) -> Answered:
+        """Bring a conversation back whose process is gone, without a prompt of its own."""
+
+    async def answer(self, session_id: SessionId, question_id: str, reply: Reply) -> Answered:
+        """Answer a permission question."""
+
+    async def interrupt(self, session_id: SessionId) -> Answered:
+        """Cut the running turn short."""
+
+    async def stop(self, session_id: SessionId) -> Answered:
+        """End it. Its conversation can be resumed."""
+
+    async def revive(self, session_id: SessionId) -> Answered:
+        """Propose that it is brought back: the one gate decides."""
+
+    async def standing(self, session_id: SessionId) -> Standing | None:
+        """How it stands; None if nobody knows it."""
+
+    def hear(self, provider: str, session_id: SessionId, key: str) -> AsyncIterator[Heard]:
+        """What is said in the turn that was asked for by this key, from its beginning, until it ended.
+
+        Works after a restart of the listener as well: what was said meanwhile comes first. When its process was
+        replaced by the healer, the iteration goes on with the new one (after `Gone`).
+        """

@@ -1,0 +1,1 @@
+"""The chat gateway: messages become turns of managed sessions, and turns become answers."""
