@@ -233,6 +233,22 @@ def test_a_message_is_revived_once(clock: VirtualClock) -> None:
     assert world.sent == [("-529", FAILURE_MESSAGE)]
 
 
+def test_many_at_once_are_one_alert(clock: VirtualClock) -> None:
+    """Of five sessions of a project that stop at once the first is told, and how many they are; all are revived."""
+    alerts: list[str] = []
+    world = World(clock, alert=alerts.append)
+
+    async def scene() -> None:
+        for number in range(5):
+            world.silent(SessionId(f"tg_popoto_-529_{number + 1000}"), job_id=str(number))
+        await world.watch.check()
+
+    run_with(clock, scene)
+    assert world.actions == ["revival_attempted"] * 5
+    (told,) = alerts
+    assert told.startswith("popoto: 5 sessions are in trouble at once, this one silent for more than 15 min")
+
+
 def test_every_callback_may_raise(clock: VirtualClock) -> None:
     """What was thrown is in the outcome, and the other sessions have their turn."""
 

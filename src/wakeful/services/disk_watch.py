@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from wakeful.domain.alerts import Alert, AlertKind
+from wakeful.domain.alerts import Alert, AlertKind, Topic
 from wakeful.domain.errors import WorldError
 from wakeful.domain.incident import Cause, Incident, Origin, sentence_of
 from wakeful.domain.news import News, text_of
@@ -69,7 +69,8 @@ class DiskWatch:
         words = await self._trouble()
         if words is not None and self._told is None:
             self._told = await self._incidents.begin(self._origin, words)
-            await self._owe(Alert(AlertKind.TROUBLE, self._told.id, self._text(self._told, words)))
+            text = self._text(self._told, words)
+            await self._owe(Alert(AlertKind.TROUBLE, self._told.id, text, topic=Topic((Cause.DISK,))))
         elif words is None:
             await self._end()
 
