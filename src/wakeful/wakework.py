@@ -64,8 +64,8 @@ class WakeWork:
     async def take_up(self) -> None:
         """Go on where an earlier daemon stopped; everybody was judged before."""
         for record in self._hub.records:
-            if record.session_id is not None:
-                self._supervisor.lodge(record.session_id, record.name)
+            if record.hosts is not None:
+                self._supervisor.lodge(record.hosts, record.name)
         await self.wakes.take_up()
 
     def seen(self, transitions: Sequence[Transition]) -> None:

@@ -16,7 +16,7 @@ from wakeful.domain.work import ConversationHeld, HeldLease, Lease, LeaseKey
 from wakeful.ports.hands import ClientMissing, Order
 from wakeful.ports.store import Intent, Outcome
 from wakeful.services.acts import Act, Purpose
-from wakeful.services.holdings import Holdings, NotManaged
+from wakeful.services.holdings import Holdings, HostedByAgent, NotManaged
 from wakeful.services.reconcile import reconcile
 from wakeful.services.resuming import CannotResume, CutOffElsewhere, HolderAlive
 from wakeful.services.starts import BadName, CodexNeedsExec, NoCommand, RunRequest
@@ -66,6 +66,16 @@ def test_an_adopted_session_is_managed_until_released(house: House) -> None:
     assert not record.managed
     with pytest.raises(NotManaged):
         now(house.hands.interrupt("a"))
+
+
+@pytest.mark.parametrize("act", ["adopt", "release", "interrupt", "stop"])
+def test_what_an_agent_of_the_hub_hosts_is_treated_by_it(house: House, act: str) -> None:
+    """Nobody takes its conversation away, and the refusal names the agent."""
+    house.start("a")
+    house.supervisor.lodge(A, "bot")
+    with pytest.raises(HostedByAgent, match="wakeful agent stop bot"):
+        now(getattr(house.hands, act)("a"))
+    assert house.driver.asked == []
 
 
 def test_of_two_adopts_by_two_daemons_one_wins(house: House) -> None:

@@ -402,6 +402,8 @@ def test_what_a_reboot_took_along_is_listed_and_brought_back() -> None:
         assert (first.name, first.cwd, first.skipped) == ("a", "/home/me/shop", None)
         assert second.skipped is not None
         assert "session revive claude-b --yes" in second.skipped
+        clinic.supervisor.lodge(first.session_id, "bot")
+        assert clinic.restorer.lost()[0].skipped == "agent bot hosts it: `wakeful attach bot`"
 
     play(scene)
 

@@ -339,6 +339,21 @@ def test_whom_an_agent_hosts_is_said_at_once_and_until_it_begins_anew() -> None:
     run(story)
 
 
+def test_a_stopped_agent_leaves_its_last_session_free() -> None:
+    """It begins anew when it is started: whoever wants that conversation may have it."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        house.sessions.by_pid[41] = SESSION
+        async with house.open():
+            await running(house, 41)
+            assert house.lodged == {SESSION: "claude"}
+            assert (await house.orders.stop("claude")).session_id == SESSION
+            assert house.lodged == {SESSION: None}
+
+    run(story)
+
+
 def test_a_restart_of_ours_knows_epoch_and_since(caplog: pytest.LogCaptureFixture) -> None:
     """What was stale stays stale since the same moment, and 001's sentence is logged."""
 

@@ -562,7 +562,7 @@ def test_inspect_correlates_policy_wake_state_and_audit(tmp_path: Path) -> None:
 
 
 def test_a_session_of_the_hubs_is_reached_by_its_agent(tmp_path: Path) -> None:
-    """Found, it is nobody's and out of reach; told whose it is, it can be woken, and stays unmanaged."""
+    """Found, it is nobody's and out of reach; told whose it is, it is managed and can be woken."""
 
     async def scene(house: WakeHouse) -> None:
         house.start("a")
@@ -573,7 +573,7 @@ def test_a_session_of_the_hubs_is_reached_by_its_agent(tmp_path: Path) -> None:
         house.supervisor.lodge(subject("a").id, "fox")
         house.settle()
         record = watched.record
-        assert (record.agent, record.attachable, record.managed) == ("fox", True, False)
+        assert (record.agent, record.attachable, record.managed) == ("fox", True, True)
         assert record.eligible_for_wake
 
     play(scene, tmp_path)

@@ -247,6 +247,8 @@ def _nothing_because(record: SessionRecord, mode: str, paused_by: str | None) ->
         return "nothing, it is paused"
     if mode == "observe":
         return "nothing, its mode is observe"
+    if record.agent is not None:
+        return f"nothing, agent {record.agent} hosts it"
     return "nothing yet" if record.managed or mode == "all" else "nothing, it only watches this session"
 
 

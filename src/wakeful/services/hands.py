@@ -274,7 +274,7 @@ class Hands:
         return hosting.pane if hosting is not None else None
 
     async def adopt(self, text: str, *, named: str | None = None) -> Hosting:
-        """Manage a session that was merely found. Raises ConversationHeld, HolderAlive (twins), CannotResume.
+        """Manage a session that was merely found. Raises ConversationHeld, HolderAlive (twins), CannotResume, HostedByAgent.
 
         `named`: it was shown in a terminal that is gone, under this name, and will be shown in one again.
         """
@@ -283,6 +283,7 @@ class Hands:
         known = self._holdings.find(session_id)
         if known is not None:
             return known
+        self._holdings.require_no_agent(session_id)
         holder = self._only_holder(watched)
         process = holder.process if holder is not None else None
         lease = await self._holdings.claim(session_id, process)
@@ -297,10 +298,11 @@ class Hands:
         return hosting
 
     async def release(self, text: str) -> Hosting:
-        """Let go of a managed session; its agent goes on. Raises NothingToRelease."""
+        """Let go of a managed session; its agent goes on. Raises NothingToRelease, HostedByAgent."""
         session_id = self._roster.find(text).subject.id
         hosting = self._holdings.find(session_id)
         if hosting is None:
+            self._holdings.require_no_agent(session_id)
             raise NothingToRelease(shown=session_id)
         await self._holdings.drop(hosting)
         return hosting

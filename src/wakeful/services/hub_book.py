@@ -241,9 +241,9 @@ class AgentBook:
         return replace(agent.record, state=state, since=since, reason=safe(reason), session_alive=alive)
 
     def _write(self, agent: Agent, record: AgentRecord) -> None:
-        before, agent.record = agent.record.session_id, record
-        if before != record.session_id:
-            for session_id, name in ((before, None), (record.session_id, agent.name)):
+        before, agent.record = agent.record.hosts, record
+        if before != record.hosts:
+            for session_id, name in ((before, None), (record.hosts, agent.name)):
                 if session_id is not None:
                     self._lodge(session_id, name)
 
