@@ -297,6 +297,27 @@ def test_a_cycle_has_its_number_of_wakes(tmp_path: Path) -> None:
     play(scene, tmp_path, WakeRules(wakes_per_cycle_max=2))
 
 
+def test_a_restart_begins_no_new_cycle(tmp_path: Path) -> None:
+    """Whoever was woken before it counts until the cycle is over."""
+
+    async def scene(house: WakeHouse) -> None:
+        for agent in ("ant", "bee", "cat"):
+            house.write_policy(agent)
+            await house.raise_agent(agent)
+        assert await reason_of(house, "ant") is None
+        house.clock.advance(20.0)
+        assert await reason_of(house, "bee") is None
+        house.clock.advance(20.0)
+        house.build()
+        await house.holdings.load()
+        await house.wakes.take_up()
+        assert await reason_of(house, "cat") is Reason.HEARTBEAT_RATE_LIMITED
+        house.clock.advance(20.0)
+        assert await reason_of(house, "cat") is None
+
+    play(scene, tmp_path, WakeRules(wakes_per_cycle_max=2))
+
+
 @pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
 def test_a_clock_that_jumps_moves_no_cooldown(jump: float, tmp_path: Path) -> None:
     """Cooldowns count seconds that passed; what the wall clock was set to is nobody's cooldown."""

@@ -46,6 +46,7 @@ from wakeful.ports.store import Outcome
 from wakeful.services.acts import ActGate, Deed
 from wakeful.services.hands import Hands
 from wakeful.services.wake_audit import AuditBook
+from wakeful.services.wake_cycle import WakeCycle
 from wakeful.services.wake_policies import PolicyBook
 from wakeful.services.wake_targets import Target, Targets
 from wakeful.services.watched import Watched
@@ -116,14 +117,14 @@ class WakeService:
         self._paused = paused
         self._context = context
         self._waking: set[SessionId] = set()
-        self._cycle_began = clock.now().awake
-        self._wakes_in_cycle = 0
+        self._cycle = WakeCycle(clock, rules.cycle_seconds)
         self._ready = False
 
     async def take_up(self) -> None:
         """Go on where an earlier daemon stopped. Sessions have been judged by now."""
         await self._policies.take_up()
         await self._audits.take_up()
+        self._cycle.take_up(self._audits.given_within(self._rules.cycle_seconds))
         reached("wake.taken_up")
         self._ready = True
 
@@ -157,7 +158,7 @@ class WakeService:
             assert reason is not None, "a session and a policy, or a reason"
             return await self._refuse(target, reading, trigger, reason)
         self._waking.add(watched.subject.id)
-        self._wakes_in_cycle += 1
+        self._cycle.spend()
         # Whoever asked may hang up; what was begun is brought to its end and written down.
         return await asyncio.shield(self._reserved(target, watched, snapshot, trigger))
 
@@ -224,7 +225,7 @@ class WakeService:
             waking=record.id in self._waking,
             quiet=in_force and policy is not None and self._policies.is_quiet(policy, now.wall),
             cooling=(until := self._cooling_until(record.id, policy)) is not None and until > now,
-            cycle_spent=self._cycle() >= self._rules.wakes_per_cycle_max,
+            cycle_spent=self._cycle.count >= self._rules.wakes_per_cycle_max,
         )
 
     def _has_unshown_prompt(self, watched: Watched, now: Instant) -> bool:
@@ -253,13 +254,6 @@ class WakeService:
         due_at = seen.plus(interval_seconds) if seen is not None else now
         return max(due_at, self._cooling_until(watched.subject.id, policy) or due_at)
 
-    def _cycle(self) -> int:
-        """How many were woken in this cycle."""
-        now = self._clock.now().awake
-        if now - self._cycle_began >= self._rules.cycle_seconds:
-            self._cycle_began, self._wakes_in_cycle = now, 0
-        return self._wakes_in_cycle
-
     async def _refuse(
         self, target: Target, reading: PolicyReading, trigger: Trigger, reason: Reason
     ) -> WakeAnswer:
@@ -278,8 +272,7 @@ class WakeService:
         finally:
             self._waking.discard(watched.subject.id)
         if answer.reason is Reason.SESSION_PROMPT_ACTIVE_RACE:
-            # Nothing was sent, so somebody else of this cycle may be.
-            self._wakes_in_cycle = max(0, self._wakes_in_cycle - 1)
+            self._cycle.give_back()
         return answer
 
     async def _attempt(
@@ -351,7 +344,7 @@ class WakeService:
             cooldown_until=_iso(cooling) if cooling is not None and cooling > now else None,
             quiet_until=iso(quiet_until) if quiet_until is not None else None,
             next_wake_at=iso(max(due_at.wall, quiet_until or 0.0)) if due_at is not None else None,
-            wakes_in_cycle=self._cycle(),
+            wakes_in_cycle=self._cycle.count,
             wakes_in_cycle_max=self._rules.wakes_per_cycle_max,
         )
 

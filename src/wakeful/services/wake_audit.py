@@ -64,6 +64,12 @@ class AuditBook:
         given = self._given.get(session_id)
         return given[-1][1] if given else None
 
+    def given_within(self, seconds: float) -> list[Instant]:
+        """When prompts were given in the last so many seconds, or may have been; to whomever."""
+        now = self._clock.now()
+        given = [self._clock.instant(each.wall) for each in self._entries.values() if each.was_given]
+        return [at for at in given if now.seconds_since(at) < seconds]
+
     def of(self, agent: str, limit: int = 20) -> list[Audit]:
         """The newest decisions about an agent, newest first."""
         return [each for each in reversed(self._entries.values()) if each.agent == agent][:limit]
