@@ -21,7 +21,7 @@ from wakeful.domain.eligibility import (
     ineligibility,
     words_of,
 )
-from wakeful.domain.errors import OperatorError, WakefulError, WorldError
+from wakeful.domain.errors import WakefulError
 from wakeful.domain.findings import Health
 from wakeful.domain.heartbeat import HeartbeatPolicy, Include, PolicyReading, Snapshot
 from wakeful.domain.ids import SessionId
@@ -32,9 +32,11 @@ from wakeful.domain.record import SessionRecord, safe
 from wakeful.domain.wake import (
     SCHEMA,
     Audit,
+    HealthNotKnownYet,
     HeartbeatStatus,
     Trigger,
     WakeAnswer,
+    WakesItself,
     WakeState,
     outcome_of,
     prompt_of,
@@ -59,21 +61,6 @@ UNSHOWN_SECONDS_MAX: Final = 30.0
 RACED: Final = "a prompt began first"
 
 log = logging.getLogger("wakeful")
-
-
-class HealthNotKnownYet(WorldError):
-    """Wakeful has just started and looks how everybody is. Ask again in a moment."""
-
-    code = "health-not-known-yet"
-    retryable = True
-
-
-class WakesItself(OperatorError):
-    """This asks from inside the session {session}, which is the one to be woken. An agent does not wake itself."""
-
-    code = "wakes-itself"
-    http_status = 403
-    exit_code = 1
 
 
 class WakeRules(Struct, frozen=True):
@@ -259,9 +246,7 @@ class WakeService:
     ) -> WakeAnswer:
         words = _words(reason, reading)
         snapshot = reading.snapshot if reading.state is not PolicyState.MISSING else None
-        audit = await self._audits.write(
-            target.agent, target.session_id, trigger, outcome_of(reason), reason, words, snapshot
-        )
+        audit = await self._audits.write(target.agent, target.session_id, trigger, reason, words, snapshot)
         return _answer(audit)
 
     async def _reserved(
@@ -279,9 +264,10 @@ class WakeService:
         self, target: Target, watched: Watched, snapshot: Snapshot, trigger: Trigger
     ) -> WakeAnswer:
         acts_before = self._gate.performed(watched.subject.id)
-        audit = await self._audits.write(
-            target.agent, watched.subject.id, trigger, None, None, "under way", snapshot
-        )
+        audit = await self._reserve(target.agent, watched.subject.id, snapshot, trigger)
+        if isinstance(audit, Reason):
+            self._cycle.give_back()
+            return await self._refuse(target, PolicyReading(PolicyState.VALID, snapshot), trigger, audit)
         reached("wake.reserved")
         gathered = _Gathered()
 
@@ -301,6 +287,20 @@ class WakeService:
             gathered.failed, gathered.words = True, str(error)
         reached("wake.delivered")
         return _answer(await self._concluded(audit, gathered))
+
+    async def _reserve(
+        self, agent: str, session_id: SessionId, snapshot: Snapshot, trigger: Trigger
+    ) -> Audit | Reason:
+        """Write the wake down before anything is done, or say why another daemon on this store goes first."""
+        for _ in range(2):
+            audit = await self._audits.reserve(agent, session_id, trigger, snapshot)
+            if audit is not None:
+                return audit
+            await self._audits.read_again()
+            until = self._cooling_until(session_id, snapshot.policy)
+            if until is not None and until > self._clock.now():
+                return Reason.COOLDOWN_ACTIVE
+        return Reason.WAKE_COALESCED
 
     async def _concluded(self, audit: Audit, gathered: "_Gathered") -> Audit:
         ready = Reach(ours=True, path_open=True)
