@@ -14,10 +14,10 @@ from wakeful.domain.eligibility import Reason
 from wakeful.domain.errors import WorldError
 from wakeful.domain.events import Asked, Prompted
 from wakeful.domain.ids import SessionId
-from wakeful.domain.wake import Trigger, WakeOutcome
+from wakeful.domain.wake import HealthNotKnownYet, Trigger, WakeOutcome, WakesItself
 from wakeful.ports.hands import PromptRefused
-from wakeful.ports.store import Note, Outcome
-from wakeful.services.wake import HealthNotKnownYet, WakeRules, WakesItself
+from wakeful.ports.store import Outcome
+from wakeful.services.wake import WakeRules, WakeService
 from wakeful.testing.virtual_clock import START_WALL, settle
 from wakers import GUIDANCE, WakeHouse
 
@@ -297,6 +297,27 @@ def test_a_cycle_has_its_number_of_wakes(tmp_path: Path) -> None:
     play(scene, tmp_path, WakeRules(wakes_per_cycle_max=2))
 
 
+def test_a_restart_begins_no_new_cycle(tmp_path: Path) -> None:
+    """Whoever was woken before it counts until the cycle is over."""
+
+    async def scene(house: WakeHouse) -> None:
+        for agent in ("ant", "bee", "cat"):
+            house.write_policy(agent)
+            await house.raise_agent(agent)
+        assert await reason_of(house, "ant") is None
+        house.clock.advance(20.0)
+        assert await reason_of(house, "bee") is None
+        house.clock.advance(20.0)
+        house.build()
+        await house.holdings.load()
+        await house.wakes.take_up()
+        assert await reason_of(house, "cat") is Reason.HEARTBEAT_RATE_LIMITED
+        house.clock.advance(20.0)
+        assert await reason_of(house, "cat") is None
+
+    play(scene, tmp_path, WakeRules(wakes_per_cycle_max=2))
+
+
 @pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
 def test_a_clock_that_jumps_moves_no_cooldown(jump: float, tmp_path: Path) -> None:
     """Cooldowns count seconds that passed; what the wall clock was set to is nobody's cooldown."""
@@ -379,23 +400,75 @@ def test_nobody_is_woken_before_everybody_was_judged(tmp_path: Path) -> None:
     play(scene, tmp_path, ready=False)
 
 
+def refusing(house: WakeHouse) -> Callable[[], None]:
+    """The store takes nothing from now on; what is given back ends that."""
+    keep, spend = house.store.keep_note, house.store.spend
+
+    async def refuse(*_words: object, **_options: object) -> Any:
+        raise WorldError
+
+    def take_again() -> None:
+        house.store.keep_note, house.store.spend = keep, spend  # type: ignore[method-assign]
+
+    house.store.keep_note = house.store.spend = refuse  # type: ignore[method-assign]
+    return take_again
+
+
 def test_what_cannot_be_written_down_is_not_done(tmp_path: Path) -> None:
     """A store that refuses the reservation: no prompt, and no cooldown afterwards."""
 
     async def scene(house: WakeHouse) -> None:
         await fox(house)
-        keep = house.store.keep_note
-
-        async def refuse(note: Note) -> None:
-            del note
-            raise WorldError
-
-        house.store.keep_note = refuse  # type: ignore[method-assign]
+        take_again = refusing(house)
         with pytest.raises(WorldError):
             await house.wakes.wake("fox")
         assert house.living.prompts == []
-        house.store.keep_note = keep  # type: ignore[method-assign]
+        take_again()
         assert await reason_of(house) is None
+
+    play(scene, tmp_path)
+
+
+async def second_daemon(house: WakeHouse) -> tuple[WakeService, WakeService]:
+    """Two wake services on one store, as of two daemons: neither hears of the other's acts, and logs show nothing yet."""
+    first = house.wakes
+    house.client.writes_late = True
+    house.build()
+    house.client.writes_late = True
+    await house.holdings.load()
+    await house.wakes.take_up()
+    return first, house.wakes
+
+
+def test_of_two_daemons_on_one_store_one_wakes(tmp_path: Path) -> None:
+    """Both are asked at once, or one after the other: one prompt, and the other one says that it cools."""
+
+    async def scene(house: WakeHouse) -> None:
+        await fox(house)
+        first, second = await second_daemon(house)
+        answers = await asyncio.gather(first.wake("fox"), second.wake("fox"))
+        assert [each.reason for each in answers].count(None) == 1
+        assert {each.reason for each in answers} == {None, Reason.COOLDOWN_ACTIVE}
+        house.clock.advance(61.0)
+        assert (await second.wake("fox")).reason is None
+        house.clock.advance(31.0)
+        assert (await first.wake("fox")).reason is Reason.COOLDOWN_ACTIVE
+        house.clock.advance(30.0)
+        assert (await first.wake("fox")).reason is None
+
+    play(scene, tmp_path)
+
+
+def test_a_daemon_that_missed_many_wakes_still_wakes(tmp_path: Path) -> None:
+    """It reads what it missed, and goes on from there."""
+
+    async def scene(house: WakeHouse) -> None:
+        await fox(house)
+        first, second = await second_daemon(house)
+        for _ in range(3):
+            assert (await second.wake("fox")).reason is None
+            house.clock.advance(61.0)
+        assert (await first.wake("fox")).reason is None
 
     play(scene, tmp_path)
 
@@ -524,17 +597,11 @@ def test_a_schedule_outlives_a_store_that_refuses(tmp_path: Path) -> None:
 
     async def scene(house: WakeHouse) -> None:
         name = await fox(house)
-        keep = house.store.keep_note
-
-        async def refuse(note: Note) -> None:
-            del note
-            raise WorldError
-
-        house.store.keep_note = refuse  # type: ignore[method-assign]
+        take_again = refusing(house)
         house.clock.advance(3600.0)
         await house.wakes.cycle()
         assert house.living.prompts == []
-        house.store.keep_note = keep  # type: ignore[method-assign]
+        take_again()
         await house.wakes.cycle()
         assert len(house.living.prompts) == 1
         house.end_turn(name)
