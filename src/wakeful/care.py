@@ -122,6 +122,7 @@ class Care:
             incidents=self.incidents,
             owe=self.alerts.owe,
             over=self.voice.resolved,
+            forge=self._issues,
         )
         self.healer = Healer(
             clock=lookout.clock,

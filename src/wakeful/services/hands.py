@@ -249,16 +249,20 @@ class Hands:
         return deed
 
     async def begin_anew(self, text: str, context: str) -> Deed:
-        """A new conversation in the place of one that cannot go on; the old one is let go of once the new one runs."""
+        """A new conversation in the place of one that cannot go on; the old one is let go of once the new one runs.
+
+        Where nothing was ever said, and there is nothing to say, it waits for its first prompt as that one did.
+        """
         watched, hosting = self._managed(text)
         self._refuse_while_held(watched)
+        brief = f"{fresh_brief(hosting.conversation_id)} {context}".strip()
         request = RunRequest(
             argv=hosting.argv if hosting.driver != "codex" else (hosting.argv[0], "exec", *hosting.argv[1:]),
             cwd=hosting.cwd,
             environ=dict(self._world.environ()),
             name=hosting.name,
             terminal=hosting.driver == "tmux",
-            prompt=f"{fresh_brief(hosting.conversation_id)} {context}".strip(),
+            prompt=brief if context or watched.activity.known else None,
         )
         deed = await self._starter.run(request)
         if deed.outcome is Outcome.RECOVERED:

@@ -35,6 +35,7 @@ CLAIM_SECONDS: Final = 8 * CALL_SECONDS_MAX
 GOES_ON: Final = "its message is tried once more; a second failure is given up"
 WAITS: Final = "it waits until somebody decides"
 STAYS: Final = "it stays as it is"
+UNASKED: Final = " (nobody was asked)"
 
 log = logging.getLogger("wakeful.watchdog")
 
@@ -293,9 +294,11 @@ class Healing:
         """Once for as long as it stays so."""
         name, words = _episode(case.watched), f"{choice.course}: {choice.reason}"
         known = (await self._jobs.episodes()).get(name)
-        if known == words:
-            return
         held = choice.course is Course.HOLD
+        # Noted, so that a watchdog that can ask a person does so, and one that cannot leaves it at that.
+        unasked = UNASKED if held and self._callbacks.hold is None else ""
+        if known in {words, f"{words}{unasked}"}:
+            return
         asked = await self._calls.call("checkpoint", self._callbacks.hold if held else None, case, choice)
         if asked.ending in {Ending.RAISED, Ending.LATE}:
             # Tried again in the next cycle, and told again once somebody can decide.
@@ -308,7 +311,7 @@ class Healing:
             told = f"held:{case.watched.work}"
             said = await self._chats.tell(told, case.watched.chat_id, choice.told)
             outcome = f"{words}; the chat: {said}"
-        await self._jobs.mark(name, words)
+        await self._jobs.mark(name, f"{words}{unasked}")
         action = ActionTaken.HELD_FOR_APPROVAL if held else ActionTaken.NONE
         await self._write(case, Happening.SESSION_UNHEALTHY, action, filing, outcome)
         calls = "; ".join(f"{each.tool} {quoted(each.verdict.words)}" for each in case.interrupted)
