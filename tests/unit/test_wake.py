@@ -372,6 +372,21 @@ def test_the_most_recently_active_session_is_meant(tmp_path: Path) -> None:
     play(scene, tmp_path)
 
 
+def test_a_found_session_is_woken_by_the_name_it_is_adopted_by(tmp_path: Path) -> None:
+    """Before, nobody has that name."""
+
+    async def scene(house: WakeHouse) -> None:
+        house.write_policy("fox")
+        house.start("a")
+        house.finish("a")
+        assert await reason_of(house) is Reason.SESSION_NOT_FOUND
+        await house.hands.adopt("a", name="fox")
+        house.settle()
+        assert await reason_of(house) is None
+
+    play(scene, tmp_path)
+
+
 def test_an_agent_does_not_wake_itself(tmp_path: Path) -> None:
     """Others may be woken by it."""
 
