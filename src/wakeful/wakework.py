@@ -9,11 +9,9 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from wakeful.adapters.system.hook_program import HookProgram
 from wakeful.config import Config
 from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentState
-from wakeful.domain.heartbeat import Include
 from wakeful.domain.hosting import Hosting, PaneAddress
 from wakeful.domain.ids import ConversationId
 from wakeful.domain.process import Sight
-from wakeful.domain.record import SessionRecord
 from wakeful.domain.timers import TimerRules
 from wakeful.handwork import Handwork
 from wakeful.heartbeat_config import Heartbeat, Supervision
@@ -32,8 +30,9 @@ from wakeful.services.repair import Repairs
 from wakeful.services.timers import Running, SupervisionTimers
 from wakeful.services.wake import WakeRules, WakeService
 from wakeful.services.wake_audit import AuditBook
+from wakeful.services.wake_context import WakeContext
 from wakeful.services.wake_policies import PolicyBook
-from wakeful.services.wake_targets import Declared, Target, Targets
+from wakeful.services.wake_targets import Declared, Targets
 from wakeful.services.watched import Watched
 
 Task = tuple[Callable[[], Coroutine[None, None, None]], str]
@@ -164,7 +163,7 @@ def build_wake(
         rules=rules_of(heartbeat),
         reach=lookout.reach,
         paused=lambda: calm.paused,
-        context=context_of,
+        context=WakeContext(store),
     )
 
 
@@ -206,21 +205,3 @@ def rules_of(config: Heartbeat) -> WakeRules:
         config.max_wakes_per_cycle,
         config.cycle,
     )
-
-
-def context_of(target: Target) -> dict[Include, str]:
-    """What a prompt may say beside its guidance. `task` and `inbox_summary` have nothing to say yet."""
-    record = target.watched.record if target.watched is not None else None
-    return (
-        {}
-        if record is None
-        else {Include.SELF: _self(target, record), Include.SESSION_HEALTH: _health(record)}
-    )
-
-
-def _self(target: Target, record: SessionRecord) -> str:
-    return f"you are the agent {target.agent}, session {record.id}"
-
-
-def _health(record: SessionRecord) -> str:
-    return f"{record.health}, {record.state}, last active {record.last_activity_at or 'never'}"
