@@ -19,6 +19,7 @@ from wakeful.services.acts import Act, Purpose
 from wakeful.services.holdings import Holdings, HostedByAgent, NotManaged
 from wakeful.services.reconcile import reconcile
 from wakeful.services.resuming import CannotResume, CutOffElsewhere, HolderAlive
+from wakeful.services.starter import NameTaken
 from wakeful.services.starts import BadName, CodexNeedsExec, NoCommand, RunRequest
 
 T = TypeVar("T")
@@ -91,6 +92,22 @@ def test_adopting_twice_is_adopting_once(house: House) -> None:
     """The same hosting, no second claim."""
     adopted(house)
     assert now(house.hands.adopt("a")).epoch == 1
+
+
+def test_a_session_is_adopted_by_a_name(house: House) -> None:
+    """Also one that is managed already; a name that a living session has, or nobody can have, changes nothing."""
+    house.start("b")
+    now(house.hands.adopt("b", name="fox"))
+    adopted(house)
+    for name, refusal in (("fox", NameTaken), ("no name", BadName)):
+        with pytest.raises(refusal):
+            now(house.hands.adopt("a", name=name))
+    assert now(house.hands.adopt("a", name="owl")).name == "owl"
+    assert now(house.hands.adopt("a")).name == "owl"
+    house.settle()
+    record = house.roster.find("owl").record
+    assert record is not None
+    assert (record.id, record.name, record.managed) == (A, "owl", True)
 
 
 def test_twins_cannot_be_adopted(house: House) -> None:

@@ -14,7 +14,10 @@ from wakeful.domain.eligibility import Reason
 from wakeful.domain.errors import WorldError
 from wakeful.domain.events import Asked, Prompted
 from wakeful.domain.ids import SessionId
+from wakeful.domain.moment import iso
 from wakeful.domain.wake import HealthNotKnownYet, Trigger, WakeOutcome, WakesItself
+from wakeful.domain.work import Work, WorkId
+from wakeful.interfaces.cli.heartbeat import status_lines
 from wakeful.ports.hands import PromptRefused
 from wakeful.ports.store import Outcome
 from wakeful.services.wake import WakeRules, WakeService
@@ -23,6 +26,7 @@ from wakers import GUIDANCE, WakeHouse
 
 # 2027-01-15T08:00:00Z
 QUIET_NOW = "preferences: {quiet_windows: [{timezone: UTC, start: 07:00, end: 09:30}]}"
+EVERYTHING = "context: {include: [self, session_health, task, inbox_summary]}"
 Scene = Callable[[WakeHouse], Coroutine[Any, Any, None]]
 
 
@@ -64,6 +68,38 @@ def test_an_agent_is_woken_and_told_what_for(tmp_path: Path) -> None:
             assert words in prompt
         assert "by hand" in prompt
         assert prompt[0] not in "yYnN/!#"
+
+    play(scene, tmp_path)
+
+
+def order(number: int, *, project: str = "", session_id: SessionId | None = None) -> Work:
+    return Work(WorkId(f"w-{number}"), project, "words of somebody", session_id, "", START_WALL + number)
+
+
+def test_a_prompt_says_what_its_file_wants_to_be_told(tmp_path: Path) -> None:
+    """Who it is, how it is, which work it holds and what waits for it: facts, and nobody's words."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house, EVERYTHING)
+        record = house.roster.watched[subject(name).id].record
+        assert record is not None
+        assert (await house.wakes.wake("fox")).reason is None
+        assert "\ntask: you hold no work\ninbox_summary: no work waits for you\n" in house.living.prompts[-1]
+        for number in range(4):
+            await house.store.enqueue(order(number, project=record.project))
+        await house.store.enqueue(order(4, session_id=record.id))
+        await house.store.enqueue(order(5, project="elsewhere"))
+        run = await house.store.claim_next_run("fox", project=record.project)
+        assert run is not None
+        house.end_turn(name)
+        house.clock.advance(3600.0)
+        assert (await house.wakes.wake("fox")).reason is None
+        prompt = house.living.prompts[-1]
+        assert f"self: you are the agent fox, session {record.id}\n" in prompt
+        assert "session_health: healthy, idle, last active 2027-01-15T08:" in prompt
+        assert f"\ntask: you hold w-0 until {iso(run.lease_until)}\n" in prompt
+        assert "\ninbox_summary: 4 waiting for you, the oldest since 2027-01-15T08:00:01" in prompt
+        assert "words of somebody" not in prompt
 
     play(scene, tmp_path)
 
@@ -372,6 +408,21 @@ def test_the_most_recently_active_session_is_meant(tmp_path: Path) -> None:
     play(scene, tmp_path)
 
 
+def test_a_found_session_is_woken_by_the_name_it_is_adopted_by(tmp_path: Path) -> None:
+    """Before, nobody has that name."""
+
+    async def scene(house: WakeHouse) -> None:
+        house.write_policy("fox")
+        house.start("a")
+        house.finish("a")
+        assert await reason_of(house) is Reason.SESSION_NOT_FOUND
+        await house.hands.adopt("a", name="fox")
+        house.settle()
+        assert await reason_of(house) is None
+
+    play(scene, tmp_path)
+
+
 def test_an_agent_does_not_wake_itself(tmp_path: Path) -> None:
     """Others may be woken by it."""
 
@@ -523,7 +574,11 @@ def test_equal_refusals_are_one_entry_that_counts(tmp_path: Path) -> None:
             await reason_of(house)
         house.work(name)
         await reason_of(house)
-        newest, before = house.audits.of("fox")
+        status = await house.wakes.status("fox")
+        newest, before = status.audits
+        shown = "\n".join(status_lines(status))
+        assert ": skipped session_prompt_active\n" in shown
+        assert shown.endswith(": skipped quiet_window (50 times)")
         assert (newest.reason, newest.count) == (Reason.SESSION_PROMPT_ACTIVE, 1)
         assert (before.reason, before.count) == (Reason.QUIET_WINDOW, 50)
         assert len(await house.store.notes("wake")) == 2

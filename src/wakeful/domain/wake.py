@@ -160,6 +160,8 @@ class HeartbeatStatus(Struct, frozen=True, kw_only=True):
     policy_problem: Problem | None
     wake_state: WakeState
     last_audit: Audit | None
+    # Newest first, as many as a person reads.
+    audits: tuple[Audit, ...]
 
 
 class WakeAnswer(Struct, frozen=True, kw_only=True):

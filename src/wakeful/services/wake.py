@@ -23,7 +23,7 @@ from wakeful.domain.eligibility import (
 )
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.findings import Health
-from wakeful.domain.heartbeat import HeartbeatPolicy, Include, PolicyReading, Snapshot
+from wakeful.domain.heartbeat import HeartbeatPolicy, PolicyReading, Snapshot
 from wakeful.domain.ids import SessionId
 from wakeful.domain.judge import judge
 from wakeful.domain.moment import Instant, iso, latest
@@ -48,6 +48,7 @@ from wakeful.ports.store import Outcome
 from wakeful.services.acts import ActGate, Deed
 from wakeful.services.hands import Hands
 from wakeful.services.wake_audit import AuditBook
+from wakeful.services.wake_context import WakeContext
 from wakeful.services.wake_cycle import WakeCycle
 from wakeful.services.wake_policies import PolicyBook
 from wakeful.services.wake_targets import Target, Targets
@@ -90,7 +91,7 @@ class WakeService:
         rules: WakeRules,
         reach: Callable[[SessionId], Reach],
         paused: Callable[[], object],
-        context: Callable[[Target], dict[Include, str]] = lambda _target: {},
+        context: WakeContext,
     ) -> None:
         self._clock = clock
         self._targets = targets
@@ -279,8 +280,9 @@ class WakeService:
                 return RACED
             return None
 
-        prompt = prompt_of(target.agent, trigger, snapshot, self._context(target))
         try:
+            said = await self._context.of(target, snapshot.policy.include)
+            prompt = prompt_of(target.agent, trigger, snapshot, said)
             deed = await self._hands[trigger].deliver(watched.subject.id, prompt, unless=overtaken)
             gathered.take(deed)
         except WakefulError as error:
@@ -325,6 +327,7 @@ class WakeService:
             policy_problem=reading.problem,
             wake_state=self._wake_state(target, reading),
             last_audit=self._audits.last(target.agent),
+            audits=tuple(self._audits.of(target.agent)),
         )
 
     def _wake_state(self, target: Target, reading: PolicyReading) -> WakeState:
