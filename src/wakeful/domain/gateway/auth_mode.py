@@ -62,7 +62,6 @@ _Moves = Mapping[tuple[AuthState, AuthEvent], AuthState]
 _ALIKE: Final[_Moves] = {
     (AuthState.GOOD, AuthEvent.TURN_REFUSED): AuthState.REFUSED,
     (AuthState.GOOD, AuthEvent.PROBE_REFUSED): AuthState.REFUSED,
-    (AuthState.LOGGED_OUT, AuthEvent.TURN_WORKED): AuthState.GOOD,
     (AuthState.REFUSED, AuthEvent.TURN_WORKED): AuthState.GOOD,
 }
 MOVES: Final[Mapping[str, _Moves]] = {
@@ -72,6 +71,7 @@ MOVES: Final[Mapping[str, _Moves]] = {
         # Credentials that are gone altogether and come back are new ones.
         (AuthState.REFUSED, AuthEvent.STATUS_GONE): AuthState.LOGGED_OUT,
         (AuthState.LOGGED_OUT, AuthEvent.STATUS_GOOD): AuthState.GOOD,
+        (AuthState.LOGGED_OUT, AuthEvent.TURN_WORKED): AuthState.GOOD,
     },
     "codex": _ALIKE,
 }
