@@ -25,6 +25,8 @@ ALLOWED = {
         "critical_events",
         "places",
         "daemon",
+        "gateway_config",
+        "gateway_import",
         "heartbeat_config",
         "heartbeats",
         "home",
