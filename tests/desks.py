@@ -43,6 +43,7 @@ from wakeful.services.holdings import Holdings
 from wakeful.services.hub import Hub
 from wakeful.services.incidents import Incidents
 from wakeful.services.lessons import Lessons
+from wakeful.services.once import OnceHands
 from wakeful.services.repair import Repairs
 from wakeful.services.restoring import Restorer
 from wakeful.services.roster import Roster
@@ -247,7 +248,7 @@ class Doors:
         self.app: Gate = build_app(
             house.desk,
             house.work_desk,
-            house.hands,
+            (house.hands, OnceHands(house.hands, house.store, lambda: house.clock.now().wall)),
             Deciders(self.supervised, tcp_callers),
             self.access,
             now=house.clock.now,

@@ -159,6 +159,7 @@ class Daemon(Lookout):
         while True:
             await self._store.prune(self.clock.now().wall - RETENTION_SECONDS)
             await self.care.forget_old()
+            await self.handwork.once.forget_old()
             await asyncio.sleep(PRUNE_SECONDS)
 
     async def keep_place(self) -> None:
@@ -261,7 +262,7 @@ def _app(
     app = build_app(
         desk,
         daemon.work,
-        daemon.handwork.hands,
+        (daemon.handwork.hands, daemon.handwork.once),
         Deciders(daemon.handwork.supervised, tcp_callers),
         access,
         now=daemon.clock.now,

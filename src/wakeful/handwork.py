@@ -24,6 +24,7 @@ from wakeful.ports.store import Store
 from wakeful.services.acts import ActGate, Objection
 from wakeful.services.hands import Hands
 from wakeful.services.holdings import Holdings
+from wakeful.services.once import OnceHands
 from wakeful.services.reconcile import reconcile
 from wakeful.services.starts import environment
 
@@ -41,6 +42,7 @@ class Handwork:
         self.gate = ActGate(store, lookout.clock, self._reread, forbidden)
         table = drivers(places, lookout.clock)
         self.hands = self._hands(table, mode)
+        self.once = OnceHands(self.hands, store, lambda: lookout.clock.now().wall)
         # For what nobody asked for: the same drivers, the same gate, and a pause stops them.
         self.own_hands = self._hands(table, mode, by_itself=True)
 

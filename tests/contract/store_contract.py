@@ -351,6 +351,8 @@ class StoreContract:
         await store.keep_note(Note("mute", "b", b"2"))
         await store.keep_note(Note("pause", "a", b"3"))
         assert await store.notes("mute") == [Note("mute", "a", b"1"), Note("mute", "b", b"2")]
+        assert await store.note("mute", "b") == Note("mute", "b", b"2")
+        assert await store.note("pause", "b") is None
 
     async def test_a_new_note_never_replaces_one(self, store: Store) -> None:
         """Of two who open the same incident one is told that it was there already."""

@@ -9,6 +9,7 @@ import re
 from enum import StrEnum
 from hashlib import sha256
 from typing import Final, NewType
+from uuid import UUID, uuid5
 
 from msgspec import Struct
 
@@ -22,6 +23,8 @@ LEASE_SECONDS: Final = 60.0
 SUMMARY_CHARS_MAX: Final = 200
 # What an attempt says that expired: nobody else was there to say it.
 LEASE_ENDED: Final = "the lease ended"
+_PROMPTS: Final = UUID("8d1ba1b0-6c7b-4a52-9a1c-5b3f0c6d7e21")
+_CONVERSATIONS: Final = UUID("8d1ba1b0-6c7b-4a52-9a1c-5b3f0c6d7e22")
 _WORK_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
 
 WorkId = NewType("WorkId", str)
@@ -154,6 +157,16 @@ def parse_work_id(text: str) -> WorkId:
 def work_id_for(idempotency_key: str) -> WorkId:
     """The id of the one work this key may make."""
     return WorkId(f"w-{sha256(idempotency_key.encode()).hexdigest()[:24]}")
+
+
+def prompt_id_for(key: str) -> UUID:
+    """The id that a prompt asked for by this key carries, so that it is known again in what its client says."""
+    return uuid5(_PROMPTS, key)
+
+
+def conversation_id_for(key: str) -> UUID:
+    """The conversation that this key may begin, with clients that let it be named."""
+    return uuid5(_CONVERSATIONS, key)
 
 
 def state_after(ending: AttemptState, attempts: int, attempts_max: int) -> WorkState:

@@ -6,7 +6,7 @@ that a restart would lose: what must be known later is in the Hosting it gives b
 
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -43,6 +43,8 @@ class Order(Struct, frozen=True):
     environ: Mapping[str, str]
     resume: bool = False
     prompt: str | None = None
+    # By which the prompt is known again, where the client can be given one.
+    prompt_id: str | None = None
     name: str | None = None
 
 
@@ -103,6 +105,14 @@ class Driver(Protocol):
 
     async def stop(self, hosting: Hosting) -> Seen:
         """End the agent, gently first, and the tools it left behind; nothing that is not ours is touched."""
+
+
+@runtime_checkable
+class KnowsPrompts(Protocol):
+    """A driver whose client says which prompts it has: there, delivering one twice can be made once."""
+
+    async def deliver_once(self, hosting: Hosting, prompt: str, prompt_id: str) -> Seen:
+        """As `deliver`; nothing is delivered if it has the prompt with this id, or if nobody can say whether it has."""
 
 
 class World(Protocol):

@@ -273,6 +273,9 @@ class Store(Protocol):
     async def notes(self, kind: str) -> list[Note]:
         """Every note of a kind, ordered by key."""
 
+    async def note(self, kind: str, key: str) -> Note | None:
+        """One of them."""
+
     async def spend(self, key: str, note: Note, *, times_max: int, window_seconds: float) -> bool:
         """Spend a budget and keep the note that says on what, both or neither, durably.
 

@@ -16,10 +16,11 @@ from wakeful.domain.hosting import Hosting, PaneAddress
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
+from wakeful.domain.work import conversation_id_for, prompt_id_for
 from wakeful.ports.clock import Clock
-from wakeful.ports.hands import Driver, Order, Question, Reply, Seen, World
+from wakeful.ports.hands import Driver, KnowsPrompts, Order, Question, Reply, Seen, World
 from wakeful.ports.store import Outcome
-from wakeful.services.acts import OBSERVING, Act, ActGate, Deed, Objection, Purpose
+from wakeful.services.acts import INTERRUPTED, OBSERVING, Act, ActGate, Deed, Objection, Purpose
 from wakeful.services.holdings import Holdings, NothingToRelease
 from wakeful.services.resuming import CannotResume, CutOff, HolderAlive, brief_of, by_the_rules, refuse_unseen
 from wakeful.services.roster import Roster
@@ -71,9 +72,17 @@ class Hands:
             by_itself=by_itself,
         )
 
-    async def run(self, request: RunRequest) -> Deed:
-        """Start a new managed session. Raises what the plan and the driver raise; then nothing was started."""
-        return await self._starter.run(request)
+    async def run(self, request: RunRequest, key: str | None = None) -> Deed:
+        """Start a new managed session. Raises what the plan and the driver raise; then nothing was started.
+
+        What is started by a key is known by it again, where the client can be given names.
+        """
+        return await self._starter.run(request, key)
+
+    def begun_by(self, key: str) -> SessionId | None:
+        """The managed session that this key began, with a client that lets its conversation be named."""
+        hosting = self._holdings.find(SessionId(f"claude-{conversation_id_for(key)}"))
+        return hosting.session_id if hosting is not None else None
 
     def is_open(self, session_id: SessionId) -> bool:
         """Whether a prompt would arrive at this session now, proven: by its driver, and by tmux if it is in a pane."""
@@ -95,10 +104,13 @@ class Hands:
         caller: Mapping[str, str] | None = None,
         *,
         unless: Objection = lambda: None,
+        key: str | None = None,
+        again: bool = False,
     ) -> Deed:
         """Give the agent a prompt, `unless` something else speaks against it once its turn has come.
 
-        Where that needs a new process, it gets the caller's environment.
+        Where that needs a new process, it gets the caller's environment. `again`: nobody knows whether the prompt of
+        this key was delivered before; then only a client that can tell is given it.
         """
         watched = self._roster.find(text)
         session_id = watched.subject.id
@@ -115,7 +127,12 @@ class Hands:
             return unless()
 
         async def delivered(current: Hosting) -> Seen:
-            seen = await driver.deliver(current, prompt, environ)
+            if key is not None and isinstance(driver, KnowsPrompts):
+                seen = await driver.deliver_once(current, prompt, str(prompt_id_for(key)))
+            elif again:
+                return Seen(Outcome.UNVERIFIED, INTERRUPTED)
+            else:
+                seen = await driver.deliver(current, prompt, environ)
             kept = seen.hosting or current
             taken = seen.outcome is Outcome.RECOVERED and kept.note
             return replace(seen, hosting=replace(kept, note="")) if taken else seen

@@ -15,10 +15,9 @@ from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
 from wakeful.ports.hands import Seen, World
 from wakeful.ports.store import Intent, Outcome, Store
-from wakeful.services.acts import Act, ActGate, Purpose
+from wakeful.services.acts import INTERRUPTED, Act, ActGate, Purpose
 from wakeful.services.holdings import Holdings
 
-INTERRUPTED: Final = "Wakeful ended in the middle of it and nobody saw what it did"
 _decode_purpose: Final = msgspec.json.Decoder(Purpose).decode
 
 

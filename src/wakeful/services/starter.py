@@ -13,6 +13,7 @@ from wakeful.domain.errors import OperatorError
 from wakeful.domain.hosting import SESSION_VARIABLE, Hosting
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.process import Sight
+from wakeful.domain.work import conversation_id_for, prompt_id_for
 from wakeful.ports.clock import Clock
 from wakeful.ports.hands import Begun, Driver, Order, Seen, World
 from wakeful.services.acts import OBSERVING, Act, ActGate, Deed, Purpose
@@ -49,9 +50,11 @@ class Starter:
         self._mode = mode
         self._by_itself = by_itself
 
-    async def run(self, request: RunRequest) -> Deed:
+    async def run(self, request: RunRequest, key: str | None = None) -> Deed:
         """Start a new managed session. Raises NameTaken and what the plan and the driver raise; then nothing was started."""
-        plan = plan_run(request, uuid4())
+        plan = plan_run(request, uuid4() if key is None else conversation_id_for(key))
+        if key is not None:
+            plan = replace(plan, prompt_id=str(prompt_id_for(key)))
         self._check_name(plan.name)
         if plan.session_id is None:
             return await self._run_unnamed(plan, request)
@@ -142,6 +145,7 @@ class Starter:
             argv=plan.argv,
             environ=environment(request.environ),
             prompt=plan.prompt,
+            prompt_id=plan.prompt_id,
             name=plan.name,
         )
 

@@ -84,6 +84,7 @@ class Plan(Struct, frozen=True):
     conversation_id: ConversationId | None
     name: str | None
     prompt: str | None
+    prompt_id: str | None = None
 
 
 def plan_run(request: RunRequest, new_id: UUID) -> Plan:

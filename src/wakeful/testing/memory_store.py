@@ -257,6 +257,10 @@ class MemoryStore:
         self._require_open()
         return [self._notes[each] for each in sorted(self._notes) if each[0] == kind]
 
+    async def note(self, kind: str, key: str) -> Note | None:
+        self._require_open()
+        return self._notes.get((kind, key))
+
     async def spend(self, key: str, note: Note, *, times_max: int, window_seconds: float) -> bool:
         self._require_open()
         at, spendings = self._now(), self._spendings.setdefault(key, [])

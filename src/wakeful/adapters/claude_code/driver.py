@@ -112,7 +112,30 @@ class ClaudeDriver:
             return missing
         async with self._talk(hosting) as talk:
             talk.trim()
-            return await self._give(talk, prompt)
+            return await self._give(talk, prompt, str(uuid4()))
+
+    async def deliver_once(self, hosting: Hosting, prompt: str, prompt_id: str) -> Seen:
+        check_prompt(prompt)
+        if (missing := self._missing(hosting)) is not None:
+            return missing
+        async with self._talk(hosting) as talk:
+            if (settled := await self._has_had(talk, prompt_id)) is not None:
+                return settled
+            talk.trim()
+            return await self._give(talk, prompt, prompt_id)
+
+    async def _has_had(self, talk: Talk, prompt_id: str) -> Seen | None:
+        """Lines are read in their order: once a question is answered, a prompt written before it was taken."""
+        ping_id, written = await talk.request(PING)
+        if written is not Written.WHOLE:
+            return Seen(Outcome.DECLINED, written)
+        if not await talk.until(lambda stream: ping_id in stream.answered, self._patience.take):
+            return Seen(Outcome.DECLINED, "it does not answer now, so it was not given the prompt")
+        return (
+            Seen(Outcome.RECOVERED, "it has had this prompt already")
+            if prompt_id in talk.stream.taken
+            else None
+        )
 
     async def answer(self, hosting: Hosting, question_id: str, reply: Reply) -> Seen:
         if (missing := self._missing(hosting)) is not None:
@@ -175,12 +198,11 @@ class ClaudeDriver:
             return Seen(Outcome.UNVERIFIED, f"it runs and has not answered yet{unsaid}", hosting)
         if order.prompt is None:
             return Seen(Outcome.RECOVERED, "it runs and answers", hosting)
-        seen = await self._give(talk, order.prompt)
+        seen = await self._give(talk, order.prompt, order.prompt_id or str(uuid4()))
         return msgspec.structs.replace(await self._first_word(talk, seen), hosting=hosting)
 
-    async def _give(self, talk: Talk, prompt: str) -> Seen:
+    async def _give(self, talk: Talk, prompt: str, prompt_id: str) -> Seen:
         was_busy = talk.stream.is_busy
-        prompt_id = str(uuid4())
         written = await talk.say(
             {"type": "user", "uuid": prompt_id, "message": {"role": "user", "content": prompt}}
         )

@@ -169,6 +169,9 @@ DELETE FROM notes WHERE kind = ? AND key = ?
 -- name: notes
 SELECT kind, key, body FROM notes WHERE kind = ? ORDER BY key
 
+-- name: note
+SELECT kind, key, body FROM notes WHERE kind = ? AND key = ?
+
 -- name: spent
 SELECT count(*) FROM spendings WHERE key = ? AND at > ?
 

@@ -225,6 +225,9 @@ class SqliteStore:
     async def notes(self, kind: str) -> list[Note]:
         return await self._read(Note, "notes", kind)
 
+    async def note(self, kind: str, key: str) -> Note | None:
+        return next(iter(await self._read(Note, "note", kind, key)), None)
+
     async def spend(self, key: str, note: Note, *, times_max: int, window_seconds: float) -> bool:
         operation = partial(_spend, key, note, times_max, window_seconds, self._now)
         return await self._commit(operation, durable=True)

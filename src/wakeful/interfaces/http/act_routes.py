@@ -16,11 +16,13 @@ from wakeful.interfaces.http.answers import Encoded
 from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.problems import MEDIA_TYPE, Problem
 from wakeful.interfaces.http.session_routes import PROBLEMS
+from wakeful.interfaces.http.work_routes import idempotency_key
 from wakeful.ports.hands import PROMPT_BYTES_MAX, Question, Reply
 from wakeful.ports.store import Outcome
 from wakeful.services.acts import Deed
 from wakeful.services.desk import Answer
 from wakeful.services.hands import Hands
+from wakeful.services.once import OnceHands
 from wakeful.services.starts import RunRequest
 
 # "No" and "nobody knows" are answers, as everywhere.
@@ -81,8 +83,9 @@ class QuestionList(Struct, frozen=True):
 class ActRoutes:
     """Everything that changes a session."""
 
-    def __init__(self, hands: Hands, deciders: Deciders) -> None:
+    def __init__(self, hands: Hands, once: OnceHands, deciders: Deciders) -> None:
         self._hands = hands
+        self._once = once
         self._deciders = deciders
 
     def handlers(self) -> Sequence[HTTPRouteHandler]:
@@ -103,9 +106,11 @@ class ActRoutes:
             *(post(path, status_code=200, responses=CONFLICTS)(fn) for path, fn in orders.items()),
         )
 
-    async def run(self, data: JSONBody[RunRequest]) -> Encoded[Deed]:
-        """Start a managed session: in a tmux of its own, or without a terminal."""
-        return answer_deed(await self._hands.run(data), status_code=201)
+    async def run(self, request: Request[Any, Any, Any], data: JSONBody[RunRequest]) -> Encoded[Deed]:
+        """Start a managed session: in a tmux of its own, or without a terminal. With an `Idempotency-Key`, once."""
+        key = idempotency_key(request)
+        deed = self._hands.run(data) if key is None else self._once.run(data, key)
+        return answer_deed(await deed, status_code=201)
 
     async def questions(self, session_id: FromPath[str]) -> Encoded[QuestionList]:
         """The permission questions a managed session asks now."""
@@ -116,9 +121,14 @@ class ActRoutes:
         """Where a session can be seen and typed into, managed or found."""
         return Encoded(Answer(msgspec.json.encode(Showing(self._hands.pane(session_id)))))
 
-    async def send(self, session_id: FromPath[str], data: JSONBody[Prompt]) -> Encoded[Deed]:
-        """Give a managed session a prompt, and see that it took it."""
-        return answer_deed(await self._hands.deliver(session_id, data.prompt, data.environ))
+    async def send(
+        self, request: Request[Any, Any, Any], session_id: FromPath[str], data: JSONBody[Prompt]
+    ) -> Encoded[Deed]:
+        """Give a managed session a prompt, and see that it took it. With an `Idempotency-Key`, once."""
+        key = idempotency_key(request)
+        if key is None:
+            return answer_deed(await self._hands.deliver(session_id, data.prompt, data.environ))
+        return answer_deed(await self._once.deliver(session_id, data.prompt, data.environ, key))
 
     async def answer(
         self, request: Request[Any, Any, Any], session_id: FromPath[str], data: JSONBody[QuestionAnswer]

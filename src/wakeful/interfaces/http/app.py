@@ -42,6 +42,7 @@ from wakeful.services.hands import Hands
 from wakeful.services.healing import Healer
 from wakeful.services.hub import Hub
 from wakeful.services.lessons import Lessons
+from wakeful.services.once import OnceHands
 from wakeful.services.repair import Repairs
 from wakeful.services.restoring import Restorer
 from wakeful.services.wake import WakeService
@@ -51,7 +52,7 @@ from wakeful.services.work import WorkDesk
 def build_app(
     desk: Desk,
     work: WorkDesk,
-    hands: Hands,
+    hands: tuple[Hands, OnceHands],
     deciders: Deciders,
     access: Access,
     *,
@@ -75,7 +76,7 @@ def build_app(
         *SessionRoutes(desk, ancestors).handlers(),
         *CaseRoutes(desk).handlers(),
         *WorkRoutes(work).handlers(),
-        *ActRoutes(hands, deciders).handlers(),
+        *ActRoutes(*hands, deciders).handlers(),
         *(CalmRoutes(calm, now, desk.resolve, deciders).handlers() if calm is not None else ()),
         *(EventRoutes(critical, now, deciders).handlers() if critical is not None else ()),
         *(IncidentRoutes(incidents).handlers() if incidents is not None else ()),

@@ -91,7 +91,7 @@ class WorkRoutes:
         order = Order(
             data.prompt, data.project, data.session_id, data.context, data.attempts_max, data.delay_seconds
         )
-        key = _key(request.headers.get("idempotency-key"))
+        key = idempotency_key(request)
         return Encoded(await self._desk.add(order, key), status_code=201)
 
     async def work(self, work_id: FromPath[str]) -> Encoded[WorkDetail]:
@@ -159,7 +159,9 @@ def _answer_held(_request: Request[Any, Any, Any], error: ConversationHeld) -> R
     )
 
 
-def _key(given: str | None) -> str | None:
+def idempotency_key(request: Request[Any, Any, Any]) -> str | None:
+    """The key of an order, if it has one. Raises BadKey."""
+    given = request.headers.get("idempotency-key")
     if given is not None and not (0 < len(given) <= KEY_CHARS_MAX and given.isprintable()):
         raise BadKey(chars_max=KEY_CHARS_MAX)
     return given

@@ -1,0 +1,93 @@
+"""Claims about a program that is kept running beside the daemon, with real processes."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from wakeful.adapters.system import kept_child
+from wakeful.adapters.system.kept_child import KeptChild
+
+SECONDS_MAX = 10.0
+# Says its pid, then lives until its standard input ends.
+FAITHFUL = "import os, sys; print(os.getpid(), flush=True); sys.stdin.read()"
+FAILING = "import sys; print('the token is wrong'); sys.exit(2)"
+
+
+def child(program: str, log: Path) -> KeptChild:
+    return KeptChild("gateway", (sys.executable, "-c", program), log)
+
+
+def pids(log: Path) -> list[int]:
+    return [int(line) for line in log.read_text().split()] if log.exists() else []
+
+
+async def until_pids(log: Path, count: int) -> list[int]:
+    async with asyncio.timeout(SECONDS_MAX):
+        while len(pids(log)) < count:  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.01)
+    return pids(log)
+
+
+def lives(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def test_it_is_started_again_and_ends_with_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed, it comes back as another process; cancelled, the last one is gone before we go on."""
+    monkeypatch.setattr(kept_child, "FIRST_PAUSE_SECONDS", 0.01)
+    log = tmp_path / "logs" / "gateway.log"
+    kept = child(FAITHFUL, log)
+
+    async def scene() -> None:
+        keeping = asyncio.create_task(kept.run())
+        (first,) = await until_pids(log, 1)
+        assert kept.line == f"gateway: runs (pid {first})"
+        os.kill(first, 9)
+        _, second = await until_pids(log, 2)
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        assert not lives(first)
+        assert not lives(second)
+
+    asyncio.run(scene())
+
+
+def test_its_last_words_say_why_it_ended(tmp_path: Path) -> None:
+    """Whoever asks for the status reads what the program said, and when it is tried again."""
+    kept = child(FAILING, tmp_path / "gateway.log")
+
+    async def scene() -> None:
+        keeping = asyncio.create_task(kept.run())
+        async with asyncio.timeout(SECONDS_MAX):
+            while "ended" not in kept.line:  # noqa: ASYNC110 - told by a process
+                await asyncio.sleep(0.01)
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+
+    asyncio.run(scene())
+    assert kept.line == "gateway: ended with 2, starts again in 1 s: the token is wrong"
+
+
+def test_a_daemon_that_is_killed_takes_it_along(tmp_path: Path) -> None:
+    """The pipe closes with its holder: nobody has to say goodbye."""
+    log = tmp_path / "gateway.log"
+    holder = (
+        "import asyncio, pathlib, sys\n"
+        "from wakeful.adapters.system.kept_child import KeptChild\n"
+        f"kept = KeptChild('gateway', (sys.executable, '-c', {FAITHFUL!r}), pathlib.Path({str(log)!r}))\n"
+        "asyncio.run(kept.run())"
+    )
+
+    async def scene() -> None:
+        daemon = await asyncio.create_subprocess_exec(sys.executable, "-c", holder)
+        (pid,) = await until_pids(log, 1)
+        daemon.kill()
+        await daemon.wait()
+        async with asyncio.timeout(SECONDS_MAX):
+            while lives(pid):  # noqa: ASYNC110 - another process ends
+                await asyncio.sleep(0.01)
+
+    asyncio.run(scene())
