@@ -210,7 +210,7 @@ def test_a_codex_turn_from_its_first_word_to_its_cost() -> None:
         Taken(),
         Words("I will run it"),
         Words("\n\nAll done"),
-        Ended("I will run it\n\nAll done", spent=Spent(20, 10)),
+        Ended("I will run it\n\nAll done", spent=Spent(20, 10), stop_reason="end_turn"),
     ]
 
 

@@ -75,6 +75,7 @@ class _Line(Struct, gc=False):
     errors: list[str] = []
     api_error_status: int | None = None
     terminal_reason: str | None = None
+    stop_reason: str | None = None
     total_cost_usd: float | None = None
     usage: _Usage | None = None
 
@@ -246,7 +247,8 @@ class ClaudeHearing:
         if (said.terminal_reason or "").startswith(_ABORTED):
             return Ended(self._spoken.text, spent=spent, interrupted=True)
         if not said.is_error:
-            return Ended(self._spoken.text or said.result or "", spent=spent)
+            text = self._spoken.text or said.result or ""
+            return Ended(text, spent=spent, stop_reason=said.stop_reason or "")
         words = said.result or " ".join(said.errors)
         return Ended(words, failure_of(self._failure_code, words, said.api_error_status), spent)
 

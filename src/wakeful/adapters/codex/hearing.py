@@ -63,7 +63,8 @@ class CodexHearing:
                 return self._said(said.item.text)
             case "turn.completed":
                 used = said.usage or _Usage()
-                return (Ended(self._text, spent=Spent(used.input_tokens, used.output_tokens)),)
+                spent = Spent(used.input_tokens, used.output_tokens)
+                return (Ended(self._text, spent=spent, stop_reason="end_turn"),)
             case "turn.failed":
                 return (_failed(said.error.message if said.error is not None else ""),)
         return ()

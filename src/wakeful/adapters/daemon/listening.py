@@ -96,8 +96,8 @@ async def _said(folder: RunFolder, process: Process, hearing: Hearing) -> AsyncI
                 await asyncio.sleep(0)
             for heard in hearing.caught_up():
                 yield heard
-            while (lines := await _more(following)) is not None:
-                for heard in _fed(hearing, lines):
+            while (more := await _more(following)) is not None:
+                for heard in _fed(hearing, more):
                     yield heard
 
 

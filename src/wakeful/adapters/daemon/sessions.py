@@ -88,7 +88,7 @@ class DaemonSessions:
         return Standing(record.state, record.health, findings, record.managed)
 
     async def hear(self, provider: str, session_id: SessionId, key: str) -> AsyncIterator[Heard]:
-        hearing = PROVIDERS[provider].hearing(prompt_id_for(key))
+        hearing = PROVIDERS[provider].hearing(str(prompt_id_for(key)))
         async for heard in self._listener.listen(session_id, hearing):
             yield heard
 

@@ -45,6 +45,8 @@ class Ended(Struct, frozen=True):
     spent: Spent = Spent()
     # Somebody cut it short. When that was the healer, it goes on, and so does the hearing.
     interrupted: bool = False
+    # Why the model stopped, in the client's word; `end_turn` where its answer is whole.
+    stop_reason: str = ""
 
 
 class Gone(Struct, frozen=True):
