@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import Annotated, Any, Final, NewType
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta, Struct
@@ -23,6 +23,21 @@ from wakeful.domain.durations import BadDuration, seconds_of, spelled
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.plaintext import plain
 from wakeful.domain.policy import Dollars, Policy
+from wakeful.gateway_config import (
+    ALLOWED as _GATEWAY_ALLOWED,
+    CHATS,
+    SECTIONS as _GATEWAY_SECTIONS,
+    ChatPlace,
+    ClaudeProvider,
+    CodexProvider,
+    Conversation,
+    Gateway,
+    HostLimits,
+    ResponseActions,
+    Secret,
+    UserIds,
+    read_chats,
+)
 from wakeful.heartbeat_config import (
     ALLOWED as _HEARTBEAT_ALLOWED,
     Duration,
@@ -89,8 +104,6 @@ _StoreUrl = Annotated[str, Meta(pattern=r"^(sqlite:///.+)?$")]
 _Repository = Annotated[str, Meta(pattern=r"^([\w.-]+/[\w.-]+)?$")]
 _Repositories = tuple[Annotated[str, Meta(pattern=r"^[^=]+=[\w.-]+/[\w.-]+$")], ...]
 _Names = tuple[str, ...]
-Secret = NewType("Secret", str)
-"""A value that is shown to nobody."""
 _Secrets = tuple[Secret, ...]
 
 
@@ -203,8 +216,16 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     heartbeat: Heartbeat = Heartbeat()
     supervision: Supervision = Supervision()
     hooks: Hooks = Hooks()
+    gateway: Gateway = Gateway()
+    gateway_claude: ClaudeProvider = ClaudeProvider()
+    gateway_codex: CodexProvider = CodexProvider()
+    gateway_host: HostLimits = HostLimits()
+    conversation: Conversation = Conversation()
+    response_actions: ResponseActions = ResponseActions()
     # Declared by `[agents.NAME]` tables: how many there are, and how they are called, is the operator's.
     agents: tuple[AgentSpec, ...] = ()
+    # So are `[gateway.chats.KEY]` tables.
+    gateway_chats: tuple[ChatPlace, ...] = ()
 
 
 _SECTIONS: Final[Mapping[str, type[Struct]]] = {
@@ -222,7 +243,12 @@ _SECTIONS: Final[Mapping[str, type[Struct]]] = {
     "agents.heartbeat": Heartbeat,
     "session.supervision": Supervision,
     "hooks": Hooks,
+    **_GATEWAY_SECTIONS,
 }
+# Two sections are known by their last word alone.
+_FIELDS: Final[Mapping[str, str]] = {"agents.heartbeat": "heartbeat", "session.supervision": "supervision"}
+# Tables whose names are the operator's.
+_OPEN_TABLES: Final = (AGENTS, CHATS)
 # 003 gave this number its name; the rules get it from there.
 _NAMED_ELSEWHERE: Final[Mapping[str, str]] = {
     "detect.stale_seconds": "agents.heartbeat.session_health_stale_after"
@@ -231,6 +257,7 @@ _NAMED_ELSEWHERE: Final[Mapping[str, str]] = {
 _POSITIVE: Final[Mapping[type, Any]] = {float: _Seconds, int: _Count, Dollars: _Dollars}
 _ALLOWED: Final[Mapping[Any, str]] = {
     **_HEARTBEAT_ALLOWED,
+    **_GATEWAY_ALLOWED,
     _Loopback: "a loopback address: 127.0.0.1, ::1 or localhost",
     _Port: "a whole number from 0 to 65535",
     bool: "true or false",
@@ -259,6 +286,7 @@ _LISTS: Final[Mapping[Any, str]] = {
     _Secrets: ",",
     _Repositories: ",",
     Words: " ",
+    UserIds: ",",
 }
 
 
@@ -284,7 +312,7 @@ class Key(Struct, frozen=True):
 
     def of(self, config: "Config") -> Any:
         """Its value."""
-        return getattr(getattr(config, self.section.rpartition(".")[2]), self.short)
+        return getattr(getattr(config, _field(self.section)), self.short)
 
     def written(self, value: Any) -> Any:
         """A value as people write it."""
@@ -315,6 +343,10 @@ class Loaded(Struct, frozen=True):
 
     config: Config
     origins: dict[str, str]
+
+
+# By table and name: what it is, and where it stands.
+_Named = dict[str, dict[str, tuple[Any, str]]]
 
 
 class _Setting(Struct, frozen=True):
@@ -359,8 +391,8 @@ def combine(documents: Sequence[Document], environ: Mapping[str, str]) -> Loaded
     Raises ConfigError with every problem there is, one to a line.
     """
     problems: list[str] = []
-    agents: dict[str, tuple[AgentSpec, str]] = {}
-    settings = [each for document in documents for each in _of_document(document, environ, agents, problems)]
+    named: _Named = {table: {} for table in _OPEN_TABLES}
+    settings = [each for document in documents for each in _of_document(document, environ, named, problems)]
     settings += _of_environ(environ)
     values = {name: key.default for name, key in KEYS.items()}
     origins = dict.fromkeys(KEYS, "default")
@@ -372,25 +404,30 @@ def combine(documents: Sequence[Document], environ: Mapping[str, str]) -> Loaded
             problems.append(str(problem))
     if problems:
         raise ConfigError(problems="\n".join(problems))
-    origins |= {f"{AGENTS}.{name}": origin for name, (_, origin) in agents.items()}
+    origins |= {f"{table}.{name}": each[1] for table, held in named.items() for name, each in held.items()}
     values |= {name: values[other] for name, other in _NAMED_ELSEWHERE.items()}
-    sections = {name.rpartition(".")[2]: _section(name, values) for name in _SECTIONS}
-    return Loaded(Config(**sections, agents=tuple(spec for spec, _ in agents.values())), origins)
+    sections = {_field(name): _section(name, values) for name in _SECTIONS}
+    tables = {_field(table): tuple(each for each, _ in held.values()) for table, held in named.items()}
+    return Loaded(Config(**sections, **tables), origins)
+
+
+def _field(section: str) -> str:
+    """What a section is called in `Config`."""
+    return _FIELDS.get(section, section.replace(".", "_"))
 
 
 def _section(name: str, values: Mapping[str, Any]) -> Any:
-    prefix = f"{name}."
-    own = {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
-    return _SECTIONS[name](**own)
+    parts = ((key.rpartition("."), value) for key, value in values.items())
+    return _SECTIONS[name](**{short: value for (section, _, short), value in parts if section == name})
 
 
 def _of_document(
     document: Document,
     environ: Mapping[str, str],
-    agents: dict[str, tuple[AgentSpec, str]],
+    named: _Named,
     problems: list[str],
 ) -> Iterator[_Setting]:
-    """The settings of a file; its agents are added to `agents`, its problems to `problems`."""
+    """The settings of a file; its agents and chats are added to `named`, its problems to `problems`."""
     shown = plain(document.path)
     try:
         text, tables = _parsed(document.content)
@@ -400,8 +437,8 @@ def _of_document(
     lines = dict(_named_lines(text))
     for section, table in _sections(tables):
         origin = _origin(shown, lines, section)
-        if section == AGENTS:
-            agents |= _agents(table, shown, lines, environ, problems)
+        if section in _OPEN_TABLES:
+            named[section] |= _named(section, table, shown, lines, environ, problems)
         elif section not in _SECTIONS:
             problems.append(f"{origin}: {_stray(section, table)}")
         elif not isinstance(table, dict):
@@ -415,33 +452,39 @@ def _sections(tables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The tables of a file, those inside of another one under both names: `agents.heartbeat` is no agent."""
     for section, table in tables.items():
         inner = table if isinstance(table, dict) else {}
-        own = {name for name in inner if f"{section}.{name}" in _SECTIONS}
+        own = {name for name in inner if f"{section}.{name}" in (*_SECTIONS, CHATS)}
         yield from ((f"{section}.{name}", inner[name]) for name in inner if name in own)
         if not own or own != set(inner):
             yield section, {name: inner[name] for name in inner if name not in own} if own else table
 
 
-def _agents(
+def _named(
+    section: str,
     table: object,
     shown: str,
     lines: Mapping[str, int],
     environ: Mapping[str, str],
     problems: list[str],
-) -> dict[str, tuple[AgentSpec, str]]:
-    """The agents of a file, each with its place. A later file's word about an agent replaces the whole of it."""
+) -> dict[str, tuple[Any, str]]:
+    """The agents or chats of a file, each with its place. A later file's word about one replaces the whole of it."""
 
     def place(name: str, key: str) -> str:
-        return _origin(shown, lines, f"{AGENTS}.{name}" if name else AGENTS, key)
+        return _origin(shown, lines, f"{section}.{name}" if name else section, key)
 
-    found = read_agents(table, place, lambda path: _expanded(path, environ), problems)
-    return {spec.name: (spec, place(spec.name, "")) for spec in found}
+    def expand(path: str) -> str:
+        return _expanded(path, environ)
+
+    if section == AGENTS:
+        found = {spec.name: spec for spec in read_agents(table, place, expand, problems)}
+        return {name: (spec, place(name, "")) for name, spec in found.items()}
+    return {chat.key: (chat, place(chat.key, "")) for chat in read_chats(table, place, expand, problems)}
 
 
 def _stray(name: str, value: object) -> str:
     """What to say of a top-level name that is no section: a key of one, more often than not."""
     shown = plain(name, 60)
     if isinstance(value, dict):
-        return f"[{shown}]: unknown. {_meant(name, (*_SECTIONS, AGENTS))}"
+        return f"[{shown}]: unknown. {_meant(name, (*_SECTIONS, *_OPEN_TABLES))}"
     key = next((each for each in KEYS.values() if each.short == name), None)
     if key is None:
         return f"{shown}: unknown. {_meant(name, _SECTIONS)}"
@@ -496,13 +539,13 @@ def _checked(setting: _Setting, environ: Mapping[str, str]) -> Any:
     return tuple(_expanded(path, environ) for path in checked) if key.kind == _Folders else checked
 
 
-def _listed(setting: _Setting, key: Key) -> list[str]:
+def _listed(setting: _Setting, key: Key) -> list[Any]:
     """A list from the environment: in JSON, as the file has it, or parted as such a list usually is there."""
     text, parting = setting.value, _LISTS[key.kind]
     if not text.lstrip().startswith("["):
         return [part for part in text.split(parting) if part]
     try:
-        return msgspec.json.decode(text, type=list[str])
+        return msgspec.json.decode(text, type=list[int] if key.kind == UserIds else list[str])
     except msgspec.DecodeError as problem:
         said = f"{setting.key}: {_written(text, key)} begins like a JSON list of texts and is none"
         ways = f'write ["one", "two"] or one{parting}two'

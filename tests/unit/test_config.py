@@ -21,6 +21,7 @@ from wakeful.config import (
     combine,
     load,
 )
+from wakeful.gateway_config import PermissionMode, ProviderName
 from wakeful.interfaces.cli import trust
 from wakeful.interfaces.cli.config_commands import MEANINGS, _shown, default_lines
 from wakeful.interfaces.cli.settings import load_settings
@@ -75,6 +76,12 @@ SPECIAL: dict[str, tuple[str, Any]] = {
     "projects.active": ("shop,bank", ("shop", "bank")),
     "agents.heartbeat.cycle": ("2m", 120.0),
     "hooks.session_health_update_after": ("notify-send health", ("notify-send", "health")),
+    "gateway.api": ("http://127.0.0.1:1", "http://127.0.0.1:1"),
+    "gateway.allow": ("17,18", (17, 18)),
+    "gateway.admins": ("[17]", (17,)),
+    "gateway.provider": ("codex", ProviderName.CODEX),
+    "gateway.claude.argv": ("claude --verbose", ("claude", "--verbose")),
+    "gateway.codex.argv": ("/opt/codex", ("/opt/codex",)),
 }
 USUAL: dict[type, tuple[str, Any]] = {
     bool: ("0", False),
@@ -171,7 +178,7 @@ def test_all_problems_are_reported_together_with_file_line_and_key() -> None:
         ("daemon = {port = 'x'}", "'x' is not"),
         (
             "nonsense = 1",
-            "Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects, recovery, agents.heartbeat, session.supervision, hooks.",
+            "Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects, recovery, agents.heartbeat, session.supervision, hooks, gateway, gateway.claude, gateway.codex, gateway.host, conversation, response_actions.",
         ),
         ("detect.silence = 1", "Did you mean detect.silence_seconds?"),
         ("daemon.zzz = 1", "Known: daemon.host, daemon.port, daemon.tcp, daemon.mode."),
@@ -336,11 +343,11 @@ def test_a_link_is_called_a_link(clone: Path) -> None:
         ),
         (
             "zzz = 1",
-            "f.toml:1: zzz: unknown. Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects, recovery, agents.heartbeat, session.supervision, hooks.",
+            "f.toml:1: zzz: unknown. Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects, recovery, agents.heartbeat, session.supervision, hooks, gateway, gateway.claude, gateway.codex, gateway.host, conversation, response_actions.",
         ),
         (
             "[mod]",
-            "f.toml:1: [mod]: unknown. Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects, recovery, agents.heartbeat, session.supervision, hooks, agents.",
+            "f.toml:1: [mod]: unknown. Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects, recovery, agents.heartbeat, session.supervision, hooks, gateway, gateway.claude, gateway.codex, gateway.host, conversation, response_actions, agents, gateway.chats.",
         ),
     ],
 )
@@ -399,3 +406,60 @@ def test_a_list_in_the_environment_may_be_json() -> None:
     with pytest.raises(ConfigError) as refused:
         combine([], {"WAKEFUL_ALERTS__URLS": '["ntfy://secret"'})
     assert "secret" not in str(refused.value)
+
+
+CHATS = b"""
+[gateway]
+token = "1:a"
+allow = [7]
+[gateway.codex]
+failures_max = 5
+[gateway.chats.default]
+folder = "~/work"
+[gateway.chats."chat:-100123:thread:7"]
+folder = "/srv/shop"
+permission_mode = "acceptEdits"
+provider = "codex"
+send_from = "/srv/shop/out"
+[conversation]
+max_active_sessions = 3
+"""
+
+
+def test_each_chat_has_a_table_of_its_own() -> None:
+    """Beside the gateway's own keys and sections; a later file replaces the whole of a chat."""
+    config = combine([Document("f", CHATS)], {"HOME": "/h"}).config
+    assert (config.gateway.allow, config.gateway_codex.failures_max) == ((7,), 5)
+    assert config.conversation.max_active_sessions == 3
+    default, topic = config.gateway_chats
+    assert (default.key, default.folder, default.provider) == ("default", "/h/work", None)
+    assert (topic.permission_mode, topic.provider) == (PermissionMode.ACCEPT_EDITS, ProviderName.CODEX)
+    later = Document("g", b"[gateway.chats.default]\nsend_from = '/out'\n")
+    changed = combine([Document("f", CHATS), later], {"HOME": "/h"}).config.gateway_chats
+    assert (changed[0].folder, changed[0].send_from, changed[1]) == ("", "/out", topic)
+    shown = "\n".join(_shown(combine([Document("f", CHATS)], {"HOME": "/h"})))
+    assert 'gateway.chats."chat:-100123:thread:7" = ' in shown
+    assert "1:a" not in shown
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("gateway.chats = 1", "f.toml:1: gateway.chats: must hold tables"),
+        ("[gateway.chats.home]", 'f.toml:1: gateway.chats."home": must be default or chat:<id>:thread:'),
+        ("[gateway.chats]\ndefault = 1", 'f.toml:2: gateway.chats."default": must be a table'),
+        ("[gateway.chats.default]\nfoldr = '/a'", ".foldr: unknown. Did you mean folder?"),
+        ("[gateway.chats.default]\nfolder = 'a'", ".folder: 'a' is not empty, or a path"),
+        ("[gateway.chats.default]\npermission_mode = 'all'", "'all' is not default, acceptEdits, plan or"),
+        ("[gateway]\nallow = ['me']", "['me'] is not a list of numeric user ids"),
+        ("[gateway]\nallow = [-100]", "[-100] is not a list of numeric user ids"),
+        ("[gateway]\ntoken = 5", "gateway.token: this value is not any text"),
+        ("[gateway]\nallw = [1]", "gateway.allw: unknown. Did you mean gateway.allow?"),
+        ("[conversation]\nmax_active_sessions = 0", "0 is not a whole number from 1 to 1000"),
+    ],
+)
+def test_mistakes_about_the_gateway_have_their_place(content: str, said: str) -> None:
+    """File, line and key, and what would be right; a token is not shown."""
+    (problem,) = problems_of(content)
+    assert problem.startswith("f.toml:")
+    assert said in problem

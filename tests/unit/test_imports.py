@@ -25,6 +25,7 @@ ALLOWED = {
         "critical_events",
         "places",
         "daemon",
+        "gateway_config",
         "heartbeat_config",
         "heartbeats",
         "home",

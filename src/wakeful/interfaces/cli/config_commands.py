@@ -11,6 +11,7 @@ import msgspec
 from wakeful.agents_config import AGENT_KEYS
 from wakeful.config import KEYS, ConfigError, Loaded, combine
 from wakeful.domain.errors import OperatorError
+from wakeful.gateway_config import CHAT_KEYS, CHATS, MEANINGS as GATEWAY_MEANINGS
 from wakeful.heartbeat_config import MEANINGS as HEARTBEAT_MEANINGS
 from wakeful.home import require_home
 from wakeful.interfaces.cli import trust as trusting
@@ -85,6 +86,7 @@ MEANINGS: Final = {
     "recovery.roots": "Folders with a journal that is recovered when its program is gone, beside registered ones.",
     "projects.active": "Projects that somebody serves; a message for another one is told. Empty: not checked.",
     **HEARTBEAT_MEANINGS,
+    **GATEWAY_MEANINGS,
 }
 
 
@@ -136,6 +138,7 @@ def default_lines() -> Iterator[str]:
         default = _toml(key.written(key.default))
         yield f"\n# {MEANINGS[name]}\n# Allowed: {key.allowed}.\n# {key.short} = {default}"
     yield from _agent_lines()
+    yield from _chat_lines()
 
 
 def _agent_lines() -> Iterator[str]:
@@ -144,6 +147,14 @@ def _agent_lines() -> Iterator[str]:
     yield "#| [agents.claude]"
     for name, key in AGENT_KEYS.items():
         example = {"runtime": "tmux", "command": ["claude"]}.get(name, key.default)
+        yield f"#| {name} = {_toml(example)}  # {key.meaning} Allowed: {key.allowed}."
+
+
+def _chat_lines() -> Iterator[str]:
+    yield "\n# Chats and topics of the gateway, a table each; `default` is for all the others."
+    yield f'#| [{CHATS}."chat:-100123:thread:7"]'
+    for name, key in CHAT_KEYS.items():
+        example = {"folder": "~/code/shop", "provider": "claude"}.get(name, key.default)
         yield f"#| {name} = {_toml(example)}  # {key.meaning} Allowed: {key.allowed}."
 
 
@@ -173,7 +184,8 @@ def _public(loaded: Loaded) -> dict[str, Any]:
         value = key.written(key.of(loaded.config))
         shown = "(set, not shown)" if key.is_secret and value else value
         values.setdefault(key.section, {})[key.short] = shown
-    return {**values, "agents": msgspec.to_builtins(loaded.config.agents)}
+    named = {"agents": loaded.config.agents, CHATS: loaded.config.gateway_chats}
+    return {**values, **msgspec.to_builtins(named)}
 
 
 def _shown(loaded: Loaded) -> list[str]:
@@ -185,6 +197,10 @@ def _shown(loaded: Loaded) -> list[str]:
     cells += [
         (f"agents.{each.name} = {_toml(each)}", loaded.origins[f"agents.{each.name}"])
         for each in loaded.config.agents
+    ]
+    cells += [
+        (f'{CHATS}."{each.key}" = {_toml(each)}', loaded.origins[f"{CHATS}.{each.key}"])
+        for each in loaded.config.gateway_chats
     ]
     width = max(len(setting) for setting, _ in cells)
     return [f"{setting.ljust(width)}  # {origin}" for setting, origin in cells]

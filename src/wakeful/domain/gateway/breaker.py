@@ -1,0 +1,128 @@
+"""A circuit breaker: after repeated failures a provider is left alone for a while, then tried with one request. Pure.
+
+A breaker is a value; every change gives a new one. Times are seconds of any clock that never goes back. Every change
+of state is a row of MOVES.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+# A test that has told nothing for as long as silence is trouble (detect.silence_seconds) keeps nobody out any more.
+TEST_SECONDS_MAX: Final = 600.0
+
+
+class BreakerState(StrEnum):
+    """Closed: everything passes. Open: nothing does. Half-open: one test request at a time."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half-open"
+
+
+class Outcome(StrEnum):
+    """What a request says about its provider. Neither: nothing, as when its user stopped it."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    NEITHER = "neither"
+
+
+class BreakerMove(StrEnum):
+    """What changes a breaker's state."""
+
+    FAILED_TOO_OFTEN = "failed too often"
+    RESTED = "rested"
+    TEST_FAILED = "a test failed"
+    TESTS_PASSED = "enough tests passed"
+
+
+MOVES: Final[Mapping[tuple[BreakerState, BreakerMove], BreakerState]] = {
+    (BreakerState.CLOSED, BreakerMove.FAILED_TOO_OFTEN): BreakerState.OPEN,
+    (BreakerState.OPEN, BreakerMove.RESTED): BreakerState.HALF_OPEN,
+    (BreakerState.HALF_OPEN, BreakerMove.TEST_FAILED): BreakerState.OPEN,
+    (BreakerState.HALF_OPEN, BreakerMove.TESTS_PASSED): BreakerState.CLOSED,
+}
+
+
+class Thresholds(Struct, frozen=True):
+    """002's numbers: three failures in a row open it, 30 s of rest, two successful tests close it."""
+
+    failures_max: int = 3
+    open_seconds: float = 30.0
+    successes_needed: int = 2
+
+
+class Breaker(Struct, frozen=True):
+    """The breaker of one provider, as it was when something last happened; `at` brings it up to now."""
+
+    thresholds: Thresholds = Thresholds()
+    state: BreakerState = BreakerState.CLOSED
+    # Failures in a row while closed, successful tests while half-open.
+    failures: int = 0
+    successes: int = 0
+    opened_at: float | None = None
+    testing_since: float | None = None
+
+    def at(self, now: float) -> "Breaker":
+        """The breaker now: an open one that has rested is half-open, a test that never ended is forgotten."""
+        if self.state is BreakerState.OPEN and self.wait_seconds(now) == 0:
+            return _moved(self, BreakerMove.RESTED)
+        if self.testing_since is not None and now - self.testing_since >= TEST_SECONDS_MAX:
+            return replace(self, testing_since=None)
+        return self
+
+    def may_pass(self, now: float) -> bool:
+        """Whether a request may go to the provider now. Say `passing` when it does."""
+        seen = self.at(now)
+        if seen.state is BreakerState.HALF_OPEN:
+            return seen.testing_since is None
+        return seen.state is BreakerState.CLOSED
+
+    def passing(self, now: float) -> "Breaker":
+        """A request goes now; while half-open it is the one test."""
+        assert self.may_pass(now), "asked first"
+        seen = self.at(now)
+        return replace(seen, testing_since=now) if seen.state is BreakerState.HALF_OPEN else seen
+
+    def after(self, outcome: Outcome, now: float, since: float | None = None) -> "Breaker":
+        """The breaker once a request ended so. `since`: when it went; one older than the last opening tells nothing new."""
+        seen = self.at(now)
+        if since is not None and seen.opened_at is not None and since < seen.opened_at:
+            return seen
+        if seen.state is BreakerState.CLOSED:
+            return _after_request(seen, outcome, now)
+        return _after_test(seen, outcome, now) if seen.state is BreakerState.HALF_OPEN else seen
+
+    def wait_seconds(self, now: float) -> float:
+        """How long nothing passes yet; 0 unless it is open."""
+        if self.state is not BreakerState.OPEN or self.opened_at is None:
+            return 0.0
+        return max(0.0, self.opened_at + self.thresholds.open_seconds - now)
+
+
+def _after_request(breaker: Breaker, outcome: Outcome, now: float) -> Breaker:
+    if outcome is Outcome.NEITHER:
+        return breaker
+    failures = breaker.failures + 1 if outcome is Outcome.FAILURE else 0
+    if failures >= breaker.thresholds.failures_max:
+        return _moved(breaker, BreakerMove.FAILED_TOO_OFTEN, opened_at=now)
+    return replace(breaker, failures=failures)
+
+
+def _after_test(breaker: Breaker, outcome: Outcome, now: float) -> Breaker:
+    if outcome is Outcome.FAILURE:
+        return _moved(breaker, BreakerMove.TEST_FAILED, opened_at=now)
+    successes = breaker.successes + (outcome is Outcome.SUCCESS)
+    if successes >= breaker.thresholds.successes_needed:
+        return _moved(breaker, BreakerMove.TESTS_PASSED)
+    return replace(breaker, successes=successes, testing_since=None)
+
+
+def _moved(breaker: Breaker, move: BreakerMove, opened_at: float | None = None) -> Breaker:
+    """The breaker in its next state, with everything it counted forgotten."""
+    kept = breaker.opened_at if opened_at is None else opened_at
+    return Breaker(breaker.thresholds, MOVES[breaker.state, move], opened_at=kept)

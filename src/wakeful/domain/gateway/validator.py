@@ -1,0 +1,246 @@
+"""What an answer is worth: five closed reasons to reject one. Pure.
+
+A rejected answer is never shown, so a false alarm costs somebody their answer: what is quoted in code is never held
+against it, short answers may be repeated, and a client that says the answer is complete is believed.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+from rapidfuzz.fuzz import ratio
+
+from wakeful.domain.gateway.classifier import Reason
+from wakeful.domain.gateway.fences import open_at_end, prose_lines
+from wakeful.domain.plaintext import without_hidden
+
+# C9. Both are shares of 1.
+SIMILARITY_MAX: Final = 0.7
+RECENT_MAX: Final = 3
+# "Yes, all 45 tests pass." may be the answer to three questions; a paragraph may not.
+LOOP_CHARS_MIN: Final = 80
+# Comparing takes the product of both lengths; of longer answers both ends are compared.
+COMPARED_CHARS_MAX: Final = 4000
+# Below this an answer without an end is a heading, a name, a line of a song.
+TRUNCATED_CHARS_MIN: Final = 200
+CONFUSION_CHARS_MAX: Final = 400
+
+
+class Finish(StrEnum):
+    """Whether the client says that the answer is whole."""
+
+    COMPLETE = "complete"
+    CUT_SHORT = "cut_short"
+    UNSAID = "unsaid"
+
+
+class Exchange(Struct, frozen=True):
+    """What was asked and what was answered."""
+
+    asked: str
+    answered: str
+
+
+class Recent(Struct, frozen=True):
+    """The last exchanges of one conversation, the newest last."""
+
+    exchanges: tuple[Exchange, ...] = ()
+
+    def after(self, asked: str, answered: str) -> "Recent":
+        """With one more. Rejected answers belong here too: a loop is told by them."""
+        return Recent((*self.exchanges, Exchange(_head(asked), answered))[-RECENT_MAX:])
+
+
+NOTHING_RECENT: Final = Recent()
+
+
+class Candidate(Struct, frozen=True):
+    """An answer that is to be judged. `asked`: the prompt; empty if nobody knows."""
+
+    text: str
+    asked: str = ""
+    recent: Recent = NOTHING_RECENT
+    finish: Finish = Finish.UNSAID
+
+
+class Rule(Struct, frozen=True):
+    """When a reason speaks, in words too, and what it never minds."""
+
+    speaks: Callable[[Candidate], bool]
+    words: str
+    not_held_against: str
+
+
+def validate(
+    text: str, *, asked: str = "", recent: Recent = NOTHING_RECENT, finish: Finish = Finish.UNSAID
+) -> Reason | None:
+    """The first reason to reject this answer; None: it may be shown."""
+    candidate = Candidate(text, asked, recent, finish)
+    return next((reason for reason, rule in RULES.items() if rule.speaks(candidate)), None)
+
+
+def similarity(one: str, other: str) -> float:
+    """How alike two texts are, from 0 to 1; spaces and capitals make no difference."""
+    one, other = _normal(one), _normal(other)
+    if max(len(one), len(other)) <= COMPARED_CHARS_MAX:
+        return float(ratio(one, other)) / 100
+    half = COMPARED_CHARS_MAX // 2
+    ends = min(ratio(one[:half], other[:half]), ratio(one[-half:], other[-half:])) / 100
+    # Two texts of different length are not alike, however alike they begin and end.
+    return float(min(ends, 2 * min(len(one), len(other)) / (len(one) + len(other))))
+
+
+# What Claude Code writes where the model said nothing.
+_NOTHING_SAID: Final = frozenset({"", "(no content)", "no response requested."})
+
+
+def _is_empty(candidate: Candidate) -> bool:
+    return _normal(without_hidden(candidate.text, "")) in _NOTHING_SAID
+
+
+# The first lines of a trace, and the lines it goes on with, of the runtimes that agents and their tools are made of.
+_TRACE_HEAD: Final = re.compile(
+    r"\s*(?:Traceback \(most recent call last\):|Exception in thread \"|panic: |goroutine \d+ \["
+    r"|thread '[^']*' (?:\(\d+\) )?panicked at |Unhandled(?:PromiseRejection| rejection)|Uncaught \w*(?:Error|Exception)\b"
+    r"|node:internal/|fatal error: )"
+)
+_TRACE_LINE: Final = re.compile(
+    r"\s+at \S.*(?::\d+:\d+\)?|\([\w.$]+\.(?:java|kt|scala):\d+\)|\(<anonymous>\))\s*\Z"
+    r"|\s*File \"[^\"]+\", line \d+(?:, in .+)?\s*\Z|\s+\S+\.go:\d+ \+0x[0-9a-f]+\s*\Z|\s*Node\.js v\d"
+)
+# One line that is an error and nothing else, as runtimes and the two clients print it.
+_ERROR_ALONE: Final = re.compile(
+    r"(?:[A-Za-z_.]*(?:Error|Exception)(?: \[[A-Z_]+\])?: \S.*|API Error\b.*|Execution error|Request timed out\.?"
+    r"|Error: \S.*|stream disconnected before completion\b.*|unexpected status \d{3}\b.*"
+    r"|exceeded retry limit, last status: \d{3}\b.*)",
+    re.ASCII,
+)
+
+
+def _leaks_an_error(candidate: Candidate) -> bool:
+    """An error alone, or a trace that is most of what stands outside of code."""
+    lines = [line for line in prose_lines(candidate.text) if line.strip()]
+    if len(lines) == 1 and candidate.text.strip() == lines[0].strip():
+        return _ERROR_ALONE.fullmatch(lines[0].strip()) is not None
+    # One line may be a sentence that looks like it.
+    traced = _traced_lines(lines)
+    return traced >= 2 and 2 * traced > len(lines)
+
+
+def _traced_lines(lines: Sequence[str]) -> int:
+    """How many lines belong to a trace. Python shows the source below each place, and the error at the end."""
+    traced, was_traced = 0, False
+    for line in lines:
+        belongs = _TRACE_HEAD.match(line) or _TRACE_LINE.match(line)
+        follows = was_traced and (line.startswith("    ") or _ERROR_ALONE.fullmatch(line.strip()))
+        was_traced = bool(belongs or follows)
+        traced += was_traced
+    return traced
+
+
+_FILLER: Final = re.compile(
+    r"(?:hmm+|oh|ah|hi|hello|hey|sorry|apologies|i apologi[sz]e|i(?:'m| am) (?:so |very )?sorry|my apologies"
+    r"|(?:sorry|apologies) (?:about|for) (?:that|the confusion)|i apologi[sz]e for (?:that|the|any) confusion"
+    r"|(?:but|and)|(?:i(?:'m| am) )?happy to help|thank you|thanks)"
+)
+_CONFUSED: Final = re.compile(
+    r"(?:(?:sorry,? |i(?:'m| am) sorry,? )?(?:but )?)?(?:"
+    r"i(?:'m| am) (?:a (?:bit|little) )?(?:confused|lost)(?: (?:by|about) (?:that|this|your (?:message|request|question)))?"
+    r"|i(?:'m| am) (?:not (?:quite |entirely )?(?:sure|certain)|unsure)(?: (?:i (?:quite )?understand|(?:of |about )?what (?:you(?:'re| are) (?:asking|saying|looking for|referring to)(?: for| me to do)?|you (?:mean|want|need)|to do|(?:this|that) means)))?"
+    r"|i (?:do not|don't|did not|didn't|can't|cannot) (?:quite |fully )?(?:understand|follow|get)(?: (?:that|this|you|(?:your|the) (?:message|request|question|input)|what you(?:'re| are) asking(?: for)?|what you (?:mean|want|need)))?"
+    r"|(?:could|can|would|will) you (?:please )?(?:clarify|rephrase|explain|repeat|elaborate)(?: (?:that|this|your (?:message|request|question)|what you (?:mean|need|want)|what you(?:'re| are) (?:asking|looking for)))?(?: please)?"
+    r"|(?:please )(?:clarify|rephrase|explain|repeat)(?: (?:that|this|your (?:message|request|question)|what you (?:mean|need|want)))?"
+    r"|what (?:do you mean|are you asking(?: for)?|would you like me to do|do you want me to do|should i do)(?: (?:with|by|about) (?:that|this))?"
+    r"|how can i help(?: you)?(?: (?:today|with that|with this))?"
+    r"|(?:it (?:looks|seems) like )?your message (?:seems to be|appears to be|is|was|got) (?:empty|blank|incomplete|cut off)"
+    r"|i (?:don't|do not) have (?:any |enough )?context(?: (?:for|about) (?:that|this))?"
+    r")"
+)
+_SENTENCE_END: Final = re.compile(r"[.!?…]+(?:\s+|\Z)|\n+|\s+[\u2013\u2014-]\s+")
+
+
+def _is_confused(candidate: Candidate) -> bool:
+    """Every sentence says that nothing was understood, and none says anything else.
+
+    "Do you mean staging or production?" names something and is a good answer.
+    """
+    if len(candidate.text) > CONFUSION_CHARS_MAX:
+        return False
+    text = _normal(candidate.text.replace("\u2019", "'"), kept="\n")
+    sentences = [each.strip(" ,") for each in _SENTENCE_END.split(text) if each.strip(" ,")]
+    confused = [each for each in sentences if _CONFUSED.fullmatch(each)]
+    return bool(confused) and all(each in confused or _FILLER.fullmatch(each) for each in sentences)
+
+
+# With one of these no sentence ends, in a language that has them.
+_DANGLING: Final = re.compile(r"(?:[,(\[{]|\b(?:and|the|because|which|with|of))\Z", re.IGNORECASE)
+
+
+def _is_truncated(candidate: Candidate) -> bool:
+    """The client says so; or it says nothing, and a code block is open, or the last line breaks off."""
+    if candidate.finish is not Finish.UNSAID:
+        return candidate.finish is Finish.CUT_SHORT
+    if open_at_end(candidate.text) is not None:
+        return True
+    prose = list(prose_lines(candidate.text.rstrip()))
+    is_code = not prose or not candidate.text.rstrip().endswith(prose[-1].rstrip() or "\0")
+    if is_code or len(candidate.text) < TRUNCATED_CHARS_MIN:
+        return False
+    return _DANGLING.search(prose[-1].rstrip()) is not None
+
+
+def _is_loop(candidate: Candidate) -> bool:
+    """Nearly what was answered before, to another question: whoever asks the same again may get the same again."""
+    if len(_normal(candidate.text)) < LOOP_CHARS_MIN:
+        return False
+    return any(
+        similarity(candidate.text, each.answered) > SIMILARITY_MAX and not _is_same_question(candidate, each)
+        for each in candidate.recent.exchanges
+    )
+
+
+def _is_same_question(candidate: Candidate, earlier: Exchange) -> bool:
+    return bool(candidate.asked) and similarity(_head(candidate.asked), earlier.asked) > SIMILARITY_MAX
+
+
+RULES: Final[Mapping[Reason, Rule]] = {
+    Reason.EMPTY: Rule(
+        _is_empty,
+        "nothing to read",
+        "an answer that only sends a file",
+    ),
+    Reason.ERROR_LEAK: Rule(
+        _leaks_an_error,
+        "one line that is an error and nothing else, or a stack trace that is most of it",
+        "code blocks, inline code, and a trace that is explained",
+    ),
+    Reason.CONFUSION: Rule(
+        _is_confused,
+        "every sentence says that nothing was understood",
+        "a question that names what is unclear",
+    ),
+    Reason.TRUNCATED: Rule(
+        _is_truncated,
+        f"the client says so; or an open code block, or {TRUNCATED_CHARS_MIN} characters and more that break off",
+        "whatever the client calls complete, and short texts",
+    ),
+    Reason.LOOP: Rule(
+        _is_loop,
+        f"more than {SIMILARITY_MAX:.0%} like one of the last {RECENT_MAX} answers of the conversation",
+        f"answers below {LOOP_CHARS_MIN} characters, and the same question asked again",
+    ),
+}
+
+
+def _normal(text: str, kept: str = "") -> str:
+    """Lower case with single spaces; `kept`: a character that stays what it is."""
+    lower = text.casefold()
+    if not kept:
+        return " ".join(lower.split())
+    return kept.join(" ".join(part.split()) for part in lower.split(kept))
+
+
+def _head(text: str) -> str:
+    return text[:COMPARED_CHARS_MAX]
