@@ -32,6 +32,13 @@ class ChatFlooded(ChatRefused):
         return float(str(self.facts["retry_after_seconds"]))
 
 
+class ChatUnreachable(ChatRefused):
+    """The chat could not be reached: {reason}."""
+
+    # Nothing arrived, and the same may arrive later.
+    code = "chat-unreachable"
+
+
 class ChatTaken(WorldError):
     """Another program reads the updates of this bot. One token is for one gateway: end the other one."""
 
@@ -45,7 +52,7 @@ class ChatLocked(WorldError):
 
 
 class Chat(Protocol):
-    """Every call has a deadline of its own. Raises ChatFlooded, ChatRefused or ChatFailed, and no address or token with them."""
+    """Every call has a deadline of its own. Raises ChatFlooded, ChatUnreachable, ChatRefused or ChatFailed, without address or token."""
 
     async def me(self) -> str:
         """The bot's own name: proves that the token is good. Raises ChatLocked too."""
@@ -70,8 +77,13 @@ class Chat(Protocol):
     async def typing(self, place: Place) -> None:
         """Show for some seconds that an answer is being written."""
 
-    async def send_file(self, place: Place, path: Path, caption: str = "") -> int:
-        """Send a file; the number of the new message."""
+    async def send_file(
+        self, place: Place, path: Path, caption: str = "", *, within: Path | None = None
+    ) -> int:
+        """Send a file; the number of the new message.
+
+        Only a regular file of 50 MB at most, inside `within` where that is given; no link is followed there.
+        """
 
     async def settle_press(self, press_id: str, words: str = "") -> None:
         """Let a pressed button rest; `words` appear for a moment."""
