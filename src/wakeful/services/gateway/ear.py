@@ -74,12 +74,14 @@ class Ear:
         limit = asyncio.ensure_future(self._limit())
         try:
             await asyncio.wait({hearing, limit}, return_when=asyncio.FIRST_COMPLETED)
-            return hearing.result() if hearing.done() else limit.result()
+            end = hearing.result() if hearing.done() else limit.result()
         finally:
             hearing.cancel()
             limit.cancel()
             await asyncio.gather(hearing, limit, return_exceptions=True)
-            await self._questions.over(self.session_id)
+        # Only now: where we are ended ourselves, its questions stay open for whoever goes on.
+        await self._questions.over(self.session_id)
+        return end
 
     async def _hear(self) -> End:
         said = self._sessions.hear(self._turn.provider, self.session_id, self._key)

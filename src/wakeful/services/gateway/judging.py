@@ -19,7 +19,7 @@ from wakeful.domain.gateway.classifier import (
 from wakeful.domain.gateway.heard import Ended, Gone
 from wakeful.domain.gateway.messages import ConversationKey
 from wakeful.domain.gateway.turn import Turn
-from wakeful.domain.gateway.validator import RULES, Finish, Recent, validate
+from wakeful.domain.gateway.validator import Finish, Recent, validate
 
 STOPPED_WORDS: Final = "Stopped."
 LOST_WORDS: Final = "This message was lost while I was restarted. Please send it again."
@@ -75,4 +75,4 @@ class Judging:
         if reason is None:
             return None
         log.warning("an answer of %s was rejected: %s", turn.session_id, reason)
-        return classify(Rejected(RULES[reason].category))
+        return classify(Rejected(reason))
