@@ -26,6 +26,11 @@ def plainly(prompt: str) -> Sequence[Heard]:
     return (Taken(), Words(text), Ended(text, stop_reason="end_turn"))
 
 
+def silent(_prompt: str) -> Sequence[Heard]:
+    """A turn that begins and says nothing."""
+    return (Taken(),)
+
+
 class ScriptedSessions:
     """Implements ports.sessions.Sessions. Survives gateways: what was asked by a key is known to the next one."""
 
@@ -131,6 +136,8 @@ class Slate:
         self.messages: dict[int, list[str]] = {}
         self.places: dict[int, Place] = {}
         self.grown: list[str] = []
+        # The buttons that every message has now.
+        self.buttons: dict[int, Buttons] = {}
         self.refusing: Exception | None = None
 
     def of(self, place: Place, keep: Keep, parts: Mapping[int, int] | None = None) -> "SlateAnswer":
@@ -142,8 +149,15 @@ class Slate:
         return [texts[-1] for texts in self.messages.values()]
 
     def answers(self) -> list[str]:
-        """Without placeholders that were left."""
-        return [text for text in self.shown if text != "…"]
+        """Without placeholders that were left, and without questions."""
+        return [text for text in self.shown if text != "…" and not text.startswith("May the agent")]
+
+    def questions(self) -> list[str]:
+        return [text for text in self.shown if text.startswith("May the agent")]
+
+    def asked(self) -> list[Buttons]:
+        """The buttons that can be pressed."""
+        return [buttons for buttons in self.buttons.values() if buttons]
 
 
 class SlateAnswer:
@@ -173,9 +187,9 @@ class SlateAnswer:
         yield
 
     async def finish(self, text: str, buttons: Buttons = ()) -> None:
-        del buttons
-        await self.place()
-        self._slate.messages[self._parts[0]].append(text)
+        number = await self.place()
+        self._slate.messages[number].append(text)
+        self._slate.buttons[number] = buttons
 
 
 class Plain:
@@ -259,12 +273,14 @@ class ScriptedChat:
     async def send_file(
         self, place: Place, path: Path, caption: str = "", *, within: Path | None = None
     ) -> int:
+        del place, path, caption, within
         raise AssertionError("no turn sends files by itself")
 
     async def settle_press(self, press_id: str, words: str = "") -> None:
         self.settled.append((press_id, words))
 
     async def call(self, method: str, parameters: Mapping[str, Any]) -> Any:
+        del method, parameters
         raise AssertionError("no turn calls anything else")
 
     async def close(self) -> None: ...

@@ -1,7 +1,7 @@
 """A gateway without a chat service and without a daemon, in virtual time; killed and started again on one store."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from gateway_doubles import OpenDoor, Plain, ScriptedChat, ScriptedSessions, Slate
@@ -9,7 +9,9 @@ from wakeful.domain.gateway.breaker import Thresholds
 from wakeful.domain.gateway.messages import ConversationKey, Incoming
 from wakeful.domain.gateway.pool import Pool, PoolLimits
 from wakeful.domain.gateway.turn import Turn
-from wakeful.ports.sessions import Seat
+from wakeful.ports.chat import Chat
+from wakeful.ports.clock import Clock
+from wakeful.ports.sessions import Seat, Sessions
 from wakeful.ports.store import Store
 from wakeful.services.gateway.asking import Asking
 from wakeful.services.gateway.book import Book
@@ -21,9 +23,6 @@ from wakeful.services.gateway.judging import Judging
 from wakeful.services.gateway.needs import Answers, Limits
 from wakeful.services.gateway.questions import Questions
 from wakeful.services.gateway.turns import Turns
-from wakeful.ports.chat import Chat
-from wakeful.ports.clock import Clock
-from wakeful.ports.sessions import Sessions
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 
@@ -50,6 +49,25 @@ class Parts:
         return f"tg-{BOT}-{update_id}"
 
 
+Scene = Callable[[Parts, "Gateway"], Awaitable[None]]
+
+
+def play(scene: Scene, parts: Callable[[], Parts] = Parts) -> None:
+    """One gateway in a world of its own; nothing of it may have failed."""
+
+    async def played() -> None:
+        world = parts()
+        gateway = Gateway(world)
+        await gateway.start()
+        try:
+            await scene(world, gateway)
+            assert gateway.failed == []
+        finally:
+            await gateway.end()
+
+    asyncio.run(played())
+
+
 class Gateway:
     """One life of it: everything a composition joins."""
 
@@ -71,6 +89,7 @@ class Gateway:
         self.conversations = Conversations(parts.store, clock)
         self.questions = Questions(
             chat=chat,
+            answers=answers or parts.slate,
             sessions=sessions,
             store=parts.store,
             clock=clock,

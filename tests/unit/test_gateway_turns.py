@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from gateway_doubles import message
-from gateways import Gateway, Parts
+from gateway_doubles import message, silent
+from gateways import Gateway, Parts, play
 from wakeful.domain.events import Failure
 from wakeful.domain.gateway.breaker import BreakerState
 from wakeful.domain.gateway.heard import Ended, Gone, Heard, Taken, Words
@@ -19,27 +19,6 @@ from wakeful.ports.store import Outcome
 from wakeful.services.gateway.judging import LOST_WORDS, STOPPED_WORDS
 
 PROVIDERS = ("claude", "codex")
-Scene = Callable[[Parts, Gateway], Awaitable[None]]
-
-
-def play(scene: Scene, parts: Callable[[], Parts] = Parts) -> None:
-    """One gateway in a world of its own; nothing of it may have failed."""
-
-    async def played() -> None:
-        world = parts()
-        gateway = Gateway(world)
-        await gateway.start()
-        try:
-            await scene(world, gateway)
-            assert gateway.failed == []
-        finally:
-            await gateway.end()
-
-    asyncio.run(played())
-
-
-def silent(_prompt: str) -> Sequence[Heard]:
-    return (Taken(),)
 
 
 def failing(
@@ -270,7 +249,7 @@ def test_what_the_healer_cut_short_is_waited_for() -> None:
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
         cut = Ended("in circles", interrupted=True)
-        parts.sessions.reply = lambda prompt: (Taken(), Words("in circles"), cut)
+        parts.sessions.reply = lambda _prompt: (Taken(), Words("in circles"), cut)
         parts.chat.write(message(1, "one", 1), message(2, "two", 2))
         await parts.clock.run_for(10)
         parts.sessions.say("tg-99-1", Taken(), Ended("another way", stop_reason="end_turn"))

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.domain.gateway.messages import ConversationKey, Place
+from wakeful.domain.gateway.messages import ConversationKey, Place, Pressed
 
 
 class Stage(StrEnum):
@@ -53,6 +53,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     # The pattern of a failure, or `refused`; empty for an answer.
     fault: str = ""
     cost_usd: float | None = None
+    # A button that was pressed: no turn, but kept like one until it was seen to.
+    pressed: Pressed | None = None
 
     @property
     def key(self) -> ConversationKey:

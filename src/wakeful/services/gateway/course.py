@@ -137,6 +137,7 @@ class Course:
     async def _heard(self, passage: "_Passage", *, found: bool) -> End:
         if passage.turn.stage is Stage.ASKED:
             if found and await self._is_lost(passage.turn):
+                await self._questions.over(passage.turn.session_id)
                 return Lost()
         else:
             given = await self._asking.ask(passage.turn)

@@ -83,6 +83,8 @@ class Intake:
         """Call after the turns were taken up."""
         failures = 0
         try:
+            for row in self._turns.presses:
+                self._in_line(row.key, self._press(row))
             while True:
                 try:
                     await self._poll()
@@ -126,8 +128,12 @@ class Intake:
         return False
 
     async def _accept(self, update: Incoming | Pressed) -> Turn | None:
-        """Its row of the book; None if it has one already. What becomes no turn is over as soon as it is known."""
+        """Its row of the book; None if it has one already.
+
+        A command is over as soon as it is known: nobody repeats it but whoever gave it. A press may be repeated.
+        """
         is_turn = isinstance(update, Incoming) and _is_prompt(update)
+        pressed = update if isinstance(update, Pressed) else None
         turn = Turn(
             update_id=update.update_id,
             place=update.place,
@@ -135,13 +141,14 @@ class Intake:
             user_id=update.user_id,
             at=self._clock.now().wall,
             prompt=self._prompt_of(update) if is_turn and isinstance(update, Incoming) else "",
-            stage=Stage.ACCEPTED if is_turn else Stage.DONE,
+            stage=Stage.ACCEPTED if is_turn or pressed else Stage.DONE,
+            pressed=pressed,
         )
         return turn if await self._book.accept(turn) else None
 
     async def _begin(self, update: Incoming | Pressed, turn: Turn) -> None:
         if isinstance(update, Pressed):
-            await self._press(update)
+            await self._press(turn)
         elif turn.stage is Stage.ACCEPTED:
             await self._queue(turn)
         elif not update.edited:
@@ -168,15 +175,21 @@ class Intake:
         if words:
             await self._say(message.place, words)
 
-    async def _press(self, pressed: Pressed) -> None:
+    async def _press(self, row: Turn) -> None:
+        assert row.pressed is not None, "the row of a press"
+        if not await self._is_taken(row.pressed):
+            try:
+                # A client shows that it waits until somebody says something.
+                await self._chat.settle_press(row.pressed.press_id)
+            except ChatFailed as problem:
+                log.info("a press was not settled: %s", problem)
+        await self._book.keep(replace(row, stage=Stage.DONE))
+
+    async def _is_taken(self, pressed: Pressed) -> bool:
         for press in self._presses:
             if await press(pressed):
-                return
-        try:
-            # A client shows that it waits until somebody says something.
-            await self._chat.settle_press(pressed.press_id)
-        except ChatFailed as problem:
-            log.info("a press was not settled: %s", problem)
+                return True
+        return False
 
     async def _remark(self, place: Place, words: str) -> None:
         now = self._clock.now().awake

@@ -1,7 +1,7 @@
 """Permission questions of a turn, in its thread: allowed once, allowed for this session, or denied; silence denies.
 
-What a button carries is a name we made, so that a forged one means nothing; it is kept before the question is sent, so
-that a button works whichever gateway reads it. A question is shown once.
+What a button carries is a name we made, so that a forged one means nothing; it is kept before the question is shown, so
+that a button works whichever gateway reads it. A question is shown in one message, as an answer is.
 """
 
 import asyncio
@@ -20,12 +20,13 @@ from wakeful.domain.gateway.heard import Asked
 from wakeful.domain.gateway.messages import Button, Buttons, Place, Pressed
 from wakeful.domain.ids import SessionId
 from wakeful.faults import reach
-from wakeful.ports.chat import Chat, ChatFailed
+from wakeful.ports.chat import Chat, ChatFailed, ChatRefused
 from wakeful.ports.clock import Clock
 from wakeful.ports.hands import Reply
 from wakeful.ports.sessions import Sessions
 from wakeful.ports.store import Note, Store
 from wakeful.services.gateway.conversations import Conversations
+from wakeful.services.gateway.needs import Answers
 
 KIND: Final = "gateway.question"
 PREFIX: Final = "ask"
@@ -57,8 +58,8 @@ _SAID: Final = {
 }
 
 
-class Open(Struct, frozen=True, kw_only=True):
-    """A question that waits. Without a number its message may be there all the same: its buttons work."""
+class Question(Struct, frozen=True, kw_only=True):
+    """A question of a turn that runs, and the message it is shown in. `said`: how it was answered, if it was."""
 
     name: str
     question_id: str
@@ -67,19 +68,22 @@ class Open(Struct, frozen=True, kw_only=True):
     tool: str
     shown: str
     until: float
-    message_id: int | None = None
+    said: str = ""
+    parts: dict[int, int] = {}
 
 
-_decode: Final = msgspec.json.Decoder(Open).decode
+_decode: Final = msgspec.json.Decoder(Question).decode
 
 
 class Questions:
-    """The questions that are open now, each also a note in the store."""
+    """The questions of the turns that run, each also a note in the store. One that was answered is kept with the
+    others until its turn is over: whoever hears the turn from its beginning hears it once more."""
 
     def __init__(
         self,
         *,
         chat: Chat,
+        answers: Answers,
         sessions: Sessions,
         store: Store,
         clock: Clock,
@@ -88,25 +92,31 @@ class Questions:
         new_name: Callable[[], str] = lambda: secrets.token_urlsafe(_NAME_BYTES),
     ) -> None:
         self._chat = chat
+        self._answers = answers
         self._sessions = sessions
         self._store = store
         self._clock = clock
         self._conversations = conversations
         self._seconds_max = seconds_max
         self._new_name = new_name
-        self._open: dict[str, Open] = {}
+        self._known: dict[str, Question] = {}
+        # Each waits for its own end, and is shown by a task of its own: a chat that is out delays nobody.
         self._timers: dict[str, asyncio.Task[None]] = {}
+        self._showing: dict[str, asyncio.Task[None]] = {}
 
     async def take_up(self) -> None:
         """Recall what an earlier gateway asked; whether it is still open is heard of its turn."""
         for note in await self._store.notes(KIND):
             question = _decode(note.body)
-            self._open[question.name] = question
-            self._expire_later(question)
+            if question.said:
+                self._known[question.name] = question
+                self._show(question, question.said)
+            else:
+                self._wait_for(question)
 
     def is_open(self, session_id: str) -> bool:
         """Whether this session waits for a person."""
-        return any(each.session_id == session_id for each in self._open.values())
+        return any(each.session_id == session_id and not each.said for each in self._known.values())
 
     async def ask(self, place: Place, session_id: str, asked: Asked) -> None:
         """Show the question, unless it was shown before or somebody has answered it for the whole session."""
@@ -116,7 +126,7 @@ class Questions:
         if conversation is not None and asked.tool in conversation.allowed:
             await self._reply(session_id, asked.question_id, Reply.ALLOW)
             return
-        question = Open(
+        question = Question(
             name=self._new_name(),
             question_id=asked.question_id,
             session_id=session_id,
@@ -125,7 +135,9 @@ class Questions:
             shown=f"May the agent use {asked.tool}?\n\n{asked.untrusted}"[:SHOWN_CHARS_MAX],
             until=self._clock.now().wall + self._seconds_max,
         )
-        await self._show(question)
+        await self._keep(question)
+        reach("question.kept")
+        self._wait_for(question)
 
     async def pressed(self, pressed: Pressed) -> bool:
         """Answer what was asked; False if this is no button of ours. Who may press was decided before."""
@@ -133,8 +145,13 @@ class Questions:
         name, _, choice = rest.partition(":")
         if prefix != PREFIX:
             return False
-        question = self._open.get(name)
-        if question is None or question.place.key != pressed.place.key or choice not in set(Choice):
+        question = self._known.get(name)
+        if (
+            question is None
+            or question.said
+            or question.place.key != pressed.place.key
+            or choice not in set(Choice)
+        ):
             await self._settle_press(pressed, NOT_OPEN)
             return True
         await self._decide(question, Choice(choice))
@@ -149,35 +166,56 @@ class Questions:
 
     async def over(self, session_id: str) -> None:
         """Its turn has ended: nothing of it is asked any more."""
-        for question in [each for each in self._open.values() if each.session_id == session_id]:
+        for question in [each for each in self._known.values() if each.session_id == session_id]:
             await self._close(question, "The turn is over.")
+            del self._known[question.name]
+            await self._store.drop_note(KIND, question.name)
 
     def close(self) -> None:
         """Let go of what waits; the next gateway goes on with it."""
-        for timer in self._timers.values():
-            timer.cancel()
+        for task in (*self._timers.values(), *self._showing.values()):
+            task.cancel()
         self._timers.clear()
+        self._showing.clear()
 
-    async def _show(self, question: Open) -> None:
-        self._open[question.name] = question
-        await self._keep(question)
-        self._expire_later(question)
-        reach("question.kept")
-        try:
-            number = await self._chat.send(question.place, question.shown, buttons=_buttons(question.name))
-        except ChatFailed as problem:
-            # It may have arrived: it is not asked twice, and without an answer it is denied.
-            log.warning("a question of %s is unverified: %s", question.session_id, problem)
+    def _wait_for(self, question: Question) -> None:
+        self._known[question.name] = question
+        self._timers[question.name] = asyncio.create_task(self._expire(question))
+        self._show(question, question.shown, _buttons(question.name))
+
+    def _show(self, question: Question, words: str, buttons: Buttons = ()) -> None:
+        """Let its message say this, whatever it says now."""
+        before = self._showing.get(question.name)
+        if before is not None:
+            before.cancel()
+        task = asyncio.create_task(self._shown(question, words, buttons, before))
+        self._showing[question.name] = task
+        task.add_done_callback(lambda done: self._was_shown(question.name, done))
+
+    async def _shown(
+        self, question: Question, words: str, buttons: Buttons, before: asyncio.Task[None] | None
+    ) -> None:
+        if before is not None:
+            await asyncio.wait({before})
+
+        async def keep(number: int, message_id: int) -> None:
+            reach("question.sent")
+            question.parts[number] = message_id
+            if question.name in self._known:
+                await self._keep(self._known[question.name])
+
+        if question.said and not question.parts:
             return
-        reach("question.sent")
-        numbered = replace(question, message_id=number)
-        if question.name in self._open:
-            self._open[question.name] = numbered
-            await self._keep(numbered)
-        else:
-            await self._take_buttons(numbered, "It was answered meanwhile.")
+        try:
+            await self._answers.of(question.place, keep, question.parts).finish(words, buttons)
+        except ChatRefused as refused:
+            log.warning("a question of %s is not shown: %s", question.session_id, refused)
 
-    async def _decide(self, question: Open, choice: Choice) -> None:
+    def _was_shown(self, name: str, done: asyncio.Task[None]) -> None:
+        if self._showing.get(name) is done:
+            del self._showing[name]
+
+    async def _decide(self, question: Question, choice: Choice) -> None:
         if choice is Choice.SESSION:
             await self._conversations.allow(question.place.key, question.tool)
         reply = Reply.DENY if choice is Choice.DENY else Reply.ALLOW
@@ -191,23 +229,16 @@ class Questions:
         except WakefulError as problem:
             log.warning("question of %s could not be answered: %s", session_id, problem)
 
-    async def _close(self, question: Open, words: str) -> None:
-        closed = self._open.pop(question.name, None)
-        if closed is None:
+    async def _close(self, question: Question, words: str) -> None:
+        if self._known[question.name].said:
             return
+        closed = replace(question, said=f"{question.shown}\n\n{words}")
+        self._known[question.name] = closed
         timer = self._timers.pop(question.name, None)
         if timer is not None and timer is not asyncio.current_task():
             timer.cancel()
-        await self._store.drop_note(KIND, question.name)
-        await self._take_buttons(closed, words)
-
-    async def _take_buttons(self, question: Open, words: str) -> None:
-        if question.message_id is None:
-            return
-        try:
-            await self._chat.edit(question.place, question.message_id, f"{question.shown}\n\n{words}")
-        except ChatFailed as problem:
-            log.info("an old question still has its buttons: %s", problem)
+        await self._keep(closed)
+        self._show(closed, closed.said)
 
     async def _settle_press(self, pressed: Pressed, words: str) -> None:
         try:
@@ -215,28 +246,25 @@ class Questions:
         except ChatFailed as problem:
             log.info("a press was not settled: %s", problem)
 
-    def _find(self, session_id: str, question_id: str) -> Open | None:
+    def _find(self, session_id: str, question_id: str) -> Question | None:
         return next(
             (
                 each
-                for each in self._open.values()
+                for each in self._known.values()
                 if (each.session_id, each.question_id) == (session_id, question_id)
             ),
             None,
         )
 
-    def _expire_later(self, question: Open) -> None:
-        self._timers[question.name] = asyncio.create_task(self._expire(question))
-
-    async def _expire(self, question: Open) -> None:
+    async def _expire(self, question: Question) -> None:
         left_seconds = question.until - self._clock.now().wall
         await self._clock.sleep_until(self._clock.now().awake + left_seconds)
-        current = self._open.get(question.name)
-        if current is not None:
+        current = self._known.get(question.name)
+        if current is not None and not current.said:
             await self._reply(current.session_id, current.question_id, Reply.DENY)
             await self._close(current, "Nobody answered: denied.")
 
-    async def _keep(self, question: Open) -> None:
+    async def _keep(self, question: Question) -> None:
         await self._store.keep_note(Note(KIND, question.name, msgspec.json.encode(question)))
 
 

@@ -53,6 +53,8 @@ class Turns:
         self._stirred = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._found: set[int] = set()
+        # Pressed buttons that an earlier gateway did not see to; the intake does.
+        self.presses: list[Turn] = []
 
     async def take_up(self) -> int:
         """Go on where an earlier gateway stopped; how many turns of it were open."""
@@ -62,7 +64,9 @@ class Turns:
         for key, conversation in self._conversations.all().items():
             if conversation.seated and conversation.session_id:
                 self.pool.hold(key, conversation.session_id, now)
-        turns = await self._book.take_up()
+        rows = await self._book.take_up()
+        self.presses = [row for row in rows if row.pressed is not None]
+        turns = [row for row in rows if row.pressed is None]
         self._found = {turn.update_id for turn in turns}
         for turn in turns:
             self.add(turn)
