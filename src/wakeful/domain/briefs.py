@@ -13,6 +13,8 @@ from wakeful.domain.wording import length, quoted
 
 # The rest is counted: more than a handful of open calls nobody checks one by one.
 CALLS_NAMED_MAX: Final = 8
+# How everything begins that Wakeful itself tells an agent.
+SPEAKER: Final = "Wakeful: "
 
 
 class InterruptedCall(Struct, frozen=True):

@@ -5,10 +5,46 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from wakeful.domain.errors import WorldError
 from wakeful.domain.gateway.heard import Heard
 from wakeful.domain.ids import SessionId
 from wakeful.ports.hands import Reply
 from wakeful.ports.store import Outcome
+
+
+class DaemonNotRunning(WorldError):
+    """Wakeful is not running. Start it with `wakeful up`, or `wakeful up --detach` to keep it behind."""
+
+    code = "daemon-not-running"
+    retryable = True
+
+
+class DaemonSilent(WorldError):
+    """The daemon did not answer within {seconds:.0f} s. `wakeful doctor` looks why."""
+
+    # In doubt: it may have been done. With a key, asking again is safe.
+    code = "daemon-silent"
+    retryable = True
+
+
+class DaemonCutOff(WorldError):
+    """The daemon ended while it was asked."""
+
+    # In doubt as well.
+    code = "daemon-cut-off"
+    retryable = True
+
+
+class Refused(WorldError):
+    """{detail}"""
+
+    # Definite: nothing was done.
+    code = "refused"
+
+    @property
+    def reason(self) -> str:
+        """The daemon's own code for it."""
+        return str(self.facts["reason"])
 
 
 class Seat(Struct, frozen=True):
@@ -39,7 +75,7 @@ class Standing(Struct, frozen=True):
 
 
 class Sessions(Protocol):
-    """Raises what the daemon answers instead, as errors of ours; DaemonNotRunning while there is none."""
+    """Raises DaemonNotRunning, DaemonSilent and DaemonCutOff, or Refused where the daemon says no."""
 
     async def start(self, seat: Seat, prompt: str, key: str) -> Answered:
         """Begin a conversation with this prompt. The same key again gives the same answer and starts nothing."""
@@ -69,5 +105,6 @@ class Sessions(Protocol):
         """What is said in the turn that was asked for by this key, from its beginning, until it ended.
 
         Works after a restart of the listener as well: what was said meanwhile comes first. When its process was
-        replaced by the healer, the iteration goes on with the new one (after `Gone`).
+        replaced by the healer, the iteration goes on with the new one (after `Gone`). A turn that was cut short may be
+        told to go on: the iteration goes on after such an `Ended` too, until whoever listens has heard enough.
         """

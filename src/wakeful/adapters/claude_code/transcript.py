@@ -310,12 +310,14 @@ def _timeout_seconds(tool: str, given: bytes) -> float | None:
 def _turn_failed(record: _Record, blocks: list[_Block], at: float) -> e.Event:
     text = " ".join(text_of(bytes(block.text)) for block in blocks)
     code = bytes(record.error).decode("utf-8", "replace").strip('"')
-    failure = FAILURES.get(code) or _failure_in(text, record.api_error_status)
+    failure = failure_of(code, text, record.api_error_status)
     return e.TurnFailed(at, failure, text, record.api_error_status, limit_end_in(text, at))
 
 
-def _failure_in(text: str, status: int | None) -> e.Failure:
-    """Older dialects give no code, only the sentence shown to the person."""
+def failure_of(code: str, text: str, status: int | None) -> e.Failure:
+    """Why a turn failed. Older dialects give no code, only the sentence shown to the person."""
+    if code in FAILURES:
+        return FAILURES[code]
     lower = text.lower()
     if status in {401, 403} or any(words in lower for words in _AUTH_WORDS):
         return e.Failure.AUTH

@@ -6,7 +6,7 @@ from wakeful.domain.events import Failure
 
 
 class Taken(Struct, frozen=True):
-    """The prompt arrived: what follows belongs to this turn."""
+    """The prompt arrived: what follows belongs to this turn, and what came before does not."""
 
 
 class Words(Struct, frozen=True):
@@ -43,6 +43,10 @@ class Ended(Struct, frozen=True):
     text: str
     failure: Failure | None = None
     spent: Spent = Spent()
+    # Somebody cut it short. When that was the healer, it goes on, and so does the hearing.
+    interrupted: bool = False
+    # Why the model stopped, in the client's word; `end_turn` where its answer is whole.
+    stop_reason: str = ""
 
 
 class Gone(Struct, frozen=True):

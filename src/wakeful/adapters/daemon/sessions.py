@@ -1,0 +1,130 @@
+"""The port of sessions, over the daemon's Unix socket and its run folders. Keeps nothing that a restart would lose."""
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.adapters.daemon.door import Door
+from wakeful.adapters.daemon.listening import Listener
+from wakeful.adapters.daemon.providers import PROVIDERS
+from wakeful.domain.gateway.heard import Heard
+from wakeful.domain.ids import SessionId, parse_session_id
+from wakeful.domain.work import prompt_id_for
+from wakeful.ports.hands import Reply
+from wakeful.ports.sessions import Answered, Refused, Seat, Standing
+from wakeful.ports.store import Outcome
+
+# A start is waited for a minute, its first word 20 s more, and others may be before it in the queue of a busy machine.
+START_SECONDS_MAX: Final = 180.0
+ACT_SECONDS_MAX: Final = 60.0
+LOOK_SECONDS_MAX: Final = 10.0
+NOT_FOUND: Final = "session-not-found"
+
+
+class _Deed(Struct):
+    session_id: str
+    outcome: Outcome
+    words: str
+
+
+class _Finding(Struct):
+    code: str
+
+
+class _Record(Struct):
+    state: str
+    health: str
+    managed: bool = False
+    pid: int | None = None
+    findings: tuple[_Finding, ...] = ()
+
+
+class DaemonSessions:
+    """Implements ports.sessions.Sessions for the daemon of one home."""
+
+    def __init__(self, socket: str, run: Path) -> None:
+        self._door = Door(socket)
+        self._listener = Listener(run, self._pid)
+
+    async def start(self, seat: Seat, prompt: str, key: str) -> Answered:
+        program, *flags = seat.argv
+        order = {
+            "argv": (program, *PROVIDERS[seat.provider].subcommand, *flags),
+            "cwd": seat.cwd,
+            "environ": dict(seat.environ),
+            "name": seat.name or None,
+            "terminal": False,
+            "prompt": prompt,
+        }
+        return _answered(await self._door.post("/api/sessions", order, START_SECONDS_MAX, key))
+
+    async def send(self, session_id: SessionId, prompt: str, key: str) -> Answered:
+        return await self._act(session_id, "send", {"prompt": prompt}, START_SECONDS_MAX, key)
+
+    async def resume(self, session_id: SessionId, environ: Mapping[str, str]) -> Answered:
+        order = {"environ": dict(environ)} if environ else {}
+        return await self._act(session_id, "resume", order, START_SECONDS_MAX)
+
+    async def answer(self, session_id: SessionId, question_id: str, reply: Reply) -> Answered:
+        return await self._act(session_id, "answer", {"question_id": question_id, "reply": reply})
+
+    async def interrupt(self, session_id: SessionId) -> Answered:
+        return await self._act(session_id, "interrupt", {})
+
+    async def stop(self, session_id: SessionId) -> Answered:
+        return await self._act(session_id, "stop", {})
+
+    async def revive(self, session_id: SessionId) -> Answered:
+        return await self._act(session_id, "revive", {"by": "the chat gateway"}, START_SECONDS_MAX)
+
+    async def standing(self, session_id: SessionId) -> Standing | None:
+        record = await self._record(session_id)
+        if record is None:
+            return None
+        findings = tuple(each.code for each in record.findings)
+        return Standing(record.state, record.health, findings, record.managed)
+
+    async def hear(self, provider: str, session_id: SessionId, key: str) -> AsyncIterator[Heard]:
+        hearing = PROVIDERS[provider].hearing(str(prompt_id_for(key)))
+        async for heard in self._listener.listen(session_id, hearing):
+            yield heard
+
+    async def close(self) -> None:
+        """Let go of what it holds open."""
+        await self._door.close()
+
+    async def _act(
+        self,
+        session_id: SessionId,
+        act: str,
+        order: Mapping[str, object],
+        seconds: float = ACT_SECONDS_MAX,
+        key: str | None = None,
+    ) -> Answered:
+        return _answered(await self._door.post(_path(session_id, f"/{act}"), order, seconds, key))
+
+    async def _record(self, session_id: SessionId) -> _Record | None:
+        try:
+            body = await self._door.get(_path(session_id), LOOK_SECONDS_MAX)
+        except Refused as refused:
+            if refused.reason == NOT_FOUND:
+                return None
+            raise
+        return msgspec.json.decode(body, type=_Record)
+
+    async def _pid(self, session_id: SessionId) -> int | None:
+        record = await self._record(session_id)
+        return record.pid if record is not None else None
+
+
+def _path(session_id: SessionId, tail: str = "") -> str:
+    # Only what this lets through goes into an address.
+    return f"/api/sessions/{parse_session_id(session_id)}{tail}"
+
+
+def _answered(body: bytes) -> Answered:
+    deed = msgspec.json.decode(body, type=_Deed)
+    return Answered(deed.outcome, deed.words, deed.session_id)

@@ -1,0 +1,136 @@
+"""Gives a turn's prompt to the session of its conversation: the one it has, resumed if it was ended, or a new one.
+
+Everything is asked for under the turn's key, so that a lost answer is asked for again and nothing happens twice.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from wakeful.domain.gateway.classifier import NotBegun
+from wakeful.domain.gateway.turn import Stage, Turn
+from wakeful.domain.ids import SessionId
+from wakeful.faults import reach
+from wakeful.ports.clock import Clock
+from wakeful.ports.sessions import (
+    Answered,
+    DaemonCutOff,
+    DaemonNotRunning,
+    DaemonSilent,
+    Refused,
+    Seat,
+    Sessions,
+)
+from wakeful.ports.store import Outcome
+from wakeful.services.gateway.book import Book
+from wakeful.services.gateway.conversations import Conversations
+from wakeful.services.gateway.needs import Limits, SeatFor
+
+# Why a conversation cannot go on, as the daemon says it: the next one begins anew.
+BEYOND: Final = frozenset({"session-not-found", "not-managed", "conversation-unknown", "cannot-resume"})
+AWAY: Final = (DaemonNotRunning, DaemonSilent, DaemonCutOff)
+# In these states a prompt that nobody saw arrive is being worked on.
+AT_WORK: Final = frozenset({"prompting", "waiting"})
+
+log = logging.getLogger("wakeful.gateway")
+T = TypeVar("T")
+
+
+class Asking:
+    """The way of a prompt to its session."""
+
+    def __init__(
+        self,
+        *,
+        sessions: Sessions,
+        clock: Clock,
+        book: Book,
+        conversations: Conversations,
+        seat_for: SeatFor,
+        limits: Limits,
+    ) -> None:
+        self._sessions = sessions
+        self._clock = clock
+        self._book = book
+        self._conversations = conversations
+        self._seat_for = seat_for
+        self._limits = limits
+
+    async def ask(self, turn: Turn) -> Turn | NotBegun:
+        """The turn once its session has the prompt, or why none has it."""
+        seat = self._seat_for(turn.key)
+        if turn.stage is Stage.PLACED:
+            turn = await self._book.keep(self._addressed(turn, seat))
+        try:
+            answered = await self._given(turn, seat)
+            if _is_beyond(answered):
+                # Whatever the old conversation was, its user wants an answer.
+                log.warning("%s cannot go on with %s: it begins anew", turn.key, turn.session_id)
+                turn = await self._book.keep(replace(turn, session_id=""))
+                answered = await self._given(turn, seat)
+        except AWAY as problem:
+            return NotBegun(str(problem))
+        reach("turn.given")
+        return await self._taken(turn, answered)
+
+    def _addressed(self, turn: Turn, seat: Seat) -> Turn:
+        known = self._conversations.get(turn.key)
+        session_id = known.session_id if known is not None and known.provider == seat.provider else ""
+        return replace(turn, stage=Stage.ASKING, provider=seat.provider, session_id=session_id)
+
+    async def _given(self, turn: Turn, seat: Seat) -> Answered | Refused:
+        try:
+            if not turn.session_id:
+                return await self._patiently(
+                    lambda: self._sessions.start(seat, turn.prompt, self._book.key_of(turn))
+                )
+            answered = await self._sent(turn)
+            if answered.outcome is not Outcome.DECLINED:
+                return answered
+            # Its process is gone: evicted, or lost while nobody wrote.
+            session_id = SessionId(turn.session_id)
+            await self._patiently(lambda: self._sessions.resume(session_id, seat.environ))
+            return await self._sent(turn)
+        except Refused as refused:
+            return refused
+
+    async def _sent(self, turn: Turn) -> Answered:
+        key = self._book.key_of(turn)
+        return await self._patiently(
+            lambda: self._sessions.send(SessionId(turn.session_id), turn.prompt, key)
+        )
+
+    async def _taken(self, turn: Turn, answered: Answered | Refused) -> Turn | NotBegun:
+        if isinstance(answered, Refused):
+            return NotBegun(str(answered))
+        session_id = turn.session_id or answered.session_id
+        if not session_id or answered.outcome is Outcome.DECLINED:
+            return NotBegun(answered.words)
+        await self._conversations.seat(turn.key, turn.provider, session_id)
+        if answered.outcome is Outcome.UNVERIFIED and not await self._is_at_work(session_id):
+            return NotBegun(answered.words)
+        # What had no effect may be told by the turn itself: a login that is refused is said there.
+        doubt = answered.words if answered.outcome is Outcome.INEFFECTIVE else ""
+        return await self._book.keep(replace(turn, stage=Stage.ASKED, session_id=session_id, doubt=doubt))
+
+    async def _is_at_work(self, session_id: str) -> bool:
+        standing = await self._patiently(lambda: self._sessions.standing(SessionId(session_id)))
+        return standing is not None and standing.state in AT_WORK
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask a daemon that may be away for a while. Raises what it answers; and that it is away, in the end."""
+        until = self._clock.now().awake + self._limits.away
+        while True:
+            try:
+                return await ask()
+            except AWAY as problem:
+                if self._clock.now().awake >= until:
+                    raise
+                log.info("asked again in %g s: %s", self._limits.retry, problem)
+                await self._clock.sleep_until(self._clock.now().awake + self._limits.retry)
+
+
+def _is_beyond(answered: Answered | Refused) -> bool:
+    return isinstance(answered, Refused) and answered.reason in BEYOND

@@ -1,0 +1,81 @@
+"""The book of turns: every update that is worked on is a row of it before anything is done, and stays one for a day.
+
+Accepting twice is once, and what was accepted is there after a crash. Nothing here decides what a turn does next.
+"""
+
+from typing import Final
+
+import msgspec
+
+from wakeful.domain.gateway.turn import KEPT_SECONDS, Turn
+from wakeful.faults import reach
+from wakeful.ports.clock import Clock
+from wakeful.ports.store import Note, Store
+
+KIND: Final = "gateway.turn"
+# Numbers of updates have at most 10 digits today; keys are ordered as texts.
+_DIGITS: Final = 20
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(Turn).decode
+
+
+class Book:
+    """The turns of one bot: another bot's updates have numbers of their own."""
+
+    def __init__(self, store: Store, clock: Clock, bot: str) -> None:
+        self._store = store
+        self._clock = clock
+        self._bot = bot
+        self._known: dict[int, float] = {}
+
+    @property
+    def highest(self) -> int:
+        """The newest update that is known; 0 if none is. After a quiet week the service may begin again below it."""
+        return max(self._known, default=0)
+
+    async def take_up(self) -> list[Turn]:
+        """Turns that an earlier gateway began and did not end, oldest first."""
+        found = [
+            _decode(note.body)
+            for note in await self._store.notes(KIND)
+            if note.key.startswith(f"{self._bot}-")
+        ]
+        self._known = {turn.update_id: turn.at for turn in found}
+        return [turn for turn in found if not turn.is_over]
+
+    async def accept(self, turn: Turn) -> bool:
+        """Keep a new turn, durably. False: its update was accepted before, and nothing changed."""
+        if turn.update_id in self._known:
+            return False
+        is_new = await self._store.keep_new_note(self._note(turn))
+        self._known[turn.update_id] = turn.at
+        reach("turn.accepted")
+        return is_new
+
+    async def keep(self, turn: Turn) -> Turn:
+        """Write down how far it has come, durably."""
+        await self._store.keep_note(self._note(turn))
+        reach(f"turn.{turn.stage}")
+        return turn
+
+    async def drop_old(self) -> int:
+        """Forget the turns that nobody can ask about any more; how many. Those that are not over stay."""
+        oldest = self._clock.now().wall - KEPT_SECONDS
+        if not any(at < oldest for at in self._known.values()):
+            return 0
+        turns = [_decode(note.body) for note in await self._store.notes(KIND)]
+        old = [each for each in turns if each.is_over and each.at < oldest and each.update_id in self._known]
+        for turn in old:
+            await self._store.drop_note(KIND, self._name(turn))
+            self._known.pop(turn.update_id, None)
+        return len(old)
+
+    def key_of(self, turn: Turn) -> str:
+        """The key under which its prompt is given to a session."""
+        return f"tg-{self._bot}-{turn.update_id}"
+
+    def _name(self, turn: Turn) -> str:
+        return f"{self._bot}-{turn.update_id:0{_DIGITS}d}"
+
+    def _note(self, turn: Turn) -> Note:
+        return Note(KIND, self._name(turn), _encode(turn))

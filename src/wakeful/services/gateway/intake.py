@@ -1,0 +1,246 @@
+"""Takes what arrives from the chat: who is heard, what is an order, what becomes a turn. Nothing is lost, nothing twice.
+
+An update is a row of the book before the chat is told that it arrived. Who is not heard is told nothing; the operator
+reads in the log who it was and what to write into the configuration.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from wakeful.domain.errors import WorldError
+from wakeful.domain.gateway.messages import ConversationKey, Ignored, Incoming, Place, Pressed, Update
+from wakeful.domain.gateway.turn import Stage, Turn
+from wakeful.ports.chat import Chat, ChatFailed, ChatFlooded, ChatLocked, ChatTaken
+from wakeful.ports.clock import Clock
+from wakeful.services.gateway.book import Book
+from wakeful.services.gateway.turns import Turns
+
+# The Bot API holds a question open for at most 50 s; proxies on the way give up earlier.
+POLL_SECONDS: Final = 25.0
+PAUSE_SECONDS: Final = (1.0, 2.0, 5.0, 15.0, 30.0, 60.0)
+# What is said about a message that cannot be taken is said this often in one conversation.
+REMARK_SECONDS: Final = 60.0
+STRANGERS_MAX: Final = 1000
+ONLY_TEXT: Final = "I can read text only. Please write what you would like me to do."
+TOO_MANY: Final = "Too many messages wait here already. Please wait for my answers, or send /stop."
+NO_SUCH_COMMAND: Final = "I do not know {command}. I know: {known}."
+
+log = logging.getLogger("wakeful.gateway")
+
+Hears = Callable[[Incoming | Pressed], bool]
+"""Whether this person is heard there."""
+
+Command = Callable[[Incoming, str], Awaitable[str]]
+"""Does what a command with these arguments asks for; what to say, or nothing."""
+
+Press = Callable[[Pressed], Awaitable[bool]]
+"""Takes a pressed button; False if it is not one of its own."""
+
+
+async def nobody(_message: Incoming) -> bool:
+    """Strangers cannot introduce themselves."""
+    return False
+
+
+class Intake:
+    """Reads updates until cancelled. `introduced` is asked about strangers' messages: whether one was a pairing."""
+
+    def __init__(
+        self,
+        *,
+        chat: Chat,
+        clock: Clock,
+        book: Book,
+        turns: Turns,
+        hears: Hears,
+        prompt_of: Callable[[Incoming], str],
+        commands: Mapping[str, Command],
+        presses: Sequence[Press],
+        introduced: Callable[[Incoming], Awaitable[bool]] = nobody,
+    ) -> None:
+        self._chat = chat
+        self._clock = clock
+        self._book = book
+        self._turns = turns
+        self._hears = hears
+        self._prompt_of = prompt_of
+        self._commands = commands
+        self._presses = presses
+        self._introduced = introduced
+        self._strangers: set[int] = set()
+        self._remarked_at: dict[ConversationKey, float] = {}
+        # What was asked for in one conversation is done in its order.
+        self._lines: dict[ConversationKey, asyncio.Task[None]] = {}
+        self._after = 0
+        # Why nothing arrives, for /health; None while all is well.
+        self.trouble: str | None = None
+
+    async def run(self) -> None:
+        """Call after the turns were taken up."""
+        failures = 0
+        try:
+            for row in self._turns.presses:
+                self._in_line(row.key, self._press(row))
+            while True:
+                try:
+                    await self._poll()
+                    failures = 0
+                    self._recovered()
+                except WorldError as problem:
+                    await self._pause(problem, failures)
+                    failures += 1
+        finally:
+            for task in list(self._lines.values()):
+                task.cancel()
+            await asyncio.gather(*self._lines.values(), return_exceptions=True)
+
+    async def _poll(self) -> None:
+        updates = await self._chat.updates(max(self._after, self._book.highest), POLL_SECONDS)
+        await self.take(updates)
+        # What is not for us has no row; it is done with all the same.
+        self._after = max((each.update_id for each in updates), default=0)
+
+    async def take(self, updates: Sequence[Update]) -> None:
+        """Keep what is to be worked on, all of it, before anything of it is begun."""
+        heard = [each for each in updates if not isinstance(each, Ignored) and await self._is_heard(each)]
+        accepted = await asyncio.gather(*(self._accept(each) for each in heard))
+        for update, turn in zip(heard, accepted, strict=True):
+            if turn is not None:
+                self._in_line(update.place.key, self._begin(update, turn))
+
+    async def _is_heard(self, update: Incoming | Pressed) -> bool:
+        if self._hears(update):
+            return True
+        if isinstance(update, Incoming) and await self._introduced(update):
+            return False
+        if update.user_id not in self._strangers and len(self._strangers) < STRANGERS_MAX:
+            self._strangers.add(update.user_id)
+            log.warning(
+                "user %d wrote to the bot and is not heard. To hear them, write into wakeful.toml: "
+                "[gateway] allow = [%d]",
+                update.user_id,
+                update.user_id,
+            )
+        return False
+
+    async def _accept(self, update: Incoming | Pressed) -> Turn | None:
+        """Its row of the book; None if it has one already.
+
+        A command is over as soon as it is known: nobody repeats it but whoever gave it. A press may be repeated.
+        """
+        is_turn = isinstance(update, Incoming) and _is_prompt(update)
+        pressed = update if isinstance(update, Pressed) else None
+        turn = Turn(
+            update_id=update.update_id,
+            place=update.place,
+            message_id=update.message_id,
+            user_id=update.user_id,
+            at=self._clock.now().wall,
+            prompt=self._prompt_of(update) if is_turn and isinstance(update, Incoming) else "",
+            stage=Stage.ACCEPTED if is_turn or pressed else Stage.DONE,
+            pressed=pressed,
+        )
+        return turn if await self._book.accept(turn) else None
+
+    async def _begin(self, update: Incoming | Pressed, turn: Turn) -> None:
+        if isinstance(update, Pressed):
+            await self._press(turn)
+        elif turn.stage is Stage.ACCEPTED:
+            await self._queue(turn)
+        elif not update.edited:
+            await self._answer_at_once(update)
+
+    async def _queue(self, turn: Turn) -> None:
+        if not self._turns.add(turn):
+            await self._book.keep(replace(turn, stage=Stage.FAILED, fault="queue_full"))
+            await self._remark(turn.place, TOO_MANY)
+
+    async def _answer_at_once(self, message: Incoming) -> None:
+        """A command, or nothing that can be read."""
+        if not message.text.strip():
+            await self._remark(message.place, ONLY_TEXT)
+            return
+        word, _, arguments = message.text.strip().partition(" ")
+        name = word[1:].partition("@")[0].lower()
+        command = self._commands.get(name)
+        if command is None:
+            known = " ".join(f"/{each}" for each in sorted(self._commands))
+            words = NO_SUCH_COMMAND.format(command=f"/{name[:32]}", known=known)
+        else:
+            words = await command(message, arguments.strip())
+        if words:
+            await self._say(message.place, words)
+
+    async def _press(self, row: Turn) -> None:
+        assert row.pressed is not None, "the row of a press"
+        if not await self._is_taken(row.pressed):
+            try:
+                # A client shows that it waits until somebody says something.
+                await self._chat.settle_press(row.pressed.press_id)
+            except ChatFailed as problem:
+                log.info("a press was not settled: %s", problem)
+        await self._book.keep(replace(row, stage=Stage.DONE))
+
+    async def _is_taken(self, pressed: Pressed) -> bool:
+        for press in self._presses:
+            if await press(pressed):
+                return True
+        return False
+
+    async def _remark(self, place: Place, words: str) -> None:
+        now = self._clock.now().awake
+        if now - self._remarked_at.get(place.key, now - REMARK_SECONDS) >= REMARK_SECONDS:
+            self._remarked_at[place.key] = now
+            await self._say(place, words)
+
+    async def _say(self, place: Place, words: str) -> None:
+        try:
+            await self._chat.send(place, words)
+        except ChatFailed as problem:
+            # It may have arrived, and is not worth being said twice.
+            log.warning("unverified in %s: %s", place.key, problem)
+
+    def _in_line(self, key: ConversationKey, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(self._after_others(self._lines.get(key), work))
+        self._lines[key] = task
+        task.add_done_callback(lambda done: self._left_line(key, done))
+
+    async def _after_others(self, before: asyncio.Task[None] | None, work: Coroutine[Any, Any, None]) -> None:
+        if before is not None:
+            await asyncio.wait({before})
+        try:
+            await work
+        except Exception:
+            # One order that fails by a bug of ours must not keep the others from being heard.
+            log.exception("an order was not carried out")
+
+    def _left_line(self, key: ConversationKey, done: asyncio.Task[None]) -> None:
+        if self._lines.get(key) is done:
+            del self._lines[key]
+
+    async def _pause(self, problem: WorldError, failures: int) -> None:
+        """Say once what is wrong, and wait longer each time."""
+        if self.trouble != problem.code:
+            self.trouble = problem.code
+            severe = isinstance(problem, ChatTaken | ChatLocked)
+            log.log(logging.ERROR if severe else logging.WARNING, "no updates arrive: %s", problem)
+        seconds = PAUSE_SECONDS[min(failures, len(PAUSE_SECONDS) - 1)]
+        if isinstance(problem, ChatFlooded):
+            seconds = problem.retry_after_seconds
+        await self._clock.sleep_until(self._clock.now().awake + seconds)
+
+    def _recovered(self) -> None:
+        if self.trouble is not None:
+            log.warning("updates arrive again")
+            self.trouble = None
+
+
+def _is_prompt(message: Incoming) -> bool:
+    """Words for the agent. An edit of one is not asked again; what is forwarded is text, whatever it looks like."""
+    text = message.text.strip()
+    is_command = text.startswith("/") and not message.forwarded
+    return bool(text) and not message.edited and not is_command

@@ -1,0 +1,78 @@
+"""What the end of a turn is worth: an answer that may be shown, or a failure and the one sentence about it."""
+
+import logging
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.domain.gateway.auth_text import AuthTier, auth_tier
+from wakeful.domain.gateway.classifier import (
+    AUTH_REQUIRED,
+    Category,
+    Fault,
+    NotBegun,
+    Rejected,
+    TimedOut,
+    classify,
+    user_words,
+)
+from wakeful.domain.gateway.heard import Ended, Gone
+from wakeful.domain.gateway.messages import ConversationKey
+from wakeful.domain.gateway.turn import Turn
+from wakeful.domain.gateway.validator import Finish, Recent, validate
+
+STOPPED_WORDS: Final = "Stopped."
+LOST_WORDS: Final = "This message was lost while I was restarted. Please send it again."
+_FINISHES: Final = {"end_turn": Finish.COMPLETE, "max_tokens": Finish.CUT_SHORT}
+
+log = logging.getLogger("wakeful.gateway")
+
+
+class Stopped(Struct, frozen=True):
+    """Its user stopped it, or somebody else cut it short and nobody went on. `text`: what it had said by then."""
+
+    text: str
+
+
+class Lost(Struct, frozen=True):
+    """Nobody knows its session any more."""
+
+
+End = Ended | Gone | TimedOut | NotBegun | Stopped | Lost
+
+
+class Judging:
+    """Remembers the last answers of every conversation: a loop is told by them."""
+
+    def __init__(self) -> None:
+        self._recent: dict[ConversationKey, Recent] = {}
+
+    def judge(self, turn: Turn, end: End) -> tuple[Fault | None, str]:
+        """Whether it failed, and what is said. Nothing a client says about a failure is in it."""
+        if isinstance(end, Lost):
+            return Fault(Category.PROCESS_CRASH, Category.PROCESS_CRASH), LOST_WORDS
+        if isinstance(end, Stopped):
+            return None, f"{end.text}\n\n{STOPPED_WORDS}".strip()
+        fault = classify(end)
+        if fault is None and isinstance(end, Ended):
+            fault = self._rejection(turn, end)
+            if fault is None:
+                return None, end.text
+        assert fault is not None, "an end that is no answer is a failure"
+        return fault, user_words(fault)
+
+    def forget(self, key: ConversationKey) -> None:
+        """Another conversation begins there."""
+        self._recent.pop(key, None)
+
+    def _rejection(self, turn: Turn, end: Ended) -> Fault | None:
+        recent = self._recent.get(turn.key, Recent())
+        self._recent[turn.key] = recent.after(turn.prompt, end.text)
+        if auth_tier(end.text) is AuthTier.SURE:
+            return Fault(Category.UNKNOWN, AUTH_REQUIRED)
+        finish = _FINISHES.get(end.stop_reason, Finish.UNSAID)
+        reason = validate(end.text, asked=turn.prompt, recent=recent, finish=finish)
+        if reason is None:
+            return None
+        log.warning("an answer of %s was rejected: %s", turn.session_id, reason)
+        return classify(Rejected(reason))

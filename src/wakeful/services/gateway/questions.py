@@ -1,0 +1,272 @@
+"""Permission questions of a turn, in its thread: allowed once, allowed for this session, or denied; silence denies.
+
+What a button carries is a name we made, so that a forged one means nothing; it is kept before the question is shown, so
+that a button works whichever gateway reads it. A question is shown in one message, as an answer is.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wakeful.domain.errors import WakefulError
+from wakeful.domain.gateway.heard import Asked
+from wakeful.domain.gateway.messages import Button, Buttons, Place, Pressed
+from wakeful.domain.ids import SessionId
+from wakeful.faults import reach
+from wakeful.ports.chat import Chat, ChatFailed, ChatRefused
+from wakeful.ports.clock import Clock
+from wakeful.ports.hands import Reply
+from wakeful.ports.sessions import Sessions
+from wakeful.ports.store import Note, Store
+from wakeful.services.gateway.conversations import Conversations
+from wakeful.services.gateway.needs import Answers
+
+KIND: Final = "gateway.question"
+PREFIX: Final = "ask"
+NOT_OPEN: Final = "This question is not open any more."
+# What a person can read on a phone before they decide.
+SHOWN_CHARS_MAX: Final = 600
+_NAME_BYTES: Final = 9
+
+log = logging.getLogger("wakeful.gateway")
+
+
+class Choice(StrEnum):
+    """What a person may say."""
+
+    ONCE = "once"
+    SESSION = "session"
+    DENY = "deny"
+
+
+LABELS: Final = {
+    Choice.ONCE: "Allow once",
+    Choice.SESSION: "Allow for this session",
+    Choice.DENY: "Deny",
+}
+_SAID: Final = {
+    Choice.ONCE: "Allowed once.",
+    Choice.SESSION: "Allowed for this session.",
+    Choice.DENY: "Denied.",
+}
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """A question of a turn that runs, and the message it is shown in. `said`: how it was answered, if it was."""
+
+    name: str
+    question_id: str
+    session_id: str
+    place: Place
+    tool: str
+    shown: str
+    until: float
+    said: str = ""
+    parts: dict[int, int] = {}
+
+
+_decode: Final = msgspec.json.Decoder(Question).decode
+
+
+class Questions:
+    """The questions of the turns that run, each also a note in the store. One that was answered is kept with the
+    others until its turn is over: whoever hears the turn from its beginning hears it once more."""
+
+    def __init__(
+        self,
+        *,
+        chat: Chat,
+        answers: Answers,
+        sessions: Sessions,
+        store: Store,
+        clock: Clock,
+        conversations: Conversations,
+        seconds_max: float,
+        new_name: Callable[[], str] = lambda: secrets.token_urlsafe(_NAME_BYTES),
+    ) -> None:
+        self._chat = chat
+        self._answers = answers
+        self._sessions = sessions
+        self._store = store
+        self._clock = clock
+        self._conversations = conversations
+        self._seconds_max = seconds_max
+        self._new_name = new_name
+        self._known: dict[str, Question] = {}
+        # Each waits for its own end, and is shown by a task of its own: a chat that is out delays nobody.
+        self._timers: dict[str, asyncio.Task[None]] = {}
+        self._showing: dict[str, asyncio.Task[None]] = {}
+
+    async def take_up(self) -> None:
+        """Recall what an earlier gateway asked; whether it is still open is heard of its turn."""
+        for note in await self._store.notes(KIND):
+            question = _decode(note.body)
+            if question.said:
+                self._known[question.name] = question
+                self._show(question, question.said)
+            else:
+                self._wait_for(question)
+
+    def is_open(self, session_id: str) -> bool:
+        """Whether this session waits for a person."""
+        return any(each.session_id == session_id and not each.said for each in self._known.values())
+
+    async def ask(self, place: Place, session_id: str, asked: Asked) -> None:
+        """Show the question, unless it was shown before or somebody has answered it for the whole session."""
+        if self._find(session_id, asked.question_id) is not None:
+            return
+        conversation = self._conversations.get(place.key)
+        if conversation is not None and asked.tool in conversation.allowed:
+            await self._reply(session_id, asked.question_id, Reply.ALLOW)
+            return
+        question = Question(
+            name=self._new_name(),
+            question_id=asked.question_id,
+            session_id=session_id,
+            place=place,
+            tool=asked.tool,
+            shown=f"May the agent use {asked.tool}?\n\n{asked.untrusted}"[:SHOWN_CHARS_MAX],
+            until=self._clock.now().wall + self._seconds_max,
+        )
+        await self._keep(question)
+        reach("question.kept")
+        self._wait_for(question)
+
+    async def pressed(self, pressed: Pressed) -> bool:
+        """Answer what was asked; False if this is no button of ours. Who may press was decided before."""
+        prefix, _, rest = pressed.choice.partition(":")
+        name, _, choice = rest.partition(":")
+        if prefix != PREFIX:
+            return False
+        question = self._known.get(name)
+        if (
+            question is None
+            or question.said
+            or question.place.key != pressed.place.key
+            or choice not in set(Choice)
+        ):
+            await self._settle_press(pressed, NOT_OPEN)
+            return True
+        await self._decide(question, Choice(choice))
+        await self._settle_press(pressed, _SAID[Choice(choice)])
+        return True
+
+    async def settled(self, session_id: str, question_id: str, words: str = "Answered elsewhere.") -> None:
+        """It is open no longer, whoever answered it."""
+        question = self._find(session_id, question_id)
+        if question is not None:
+            await self._close(question, words)
+
+    async def over(self, session_id: str) -> None:
+        """Its turn has ended: nothing of it is asked any more."""
+        for question in [each for each in self._known.values() if each.session_id == session_id]:
+            await self._close(question, "The turn is over.")
+            del self._known[question.name]
+            await self._store.drop_note(KIND, question.name)
+
+    def close(self) -> None:
+        """Let go of what waits; the next gateway goes on with it."""
+        for task in (*self._timers.values(), *self._showing.values()):
+            task.cancel()
+        self._timers.clear()
+        self._showing.clear()
+
+    def _wait_for(self, question: Question) -> None:
+        self._known[question.name] = question
+        self._timers[question.name] = asyncio.create_task(self._expire(question))
+        self._show(question, question.shown, _buttons(question.name))
+
+    def _show(self, question: Question, words: str, buttons: Buttons = ()) -> None:
+        """Let its message say this, whatever it says now."""
+        before = self._showing.get(question.name)
+        if before is not None:
+            before.cancel()
+        task = asyncio.create_task(self._shown(question, words, buttons, before))
+        self._showing[question.name] = task
+        task.add_done_callback(lambda done: self._was_shown(question.name, done))
+
+    async def _shown(
+        self, question: Question, words: str, buttons: Buttons, before: asyncio.Task[None] | None
+    ) -> None:
+        if before is not None:
+            await asyncio.wait({before})
+
+        async def keep(number: int, message_id: int) -> None:
+            reach("question.sent")
+            question.parts[number] = message_id
+            if question.name in self._known:
+                await self._keep(self._known[question.name])
+
+        if question.said and not question.parts:
+            return
+        try:
+            await self._answers.of(question.place, keep, question.parts).finish(words, buttons)
+        except ChatRefused as refused:
+            log.warning("a question of %s is not shown: %s", question.session_id, refused)
+
+    def _was_shown(self, name: str, done: asyncio.Task[None]) -> None:
+        if self._showing.get(name) is done:
+            del self._showing[name]
+
+    async def _decide(self, question: Question, choice: Choice) -> None:
+        if choice is Choice.SESSION:
+            await self._conversations.allow(question.place.key, question.tool)
+        reply = Reply.DENY if choice is Choice.DENY else Reply.ALLOW
+        await self._reply(question.session_id, question.question_id, reply)
+        await self._close(question, _SAID[choice])
+
+    async def _reply(self, session_id: str, question_id: str, reply: Reply) -> None:
+        try:
+            answered = await self._sessions.answer(SessionId(session_id), question_id, reply)
+            log.info("question of %s answered: %s (%s)", session_id, reply, answered.outcome)
+        except WakefulError as problem:
+            log.warning("question of %s could not be answered: %s", session_id, problem)
+
+    async def _close(self, question: Question, words: str) -> None:
+        if self._known[question.name].said:
+            return
+        closed = replace(question, said=f"{question.shown}\n\n{words}")
+        self._known[question.name] = closed
+        timer = self._timers.pop(question.name, None)
+        if timer is not None and timer is not asyncio.current_task():
+            timer.cancel()
+        await self._keep(closed)
+        self._show(closed, closed.said)
+
+    async def _settle_press(self, pressed: Pressed, words: str) -> None:
+        try:
+            await self._chat.settle_press(pressed.press_id, words)
+        except ChatFailed as problem:
+            log.info("a press was not settled: %s", problem)
+
+    def _find(self, session_id: str, question_id: str) -> Question | None:
+        return next(
+            (
+                each
+                for each in self._known.values()
+                if (each.session_id, each.question_id) == (session_id, question_id)
+            ),
+            None,
+        )
+
+    async def _expire(self, question: Question) -> None:
+        left_seconds = question.until - self._clock.now().wall
+        await self._clock.sleep_until(self._clock.now().awake + left_seconds)
+        current = self._known.get(question.name)
+        if current is not None and not current.said:
+            await self._reply(current.session_id, current.question_id, Reply.DENY)
+            await self._close(current, "Nobody answered: denied.")
+
+    async def _keep(self, question: Question) -> None:
+        await self._store.keep_note(Note(KIND, question.name, msgspec.json.encode(question)))
+
+
+def _buttons(name: str) -> Buttons:
+    return tuple((Button(label, f"{PREFIX}:{name}:{choice}"),) for choice, label in LABELS.items())

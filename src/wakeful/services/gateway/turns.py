@@ -1,0 +1,189 @@
+"""One queue for each conversation, and a session for at most so many: turns go on side by side, never two of one key.
+
+The pool decides who is next and who makes room; here it is done. Sessions are ended through the daemon, never by us.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from wakeful.domain.errors import WakefulError
+from wakeful.domain.gateway.messages import ConversationKey
+from wakeful.domain.gateway.pool import Evicted, EvictionReason, Next, Pool
+from wakeful.domain.gateway.turn import Stage, Turn
+from wakeful.domain.ids import SessionId
+from wakeful.ports.clock import Clock
+from wakeful.ports.sessions import Sessions
+from wakeful.services.gateway.book import Book
+from wakeful.services.gateway.conversations import Conversations
+from wakeful.services.gateway.course import Course
+from wakeful.services.gateway.judging import STOPPED_WORDS
+from wakeful.services.gateway.questions import Questions
+
+# What is thrown away after a day is looked for this often.
+DROP_SECONDS: Final = 3600.0
+
+log = logging.getLogger("wakeful.gateway")
+
+
+class Turns:
+    """Call `take_up` once, then `run` until cancelled; `add` what arrives."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        pool: Pool[Turn],
+        book: Book,
+        conversations: Conversations,
+        questions: Questions,
+        course: Course,
+        sessions: Sessions,
+    ) -> None:
+        self._clock = clock
+        self.pool = pool
+        self._book = book
+        self._conversations = conversations
+        self._questions = questions
+        self._course = course
+        self._sessions = sessions
+        self._stirred = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._found: set[int] = set()
+        # Pressed buttons that an earlier gateway did not see to; the intake does.
+        self.presses: list[Turn] = []
+
+    async def take_up(self) -> int:
+        """Go on where an earlier gateway stopped; how many turns of it were open."""
+        await self._conversations.take_up()
+        await self._questions.take_up()
+        now = self._clock.now().awake
+        for key, conversation in self._conversations.all().items():
+            if conversation.seated and conversation.session_id:
+                self.pool.hold(key, conversation.session_id, now)
+        rows = await self._book.take_up()
+        self.presses = [row for row in rows if row.pressed is not None]
+        turns = [row for row in rows if row.pressed is None]
+        self._found = {turn.update_id for turn in turns}
+        for turn in turns:
+            self.add(turn)
+        return len(turns)
+
+    def add(self, turn: Turn) -> bool:
+        """Queue a turn that was accepted. False: too many wait in its conversation, and it is not queued."""
+        queued = self.pool.add(turn.key, turn)
+        self._stirred.set()
+        return queued
+
+    async def run(self) -> None:
+        """Work until cancelled; what is cut off goes on with the next gateway."""
+        dropping_at = self._clock.now().awake
+        try:
+            while True:
+                self._stirred.clear()
+                now = self._clock.now().awake
+                for evicted in self.pool.expired(now):
+                    self._spawn(self._end(evicted))
+                while (following := self.pool.next(now)) is not None:
+                    self._spawn(self._one(following))
+                if now >= dropping_at:
+                    dropping_at = now + DROP_SECONDS
+                    await self._book.drop_old()
+                await self._wait(min(dropping_at, self.pool.next_check_at or dropping_at))
+        finally:
+            await self._cancel_all()
+
+    async def stop(self, key: ConversationKey) -> str:
+        """/stop: the turn that runs is cut short, what waits behind it is not done. What to say."""
+        evicted = self.pool.evict(key, EvictionReason.STOP, self._clock.now().awake)
+        dropped = evicted.dropped if evicted is not None else ()
+        if evicted is not None and evicted.session_id:
+            # Only its turn ends: the session stays.
+            self.pool.hold(key, evicted.session_id, self._clock.now().awake)
+        for turn in dropped:
+            await self._book.keep(replace(turn, stage=Stage.FAILED, fault="stopped"))
+        running = self.pool.is_busy(key)
+        if running:
+            await self._course.stop(key)
+        return STOPPED_WORDS if running or dropped else "Nothing is running."
+
+    async def begin_anew(self, key: ConversationKey) -> str:
+        """/new: the conversation is over, and the next message begins another one. What to say."""
+        await self.stop(key)
+        evicted = self.pool.evict(key, EvictionReason.STOP, self._clock.now().awake)
+        await self._conversations.forget(key)
+        if evicted is not None and evicted.session_id:
+            await self._end(evicted)
+        return "A new conversation begins with your next message."
+
+    async def restart(self, key: ConversationKey, reason: EvictionReason = EvictionReason.RESTART) -> bool:
+        """End the session of a key, whose conversation its next message resumes. False: it has none."""
+        evicted = self.pool.evict(key, reason, self._clock.now().awake)
+        if evicted is None or not evicted.session_id:
+            return False
+        await self._end(evicted)
+        return True
+
+    async def restart_all(self, reason: EvictionReason = EvictionReason.RESTART) -> int:
+        """The same for every key; how many."""
+        keys = self.pool.keys()
+        return sum([await self.restart(key, reason) for key in keys])
+
+    async def _one(self, following: Next[Turn]) -> None:
+        turn = following.item
+        try:
+            if following.evicted is not None:
+                await self._end(following.evicted)
+            await self._course.run(turn, found=turn.update_id in self._found)
+            self._seat(turn.key)
+        except Exception:
+            # One turn that cannot be kept, or fails by a bug of ours, must not keep the others from theirs. It stays
+            # open in the book: the next start goes on with it.
+            log.exception("turn %d of %s was left in its middle", turn.update_id, turn.key)
+        finally:
+            self._found.discard(turn.update_id)
+            self.pool.done(turn.key, self._clock.now().awake)
+            self._stirred.set()
+
+    def _seat(self, key: ConversationKey) -> None:
+        conversation = self._conversations.get(key)
+        if conversation is not None and conversation.seated and conversation.session_id:
+            self.pool.hold(key, conversation.session_id, self._clock.now().awake)
+
+    async def _end(self, evicted: Evicted[Turn]) -> None:
+        """End a session that left the pool. Its conversation stays."""
+        log.info(
+            "session evicted conversationKey=%s sessionId=%s evictionReason=%s",
+            evicted.key,
+            evicted.session_id,
+            evicted.reason,
+        )
+        await self._conversations.unseat(evicted.key)
+        if evicted.session_id:
+            try:
+                await self._sessions.stop(SessionId(evicted.session_id))
+            except WakefulError as problem:
+                log.warning("%s could not be ended: %s", evicted.session_id, problem)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _wait(self, until: float) -> None:
+        timer = asyncio.ensure_future(self._clock.sleep_until(until))
+        stirred = asyncio.ensure_future(self._stirred.wait())
+        try:
+            await asyncio.wait({timer, stirred}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+            stirred.cancel()
+
+    async def _cancel_all(self) -> None:
+        self._questions.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,0 +1,147 @@
+"""Claims about a gateway that is killed at every point where it matters: one prompt, one answer, one question."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from gateway_doubles import message, press
+from gateways import Gateway, Parts
+from wakeful import faults
+from wakeful.domain.gateway.heard import Asked, Ended, Settled, Taken, Words
+
+
+class Killed(BaseException):
+    """Nothing of this gateway happens any more."""
+
+
+class Life(faults.Plan):
+    """Counts the points a gateway reaches, and ends it at one of them."""
+
+    def __init__(self, point: str = "", nth: int = 0) -> None:
+        super().__init__()
+        self.reaches: Counter[str] = Counter()
+        self.is_over = False
+        self._end = (point, nth)
+
+    def reached(self, point: str) -> None:
+        self.reaches[point] += 1
+        if (point, self.reaches[point]) == self._end:
+            self.is_over = True
+        self.check()
+
+    def check(self) -> None:
+        if self.is_over:
+            raise Killed
+
+
+class Mortal:
+    """Passes calls on as long as its gateway lives; afterwards nothing arrives, whatever a task still tries."""
+
+    def __init__(self, inner: Any, life: Life) -> None:
+        self._inner = inner
+        self._life = life
+
+    def __getattr__(self, name: str) -> Any:
+        self._life.check()
+        return getattr(self._inner, name)
+
+
+def asking(_prompt: str) -> tuple[Taken, Words, Asked]:
+    return (Taken(), Words("Let me see. "), Asked("q1", "Bash", "touch x"))
+
+
+async def one_life(parts: Parts, life: Life) -> None:
+    """Start a gateway and let an hour pass, or until it is killed; somebody answers what it asks."""
+    before = faults.install(life)
+    store, parts.store = parts.store, Mortal(parts.store, life)
+    gateway = Gateway(
+        parts,
+        chat=Mortal(parts.chat, life),
+        sessions=Mortal(parts.sessions, life),
+        answers=Mortal(parts.slate, life),
+    )
+    try:
+        await gateway.start()
+        await parts.clock.run_for(5)
+        for buttons in parts.slate.asked():
+            parts.chat.write(press(100, buttons[0][0].choice))
+        await parts.clock.run_for(5)
+        if parts.sessions.answers:
+            parts.sessions.say("tg-99-1", Settled("q1"), Words("Done."), Ended("Let me see. Done."))
+        await parts.clock.run_for(5)
+    except Killed:
+        pass
+    finally:
+        life.is_over = True
+        faults.install(before)
+        await killed(gateway)
+        parts.store = store
+
+
+async def killed(gateway: Gateway) -> None:
+    for task in (*gateway._tasks, *gateway.turns._tasks, *gateway.intake._lines.values()):
+        task.cancel()
+    await asyncio.gather(
+        *gateway._tasks, *gateway.turns._tasks, *gateway.intake._lines.values(), return_exceptions=True
+    )
+    gateway.questions.close()
+
+
+def reaches() -> dict[str, int]:
+    """The points of one whole turn, and how often each is reached."""
+
+    async def counted() -> dict[str, int]:
+        parts, life = world(), Life()
+        await one_life(parts, life)
+        assert parts.slate.answers() == ["Let me see. Done."]
+        return dict(life.reaches)
+
+    return asyncio.run(counted())
+
+
+def world() -> Parts:
+    parts = Parts()
+    parts.sessions.reply = asking
+    parts.chat.write(message(1, "do it"))
+    return parts
+
+
+POINTS = [(point, nth) for point, count in reaches().items() for nth in range(1, count + 1)]
+
+
+@pytest.mark.parametrize(("point", "nth"), POINTS, ids=str)
+def test_killed_anywhere_a_turn_is_asked_once_and_answered_once(point: str, nth: int) -> None:
+    """The next gateway goes on: one prompt, one question, one reply, one answer; at worst an empty placeholder."""
+
+    async def played() -> None:
+        parts = world()
+        await one_life(parts, Life(point, nth))
+        await one_life(parts, Life())
+        assert [each[2] for each in parts.sessions.delivered] == ["tg-99-1"]
+        assert parts.slate.answers() == ["Let me see. Done."]
+        # The answer, the question, and at worst a placeholder.
+        assert len(parts.slate.shown) <= 3
+        assert (len(parts.slate.questions()), parts.slate.asked()) == (1, [])
+        assert set(parts.sessions.answers) == {("q1", "allow")}
+
+    asyncio.run(played())
+
+
+def test_every_step_is_a_point() -> None:
+    """What is tried above is all there is."""
+    assert {point for point, _ in POINTS} == {
+        "turn.accepted",
+        "turn.sent",
+        "turn.placed",
+        "turn.asking",
+        "turn.given",
+        "turn.asked",
+        "question.kept",
+        "question.sent",
+        "turn.heard",
+        "turn.answering",
+        "turn.said",
+        "turn.done",
+    }

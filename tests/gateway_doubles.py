@@ -1,0 +1,299 @@
+"""Sessions, answers and a chat for tests of the gateway's turns: they do what the test says and remember what was asked."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from wakeful.domain.gateway.classifier import Fault
+from wakeful.domain.gateway.heard import Ended, Heard, Taken, Words
+from wakeful.domain.gateway.messages import Buttons, Incoming, Place, Pressed, Update
+from wakeful.domain.gateway.turn import Turn
+from wakeful.domain.ids import SessionId
+from wakeful.ports.hands import Reply
+from wakeful.ports.sessions import Answered, Refused, Seat, Standing
+from wakeful.ports.store import Outcome
+from wakeful.services.gateway.needs import Keep
+
+RECOVERED = Outcome.RECOVERED
+
+
+def plainly(prompt: str) -> Sequence[Heard]:
+    """A turn that says one thing."""
+    text = f"Answer to: {prompt}."
+    return (Taken(), Words(text), Ended(text, stop_reason="end_turn"))
+
+
+def silent(_prompt: str) -> Sequence[Heard]:
+    """A turn that begins and says nothing."""
+    return (Taken(),)
+
+
+class ScriptedSessions:
+    """Implements ports.sessions.Sessions. Survives gateways: what was asked by a key is known to the next one."""
+
+    def __init__(self) -> None:
+        self.reply: Callable[[str], Sequence[Heard]] = plainly
+        # What was delivered: session, prompt and key, in order; and every other act by name.
+        self.delivered: list[tuple[str, str, str]] = []
+        self.acts: list[tuple[str, str]] = []
+        self.answers: list[tuple[str, Reply]] = []
+        self.alive: set[str] = set()
+        self.known: set[str] = set()
+        # Raised by the next calls of a name, one each.
+        self.problems: dict[str, list[Exception]] = defaultdict(list)
+        self.outcomes: dict[str, Answered] = {}
+        self._by_key: dict[str, Answered] = {}
+        self._said: dict[str, list[Heard]] = defaultdict(list)
+        self._stirred = asyncio.Event()
+
+    def say(self, key: str, *heard: Heard) -> None:
+        """Let this be heard in the turn of this key."""
+        self._said[key].extend(heard)
+        self._stirred.set()
+
+    async def start(self, seat: Seat, prompt: str, key: str) -> Answered:
+        self._raise("start")
+        if key in self._by_key:
+            return self._by_key[key]
+        session_id = f"{seat.provider}-{len(self.known) + 1}"
+        self.known.add(session_id)
+        self.alive.add(session_id)
+        return self._deliver(session_id, prompt, key)
+
+    async def send(self, session_id: SessionId, prompt: str, key: str) -> Answered:
+        self._raise("send")
+        if key in self._by_key:
+            return self._by_key[key]
+        if session_id not in self.known:
+            raise Refused(detail="no such session", reason="session-not-found", status=404)
+        if session_id not in self.alive:
+            return Answered(Outcome.DECLINED, "its process is gone", session_id)
+        return self._deliver(session_id, prompt, key)
+
+    async def resume(self, session_id: SessionId, environ: Mapping[str, str]) -> Answered:
+        del environ
+        self._raise("resume")
+        self.acts.append(("resume", session_id))
+        self.alive.add(session_id)
+        return Answered(RECOVERED, "it runs and answers", session_id)
+
+    async def answer(self, session_id: SessionId, question_id: str, reply: Reply) -> Answered:
+        self.answers.append((question_id, reply))
+        return Answered(RECOVERED, "answered", session_id)
+
+    async def interrupt(self, session_id: SessionId) -> Answered:
+        return self._act("interrupt", session_id)
+
+    async def stop(self, session_id: SessionId) -> Answered:
+        self.alive.discard(session_id)
+        return self._act("stop", session_id)
+
+    async def revive(self, session_id: SessionId) -> Answered:
+        return self._act("revive", session_id)
+
+    async def standing(self, session_id: SessionId) -> Standing | None:
+        if session_id not in self.known:
+            return None
+        return Standing("idle" if session_id in self.alive else "stopped", "healthy", is_managed=True)
+
+    async def hear(self, provider: str, session_id: SessionId, key: str) -> AsyncIterator[Heard]:
+        del provider, session_id
+        told = 0
+        while True:
+            self._stirred.clear()
+            while told < len(self._said[key]):
+                told += 1
+                heard = self._said[key][told - 1]
+                yield heard
+                if isinstance(heard, Ended) and not heard.interrupted:
+                    return
+            await self._stirred.wait()
+
+    def _deliver(self, session_id: str, prompt: str, key: str) -> Answered:
+        self.delivered.append((session_id, prompt, key))
+        self.say(key, *self.reply(prompt))
+        scripted = self.outcomes.pop(prompt, None)
+        self._by_key[key] = scripted or Answered(RECOVERED, "its turn began", session_id)
+        return self._by_key[key]
+
+    def _act(self, name: str, session_id: str) -> Answered:
+        self._raise(name)
+        self.acts.append((name, session_id))
+        return self.outcomes.get(name, Answered(RECOVERED, f"{name} done", session_id))
+
+    def _raise(self, name: str) -> None:
+        if self.problems[name]:
+            raise self.problems[name].pop(0)
+
+
+class Slate:
+    """Implements Answers on a blackboard: messages by number, each with every text it had."""
+
+    def __init__(self) -> None:
+        self.messages: dict[int, list[str]] = {}
+        self.places: dict[int, Place] = {}
+        self.grown: list[str] = []
+        # The buttons that every message has now.
+        self.buttons: dict[int, Buttons] = {}
+        self.refusing: Exception | None = None
+
+    def of(self, place: Place, keep: Keep, parts: Mapping[int, int] | None = None) -> "SlateAnswer":
+        return SlateAnswer(self, place, keep, dict(parts or {}))
+
+    @property
+    def shown(self) -> list[str]:
+        """What every message says in the end."""
+        return [texts[-1] for texts in self.messages.values()]
+
+    def answers(self) -> list[str]:
+        """Without placeholders that were left, and without questions."""
+        return [text for text in self.shown if text != "…" and not text.startswith("May the agent")]
+
+    def questions(self) -> list[str]:
+        return [text for text in self.shown if text.startswith("May the agent")]
+
+    def asked(self) -> list[Buttons]:
+        """The buttons that can be pressed."""
+        return [buttons for buttons in self.buttons.values() if buttons]
+
+
+class SlateAnswer:
+    def __init__(self, slate: Slate, place: Place, keep: Keep, parts: dict[int, int]) -> None:
+        self._slate = slate
+        self._place = place
+        self._keep = keep
+        self._parts = parts
+
+    async def place(self, reply_to: int | None = None) -> int:
+        del reply_to
+        if self._slate.refusing is not None:
+            raise self._slate.refusing
+        if 0 not in self._parts:
+            number = len(self._slate.messages) + 1
+            self._slate.messages[number] = ["…"]
+            self._slate.places[number] = self._place
+            await self._keep(0, number)
+            self._parts[0] = number
+        return self._parts[0]
+
+    def grow(self, text: str) -> None:
+        self._slate.grown.append(text)
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[None]:
+        yield
+
+    async def finish(self, text: str, buttons: Buttons = ()) -> None:
+        number = await self.place()
+        self._slate.messages[number].append(text)
+        self._slate.buttons[number] = buttons
+
+
+class Plain:
+    """Implements Finish and Witness: nothing is asked of the gateway, and every end is remembered."""
+
+    def __init__(self) -> None:
+        self.ends: list[tuple[Turn, Fault | None]] = []
+
+    async def carry_out(self, turn: Turn) -> tuple[str, Buttons]:
+        return turn.text, ()
+
+    async def ended(self, turn: Turn, fault: Fault | None, seconds: float) -> None:
+        del seconds
+        self.ends.append((turn, fault))
+
+
+class OpenDoor:
+    """Implements AuthGate. A provider in `locked` is refused."""
+
+    def __init__(self) -> None:
+        self.locked: dict[str, str] = {}
+        self.told: list[tuple[str, str]] = []
+
+    def refusal(self, provider: str) -> str | None:
+        return self.locked.get(provider)
+
+    async def failed(self, provider: str) -> None:
+        self.told.append(("failed", provider))
+        self.locked[provider] = "The agent is not logged in at the moment."
+
+    async def succeeded(self, provider: str) -> None:
+        self.told.append(("succeeded", provider))
+
+
+class ScriptedChat:
+    """Implements ports.chat.Chat as far as turns and the intake speak through it."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Update] = []
+        self.asked_after: list[int] = []
+        self.sent: list[tuple[Place, str, Buttons]] = []
+        self.edits: list[tuple[int, str]] = []
+        self.settled: list[tuple[str, str]] = []
+        self.problems: dict[str, list[Exception]] = defaultdict(list)
+        self.arrived = asyncio.Event()
+
+    def write(self, *updates: Update) -> None:
+        self.waiting.extend(updates)
+        self.arrived.set()
+
+    async def me(self) -> str:
+        return "bot"
+
+    async def updates(self, after: int, wait_seconds: float) -> Sequence[Update]:
+        del wait_seconds
+        self._raise("updates")
+        self.asked_after.append(after)
+        self.waiting = [each for each in self.waiting if each.update_id > after]
+        if not self.waiting:
+            self.arrived.clear()
+            await self.arrived.wait()
+            self._raise("updates")
+        return list(self.waiting)
+
+    async def send(
+        self, place: Place, text: str, *, buttons: Buttons = (), reply_to: int | None = None
+    ) -> int:
+        del reply_to
+        self._raise("send")
+        self.sent.append((place, text, buttons))
+        return len(self.sent)
+
+    async def edit(self, place: Place, message_id: int, text: str, *, buttons: Buttons = ()) -> None:
+        del place, buttons
+        self.edits.append((message_id, text))
+
+    async def draft(self, place: Place, draft_id: int, text: str) -> None: ...
+
+    async def typing(self, place: Place) -> None: ...
+
+    async def send_file(
+        self, place: Place, path: Path, caption: str = "", *, within: Path | None = None
+    ) -> int:
+        del place, path, caption, within
+        raise AssertionError("no turn sends files by itself")
+
+    async def settle_press(self, press_id: str, words: str = "") -> None:
+        self.settled.append((press_id, words))
+
+    async def call(self, method: str, parameters: Mapping[str, Any]) -> Any:
+        del method, parameters
+        raise AssertionError("no turn calls anything else")
+
+    async def close(self) -> None: ...
+
+    def _raise(self, name: str) -> None:
+        if self.problems[name]:
+            raise self.problems[name].pop(0)
+
+
+def message(update_id: int, text: str = "hello", chat_id: int = 7, **fields: Any) -> Incoming:
+    place = Place(chat_id, fields.pop("thread_id", None), is_private=chat_id > 0)
+    return Incoming(update_id, place, 1000 + update_id, fields.pop("user_id", 42), 0.0, text, **fields)
+
+
+def press(update_id: int, choice: str, chat_id: int = 7, user_id: int = 42) -> Pressed:
+    return Pressed(update_id, Place(chat_id, is_private=True), 1, user_id, 0.0, f"press-{update_id}", choice)

@@ -1,0 +1,171 @@
+"""A gateway without a chat service and without a daemon, in virtual time; killed and started again on one store."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from gateway_doubles import OpenDoor, Plain, ScriptedChat, ScriptedSessions, Slate
+from wakeful.domain.gateway.breaker import Thresholds
+from wakeful.domain.gateway.messages import ConversationKey, Incoming
+from wakeful.domain.gateway.pool import Pool, PoolLimits
+from wakeful.domain.gateway.turn import Turn
+from wakeful.ports.chat import Chat
+from wakeful.ports.clock import Clock
+from wakeful.ports.sessions import Seat, Sessions
+from wakeful.ports.store import Store
+from wakeful.services.gateway.asking import Asking
+from wakeful.services.gateway.book import Book
+from wakeful.services.gateway.conversations import Conversations
+from wakeful.services.gateway.course import Course
+from wakeful.services.gateway.guard import Guard
+from wakeful.services.gateway.intake import Intake
+from wakeful.services.gateway.judging import Judging
+from wakeful.services.gateway.needs import Answers, Limits
+from wakeful.services.gateway.questions import Questions
+from wakeful.services.gateway.turns import Turns
+from wakeful.testing.memory_store import MemoryStore
+from wakeful.testing.virtual_clock import VirtualClock
+
+BOT = "99"
+
+
+class Parts:
+    """What outlives a gateway: the world around it."""
+
+    def __init__(self, *, provider: str = "claude", limits: Limits | None = None) -> None:
+        self.clock = VirtualClock()
+        self.store: Store = MemoryStore(now=lambda: self.clock.now().wall)
+        self.chat = ScriptedChat()
+        self.sessions = ScriptedSessions()
+        self.slate = Slate()
+        self.plain = Plain()
+        self.door = OpenDoor()
+        self.provider = provider
+        self.limits = limits or Limits()
+        self.pool_limits = PoolLimits()
+        self.heard_users = {42}
+
+    def key_of(self, update_id: int) -> str:
+        return f"tg-{BOT}-{update_id}"
+
+
+Scene = Callable[[Parts, "Gateway"], Awaitable[None]]
+
+
+def play(scene: Scene, parts: Callable[[], Parts] = Parts) -> None:
+    """One gateway in a world of its own; nothing of it may have failed."""
+
+    async def played() -> None:
+        world = parts()
+        gateway = Gateway(world)
+        await gateway.start()
+        try:
+            await scene(world, gateway)
+            assert gateway.failed == []
+        finally:
+            await gateway.end()
+
+    asyncio.run(played())
+
+
+class Gateway:
+    """One life of it: everything a composition joins."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        clock: Clock | None = None,
+        chat: Chat | None = None,
+        sessions: Sessions | None = None,
+        answers: Answers | None = None,
+        seat: Seat | None = None,
+    ) -> None:
+        self.parts = parts
+        clock, chat = clock or parts.clock, chat or parts.chat
+        sessions = sessions or parts.sessions
+        self._seat = seat
+        self.book = Book(parts.store, clock, BOT)
+        self.conversations = Conversations(parts.store, clock)
+        self.questions = Questions(
+            chat=chat,
+            answers=answers or parts.slate,
+            sessions=sessions,
+            store=parts.store,
+            clock=clock,
+            conversations=self.conversations,
+            seconds_max=parts.limits.question,
+        )
+        asking = Asking(
+            sessions=sessions,
+            clock=clock,
+            book=self.book,
+            conversations=self.conversations,
+            seat_for=self.seat_for,
+            limits=parts.limits,
+        )
+        thresholds = {"claude": Thresholds(), "codex": Thresholds()}
+        self.guard = Guard(clock, parts.door, thresholds)
+        self.judging = Judging()
+        self.course = Course(
+            clock=clock,
+            sessions=sessions,
+            book=self.book,
+            asking=asking,
+            questions=self.questions,
+            guard=self.guard,
+            judging=self.judging,
+            answers=answers or parts.slate,
+            finish=parts.plain,
+            witness=parts.plain,
+            seat_for=self.seat_for,
+            limits=parts.limits,
+        )
+        self.turns = Turns(
+            clock=clock,
+            pool=Pool[Turn](parts.pool_limits),
+            book=self.book,
+            conversations=self.conversations,
+            questions=self.questions,
+            course=self.course,
+            sessions=sessions,
+        )
+        self.intake = Intake(
+            chat=chat,
+            clock=clock,
+            book=self.book,
+            turns=self.turns,
+            hears=lambda update: update.user_id in parts.heard_users,
+            prompt_of=lambda incoming: incoming.text,
+            commands={"stop": self._stop, "new": self._new},
+            presses=[self.questions.pressed],
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def seat_for(self, key: ConversationKey) -> Seat:
+        if self._seat is not None:
+            return self._seat
+        return Seat(self.parts.provider, "/folder", (self.parts.provider,), {}, key.replace(":", "-"))
+
+    async def start(self) -> None:
+        await self.turns.take_up()
+        self._tasks = [asyncio.create_task(self.turns.run()), asyncio.create_task(self.intake.run())]
+
+    async def end(self) -> None:
+        """As a signal ends it."""
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+
+    @property
+    def failed(self) -> Sequence[BaseException]:
+        done = [each for each in self._tasks if each.done() and not each.cancelled()]
+        return [error for each in done if (error := each.exception()) is not None]
+
+    async def _stop(self, incoming: Incoming, _arguments: str) -> str:
+        return await self.turns.stop(incoming.place.key)
+
+    async def _new(self, incoming: Incoming, _arguments: str) -> str:
+        return await self.turns.begin_anew(incoming.place.key)

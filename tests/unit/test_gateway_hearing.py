@@ -1,0 +1,221 @@
+"""Claims about hearing one turn in a client's output. The order of lines is that of Claude Code 2.1.197 and Codex 0.166."""
+
+import json
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from wakeful.adapters.claude_code.hearing import ClaudeHearing
+from wakeful.adapters.codex.hearing import CodexHearing
+from wakeful.domain.events import Failure
+from wakeful.domain.gateway.heard import Asked, Ended, Heard, Settled, Spent, Taken, Words
+
+OURS = "11111111-1111-5111-8111-111111111111"
+Line = dict[str, Any]
+RUNNING = {"type": "system", "subtype": "session_state_changed", "state": "running"}
+IDLE = {"type": "system", "subtype": "session_state_changed", "state": "idle"}
+
+
+def replayed(uuid: str, text: str = "hello") -> Line:
+    message = {"role": "user", "content": text}
+    return {"type": "user", "message": message, "parent_tool_use_id": None, "uuid": uuid, "isReplay": True}
+
+
+def event(kind: str, parent: str | None = None, **fields: Any) -> Line:
+    return {"type": "stream_event", "event": {"type": kind, **fields}, "parent_tool_use_id": parent}
+
+
+def block(text: str, parent: str | None = None) -> list[Line]:
+    """A block of text as it streams, up to its last delta."""
+    return [
+        event("content_block_start", parent, content_block={"type": "text", "text": ""}),
+        event("content_block_delta", parent, delta={"type": "text_delta", "text": text}),
+    ]
+
+
+def whole(text: str, parent: str | None = None, error: str | None = None) -> Line:
+    line = {
+        "type": "assistant",
+        "message": {"content": [{"type": "text", "text": text}]},
+        "parent_tool_use_id": parent,
+    }
+    return line | ({"error": error} if error else {})
+
+
+def result(text: str = "", cost_usd: float = 0.001, **fields: Any) -> Line:
+    usage = {"input_tokens": 5, "cache_creation_input_tokens": 2, "output_tokens": 7}
+    said = {"type": "result", "subtype": "success", "is_error": False, "result": text, "usage": usage}
+    return said | {"total_cost_usd": cost_usd, "terminal_reason": "completed"} | fields
+
+
+def turn(uuid: str, text: str, cost_usd: float = 0.001, prompt: str = "hello") -> list[Line]:
+    """A turn that says one thing: its prompt is replayed behind the first words."""
+    return [RUNNING, *block(text), replayed(uuid, prompt), whole(text), result(text, cost_usd), IDLE]
+
+
+def heard(hearing: ClaudeHearing | CodexHearing, lines: Iterable[Line]) -> list[Heard]:
+    fed = [hearing.feed(json.dumps(line).encode()) for line in lines]
+    return list(chain.from_iterable(fed))
+
+
+def words(told: Iterable[Heard]) -> str:
+    return "".join(each.text for each in told if isinstance(each, Words))
+
+
+def test_words_are_heard_before_the_prompt_is_replayed() -> None:
+    """The client replays a prompt only when the first block of its answer is whole: nobody waits for that."""
+    hearing = ClaudeHearing(OURS)
+    hearing.caught_up()
+    assert heard(hearing, [RUNNING, *block("Once upon")]) == [Taken(), Words("Once upon")]
+    rest = heard(hearing, [replayed(OURS), whole("Once upon a time"), result("Once upon a time"), IDLE])
+    assert rest == [Words(" a time"), Ended("Once upon a time", spent=Spent(7, 7, 0.001))]
+
+
+def test_an_old_turn_is_not_heard_again() -> None:
+    """After a restart the whole file is read: only the turn with the prompt's own id counts, at its own cost."""
+    hearing = ClaudeHearing(OURS)
+    told = heard(hearing, [*turn("other", "old news", 0.005), *turn(OURS, "new", 0.007)])
+    assert [type(each) for each in told] == [Taken, Words, Ended]
+    assert told[-1] == Ended("new", spent=Spent(7, 7, 0.007 - 0.005))
+    assert hearing.caught_up() == []
+
+
+def test_the_turn_that_is_open_is_taken_for_ours_until_its_prompt_says_otherwise() -> None:
+    """Somebody else's turn is given back as soon as it is known, and ours is heard from its own beginning."""
+    hearing = ClaudeHearing(OURS)
+    assert heard(hearing, [*turn("a", "old"), RUNNING, *block("not ")]) == []
+    assert hearing.caught_up() == [Taken(), Words("not ")]
+    foreign = [replayed("b"), whole("not ours"), *block("at all"), result(), IDLE]
+    assert heard(hearing, foreign) == []
+    assert heard(hearing, turn(OURS, "ours"))[:2] == [Taken(), Words("ours")]
+
+
+def test_subagents_are_not_heard() -> None:
+    """What an agent says to another one is nobody's answer; blocks of the main one are paragraphs."""
+    inner = [*block("inner", "toolu_1"), whole("inner", "toolu_1")]
+    lines = [RUNNING, *block("one"), replayed(OURS), whole("one"), *inner, *block("two"), whole("two")]
+    told = heard(ClaudeHearing(OURS), [*lines, result("two")])
+    assert words(told) == "one\n\ntwo"
+    assert isinstance(told[-1], Ended)
+    assert told[-1].text == "one\n\ntwo"
+
+
+def test_a_broken_stream_is_heard_once() -> None:
+    """The client asks again without a stream: what had streamed is not repeated, and what had not is not lost."""
+    lines = [
+        RUNNING,
+        *block("after the"),
+        replayed(OURS),
+        whole("after the break"),
+        result("after the break"),
+    ]
+    assert words(heard(ClaudeHearing(OURS), lines)) == "after the break"
+    unstreamed = [RUNNING, replayed(OURS), whole("at once"), result("at once")]
+    assert words(heard(ClaudeHearing(OURS), unstreamed)) == "at once"
+
+
+def test_questions_are_open_until_answered_withdrawn_or_over() -> None:
+    """Each is told once, redacted, and settled once, whoever answered it."""
+    call = {"command": "deploy --token sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"}
+
+    def asks(question_id: str) -> Line:
+        request = {"subtype": "can_use_tool", "tool_name": "Bash", "description": "d", "input": call}
+        return {"type": "control_request", "request_id": question_id, "request": request}
+
+    answer = {"type": "control_response", "response": {"subtype": "success", "request_id": "q1"}}
+    withdrawn = {"type": "control_cancel_request", "request_id": "q2"}
+    lines = [RUNNING, replayed(OURS), asks("q1"), answer, answer, asks("q2"), withdrawn, asks("q3"), result()]
+    told = heard(ClaudeHearing(OURS), lines)
+    asked = [each for each in told if isinstance(each, Asked)]
+    assert [each.question_id for each in asked] == ["q1", "q2", "q3"]
+    assert "sk-ant" not in asked[0].untrusted
+    assert "deploy" in asked[0].untrusted
+    assert [each.question_id for each in told if isinstance(each, Settled)] == ["q1", "q2", "q3"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "text", "failure"),
+    [
+        ("authentication_failed", 401, "Invalid API key · Fix external API key", Failure.AUTH),
+        ("rate_limit", 429, "API Error: Request rejected (429)", Failure.LIMIT),
+        (None, None, "API Error: The operation timed out.", Failure.PROVIDER),
+        (None, None, "Reached maximum number of turns (2)", Failure.UNKNOWN),
+    ],
+)
+def test_a_failed_turn_says_why_and_is_no_answer(
+    error: str | None, status: int | None, text: str, failure: Failure
+) -> None:
+    """The client's words about a failure are not streamed as the agent's."""
+    said = [whole(text, error=error)] if error else []
+    end = result(text, is_error=True, api_error_status=status)
+    told = heard(ClaudeHearing(OURS), [RUNNING, replayed(OURS), *said, end])
+    assert words(told) == ""
+    assert told[-1] == Ended(text, failure, Spent(7, 7, 0.001))
+
+
+def test_what_the_healer_says_goes_on_with_the_turn() -> None:
+    """Cut short and told to go on, the same answer is heard in the next turn; somebody else's prompt is not."""
+    hearing = ClaudeHearing(OURS)
+    cut = result("", terminal_reason="aborted_streaming", is_error=True, subtype="error_during_execution")
+    told = heard(hearing, [RUNNING, *block("half"), replayed(OURS), whole("half"), cut, IDLE])
+    assert isinstance(told[-1], Ended)
+    assert told[-1].interrupted
+    again = heard(hearing, turn("healer", "the whole", prompt="Wakeful: you repeat the same calls."))
+    assert again[-1] == Ended("the whole", spent=Spent(7, 7, 0.0))
+    assert Ended not in map(type, heard(hearing, turn("other", "elsewhere")))
+
+
+def test_a_new_process_goes_on_with_the_turn() -> None:
+    """Its file has a prompt of the healer only: heard live, and heard by whoever listens only afterwards."""
+    brief = turn("healer", "done after all", prompt="Wakeful: your process ended in the middle of your work")
+    living = ClaudeHearing(OURS)
+    heard(living, [RUNNING, *block("half"), replayed(OURS)])
+    living.begin_anew()
+    assert heard(living, brief)[-1] == Ended("done after all", spent=Spent(7, 7, 0.001))
+    late = ClaudeHearing(OURS)
+    assert heard(late, brief) == []
+    assert late.caught_up()[-1] == Ended("done after all", spent=Spent(7, 7, 0.001))
+    after = ClaudeHearing(OURS)
+    assert heard(after, [*brief, *turn(OURS, "mine")])[-1] == Ended("mine", spent=Spent(7, 7, 0.0))
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"{", b"[]", b"null", b'{"type": 7}', b'{"type": "result", "usage": "x"}', b"\xff\xfe"]
+)
+def test_bad_lines_tell_nothing(line: bytes) -> None:
+    """Torn, of another shape or no text at all: what comes behind them is heard."""
+    for hearing in (ClaudeHearing(OURS), CodexHearing(OURS)):
+        assert list(hearing.feed(line)) == []
+    claude = ClaudeHearing(OURS)
+    claude.feed(line)
+    assert words(heard(claude, turn(OURS, "here"))) == "here"
+
+
+def test_a_codex_turn_from_its_first_word_to_its_cost() -> None:
+    """Messages come whole; a warning, a command and a reconnection are no words of the answer."""
+    items = [
+        {"id": "item_0", "type": "error", "message": "Model metadata not found"},
+        {"id": "item_1", "type": "agent_message", "text": "I will run it"},
+        {"id": "item_2", "type": "command_execution", "aggregated_output": "hi\n", "exit_code": 0},
+        {"id": "item_3", "type": "agent_message", "text": "All done"},
+    ]
+    lines: list[Line] = [{"type": "thread.started", "thread_id": "t"}, {"type": "turn.started"}]
+    lines += [{"type": "item.completed", "item": each} for each in items]
+    lines += [{"type": "error", "message": "Reconnecting... 1/5"}]
+    lines += [{"type": "turn.completed", "usage": {"input_tokens": 20, "output_tokens": 10}}]
+    told = heard(CodexHearing(OURS), lines)
+    assert told == [
+        Taken(),
+        Words("I will run it"),
+        Words("\n\nAll done"),
+        Ended("I will run it\n\nAll done", spent=Spent(20, 10), stop_reason="end_turn"),
+    ]
+
+
+def test_a_failed_codex_turn_says_why() -> None:
+    """By the sentence Codex ends with."""
+    message = "unexpected status 401 Unauthorized: invalid x-api-key, url: http://127.0.0.1:1/v1/responses"
+    failed = {"type": "turn.failed", "error": {"message": message}}
+    assert heard(CodexHearing(OURS), [failed]) == [Ended(message, Failure.AUTH)]

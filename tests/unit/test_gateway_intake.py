@@ -1,0 +1,254 @@
+"""Claims about what arrives from a chat: who is heard, what is an order, what is asked, and what is nothing of it."""
+
+import asyncio
+import logging
+
+import pytest
+
+from gateway_doubles import message, press, silent
+from gateways import Gateway, Parts, play
+from wakeful.domain.gateway.heard import Asked, Ended, Settled
+from wakeful.domain.gateway.messages import Ignored
+from wakeful.ports.chat import ChatFailed, ChatFlooded, ChatLocked, ChatTaken
+from wakeful.ports.hands import Reply
+from wakeful.services.gateway.intake import ONLY_TEXT
+from wakeful.services.gateway.questions import NOT_OPEN
+
+ASKED = Asked("q1", "Bash", "touch x")
+
+
+def test_a_stranger_is_told_nothing_and_the_operator_reads_what_to_write(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Neither a message nor a press of an unknown user does anything; its id is named once."""
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        parts.chat.write(
+            message(1, user_id=666), message(2, "/new", user_id=666), press(3, "ask:x:once", user_id=666)
+        )
+        await parts.clock.run_for(1)
+        assert (parts.chat.sent, parts.chat.settled, parts.slate.messages, gateway.book.highest) == (
+            [],
+            [],
+            {},
+            0,
+        )
+        assert caplog.text.count("[gateway] allow = [666]") == 1
+
+    with caplog.at_level(logging.WARNING, "wakeful.gateway"):
+        play(scene)
+
+
+def test_an_empty_list_hears_nobody() -> None:
+    """Nothing configured is nobody allowed."""
+
+    def world() -> Parts:
+        parts = Parts()
+        parts.heard_users = set()
+        return parts
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.chat.write(message(1))
+        await parts.clock.run_for(1)
+        assert (parts.sessions.delivered, parts.chat.sent) == ([], [])
+
+    play(scene, world)
+
+
+def test_edited_and_forwarded_commands_are_none() -> None:
+    """An edit is not asked again, a forwarded command is text; what has no text gets one sentence a minute."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.chat.write(
+            message(1, "/new", edited=True),
+            message(2, "fixed a typo", edited=True),
+            message(3, "/new", forwarded=True),
+            *(message(n, "  ") for n in range(4, 9)),
+            Ignored(9),
+        )
+        await parts.clock.run_for(1)
+        assert [each[1] for each in parts.sessions.delivered] == ["/new"]
+        assert [text for _, text, _ in parts.chat.sent] == [ONLY_TEXT]
+        parts.chat.write(message(10, "/fly to the moon"), message(11, "/STOP@some_bot now"))
+        await parts.clock.run_for(1)
+        assert [text for _, text, _ in parts.chat.sent][1:] == [
+            "I do not know /fly. I know: /new /stop.",
+            "Nothing is running.",
+        ]
+
+    play(scene)
+
+
+def test_updates_are_confirmed_only_once_they_are_kept() -> None:
+    """The next question carries the number of what was kept; the same update again is nothing new."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.chat.write(message(7), message(8, user_id=666))
+        await parts.clock.run_for(1)
+        parts.chat.write(message(9))
+        await parts.clock.run_for(1)
+        assert parts.chat.asked_after == [0, 8, 9]
+        assert len(parts.sessions.delivered) == 2
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (ChatTaken(), "One token is for one gateway"),
+        (ChatLocked(reason="401"), "Set gateway.token anew"),
+        (ChatFailed(reason="down"), "down"),
+    ],
+)
+def test_a_chat_in_trouble_is_asked_again_and_said_once(
+    problem: Exception, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Down for an hour: one line when it begins, one when it ends, and nothing lost."""
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        parts.chat.problems["updates"] = [problem] * 60
+        parts.chat.write(message(1))
+        await parts.clock.run_for(600)
+        during = gateway.intake.trouble
+        assert caplog.text.count(words) == 1
+        await parts.clock.run_for(3000)
+        assert (during is None, gateway.intake.trouble) == (False, None)
+        assert (caplog.text.count("arrive again"), len(parts.slate.answers())) == (1, 1)
+
+    with caplog.at_level(logging.WARNING, "wakeful.gateway"):
+        play(scene)
+
+
+def test_a_flooded_chat_gets_the_rest_it_wants() -> None:
+    """Not asked before its time is over."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.chat.problems["updates"] = [ChatFlooded(reason="429", retry_after_seconds=40)]
+        parts.chat.write(message(1))
+        await parts.clock.run_for(39)
+        assert parts.chat.asked_after == []
+        await parts.clock.run_for(2)
+        assert len(parts.slate.answers()) == 1
+
+    play(scene)
+
+
+async def asked(parts: Parts, *, update_id: int = 1, question: Asked = ASKED) -> str:
+    """A turn that asks for a permission; the name its buttons carry."""
+    parts.sessions.reply = silent
+    parts.chat.write(message(update_id))
+    await parts.clock.run_for(1)
+    parts.sessions.say(parts.key_of(update_id), question)
+    await parts.clock.run_for(1)
+    return parts.slate.asked()[-1][0][0].choice.split(":")[1]
+
+
+@pytest.mark.parametrize(("choice", "reply"), [("once", Reply.ALLOW), ("deny", Reply.DENY)])
+def test_a_question_is_answered_by_a_button(choice: str, reply: Reply) -> None:
+    """Shown once with three buttons, in its thread; answered once; its buttons go."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        name = await asked(parts)
+        (text,), (buttons,) = parts.slate.questions(), parts.slate.asked()
+        assert ("Bash" in text, "touch x" in text) == (True, True)
+        assert [row[0].label for row in buttons] == ["Allow once", "Allow for this session", "Deny"]
+        assert all(len(row[0].choice.encode()) <= 64 for row in buttons)
+        parts.chat.write(press(2, f"ask:{name}:{choice}"))
+        await parts.clock.run_for(1)
+        parts.chat.write(press(3, f"ask:{name}:{choice}"))
+        await parts.clock.run_for(1)
+        assert parts.sessions.answers == [("q1", reply)]
+        assert parts.chat.settled[1] == ("press-3", NOT_OPEN)
+        assert (parts.slate.asked(), len(parts.slate.questions())) == ([], 1)
+
+    play(scene)
+
+
+def test_what_is_allowed_for_the_session_is_not_asked_again() -> None:
+    """The same tool is answered at once from then on, another one is asked about, and a new session asks anew."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        name = await asked(parts)
+        parts.chat.write(press(2, f"ask:{name}:session"))
+        await parts.clock.run_for(1)
+        parts.sessions.say("tg-99-1", Settled("q1"), Asked("q2", "Bash", "rm x"), Asked("q3", "Write", "y"))
+        await parts.clock.run_for(1)
+        assert parts.sessions.answers == [("q1", Reply.ALLOW), ("q2", Reply.ALLOW)]
+        assert len(parts.slate.questions()) == 2
+        parts.sessions.say("tg-99-1", Ended("done", stop_reason="end_turn"))
+        parts.chat.write(message(3, "/new"))
+        await parts.clock.run_for(1)
+        await asked(parts, update_id=4, question=Asked("q4", "Bash", "rm x"))
+        assert [text for text in parts.slate.questions() if "use Bash?" in text][1:] != []
+        assert ("q4", Reply.ALLOW) not in parts.sessions.answers
+
+    play(scene)
+
+
+def test_a_question_nobody_answers_is_denied() -> None:
+    """After its time; until then the silence is the person's, and the turn is not given up for it."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        await asked(parts)
+        await parts.clock.run_for(590)
+        assert parts.sessions.answers == []
+        await parts.clock.run_for(20)
+        assert parts.sessions.answers == [("q1", Reply.DENY)]
+        assert parts.slate.answers() == []
+        assert "Nobody answered" in parts.slate.questions()[0]
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    "choice", ["ask:forged:once", "ask::", "ask:{name}:", "ask:{name}:root", "ask", "\0", "x" * 64]
+)
+def test_a_forged_button_answers_nothing(choice: str) -> None:
+    """Nor does one from another chat."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        name = await asked(parts)
+        parts.chat.write(press(2, choice.format(name=name)), press(3, f"ask:{name}:once", chat_id=8))
+        await parts.clock.run_for(1)
+        assert parts.sessions.answers == []
+        assert len(parts.chat.settled) == 2
+
+    play(scene)
+
+
+def test_a_question_settled_elsewhere_loses_its_buttons() -> None:
+    """Answered at a terminal, or over with its turn."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        await asked(parts)
+        parts.sessions.say("tg-99-1", Settled("q1"), Asked("q2", "Write", "y"))
+        await parts.clock.run_for(1)
+        parts.sessions.say("tg-99-1", Ended("done", stop_reason="end_turn"))
+        await parts.clock.run_for(1)
+        assert "Answered elsewhere" in parts.slate.questions()[0]
+        assert "The turn is over" in parts.slate.questions()[1]
+        assert (parts.slate.asked(), parts.sessions.answers) == ([], [])
+
+    play(scene)
+
+
+def test_after_a_restart_a_question_is_not_asked_twice_and_its_buttons_work() -> None:
+    """The turn is heard from its beginning, the question with it; what was sent is known."""
+
+    async def played() -> None:
+        parts = Parts()
+        first = Gateway(parts)
+        await first.start()
+        name = await asked(parts)
+        await first.end()
+        second = Gateway(parts)
+        await second.start()
+        await parts.clock.run_for(1)
+        assert len(parts.slate.questions()) == 1
+        parts.chat.write(press(2, f"ask:{name}:once"))
+        await parts.clock.run_for(1)
+        assert parts.sessions.answers == [("q1", Reply.ALLOW)]
+        await second.end()
+
+    asyncio.run(played())

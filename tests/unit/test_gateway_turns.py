@@ -1,0 +1,440 @@
+"""Claims about turns: each message is asked once and answered once, in its own conversation, whatever goes wrong."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from gateway_doubles import message, silent
+from gateways import Gateway, Parts, play
+from wakeful.domain.events import Failure
+from wakeful.domain.gateway.breaker import BreakerState
+from wakeful.domain.gateway.heard import Ended, Gone, Heard, Taken, Words
+from wakeful.domain.gateway.pool import PoolLimits
+from wakeful.domain.gateway.turn import Stage
+from wakeful.ports.chat import ChatRefused
+from wakeful.ports.sessions import Answered, DaemonCutOff, DaemonNotRunning, DaemonSilent, Refused
+from wakeful.ports.store import Outcome
+from wakeful.services.gateway.judging import LOST_WORDS, STOPPED_WORDS
+
+PROVIDERS = ("claude", "codex")
+
+
+def failing(
+    failure: Failure = Failure.PROVIDER, words: str = "API Error: 500"
+) -> Callable[[str], Sequence[Heard]]:
+    return lambda _prompt: (Taken(), Ended(words, failure))
+
+
+def test_a_message_is_asked_once_and_answered_once() -> None:
+    """Placeholder, prompt under the update's own key, words as they come, the whole in the same message."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.chat.write(message(5, "What is new?"))
+        await parts.clock.run_for(1)
+        assert parts.sessions.delivered == [("claude-1", "What is new?", "tg-99-5")]
+        assert parts.slate.messages == {1: ["…", "Answer to: What is new?."]}
+        assert parts.slate.grown == ["Answer to: What is new?."]
+        parts.chat.write(message(5, "What is new?"), message(6, "And now?"))
+        await parts.clock.run_for(1)
+        assert [each[0] for each in parts.sessions.delivered] == ["claude-1", "claude-1"]
+        assert parts.slate.answers() == ["Answer to: What is new?.", "Answer to: And now?."]
+
+    play(scene)
+
+
+def test_a_hundred_messages_in_a_second_are_answered_in_their_order() -> None:
+    """One conversation takes them one after the other; none is lost, none twice."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.chat.write(*(message(n, f"number {n}") for n in range(1, 101)))
+        await parts.clock.run_for(1)
+        assert [each[1] for each in parts.sessions.delivered] == [f"number {n}" for n in range(1, 101)]
+        assert parts.slate.answers() == [f"Answer to: number {n}." for n in range(1, 101)]
+        assert len(parts.sessions.known) == 1
+
+    play(scene)
+
+
+def test_more_than_may_wait_are_refused_with_one_sentence() -> None:
+    """What is beyond the queue's bound is told once, and what was accepted is done."""
+
+    def world() -> Parts:
+        parts = Parts()
+        parts.pool_limits = PoolLimits(queue_max=3)
+        parts.sessions.reply = silent
+        return parts
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.chat.write(message(1))
+        await parts.clock.run_for(1)
+        parts.chat.write(*(message(n) for n in range(2, 20)))
+        await parts.clock.run_for(1)
+        assert [text for _, text, _ in parts.chat.sent] == [
+            "Too many messages wait here already. Please wait for my answers, or send /stop."
+        ]
+
+    play(scene, world)
+
+
+def test_conversations_do_not_wait_for_each_other_and_never_cross() -> None:
+    """Each chat and each topic has a session of its own; a silent one delays nobody."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.sessions.reply = lambda prompt: (Taken(),) if prompt == "hang" else _say(prompt)
+        parts.chat.write(message(1, "hang", 1), message(2, "two", 2), message(3, "topic", 2, thread_id=9))
+        parts.chat.write(message(4, "behind", 1), message(5, "four", 2))
+        await parts.clock.run_for(1)
+        by_session = {session: prompt for session, prompt, _ in parts.sessions.delivered}
+        assert set(by_session.values()) == {"hang", "topic", "four"}
+        assert parts.slate.answers() == ["said two", "said topic", "said four"]
+
+    play(scene)
+
+
+def _say(prompt: str) -> Sequence[Heard]:
+    return (Taken(), Words(f"said {prompt}"), Ended(f"said {prompt}", stop_reason="end_turn"))
+
+
+def test_idle_sessions_make_room_and_come_back(caplog: pytest.LogCaptureFixture) -> None:
+    """Thirty conversations on three places: who was idle longest goes, and its next message resumes it."""
+
+    def world() -> Parts:
+        parts = Parts()
+        parts.pool_limits = PoolLimits(active_max=3)
+        return parts
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        for n in range(1, 31):
+            parts.chat.write(message(n, f"from {n}", n))
+            await parts.clock.run_for(1)
+        assert len(parts.slate.answers()) == 30
+        assert (len(parts.sessions.alive), gateway.turns.pool.active) == (3, 3)
+        assert parts.sessions.acts[0] == ("stop", "claude-1")
+        assert "conversationKey=chat:1:thread:main sessionId=claude-1 evictionReason=lru_limit" in caplog.text
+        parts.chat.write(message(31, "again", 1))
+        await parts.clock.run_for(1)
+        assert ("resume", "claude-1") in parts.sessions.acts
+        assert parts.sessions.delivered[-1] == ("claude-1", "again", "tg-99-31")
+        await parts.clock.run_for(1800)
+        assert "evictionReason=idle_ttl" in caplog.text
+        assert parts.sessions.alive == set()
+
+    with caplog.at_level(logging.INFO, "wakeful.gateway"):
+        play(scene, world)
+
+
+def test_stop_cuts_the_turn_short_and_drops_what_waits() -> None:
+    """The words said so far stay, with a mark; the session stays too, and takes the next message."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.sessions.reply = lambda prompt: (Taken(), Words("half")) if prompt == "long" else _say(prompt)
+        parts.chat.write(message(1, "long"), message(2, "behind"))
+        await parts.clock.run_for(1)
+        parts.chat.write(message(3, "/stop"))
+        await parts.clock.run_for(1)
+        assert parts.sessions.acts == [("interrupt", "claude-1")]
+        parts.sessions.say("tg-99-1", Ended("half", interrupted=True))
+        await parts.clock.run_for(1)
+        assert parts.slate.shown == [f"half\n\n{STOPPED_WORDS}"]
+        parts.chat.write(message(4, "next"))
+        await parts.clock.run_for(1)
+        assert [each[:2] for each in parts.sessions.delivered] == [("claude-1", "long"), ("claude-1", "next")]
+
+    play(scene)
+
+
+def test_a_stop_that_nobody_obeys_is_said_all_the_same() -> None:
+    """A client that does not react to an interrupt does not keep its user waiting."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.sessions.reply = silent
+        parts.chat.write(message(1))
+        await parts.clock.run_for(1)
+        parts.chat.write(message(2, "/stop"))
+        await parts.clock.run_for(20)
+        assert parts.slate.shown == [STOPPED_WORDS]
+
+    play(scene)
+
+
+def test_new_begins_another_conversation() -> None:
+    """The old session is ended and not resumed; the message behind the command is not lost."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.chat.write(message(1, "first"))
+        await parts.clock.run_for(1)
+        parts.chat.write(message(2, "/new"), message(3, "second"))
+        await parts.clock.run_for(1)
+        assert parts.sessions.acts == [("stop", "claude-1")]
+        assert [each[0] for each in parts.sessions.delivered] == ["claude-1", "claude-2"]
+        assert parts.slate.answers() == ["Answer to: first.", "Answer to: second."]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_silent_turn_is_proposed_for_revival_then_given_up(provider: str) -> None:
+    """Nothing heard for the limit: the gate is asked once; without effect the user is told, and the turn is cut off."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.sessions.reply = silent
+        parts.sessions.outcomes["revive"] = Answered(Outcome.DECLINED, "nothing is wrong with it")
+        parts.chat.write(message(1))
+        await parts.clock.run_for(599)
+        assert parts.slate.answers() == []
+        await parts.clock.run_for(2)
+        assert [each[0] for each in parts.sessions.acts] == ["revive", "interrupt"]
+        assert parts.slate.answers()[0].startswith("This took too long")
+        (turn, fault), *_ = parts.plain.ends
+        assert fault is not None
+        assert (turn.stage, fault.category) == (Stage.FAILED, "timeout")
+
+    play(scene, lambda: Parts(provider=provider))
+
+
+def test_a_turn_that_talks_is_never_too_long() -> None:
+    """What limits a turn is silence: one that says a word every five minutes goes on for hours."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.sessions.reply = silent
+        parts.chat.write(message(1))
+        for _ in range(50):
+            await parts.clock.run_for(300)
+            parts.sessions.say("tg-99-1", Words("still here. "))
+        parts.sessions.say("tg-99-1", Ended("done at last", stop_reason="end_turn"))
+        await parts.clock.run_for(1)
+        assert parts.slate.answers() == ["done at last"]
+
+    play(scene)
+
+
+def test_a_revived_turn_fills_the_same_message() -> None:
+    """The gate brought it back: what the new process says is the answer, in the same place."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.sessions.reply = lambda _prompt: (Taken(), Words("half a"))
+        parts.chat.write(message(1))
+        await parts.clock.run_for(1)
+        parts.sessions.say("tg-99-1", Gone("killed"))
+        await parts.clock.run_for(30)
+        assert parts.slate.answers() == []
+        parts.sessions.say("tg-99-1", Taken(), Words("all"), Ended("all of it", stop_reason="end_turn"))
+        await parts.clock.run_for(1)
+        assert parts.slate.messages == {1: ["…", "all of it"]}
+
+    play(scene)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_process_that_does_not_come_back_is_told(provider: str) -> None:
+    """Nobody brings it back in time: one clear sentence, counted as a crash."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.sessions.reply = lambda _prompt: (Taken(), Words("half"), Gone("segmentation fault"))
+        parts.chat.write(message(1))
+        await parts.clock.run_for(181)
+        assert parts.slate.answers() == [
+            "The agent stopped in the middle of its work. Please send your message again."
+        ]
+        assert parts.plain.ends[0][1] is not None
+        assert parts.plain.ends[0][1].category == "process_crash"
+
+    play(scene, lambda: Parts(provider=provider))
+
+
+def test_what_the_healer_cut_short_is_waited_for() -> None:
+    """Told to go on, the next turn is the answer; if nobody tells it, what it had said is."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        cut = Ended("in circles", interrupted=True)
+        parts.sessions.reply = lambda _prompt: (Taken(), Words("in circles"), cut)
+        parts.chat.write(message(1, "one", 1), message(2, "two", 2))
+        await parts.clock.run_for(10)
+        parts.sessions.say("tg-99-1", Taken(), Ended("another way", stop_reason="end_turn"))
+        await parts.clock.run_for(60)
+        assert parts.slate.answers() == ["another way", f"in circles\n\n{STOPPED_WORDS}"]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_three_failures_open_the_breaker_and_two_successes_close_it(provider: str) -> None:
+    """While it is open nothing is asked; after its rest one test at a time; both providers alike."""
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        parts.sessions.reply = failing()
+        for n in range(1, 4):
+            parts.chat.write(message(n))
+            await parts.clock.run_for(1)
+        assert gateway.guard.breaker(provider).state is BreakerState.OPEN
+        parts.chat.write(message(4))
+        await parts.clock.run_for(1)
+        assert len(parts.sessions.delivered) == 3
+        assert "left alone" in parts.slate.answers()[3]
+        parts.sessions.reply = _say
+        for n in (5, 6):
+            await parts.clock.run_for(31)
+            parts.chat.write(message(n, f"try {n}"))
+            await parts.clock.run_for(1)
+        assert gateway.guard.breaker(provider).state is BreakerState.CLOSED
+        assert parts.slate.answers()[4:] == ["said try 5", "said try 6"]
+
+    play(scene, lambda: Parts(provider=provider))
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("as_answer", [False, True])
+def test_a_missing_login_locks_the_provider_and_is_never_shown(provider: str, as_answer: bool) -> None:
+    """Said as a failure or as an answer, its text stays out of the chat, growing or final; the breaker stays closed."""
+    words = "Invalid API key · Fix external API key"
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        said = (Taken(), Words(words), Ended(words, None if as_answer else Failure.AUTH))
+        parts.sessions.reply = lambda _prompt: said
+        parts.chat.write(message(1))
+        await parts.clock.run_for(1)
+        parts.chat.write(message(2))
+        await parts.clock.run_for(1)
+        assert len(parts.sessions.delivered) == 1
+        assert parts.slate.answers() == ["The agent is not logged in at the moment."] * 2
+        assert not any(words in text for text in parts.slate.grown)
+        assert gateway.guard.breaker(provider).failures == 0
+
+    play(scene, lambda: Parts(provider=provider))
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize(
+    ("text", "category"),
+    [
+        ("", "invalid_response"),
+        ("I don't understand.", "confusion"),
+        ("Error: ENOENT: no such file", "invalid_response"),
+    ],
+)
+def test_a_rejected_answer_is_not_shown(provider: str, text: str, category: str) -> None:
+    """One clear sentence stands in its place, and it counts as a failure."""
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        parts.sessions.reply = lambda _prompt: (Taken(), Ended(text, stop_reason="end_turn"))
+        parts.chat.write(message(1))
+        await parts.clock.run_for(1)
+        assert text not in parts.slate.answers()
+        assert parts.plain.ends[0][1] is not None
+        assert parts.plain.ends[0][1].category == category
+        assert gateway.guard.breaker(provider).failures == 1
+
+    play(scene, lambda: Parts(provider=provider))
+
+
+def test_a_daemon_that_is_away_is_asked_again_under_the_same_key() -> None:
+    """Not running, silent or cut off in the middle: the prompt arrives once it is back, and once."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        away = [DaemonNotRunning(), DaemonSilent(seconds=60.0), DaemonCutOff()]
+        parts.sessions.problems["start"] = list(away)
+        parts.chat.write(message(1, "hello"))
+        await parts.clock.run_for(10)
+        assert [each[2] for each in parts.sessions.delivered] == ["tg-99-1"]
+        assert parts.slate.answers() == ["Answer to: hello."]
+        parts.sessions.problems["send"] = [DaemonNotRunning() for _ in range(1000)]
+        parts.chat.write(message(2))
+        await parts.clock.run_for(700)
+        assert parts.slate.answers()[1].startswith("The agent stopped")
+
+    play(scene)
+
+
+def test_a_refusal_is_told_and_an_unknown_session_begins_anew() -> None:
+    """A start that cannot be is a failure; a conversation nobody knows any more is begun again for its user."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        missing = Refused(detail="There is no program 'claude'", reason="client-missing", status=503)
+        parts.sessions.problems["start"] = [missing]
+        parts.chat.write(message(1))
+        await parts.clock.run_for(1)
+        assert len(parts.slate.answers()) == 1
+        assert "claude" not in parts.slate.answers()[0]
+        parts.chat.write(message(2, "two"))
+        await parts.clock.run_for(1)
+        parts.sessions.known.clear()
+        parts.chat.write(message(3, "three"))
+        await parts.clock.run_for(1)
+        assert parts.slate.answers()[1:] == ["Answer to: two.", "Answer to: three."]
+
+    play(scene)
+
+
+def test_a_prompt_nobody_saw_arrive_is_not_waited_for() -> None:
+    """Unverified and nothing at work, or no effect and nothing to be heard: told at once, not after the limit."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.sessions.reply = lambda _prompt: ()
+        parts.sessions.outcomes = {
+            "one": Answered(Outcome.UNVERIFIED, "it runs and has not answered yet", "claude-1"),
+            "two": Answered(Outcome.INEFFECTIVE, "nobody reads its input any more", "claude-2"),
+        }
+        parts.chat.write(message(1, "one", 1), message(2, "two", 2))
+        await parts.clock.run_for(6)
+        assert len(parts.slate.answers()) == 2
+
+    play(scene)
+
+
+def test_a_chat_that_sent_the_bot_away_costs_nobody_else() -> None:
+    """A turn that cannot be answered is over; the session was never asked."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.slate.refusing = ChatRefused(reason="Forbidden: bot was kicked")
+        parts.chat.write(message(1))
+        await parts.clock.run_for(1)
+        assert (parts.sessions.delivered, parts.plain.ends[0][0].stage) == ([], Stage.FAILED)
+        parts.slate.refusing = None
+        parts.chat.write(message(2, "two"))
+        await parts.clock.run_for(1)
+        assert parts.slate.answers() == ["Answer to: two."]
+
+    play(scene)
+
+
+def test_after_a_restart_turns_go_on_and_a_lost_one_is_told_once() -> None:
+    """What was asked is heard from its beginning; a session nobody knows any more is said to be lost."""
+
+    async def played() -> None:
+        parts = Parts()
+        parts.sessions.reply = silent
+        first = Gateway(parts)
+        await first.start()
+        parts.chat.write(message(1, "one", 1), message(2, "two", 2))
+        await parts.clock.run_for(1)
+        await first.end()
+        parts.sessions.say("tg-99-1", Words("meanwhile"), Ended("meanwhile", stop_reason="end_turn"))
+        parts.sessions.known.discard("claude-2")
+        second = Gateway(parts)
+        await second.start()
+        await parts.clock.run_for(1)
+        assert parts.slate.messages == {1: ["…", "meanwhile"], 2: ["…", LOST_WORDS]}
+        await second.end()
+        third = Gateway(parts)
+        assert await third.turns.take_up() == 0
+        assert third.turns.pool.session_of(message(9, "", 1).place.key) == "claude-1"
+
+    asyncio.run(played())
+
+
+def test_old_turns_are_forgotten_and_so_is_their_number() -> None:
+    """After a day the service may send smaller numbers again, and they are heard."""
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        parts.chat.write(message(900))
+        await parts.clock.run_for(1)
+        assert gateway.book.highest == 900
+        await parts.clock.run_for(90_000)
+        assert gateway.book.highest == 0
+        parts.chat.write(message(3, "lower"))
+        await parts.clock.run_for(1)
+        assert parts.slate.answers()[-1] == "Answer to: lower."
+
+    play(scene)
