@@ -40,7 +40,7 @@ UPDATE = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(UPDATE | ANYTHING)
 def test_any_update_is_read_or_ignored_and_can_be_kept(raw: Any) -> None:
     """No shape of it raises, and what was read of it comes back from the store as it was."""
