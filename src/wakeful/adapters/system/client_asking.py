@@ -33,10 +33,16 @@ class ClientAsking:
     async def ask_probe(self, *words: str) -> Answer:
         return await self._ask((*self._argv, *words), PROBE_SECONDS_MAX)
 
-    async def _ask(self, argv: Sequence[str], seconds_max: float) -> Answer:
+    async def ask_model(self, prompt: str, seconds_max: float, *words: str) -> Answer:
+        """The prompt goes in by standard input: everybody may read arguments."""
+        return await self._ask((*self._argv, *words), seconds_max, prompt.encode())
+
+    async def _ask(self, argv: Sequence[str], seconds_max: float, given: bytes = b"") -> Answer:
         try:
             words = (self._program(argv[0]), *argv[1:])
-            return await ask(words, seconds_max, environ=self._environ, with_children=True, cwd=self._folder)
+            return await ask(
+                words, seconds_max, environ=self._environ, with_children=True, cwd=self._folder, given=given
+            )
         except (WorldError, OSError):
             return _NO_ANSWER
 

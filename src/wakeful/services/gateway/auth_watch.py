@@ -36,6 +36,11 @@ class AuthWatch:
         self._owed: list[AuthAlert] = []
         self._stirred = asyncio.Event()
 
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """Those whose login is watched."""
+        return tuple(self._logins)
+
     def mode(self, provider: str) -> AuthMode:
         """How its login stands."""
         return self._modes.get(provider, AuthMode(provider))

@@ -45,7 +45,7 @@ class Views(Struct, frozen=True):
     auth: Callable[[], Sequence[AuthMode]]
     # Lines about the host, as the last watch found it.
     host: Callable[[], Sequence[str]]
-    # Pattern, how often in ten minutes, when last (awake seconds).
+    # Pattern, how often in ten minutes, how many seconds ago last.
     patterns: Callable[[], Sequence[tuple[str, int, float]]]
     # What self-heal did lately, newest last.
     acts: Callable[[], Sequence[str]]
@@ -159,10 +159,10 @@ class Orders:
         found = self._views.patterns()
         if not found:
             return "No failures in the last 10 minutes."
-        now = self._clock.now()
+        now = self._clock.now().wall
         rows = [
-            f"{pattern}: {count}, last {iso(now.wall - (now.awake - at))[11:19]} UTC"
-            for pattern, count, at in found
+            f"{pattern}: {count}, last {iso(now - seconds_ago)[11:19]} UTC"
+            for pattern, count, seconds_ago in found
         ]
         return "\n".join(["Failures in the last 10 minutes:", *rows, "Next: /session"])
 
