@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from bench.alert_examples import EXAMPLES
+from bench.gateway_reference import gateway as gateway_page
 from wakeful.agents_config import AGENT_KEYS
 from wakeful.config import KEYS
 from wakeful.domain.agents import MOVES, AgentState, Move, accepts
@@ -34,6 +35,7 @@ from wakeful.domain.recovery import (
 )
 from wakeful.domain.turn import OPEN, TRANSITIONS, Phase, Step
 from wakeful.domain.waits import WAIT_WORDS
+from wakeful.gateway_config import CHAT_KEYS, CHATS
 from wakeful.interfaces.cli.app import root
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference"
@@ -134,7 +136,7 @@ def configuration() -> str:
     lines += [
         f"| `{key.name}` | `{_default(key.written(key.default))}` | {key.allowed} |" for key in KEYS.values()
     ]
-    return "\n".join([*lines, "", *_agent_keys(), ""])
+    return "\n".join([*lines, "", *_agent_keys(), "", *_chat_keys(), ""])
 
 
 def _agent_keys() -> Iterator[str]:
@@ -148,6 +150,21 @@ def _agent_keys() -> Iterator[str]:
         "|---|---|---|---|",
     )
     for name, key in AGENT_KEYS.items():
+        default = "" if key.default is None else f"`{_default(key.default)}`"
+        yield f"| `{name}` | {default} | {key.allowed} | {key.meaning} |"
+
+
+def _chat_keys() -> Iterator[str]:
+    yield from (
+        "# Chats of the gateway",
+        "",
+        f'A table each, `[{CHATS}."chat:<id>:thread:<id or main>"]`; `[{CHATS}.default]` is for all the others. They stand in',
+        "files only.",
+        "",
+        "| key | default | may be | meaning |",
+        "|---|---|---|---|",
+    )
+    for name, key in CHAT_KEYS.items():
         default = "" if key.default is None else f"`{_default(key.default)}`"
         yield f"| `{name}` | {default} | {key.allowed} | {key.meaning} |"
 
@@ -368,7 +385,14 @@ RECORD_REASONS = frozenset(
     }
 )
 
+
+def gateway() -> str:
+    """The tables of the chat gateway."""
+    return gateway_page(MADE)
+
+
 PAGES = {
+    "gateway.md": gateway,
     "alerts.md": alerts,
     "wake.md": wake,
     "recovery.md": recovery,

@@ -406,9 +406,9 @@ def combine(documents: Sequence[Document], environ: Mapping[str, str]) -> Loaded
         raise ConfigError(problems="\n".join(problems))
     origins |= {f"{table}.{name}": each[1] for table, held in named.items() for name, each in held.items()}
     values |= {name: values[other] for name, other in _NAMED_ELSEWHERE.items()}
-    sections = {_field(name): _section(name, values) for name in _SECTIONS}
-    tables = {_field(table): tuple(each for each, _ in held.values()) for table, held in named.items()}
-    return Loaded(Config(**sections, **tables), origins)
+    fields: dict[str, Any] = {_field(name): _section(name, values) for name in _SECTIONS}
+    fields |= {_field(table): tuple(each for each, _ in held.values()) for table, held in named.items()}
+    return Loaded(Config(**fields), origins)
 
 
 def _field(section: str) -> str:

@@ -156,7 +156,7 @@ MEANINGS: Final = {
     "gateway.codex.successes_needed": "then so many single tests must succeed.",
     "gateway.host.watch_seconds": "How often the host is looked at.",
     "gateway.host.disk_percent": "A fuller disk is told, and the gateway's own old files are removed.",
-    "gateway.host.memory_percent": "Fuller memory is told, then collected, then freed by ending idle sessions.",
+    "gateway.host.memory_percent": "Fuller memory is told, and freed by bringing sessions back.",
     "gateway.host.load_per_core": "A higher load for each core is told.",
     "gateway.host.runaway_cpu_percent": "A provider's process of ours above this for five minutes runs away,",
     "gateway.host.runaway_memory_percent": "and one above this at once.",
@@ -236,8 +236,7 @@ def _chat(key: str, table: object, place: Place, expand: Expand, problems: list[
     try:
         msgspec.convert(key, _Key)
     except msgspec.ValidationError:
-        said = "must be default or chat:<id>:thread:<id or main>"
-        problems.append(f"{place(key, '')}: {shown}: {said}")
+        problems.append(f"{place(key, '')}: {shown}: must be default or chat:<id>:thread:<id or main>")
         return None
     if not isinstance(table, dict):
         problems.append(f"{place(key, '')}: {shown}: must be a table, [{shown}]")

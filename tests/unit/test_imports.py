@@ -26,6 +26,7 @@ ALLOWED = {
         "places",
         "daemon",
         "gateway_config",
+        "gateway_import",
         "heartbeat_config",
         "heartbeats",
         "home",

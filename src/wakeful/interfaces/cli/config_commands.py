@@ -1,4 +1,4 @@
-"""`wakeful config init|show|check|trust`: the configuration, written once, shown, checked and trusted."""
+"""`wakeful config init|show|check|trust|import`: the configuration, written once, shown, checked and trusted."""
 
 import os
 from collections.abc import Iterator
@@ -27,6 +27,11 @@ COMMANDS: Final = {
     "show": Entry("Set up", f"{_HERE}:show", "Every value, and where it came from"),
     "check": Entry("Set up", f"{_HERE}:check", "Say whether the configuration is valid"),
     "trust": Entry("Set up", f"{_HERE}:trust", "Let ./wakeful.toml count, as it is now"),
+    "import": Entry(
+        "Set up",
+        "wakeful.interfaces.cli.config_import:import_file",
+        "Convert a gateway.json of another system",
+    ),
 }
 MEANINGS: Final = {
     "daemon.host": "Where the TCP door listens: loopback only.",

@@ -1,0 +1,226 @@
+"""The reference page of the chat gateway, made from the tables of `wakeful.domain.gateway`."""
+
+from collections.abc import Iterator
+
+from wakeful.domain.gateway.access import (
+    CODE_CHARS,
+    PAIRING_SECONDS,
+    PRESS_WORDS,
+    TRIES_MAX,
+    PermissionChoice,
+)
+from wakeful.domain.gateway.auth_mode import (
+    MOVES as AUTH_MOVES,
+    PROBE_SECONDS,
+    USER_SENTENCE,
+    WATCH_SECONDS,
+    AuthEvent,
+    AuthState,
+)
+from wakeful.domain.gateway.auth_text import SHORT_CHARS_MAX
+from wakeful.domain.gateway.breaker import MOVES, Breaker, BreakerState
+from wakeful.domain.gateway.classifier import CATEGORY_OF, MEANINGS, USER_WORDS, Category
+from wakeful.domain.gateway.host_watch import ALERT_SECONDS, CATEGORY_SECONDS, CHECKS
+from wakeful.domain.gateway.pool import EvictionReason, PoolLimits
+from wakeful.domain.gateway.response_actions import CUES, LABELS, PROMPTS
+from wakeful.domain.gateway.self_heal import COOLDOWN_SECONDS, HEALS, PATTERN_COUNT_MIN, PATTERN_SECONDS
+from wakeful.domain.gateway.splitting import PARTS_MAX, UNITS_MAX
+from wakeful.domain.gateway.tags import CALLS_MAX, METHODS_REFUSED
+from wakeful.domain.gateway.validator import RULES
+from wakeful.gateway_import import NAMES
+
+EVICTIONS = {
+    EvictionReason.IDLE_TTL: "idle for `conversation.idle_ttl_minutes`",
+    EvictionReason.LRU_LIMIT: "idle longest when another key needed room",
+    EvictionReason.RESTART: "brought back; what waits is kept",
+    EvictionReason.STOP: "somebody stopped it; what waits is dropped and said",
+    EvictionReason.STOP_ALL: "everything was stopped",
+}
+
+
+def gateway(made: str) -> str:
+    """Every table of the gateway's rules."""
+    return "\n".join(
+        [
+            made,
+            "# The chat gateway",
+            "",
+            "The rules are a library, [wakeful.gateway](../how-to/gateway.md#as-a-library); these are its tables.",
+            "",
+            *_breaker(),
+            *_validator(),
+            *_classifier(),
+            *_auth(),
+            *_pool(),
+            *_self_heal(),
+            *_host(),
+            *_access(),
+            *_answers(),
+            *_import(),
+        ]
+    )
+
+
+def _breaker() -> Iterator[str]:
+    usual = Breaker().thresholds
+    yield from (
+        "# Breaker",
+        "",
+        f"One for each provider. {usual.failures_max} failures in a row, {usual.open_seconds:.0f} s,",
+        f"{usual.successes_needed} successful tests, one at a time; configurable per provider. A refused login does not",
+        "count, nor does a turn that its user stopped.",
+        "",
+        "```mermaid",
+        "stateDiagram-v2",
+        f"    [*] --> {_id(BreakerState.CLOSED)}",
+    )
+    yield from (f"    {_id(state)} --> {_id(after)}: {move}" for (state, move), after in MOVES.items())
+    yield from ("```", "", "| state | what | then |", "|---|---|---|")
+    yield from (f"| `{state}` | {move} | `{after}` |" for (state, move), after in MOVES.items())
+    yield ""
+
+
+def _id(state: BreakerState) -> str:
+    """Mermaid takes a dash for an arrow."""
+    return state.replace("-", "_")
+
+
+def _validator() -> Iterator[str]:
+    yield from (
+        "# Validator",
+        "",
+        "The first reason that speaks rejects an answer; it is not shown, and one sentence says so.",
+        "",
+        "| reason | rejected | never minded | category |",
+        "|---|---|---|---|",
+    )
+    for reason, rule in RULES.items():
+        yield f"| `{reason}` | {rule.words} | {rule.not_held_against} | `{CATEGORY_OF[reason]}` |"
+    yield ""
+
+
+def _classifier() -> Iterator[str]:
+    yield from (
+        "# Categories of failure",
+        "",
+        "Closed, and never renamed. `auth_required` and `usage_limited` are pattern keys beside a category: neither is",
+        "ever answered with a restart.",
+        "",
+        "| category | when | what the user is told |",
+        "|---|---|---|",
+    )
+    yield from (f"| `{each}` | {MEANINGS[each]} | {USER_WORDS[each]} |" for each in Category)
+    yield ""
+
+
+def _auth() -> Iterator[str]:
+    yield from (
+        "# Login of a provider",
+        "",
+        f"Looked at on start and every {WATCH_SECONDS:.0f} s. `logged_out` and `refused` are degraded mode: nothing is",
+        f"started for users, who read “{USER_SENTENCE}” A text of {SHORT_CHARS_MAX} characters at",
+        "most that reads like a client's complaint is not shown, and doubted until a probe turn decides. A probe goes",
+        f"{PROBE_SECONDS / 60:.0f} min after a refusal, or as soon as credentials changed; never two in that time.",
+        "",
+        "| provider | state | what is learnt | then |",
+        "|---|---|---|---|",
+    )
+    for provider, moves in AUTH_MOVES.items():
+        for (state, event), after in moves.items():
+            yield f"| {provider} | `{state}` | `{event}` | `{after}` |"
+    idle = [
+        event
+        for event in AuthEvent
+        if not any(event is each for moves in AUTH_MOVES.values() for _, each in moves)
+    ]
+    yield from ("", f"Changes no state by itself: {', '.join(f'`{each}`' for each in idle)}.", "")
+    assert {state for moves in AUTH_MOVES.values() for state, _ in moves} == set(AuthState), (
+        "every state leads on"
+    )
+
+
+def _pool() -> Iterator[str]:
+    limits = PoolLimits()
+    yield from (
+        "# Pool",
+        "",
+        f"{limits.active_max} sessions at most, {limits.idle_seconds / 60:.0f} min of idleness, one queue of {limits.queue_max} for each key.",
+        "A busy one is never evicted for another: a new key waits until somebody is idle.",
+        "",
+        "| evictionReason | when |",
+        "|---|---|",
+    )
+    yield from (f"| `{reason}` | {EVICTIONS[reason]} |" for reason in EvictionReason)
+    yield ""
+
+
+def _self_heal() -> Iterator[str]:
+    yield from (
+        "# Self-heal",
+        "",
+        f"It proposes; the gate decides about sessions. A pattern is {PATTERN_COUNT_MIN} of the same in {PATTERN_SECONDS / 60:.0f} min; each kind rests",
+        f"{COOLDOWN_SECONDS / 60:.0f} min, and what was proposed forgets the failures that led to it.",
+        "",
+        "| proposal | when | what | cooldown key |",
+        "|---|---|---|---|",
+    )
+    yield from (
+        f"| `{kind}` | {heal.when} | {heal.what} | `{heal.cooldown_key}` |" for kind, heal in HEALS.items()
+    )
+    yield ""
+
+
+def _host() -> Iterator[str]:
+    yield from (
+        "# Host watch",
+        "",
+        f"Every `gateway.host.watch_seconds`. The same alert again after {ALERT_SECONDS / 60:.0f} min, one of a category after",
+        f"{CATEGORY_SECONDS / 60:.0f} min; both count from its delivery.",
+        "",
+        "| category | alert when |",
+        "|---|---|",
+    )
+    yield from (f"| `{category}` | {check.when} |" for category, check in CHECKS.items())
+    yield ""
+
+
+def _access() -> Iterator[str]:
+    choices = ", ".join(choice.label for choice in PermissionChoice)
+    yield from (
+        "# Access",
+        "",
+        f"An empty `gateway.allow` is nobody. A pairing code has {CODE_CHARS} signs ({5 * CODE_CHARS} bits), {TRIES_MAX} tries and",
+        f"{PAIRING_SECONDS / 60:.0f} minutes. A permission question offers {choices}; without an answer it is denied.",
+        "",
+        "| a press that is | reads |",
+        "|---|---|",
+    )
+    yield from (f"| `{refusal}` | {words} |" for refusal, words in PRESS_WORDS.items())
+    yield ""
+
+
+def _answers() -> Iterator[str]:
+    yield from (
+        "# Answers",
+        "",
+        f"A message has {UNITS_MAX} UTF-16 code units at most; longer answers are parted at paragraphs, lines, sentences or",
+        f"words, code blocks closed and opened again, and beyond {PARTS_MAX} messages sent as a file. Of `<telegram-api>` tags",
+        f"{CALLS_MAX} are carried out, for admins; never {', '.join(f'`{each}`' for each in sorted(METHODS_REFUSED))}.",
+        "",
+        "| button | typed | becomes |",
+        "|---|---|---|",
+    )
+    for cue, action in CUES.items():
+        yield f"| {LABELS[action]} (`{action}`) | `{cue}` | {PROMPTS[action]} |"
+    yield ""
+
+
+def _import() -> Iterator[str]:
+    yield from (
+        "# `wakeful config import gateway.json`",
+        "",
+        "| there | here |",
+        "|---|---|",
+    )
+    yield from (f"| `{name}` | `{ours}` |" for name, ours in NAMES.items())
+    yield ""

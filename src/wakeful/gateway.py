@@ -1,0 +1,135 @@
+"""The chat gateway's parts as a library: each stands alone, and all of them are pure.
+
+Nothing here knows a chat service, a client or a clock: times are seconds that the caller gives, of any clock that never
+goes back. `pip install wakeful[gateway]` brings what the validator needs.
+
+    from wakeful.gateway import Breaker, Outcome
+
+    breaker = Breaker()
+    if breaker.may_pass(now):
+        breaker = breaker.passing(now)
+        ...
+        breaker = breaker.after(Outcome.FAILURE, now)
+"""
+
+from wakeful.domain.events import Failure
+from wakeful.domain.gateway.access import (
+    Access,
+    Bound,
+    Pairing,
+    PermissionChoice,
+    PermissionQuestion,
+    PressRefusal,
+    Role,
+    looks_like_code,
+    new_token,
+    open_pairing,
+    refused,
+)
+from wakeful.domain.gateway.auth_mode import AuthAlert, AuthEvent, AuthLevel, AuthMode, AuthState
+from wakeful.domain.gateway.auth_text import AuthTier, auth_tier
+from wakeful.domain.gateway.breaker import Breaker, BreakerState, Outcome, Thresholds
+from wakeful.domain.gateway.classifier import (
+    Category,
+    End,
+    Fault,
+    NotBegun,
+    Reason,
+    Rejected,
+    TimedOut,
+    classify,
+    user_words,
+)
+from wakeful.domain.gateway.heard import Ended, Gone, Spent
+from wakeful.domain.gateway.host_watch import (
+    ErrorCounts,
+    HostAlert,
+    HostReading,
+    Told,
+    WatchLimits,
+    wrong_with,
+)
+from wakeful.domain.gateway.messages import ConversationKey, Place, Quoted
+from wakeful.domain.gateway.pool import Evicted, EvictionReason, Next, Pool, PoolLimits
+from wakeful.domain.gateway.reply_context import with_context
+from wakeful.domain.gateway.response_actions import Action, cue_of, decision_prompt, read_decision
+from wakeful.domain.gateway.self_heal import Failed, HealKind, HealLimits, Hog, Proposal, Signals, propose
+from wakeful.domain.gateway.splitting import Growing, split, units
+from wakeful.domain.gateway.tags import ApiCall, FileToSend, Tagged, read_tags, shown_so_far
+from wakeful.domain.gateway.validator import Finish, Recent, similarity, validate
+
+__all__ = [
+    "Access",
+    "Action",
+    "ApiCall",
+    "AuthAlert",
+    "AuthEvent",
+    "AuthLevel",
+    "AuthMode",
+    "AuthState",
+    "AuthTier",
+    "Bound",
+    "Breaker",
+    "BreakerState",
+    "Category",
+    "ConversationKey",
+    "End",
+    "Ended",
+    "ErrorCounts",
+    "Evicted",
+    "EvictionReason",
+    "Failed",
+    "Failure",
+    "Fault",
+    "FileToSend",
+    "Finish",
+    "Gone",
+    "Growing",
+    "HealKind",
+    "HealLimits",
+    "Hog",
+    "HostAlert",
+    "HostReading",
+    "Next",
+    "NotBegun",
+    "Outcome",
+    "Pairing",
+    "PermissionChoice",
+    "PermissionQuestion",
+    "Place",
+    "Pool",
+    "PoolLimits",
+    "PressRefusal",
+    "Proposal",
+    "Quoted",
+    "Reason",
+    "Recent",
+    "Rejected",
+    "Role",
+    "Signals",
+    "Spent",
+    "Tagged",
+    "Thresholds",
+    "TimedOut",
+    "Told",
+    "WatchLimits",
+    "auth_tier",
+    "classify",
+    "cue_of",
+    "decision_prompt",
+    "looks_like_code",
+    "new_token",
+    "open_pairing",
+    "propose",
+    "read_decision",
+    "read_tags",
+    "refused",
+    "shown_so_far",
+    "similarity",
+    "split",
+    "units",
+    "user_words",
+    "validate",
+    "with_context",
+    "wrong_with",
+]
