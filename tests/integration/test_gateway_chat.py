@@ -25,6 +25,8 @@ from wakeful.ports.chat import (
     ChatTaken,
     ChatUnreachable,
 )
+from wakeful.services.gateway import answering
+from wakeful.services.gateway.answering import PLACEHOLDER, Answers
 
 pytestmark = pytest.mark.anyio
 PRIVATE = Place(1, is_private=True)
@@ -205,6 +207,14 @@ async def test_words_stay_in_their_thread_as_plain_text() -> None:
         assert api.calls("sendChatAction") == [
             {"chat_id": "-100", "message_thread_id": "7", "action": "typing"}
         ]
+
+
+async def test_our_own_token_is_never_said() -> None:
+    """Not even a short one that redaction takes for a word."""
+    async with chats() as (api, chat):
+        api.token = chat._token = "1:short"
+        await chat.edit(PRIVATE, await chat.send(PRIVATE, "1:short"), "it is 1:short")
+        assert api.room(1).messages[0].history == ["[bot token]", "it is [bot token]"]
 
 
 async def test_an_edit_replaces_and_saying_it_again_is_fine() -> None:
@@ -392,3 +402,54 @@ async def test_a_chat_that_refuses_its_topic_gets_nothing_elsewhere() -> None:
         api.room(-100).refusal = Refusal(403, "Forbidden: bot was kicked from the group chat")
         assert isinstance(await failure(chat.send(Place(-100), "hello")), ChatRefused)
         assert api.room(-100).messages == []
+
+
+async def test_an_answer_survives_what_telegram_does_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over the real protocol: cut off before and after, flooded, deleted, gone; the words are there once."""
+    monkeypatch.setattr(answering, "PAUSE_SECONDS_MIN", 0.02)
+    monkeypatch.setattr(answering, "LATE_SECONDS", 0.1)
+    kept: dict[int, int] = {}
+
+    async def keep(part: int, message_id: int) -> None:
+        kept[part] = message_id
+
+    text = "".join(f"line {number} of a long answer\n" for number in range(300))
+    async with chats() as (api, chat):
+        answer = Answers(chat, SystemClock(), edit_seconds=0.02).of(TOPIC, keep)
+        api.fail("sendMessage", drop(taken=False))
+        api.fail("editMessageText", drop(taken=True))
+        await answer.place()
+        async with answer.writing():
+            for end in range(0, len(text), 500):
+                answer.grow(text[:end])
+                await asyncio.sleep(0.01)
+            placeholder = api.room(-100).messages[0]
+            api.deletes(placeholder)
+        api.down()
+        finishing = asyncio.create_task(answer.finish(text, ((Button("Context", "c"),),)))
+        await asyncio.sleep(0.05)
+        api.fail("editMessageText", bad_gateway(taken=True), flood(1))
+        api.up()
+        await asyncio.wait_for(finishing, 20)
+        seen = api.seen(-100, 7)
+    assert "".join("".join(seen).split()) == "".join(text.split())
+    assert len(seen) == len(kept) == 2
+    assert len(placeholder.history) > 2
+
+
+async def test_a_crowd_in_one_chat_is_answered_at_telegram_s_own_pace() -> None:
+    """Thirty answers at once in a chat that floods whoever hurries: each is there once, and no placeholder is left."""
+
+    async def keep(_part: int, _message_id: int) -> None: ...
+
+    async def one(answers: Answers, number: int) -> None:
+        answer = answers.of(PRIVATE, keep)
+        await answer.place()
+        await answer.finish(f"answer {number}")
+
+    async with chats() as (api, chat):
+        api.pace_seconds = 0.002
+        answers = Answers(chat, SystemClock(), edit_seconds=0.01)
+        await asyncio.gather(*(one(answers, number) for number in range(30)))
+        assert sorted(api.seen()) == sorted(f"answer {number}" for number in range(30))
+        assert PLACEHOLDER not in api.seen()

@@ -80,6 +80,7 @@ def open_bot(token: str, api: str, *, answer_seconds_max: float, kept_connection
         connect_timeout=CONNECT_SECONDS_MAX,
         read_timeout=answer_seconds_max,
         write_timeout=answer_seconds_max,
+        pool_timeout=answer_seconds_max,
         httpx_kwargs={"limits": limits},
     )
     try:

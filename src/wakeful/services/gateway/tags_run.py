@@ -1,0 +1,112 @@
+"""What an answer asks for by tags: calls of the chat's methods first, then files. The words come afterwards.
+
+Each is kept as begun before it leaves and with its end behind it: one whose answer was lost is told as unverified, and
+never done again.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.domain.gateway.chat_methods import MethodRefused, permitted
+from wakeful.domain.gateway.messages import Place
+from wakeful.domain.gateway.shown import shown
+from wakeful.domain.gateway.tags import ApiCall, FileToSend, Tagged
+from wakeful.domain.plaintext import plain
+from wakeful.domain.redact import redact
+from wakeful.ports.chat import ChatFailed, ChatRefused
+from wakeful.services.gateway.answering import Answers
+from wakeful.services.gateway.pacing import Rank
+
+BEGUN: Final = "begun"
+DONE: Final = "done"
+UNVERIFIED: Final = "unverified"
+NAME_CHARS_MAX: Final = 60
+REASON_CHARS_MAX: Final = 120
+
+log = logging.getLogger("wakeful.gateway")
+
+Tag = ApiCall | FileToSend
+KeepTag = Callable[[int, str], Awaitable[None]]
+"""Keeps how the tag of this number, from 0, stands."""
+
+
+class Rights(Struct, frozen=True):
+    """What the person who asked may have done, and the folder of which files may be sent; None: none."""
+
+    is_admin: bool
+    send_from: Path | None = None
+
+
+class TagsRun:
+    """The tags of one answer."""
+
+    def __init__(self, answers: Answers, place: Place, rights: Rights, keep: KeepTag) -> None:
+        self._answers = answers
+        self._place = place
+        self._rights = rights
+        self._keep = keep
+
+    async def run(self, tagged: Tagged, known: Mapping[int, str] | None = None) -> str:
+        """Do what the tags ask for; one line about those that were not done, empty if all were.
+
+        `known`: how they stand, if this was begun before.
+        """
+        stands = dict(known or {})
+        tags: tuple[Tag, ...] = (*tagged.calls, *tagged.files)
+        for number, tag in enumerate(tags):
+            if stands.get(number) == BEGUN:
+                stands[number] = UNVERIFIED
+            elif number not in stands:
+                stands[number] = await self._one(number, tag)
+        return "; ".join(_lines(tags, stands, tagged.left_out))
+
+    async def _one(self, number: int, tag: Tag) -> str:
+        """How it ended."""
+        try:
+            say = self._call(tag) if isinstance(tag, ApiCall) else self._file(tag)
+            await self._keep(number, BEGUN)
+            await self._answers.said(self._place, say, Rank.NEW, is_repeatable=False)
+            end = DONE
+        except (MethodRefused, ChatRefused) as refusal:
+            end = str(refusal.facts["reason"])
+        except ChatFailed as problem:
+            log.warning("%s: %s may have been done: %s", self._place.key, _name(tag), problem)
+            end = UNVERIFIED
+        await self._keep(number, end)
+        return end
+
+    def _call(self, tag: ApiCall) -> Callable[[], Awaitable[object]]:
+        if not self._rights.is_admin:
+            raise MethodRefused(reason="only admins' answers call methods")
+        method, parameters = permitted(tag.method, tag.parameters, self._place)
+        return partial(self._answers.chat.call, method, parameters)
+
+    def _file(self, tag: FileToSend) -> Callable[[], Awaitable[object]]:
+        if self._rights.send_from is None:
+            raise MethodRefused(reason="no folder is open to this chat")
+        send = self._answers.chat.send_file
+        return partial(send, self._place, Path(tag.path), shown(tag.caption), within=self._rights.send_from)
+
+
+def with_line(text: str, line: str) -> str:
+    """The answer with what was not done below it."""
+    return f"{text}\n\n({line})".strip() if line else text
+
+
+def _lines(tags: tuple[Tag, ...], stands: Mapping[int, str], left_out: int) -> Iterator[str]:
+    for number, tag in enumerate(tags):
+        if stands[number] == UNVERIFIED:
+            yield f"perhaps not done: {_name(tag)} (Telegram's answer was lost)"
+        elif stands[number] != DONE:
+            yield f"not done: {_name(tag)} ({plain(stands[number], REASON_CHARS_MAX)})"
+    if left_out:
+        yield f"not done: {left_out} more, beyond what one answer may ask for"
+
+
+def _name(tag: Tag) -> str:
+    return plain(redact(tag.method if isinstance(tag, ApiCall) else tag.path), NAME_CHARS_MAX)

@@ -1,0 +1,180 @@
+"""What answers ask for by tags is done once, in their own chat, and only what is open to them."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from room_chats import LOST, RoomChat
+from wakeful.domain.gateway.chat_methods import METHODS, MethodRefused, permitted
+from wakeful.domain.gateway.messages import Place
+from wakeful.domain.gateway.tags import ApiCall, FileToSend, Tagged, read_tags
+from wakeful.ports.chat import ChatFailed, ChatFlooded, ChatRefused, ChatUnreachable
+from wakeful.services.gateway.answering import Answers
+from wakeful.services.gateway.tags_run import BEGUN, DONE, UNVERIFIED, Rights, TagsRun, with_line
+from wakeful.testing.virtual_clock import VirtualClock
+
+pytestmark = pytest.mark.anyio
+TOPIC = Place(-100, 7)
+FOLDER = Path("/srv/open")
+ADMIN = Rights(is_admin=True, send_from=FOLDER)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.chat = RoomChat(self.clock)
+        self.kept: dict[int, str] = {}
+
+    async def run(self, tagged: Tagged, rights: Rights = ADMIN, known: dict[int, str] | None = None) -> str:
+        tags = TagsRun(Answers(self.chat, self.clock), TOPIC, rights, self.keep)
+        task = asyncio.ensure_future(tags.run(tagged, known))
+        await self.clock.run_for(600)
+        return task.result()
+
+    async def keep(self, number: int, stands: str) -> None:
+        self.kept[number] = stands
+
+    def called(self) -> list[tuple[str, dict[str, Any]]]:
+        return self.chat.rooms.called
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+async def test_calls_come_before_files_and_go_where_the_answer_goes(desk: Desk) -> None:
+    """Whatever chat or thread a tag names."""
+    text = (
+        'Here. <send-file path="plots/a.png" caption="a plot"/>'
+        '<telegram-api method="sendmessage" chat_id="666" message_thread_id="1" text="&lt;b&gt;hi"/>'
+    )
+    assert await desk.run(read_tags(text)) == ""
+    (first, given), (second, _) = desk.called()
+    assert (first, second) == ("sendMessage", "sendDocument")
+    assert given == {"text": "<b>hi", "chat_id": -100, "message_thread_id": 7}
+    assert desk.chat.sent_files == [(Path("plots/a.png"), FOLDER, "a plot")]
+    assert desk.kept == {0: DONE, 1: DONE}
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "setWebhook",
+        "deleteWebhook",
+        "logOut",
+        "close",
+        "getFile",
+        "getUpdates",
+        "getMe",
+        "getChat",
+        "exportChatInviteLink",
+        "banChatMember",
+        "promoteChatMember",
+        "deleteMessage",
+        "forwardMessage",
+        "copyMessage",
+        "sendDocument",
+        "sendPhoto",
+        "editMessageText",
+        "leaveChat",
+        "setMyCommands",
+        "SETWEBHOOK",
+        "nonsense",
+    ],
+)
+async def test_methods_that_are_not_open_are_refused_by_name(desk: Desk, method: str) -> None:
+    """Nothing that reads, deletes, moves or touches the bot itself is called."""
+    words = await desk.run(Tagged("", (ApiCall(method, {}),)))
+    assert desk.called() == []
+    assert words == f"not done: {method} (not a method that is open to answers)"
+
+
+@pytest.mark.parametrize(
+    "name", ["parse_mode", "reply_markup", "from_chat_id", "entities", "url", "reply_parameters"]
+)
+def test_no_method_takes_what_could_do_more_than_speak(name: str) -> None:
+    """Markup, buttons and other chats are not for answers to set."""
+    for method in METHODS:
+        with pytest.raises(MethodRefused):
+            permitted(method, {name: "x"}, TOPIC)
+
+
+async def test_secrets_and_controls_do_not_leave_in_parameters(desk: Desk) -> None:
+    """Parameters are text like the answer's own."""
+    secret = "700001:AAbbCCddEEffGGhhIIjjKKllMMnnOOppQQr"
+    await desk.run(Tagged("", (ApiCall("sendMessage", {"text": f"a\x1b[31m {secret}"}),)))
+    assert desk.chat.rooms.seen(-100, 7) == ["a [bot token]"]
+
+
+async def test_only_admins_call_and_only_open_folders_send(desk: Desk) -> None:
+    """A refusal names its tag in one line, and the rest is done."""
+    tagged = Tagged("", (ApiCall("sendDice", {}),), (FileToSend("a.txt"), FileToSend("b.txt")), left_out=3)
+    words = await desk.run(tagged, Rights(is_admin=False))
+    assert desk.called() == []
+    assert words.split("; ") == [
+        "not done: sendDice (only admins' answers call methods)",
+        "not done: a.txt (no folder is open to this chat)",
+        "not done: b.txt (no folder is open to this chat)",
+        "not done: 3 more, beyond what one answer may ask for",
+    ]
+    assert await desk.run(tagged, Rights(is_admin=False, send_from=FOLDER)) != ""
+    assert [path for path, _, _ in desk.chat.sent_files] == [Path("a.txt"), Path("b.txt")]
+
+
+async def test_a_refused_tag_does_not_keep_the_others_from_being_done(desk: Desk) -> None:
+    """Telegram's own words say why, on one line."""
+    desk.chat.fail("sendPoll", ChatRefused(reason="poll must have\nat least 2 options"))
+    tagged = Tagged("", (ApiCall("sendPoll", {"question": "?"}), ApiCall("sendDice", {})))
+    assert await desk.run(tagged) == "not done: sendPoll (poll must have at least 2 options)"
+    assert [method for method, _ in desk.called()] == ["sendDice"]
+
+
+@pytest.mark.parametrize("problem", [LOST, ChatFailed(reason="cut off")])
+async def test_a_tag_whose_answer_was_lost_is_not_repeated(desk: Desk, problem: ChatFailed) -> None:
+    """It is told as unverified."""
+    desk.chat.fail("sendDice", problem)
+    words = await desk.run(Tagged("", (ApiCall("sendDice", {}),)))
+    assert words == "perhaps not done: sendDice (Telegram's answer was lost)"
+    assert desk.kept == {0: UNVERIFIED}
+    assert len(desk.called()) == (problem is LOST)
+
+
+async def test_a_tag_that_surely_did_not_arrive_is_tried_again(desk: Desk) -> None:
+    """A flood's time is waited for, and so is Telegram's return."""
+    desk.chat.fail(
+        "sendDice",
+        ChatFlooded(reason="slow down", retry_after_seconds=40),
+        ChatUnreachable(reason="no route"),
+    )
+    assert await desk.run(Tagged("", (ApiCall("sendDice", {}),))) == ""
+    assert len(desk.called()) == 1
+
+
+async def test_after_a_crash_only_what_was_not_begun_is_done(desk: Desk) -> None:
+    """Done stays done, begun is unverified, refused says the same again."""
+    calls = tuple(ApiCall("sendDice", {"emoji": str(number)}) for number in range(4))
+    known = {0: DONE, 1: BEGUN, 2: "poll must have options"}
+    words = await desk.run(Tagged("", calls), known=known)
+    assert [given["emoji"] for _, given in desk.called()] == ["3"]
+    assert words.split("; ") == [
+        "perhaps not done: sendDice (Telegram's answer was lost)",
+        "not done: sendDice (poll must have options)",
+    ]
+
+
+async def test_twenty_calls_at_most(desk: Desk) -> None:
+    """An answer that is nothing but tags, a hundred of them."""
+    tagged = read_tags('<telegram-api method="sendDice" emoji="x"/>\n' * 100)
+    words = await desk.run(tagged)
+    assert len(desk.called()) == 20
+    assert words == "not done: 80 more, beyond what one answer may ask for"
+    assert with_line(tagged.text, words) == f"({words})"
+    assert with_line("text", "") == "text"
