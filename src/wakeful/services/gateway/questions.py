@@ -8,7 +8,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -16,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.domain.errors import WakefulError
+from wakeful.domain.gateway.access import PRESS_WORDS, TOKEN_BYTES, PermissionChoice, PressRefusal, new_token
 from wakeful.domain.gateway.heard import Asked
 from wakeful.domain.gateway.messages import Button, Buttons, Place, Pressed
 from wakeful.domain.ids import SessionId
@@ -30,32 +30,17 @@ from wakeful.services.gateway.needs import Answers
 
 KIND: Final = "gateway.question"
 PREFIX: Final = "ask"
-NOT_OPEN: Final = "This question is not open any more."
 NOT_DONE: Final = "That did not arrive. Please press again in a moment."
 # What a person can read on a phone before they decide.
 SHOWN_CHARS_MAX: Final = 600
-_NAME_BYTES: Final = 9
 
 log = logging.getLogger("wakeful.gateway")
 
 
-class Choice(StrEnum):
-    """What a person may say."""
-
-    ONCE = "once"
-    SESSION = "session"
-    DENY = "deny"
-
-
-LABELS: Final = {
-    Choice.ONCE: "Allow once",
-    Choice.SESSION: "Allow for this session",
-    Choice.DENY: "Deny",
-}
-_SAID: Final = {
-    Choice.ONCE: "Allowed once.",
-    Choice.SESSION: "Allowed for this session.",
-    Choice.DENY: "Denied.",
+SAID: Final = {
+    PermissionChoice.ALLOW_ONCE: "Allowed once.",
+    PermissionChoice.ALLOW_SESSION: "Allowed for this session.",
+    PermissionChoice.DENY: "Denied.",
 }
 
 
@@ -90,7 +75,7 @@ class Questions:
         clock: Clock,
         conversations: Conversations,
         seconds_max: float,
-        new_name: Callable[[], str] = lambda: secrets.token_urlsafe(_NAME_BYTES),
+        new_name: Callable[[], str] = lambda: new_token(secrets.token_bytes(TOKEN_BYTES)),
     ) -> None:
         self._chat = chat
         self._answers = answers
@@ -149,16 +134,12 @@ class Questions:
         if prefix != PREFIX:
             return False
         question = self._known.get(name)
-        if (
-            question is None
-            or question.said
-            or question.place.key != pressed.place.key
-            or choice not in set(Choice)
-        ):
-            await self._settle_press(pressed, NOT_OPEN)
+        if (refusal := _refusal(question, pressed, choice)) is not None:
+            await self._settle_press(pressed, PRESS_WORDS[refusal])
             return True
-        done = await self._decide(question, Choice(choice))
-        await self._settle_press(pressed, _SAID[Choice(choice)] if done else NOT_DONE)
+        assert question is not None, "one that is unknown is refused"
+        done = await self._decide(question, PermissionChoice(choice))
+        await self._settle_press(pressed, SAID[PermissionChoice(choice)] if done else NOT_DONE)
         return True
 
     async def settled(self, session_id: str, question_id: str, words: str = "Answered elsewhere.") -> None:
@@ -219,18 +200,18 @@ class Questions:
         if self._showing.get(name) is done:
             del self._showing[name]
 
-    async def _decide(self, question: Question, choice: Choice) -> bool:
+    async def _decide(self, question: Question, choice: PermissionChoice) -> bool:
         """Whether the answer was given."""
-        if choice is Choice.SESSION:
+        if choice is PermissionChoice.ALLOW_SESSION:
             await self._conversations.allow(question.place.key, question.tool)
-        reply = Reply.DENY if choice is Choice.DENY else Reply.ALLOW
+        reply = Reply.DENY if choice is PermissionChoice.DENY else Reply.ALLOW
         self._deciding.add(question.name)
         try:
             done = await self._reply(question.session_id, question.question_id, reply)
         finally:
             self._deciding.discard(question.name)
         if done:
-            await self._close(question, _SAID[choice])
+            await self._close(question, SAID[choice])
         return done
 
     async def _reply(self, session_id: str, question_id: str, reply: Reply) -> bool:
@@ -282,5 +263,13 @@ class Questions:
         await self._store.keep_note(Note(KIND, question.name, msgspec.json.encode(question)))
 
 
+def _refusal(question: Question | None, pressed: Pressed, choice: str) -> PressRefusal | None:
+    if question is None or choice not in set(PermissionChoice):
+        return PressRefusal.FORGED
+    if question.place.key != pressed.place.key:
+        return PressRefusal.ELSEWHERE
+    return PressRefusal.LATE if question.said else None
+
+
 def _buttons(name: str) -> Buttons:
-    return tuple((Button(label, f"{PREFIX}:{name}:{choice}"),) for choice, label in LABELS.items())
+    return tuple((Button(each.label, f"{PREFIX}:{name}:{each}"),) for each in PermissionChoice)
