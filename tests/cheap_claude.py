@@ -12,8 +12,10 @@ import select
 import sys
 import time
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
+Record = dict[str, Any]
 STAMP = "%Y-%m-%dT%H:%M:%S"
 
 
@@ -39,7 +41,7 @@ class CheapClaude:
         self._transcript = Path.home() / ".claude" / "projects" / folder / f"{conversation}.jsonl"
         self._transcript.parent.mkdir(parents=True, exist_ok=True)
         self._read = b""
-        self._waiting: list[dict] = []
+        self._waiting: list[Record] = []
         self._cost_usd = 0.0
 
     def run(self) -> None:
@@ -52,7 +54,7 @@ class CheapClaude:
             elif said["type"] == "control_request":
                 self._control(said)
 
-    def _turn(self, said: dict) -> None:
+    def _turn(self, said: Record) -> None:
         prompt = said["message"]["content"]
         self._record("user", {"role": "user", "content": prompt})
         self._say(type="system", subtype="session_state_changed", state="running")
@@ -84,7 +86,7 @@ class CheapClaude:
         self._say(type="result", **(result | {"terminal_reason": "completed"} | ending))
         self._say(type="system", subtype="session_state_changed", state="idle")
 
-    def _play(self, verb: str, rest: str, prompt: str, replayed: dict) -> str | None:
+    def _play(self, verb: str, rest: str, prompt: str, replayed: Record) -> str | None:
         if prompt.startswith("Wakeful: "):
             return self._speak("Brought back, and done after all.", replayed)
         if verb in ("fail", "login"):
@@ -106,7 +108,7 @@ class CheapClaude:
             self._wait(float(rest.split(maxsplit=1)[0]))
         return self._speak(f"Answer to: {prompt}.", replayed)
 
-    def _speak(self, text: str, replayed: dict | None) -> str:
+    def _speak(self, text: str, replayed: Record | None) -> str:
         half = len(text) // 2
         self._stream(text[:half])
         if replayed is not None:
@@ -123,7 +125,7 @@ class CheapClaude:
     def _event(self, **event: object) -> None:
         self._say(type="stream_event", event=event, parent_tool_use_id=None)
 
-    def _fail(self, verb: str) -> dict:
+    def _fail(self, verb: str) -> Record:
         words, error, status = (
             ("Invalid API key · Fix external API key", "authentication_failed", 401)
             if verb == "login"
@@ -152,7 +154,7 @@ class CheapClaude:
             if said["type"] == "control_response" and said["response"]["request_id"] == request_id:
                 self._say(type="system", subtype="session_state_changed", state="running")
                 self._say(**said)
-                return said["response"]["response"]["behavior"] == "allow"
+                return bool(said["response"]["response"]["behavior"] == "allow")
             self._meanwhile(said)
 
     def _wait(self, seconds: float) -> None:
@@ -162,19 +164,19 @@ class CheapClaude:
             if said is not None:
                 self._meanwhile(said)
 
-    def _meanwhile(self, said: dict) -> None:
+    def _meanwhile(self, said: Record) -> None:
         if said["type"] == "user":
             self._waiting.append(said)
         elif said["type"] == "control_request" and self._control(said):
             raise Interrupted
 
-    def _control(self, said: dict) -> bool:
+    def _control(self, said: Record) -> bool:
         """Answer it; whether it was an interrupt."""
         response = {"subtype": "success", "request_id": said["request_id"], "response": {}}
         self._say(type="control_response", response=response)
-        return said["request"]["subtype"] == "interrupt"
+        return bool(said["request"]["subtype"] == "interrupt")
 
-    def _next(self, seconds: float | None) -> dict | None:
+    def _next(self, seconds: float | None) -> Record | None:
         while b"\n" not in self._read:
             ready, _, _ = select.select([0], [], [], seconds)
             chunk = os.read(0, 1 << 16) if ready else b""
@@ -182,12 +184,13 @@ class CheapClaude:
                 return None
             self._read += chunk
         line, _, self._read = self._read.partition(b"\n")
-        return json.loads(line)
+        said: Record = json.loads(line)
+        return said
 
     def _say(self, **record: object) -> None:
         os.write(1, json.dumps({**record, "session_id": self._id}).encode() + b"\n")
 
-    def _record(self, kind: str, message: dict, **fields: object) -> None:
+    def _record(self, kind: str, message: Record, **fields: Any) -> None:
         now = time.time()
         stamp = f"{time.strftime(STAMP, time.gmtime(now))}.{int(now * 1000) % 1000:03d}Z"
         record = {
@@ -208,7 +211,7 @@ class CheapClaude:
             file.write(json.dumps(record).encode() + b"\n")
 
 
-def _message(text: str, stop_reason: str | None, model: str = "scripted") -> dict:
+def _message(text: str, stop_reason: str | None, model: str = "scripted") -> Record:
     content = [{"type": "text", "text": text}]
     usage = {"input_tokens": 5, "output_tokens": 7}
     return {
