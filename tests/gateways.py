@@ -44,9 +44,10 @@ class Parts:
         self.limits = limits or Limits()
         self.pool_limits = PoolLimits()
         self.heard_users = {42}
+        self.bot = BOT
 
     def key_of(self, update_id: int) -> str:
-        return f"tg-{BOT}-{update_id}"
+        return f"tg-{self.bot}-{update_id}"
 
 
 Scene = Callable[[Parts, "Gateway"], Awaitable[None]]
@@ -85,7 +86,7 @@ class Gateway:
         clock, chat = clock or parts.clock, chat or parts.chat
         sessions = sessions or parts.sessions
         self._seat = seat
-        self.book = Book(parts.store, clock, BOT)
+        self.book = Book(parts.store, clock, parts.bot)
         self.conversations = Conversations(parts.store, clock)
         self.questions = Questions(
             chat=chat,

@@ -7,12 +7,12 @@ import pytest
 
 from gateway_doubles import message, press, silent
 from gateways import Gateway, Parts, play
+from wakeful.domain.gateway.access import PRESS_WORDS, PressRefusal
 from wakeful.domain.gateway.heard import Asked, Ended, Settled
 from wakeful.domain.gateway.messages import Ignored
 from wakeful.ports.chat import ChatFailed, ChatFlooded, ChatLocked, ChatTaken
 from wakeful.ports.hands import Reply
 from wakeful.services.gateway.intake import ONLY_TEXT
-from wakeful.services.gateway.questions import NOT_OPEN
 
 ASKED = Asked("q1", "Bash", "touch x")
 
@@ -24,7 +24,9 @@ def test_a_stranger_is_told_nothing_and_the_operator_reads_what_to_write(
 
     async def scene(parts: Parts, gateway: Gateway) -> None:
         parts.chat.write(
-            message(1, user_id=666), message(2, "/new", user_id=666), press(3, "ask:x:once", user_id=666)
+            message(1, user_id=666),
+            message(2, "/new", user_id=666),
+            press(3, "ask:x:allow_once", user_id=666),
         )
         await parts.clock.run_for(1)
         assert (parts.chat.sent, parts.chat.settled, parts.slate.messages, gateway.book.highest) == (
@@ -144,7 +146,7 @@ async def asked(parts: Parts, *, update_id: int = 1, question: Asked = ASKED) ->
     return parts.slate.asked()[-1][0][0].choice.split(":")[1]
 
 
-@pytest.mark.parametrize(("choice", "reply"), [("once", Reply.ALLOW), ("deny", Reply.DENY)])
+@pytest.mark.parametrize(("choice", "reply"), [("allow_once", Reply.ALLOW), ("deny", Reply.DENY)])
 def test_a_question_is_answered_by_a_button(choice: str, reply: Reply) -> None:
     """Shown once with three buttons, in its thread; answered once; its buttons go."""
 
@@ -159,7 +161,7 @@ def test_a_question_is_answered_by_a_button(choice: str, reply: Reply) -> None:
         parts.chat.write(press(3, f"ask:{name}:{choice}"))
         await parts.clock.run_for(1)
         assert parts.sessions.answers == [("q1", reply)]
-        assert parts.chat.settled[1] == ("press-3", NOT_OPEN)
+        assert parts.chat.settled[1] == ("press-3", PRESS_WORDS[PressRefusal.LATE])
         assert (parts.slate.asked(), len(parts.slate.questions())) == ([], 1)
 
     play(scene)
@@ -170,7 +172,7 @@ def test_what_is_allowed_for_the_session_is_not_asked_again() -> None:
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
         name = await asked(parts)
-        parts.chat.write(press(2, f"ask:{name}:session"))
+        parts.chat.write(press(2, f"ask:{name}:allow_session"))
         await parts.clock.run_for(1)
         parts.sessions.say("tg-99-1", Settled("q1"), Asked("q2", "Bash", "rm x"), Asked("q3", "Write", "y"))
         await parts.clock.run_for(1)
@@ -202,14 +204,14 @@ def test_a_question_nobody_answers_is_denied() -> None:
 
 
 @pytest.mark.parametrize(
-    "choice", ["ask:forged:once", "ask::", "ask:{name}:", "ask:{name}:root", "ask", "\0", "x" * 64]
+    "choice", ["ask:forged:allow_once", "ask::", "ask:{name}:", "ask:{name}:root", "ask", "\0", "x" * 64]
 )
 def test_a_forged_button_answers_nothing(choice: str) -> None:
     """Nor does one from another chat."""
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
         name = await asked(parts)
-        parts.chat.write(press(2, choice.format(name=name)), press(3, f"ask:{name}:once", chat_id=8))
+        parts.chat.write(press(2, choice.format(name=name)), press(3, f"ask:{name}:allow_once", chat_id=8))
         await parts.clock.run_for(1)
         assert parts.sessions.answers == []
         assert len(parts.chat.settled) == 2
@@ -246,7 +248,7 @@ def test_after_a_restart_a_question_is_not_asked_twice_and_its_buttons_work() ->
         await second.start()
         await parts.clock.run_for(1)
         assert len(parts.slate.questions()) == 1
-        parts.chat.write(press(2, f"ask:{name}:once"))
+        parts.chat.write(press(2, f"ask:{name}:allow_once"))
         await parts.clock.run_for(1)
         assert parts.sessions.answers == [("q1", Reply.ALLOW)]
         await second.end()

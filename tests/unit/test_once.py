@@ -5,6 +5,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from desks import House
 from wakeful.domain.hosting import Hosting
@@ -167,3 +168,11 @@ def test_keys_are_forgotten_after_a_day(house: House, once: OnceHands) -> None:
     house.clock.advance(2)
     now(once.forget_old())
     assert now(house.store.notes("deed")) == []
+
+
+def test_a_start_is_known_again_in_another_environment(house: House, once: OnceHands) -> None:
+    """Whoever asks again may have been started from another shell: it is the same order all the same."""
+    first = now(once.run(REQUEST, "k9"))
+    elsewhere = replace(REQUEST, environ={"PATH": "/usr/bin", "SHLVL": "2"})
+    assert now(once.run(elsewhere, "k9")) == first
+    assert [act for act, _ in house.driver.asked].count("start") == 1

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wakeful.domain.errors import OperatorError, WakefulError
 from wakeful.domain.ids import SessionId
@@ -57,7 +58,8 @@ class OnceHands:
 
     async def run(self, request: RunRequest, key: str) -> Deed:
         """As `Hands.run`. Raises KeyUsed."""
-        asked = msgspec.json.encode(request)
+        # Without its environment: whoever asks again may have been started elsewhere since.
+        asked = msgspec.json.encode(replace(request, environ={}))
 
         async def again() -> Deed:
             begun = self._hands.begun_by(key)

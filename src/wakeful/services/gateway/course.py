@@ -104,10 +104,10 @@ class Course:
         text: str = passage.turn.text
         buttons: Buttons = ()
         if not passage.turn.fault:
-            text, buttons = await self._finish.carry_out(passage.turn)
+            text, buttons = await self._finish.carry_out(passage.turn, passage.keep_tag)
         await passage.answer.finish(text, buttons)
         reach("turn.said")
-        await passage.keep(stage=Stage.FAILED if passage.turn.fault else Stage.DONE)
+        await passage.keep(stage=Stage.FAILED if passage.turn.fault else Stage.DONE, text=text)
         return fault
 
     async def _work(self, passage: "_Passage", *, found: bool) -> Fault | None:
@@ -192,8 +192,12 @@ class _Passage:
         self._book = book
         self.answer = answers.of(turn.place, self._keep_part, turn.parts)
 
-    async def keep(self, stage: Stage) -> None:
-        self.turn = await self._book.keep(replace(self.turn, stage=stage))
+    async def keep(self, stage: Stage, text: str | None = None) -> None:
+        said = self.turn.text if text is None else text
+        self.turn = await self._book.keep(replace(self.turn, stage=stage, text=said))
+
+    async def keep_tag(self, number: int, stands: str) -> None:
+        self.turn = await self._book.keep(replace(self.turn, tags={**self.turn.tags, number: stands}))
 
     async def place(self) -> None:
         """A placeholder, and its number kept."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from wakeful.domain.errors import WorldError
+from wakeful.domain.gateway.access import stranger_line
 from wakeful.domain.gateway.messages import ConversationKey, Ignored, Incoming, Place, Pressed, Update
 from wakeful.domain.gateway.turn import Stage, Turn
 from wakeful.ports.chat import Chat, ChatFailed, ChatFlooded, ChatLocked, ChatTaken
@@ -61,6 +62,7 @@ class Intake:
         commands: Mapping[str, Command],
         presses: Sequence[Press],
         introduced: Callable[[Incoming], Awaitable[bool]] = nobody,
+        stranger_words: Callable[[int], str] = stranger_line,
     ) -> None:
         self._chat = chat
         self._clock = clock
@@ -71,6 +73,7 @@ class Intake:
         self._commands = commands
         self._presses = presses
         self._introduced = introduced
+        self._stranger_line = stranger_words
         self._strangers: set[int] = set()
         self._remarked_at: dict[ConversationKey, float] = {}
         # What was asked for in one conversation is done in its order.
@@ -119,12 +122,7 @@ class Intake:
             return False
         if update.user_id not in self._strangers and len(self._strangers) < STRANGERS_MAX:
             self._strangers.add(update.user_id)
-            log.warning(
-                "user %d wrote to the bot and is not heard. To hear them, write into wakeful.toml: "
-                "[gateway] allow = [%d]",
-                update.user_id,
-                update.user_id,
-            )
+            log.warning("%s", self._stranger_line(update.user_id))
         return False
 
     async def _accept(self, update: Incoming | Pressed) -> Turn | None:

@@ -8,7 +8,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
-from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -16,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.domain.errors import WakefulError
+from wakeful.domain.gateway.access import PRESS_WORDS, TOKEN_BYTES, PermissionChoice, PressRefusal, new_token
 from wakeful.domain.gateway.heard import Asked
 from wakeful.domain.gateway.messages import Button, Buttons, Place, Pressed
 from wakeful.domain.ids import SessionId
@@ -30,31 +30,17 @@ from wakeful.services.gateway.needs import Answers
 
 KIND: Final = "gateway.question"
 PREFIX: Final = "ask"
-NOT_OPEN: Final = "This question is not open any more."
+NOT_DONE: Final = "That did not arrive. Please press again in a moment."
 # What a person can read on a phone before they decide.
 SHOWN_CHARS_MAX: Final = 600
-_NAME_BYTES: Final = 9
 
 log = logging.getLogger("wakeful.gateway")
 
 
-class Choice(StrEnum):
-    """What a person may say."""
-
-    ONCE = "once"
-    SESSION = "session"
-    DENY = "deny"
-
-
-LABELS: Final = {
-    Choice.ONCE: "Allow once",
-    Choice.SESSION: "Allow for this session",
-    Choice.DENY: "Deny",
-}
-_SAID: Final = {
-    Choice.ONCE: "Allowed once.",
-    Choice.SESSION: "Allowed for this session.",
-    Choice.DENY: "Denied.",
+SAID: Final = {
+    PermissionChoice.ALLOW_ONCE: "Allowed once.",
+    PermissionChoice.ALLOW_SESSION: "Allowed for this session.",
+    PermissionChoice.DENY: "Denied.",
 }
 
 
@@ -89,7 +75,7 @@ class Questions:
         clock: Clock,
         conversations: Conversations,
         seconds_max: float,
-        new_name: Callable[[], str] = lambda: secrets.token_urlsafe(_NAME_BYTES),
+        new_name: Callable[[], str] = lambda: new_token(secrets.token_bytes(TOKEN_BYTES)),
     ) -> None:
         self._chat = chat
         self._answers = answers
@@ -103,6 +89,8 @@ class Questions:
         # Each waits for its own end, and is shown by a task of its own: a chat that is out delays nobody.
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._showing: dict[str, asyncio.Task[None]] = {}
+        # What is being answered for somebody: it is heard that it was, before we are told.
+        self._deciding: set[str] = set()
 
     async def take_up(self) -> None:
         """Recall what an earlier gateway asked; whether it is still open is heard of its turn."""
@@ -146,28 +134,25 @@ class Questions:
         if prefix != PREFIX:
             return False
         question = self._known.get(name)
-        if (
-            question is None
-            or question.said
-            or question.place.key != pressed.place.key
-            or choice not in set(Choice)
-        ):
-            await self._settle_press(pressed, NOT_OPEN)
+        if (refusal := _refusal(question, pressed, choice)) is not None:
+            await self._settle_press(pressed, PRESS_WORDS[refusal])
             return True
-        await self._decide(question, Choice(choice))
-        await self._settle_press(pressed, _SAID[Choice(choice)])
+        assert question is not None, "one that is unknown is refused"
+        done = await self._decide(question, PermissionChoice(choice))
+        await self._settle_press(pressed, SAID[PermissionChoice(choice)] if done else NOT_DONE)
         return True
 
     async def settled(self, session_id: str, question_id: str, words: str = "Answered elsewhere.") -> None:
         """It is open no longer, whoever answered it."""
         question = self._find(session_id, question_id)
-        if question is not None:
+        if question is not None and question.name not in self._deciding:
             await self._close(question, words)
 
     async def over(self, session_id: str) -> None:
         """Its turn has ended: nothing of it is asked any more."""
         for question in [each for each in self._known.values() if each.session_id == session_id]:
-            await self._close(question, "The turn is over.")
+            words = "Answered." if question.name in self._deciding else "The turn is over."
+            await self._close(question, words)
             del self._known[question.name]
             await self._store.drop_note(KIND, question.name)
 
@@ -215,22 +200,32 @@ class Questions:
         if self._showing.get(name) is done:
             del self._showing[name]
 
-    async def _decide(self, question: Question, choice: Choice) -> None:
-        if choice is Choice.SESSION:
+    async def _decide(self, question: Question, choice: PermissionChoice) -> bool:
+        """Whether the answer was given."""
+        if choice is PermissionChoice.ALLOW_SESSION:
             await self._conversations.allow(question.place.key, question.tool)
-        reply = Reply.DENY if choice is Choice.DENY else Reply.ALLOW
-        await self._reply(question.session_id, question.question_id, reply)
-        await self._close(question, _SAID[choice])
+        reply = Reply.DENY if choice is PermissionChoice.DENY else Reply.ALLOW
+        self._deciding.add(question.name)
+        try:
+            done = await self._reply(question.session_id, question.question_id, reply)
+        finally:
+            self._deciding.discard(question.name)
+        if done:
+            await self._close(question, SAID[choice])
+        return done
 
-    async def _reply(self, session_id: str, question_id: str, reply: Reply) -> None:
+    async def _reply(self, session_id: str, question_id: str, reply: Reply) -> bool:
         try:
             answered = await self._sessions.answer(SessionId(session_id), question_id, reply)
-            log.info("question of %s answered: %s (%s)", session_id, reply, answered.outcome)
         except WakefulError as problem:
-            log.warning("question of %s could not be answered: %s", session_id, problem)
+            log.warning("a question of %s could not be answered: %s", session_id, problem)
+            return False
+        log.info("a question of %s was answered: %s (%s)", session_id, reply, answered.words)
+        return True
 
     async def _close(self, question: Question, words: str) -> None:
-        if self._known[question.name].said:
+        known = self._known.get(question.name)
+        if known is None or known.said:
             return
         closed = replace(question, said=f"{question.shown}\n\n{words}")
         self._known[question.name] = closed
@@ -268,5 +263,13 @@ class Questions:
         await self._store.keep_note(Note(KIND, question.name, msgspec.json.encode(question)))
 
 
+def _refusal(question: Question | None, pressed: Pressed, choice: str) -> PressRefusal | None:
+    if question is None or choice not in set(PermissionChoice):
+        return PressRefusal.FORGED
+    if question.place.key != pressed.place.key:
+        return PressRefusal.ELSEWHERE
+    return PressRefusal.LATE if question.said else None
+
+
 def _buttons(name: str) -> Buttons:
-    return tuple((Button(label, f"{PREFIX}:{name}:{choice}"),) for choice, label in LABELS.items())
+    return tuple((Button(each.label, f"{PREFIX}:{name}:{each}"),) for each in PermissionChoice)

@@ -1,0 +1,115 @@
+"""A gateway of real parts: the daemon, a cheap agent or a real one, the scripted Bot API, and a store on disk."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+from uuid import uuid4
+
+from bot_api import TOKEN, BotApi
+from cheap_claude import install
+from daemons import RunningDaemon
+from gateways import Gateway, Parts
+from wakeful.adapters.daemon.sessions import DaemonSessions
+from wakeful.adapters.sqlite.store import SqliteStore
+from wakeful.adapters.system import proc
+from wakeful.adapters.system.clock import SystemClock
+from wakeful.adapters.telegram.chat import TelegramChat
+from wakeful.ports.sessions import Seat
+from wakeful.services.gateway.answering import Answers
+
+EDIT_SECONDS = 0.01
+# By which the agents of a house are known.
+MARK = "WAKEFUL_TEST_HOUSE"
+
+
+class House:
+    """What outlives a gateway. Whatever runs in its home is ended with it."""
+
+    def __init__(self, daemon: RunningDaemon, api: BotApi, folder: Path, seat: Seat | None = None) -> None:
+        self.daemon = daemon
+        self.api = api
+        self.folder = folder
+        self.parts = Parts()
+        self.parts.heard_users = set(range(1, 200))
+        # Its prompts are known by it to a daemon that houses share.
+        self.parts.bot = uuid4().hex
+        self.seat = seat or self.cheap_seat()
+
+    def cheap_seat(self) -> Seat:
+        program = install(self.folder / "bin")
+        project = self.folder / "project"
+        project.mkdir(exist_ok=True)
+        environ = {name: self.daemon.environ[name] for name in ("HOME", "PATH", "LANG")}
+        environ[MARK] = str(self.folder)
+        return Seat("claude", str(project), (program,), environ, "")
+
+    def gateway(self) -> "Inhabited":
+        """One life of a gateway in this house."""
+        return Inhabited(self)
+
+    def end_agents(self) -> None:
+        """Sessions outlive the daemon, as they should; not the test."""
+        for process in proc.carriers(MARK, str(self.folder), os.getuid()):
+            os.kill(process.pid, signal.SIGKILL)
+
+    @property
+    def run(self) -> Path:
+        return Path(self.daemon.environ["WAKEFUL_HOME"]) / "run"
+
+
+class Inhabited:
+    """A context manager; `gateway` is there inside."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self.gateway: Gateway
+        self.sessions: DaemonSessions
+
+    async def __aenter__(self) -> Self:
+        house, clock = self._house, SystemClock()
+        self._store = house.parts.store = await SqliteStore.open(house.folder / "gateway.db")
+        self._chat = TelegramChat(TOKEN, house.api.url, clock)
+        self.sessions = DaemonSessions(str(house.daemon.socket), house.run)
+        self.gateway = Gateway(
+            house.parts,
+            clock=clock,
+            chat=self._chat,
+            sessions=self.sessions,
+            answers=Answers(self._chat, clock, edit_seconds=EDIT_SECONDS),
+            seat=house.seat,
+        )
+        await self.gateway.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.gateway.end()
+        await self.sessions.close()
+        await self._chat.close()
+        await self._store.close()
+
+    async def until(self, holds: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+        """Return once it holds."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, f"no {what}: {self._house.api.seen()}"
+            assert self.gateway.failed == []
+            await asyncio.sleep(0.01)
+
+    async def answered(self, count: int, chat: int = 1, seconds: float = 20.0) -> list[str]:
+        """What a person sees there, once so many messages of ours have their words."""
+        api = self._house.api
+
+        def seen() -> list[str]:
+            return [text for text in api.seen(chat) if text != "…"]
+
+        ends = self._house.parts.plain.ends
+        await self.until(
+            lambda: len([each for each, _ in ends if each.place.chat_id == chat]) >= count,
+            f"answer number {count} in chat {chat}",
+            seconds,
+        )
+        return seen()

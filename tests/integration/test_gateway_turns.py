@@ -1,0 +1,187 @@
+"""Claims about turns through the real daemon, the real chat library and a store on disk, with a cheap agent."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bot_api import BotApi
+from daemons import RunningDaemon
+from gateway_houses import House
+from wakeful.domain.gateway.pool import PoolLimits
+from wakeful.services.gateway.judging import STOPPED_WORDS
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
+    """One daemon for all of them: it takes longer to start than any of them to play."""
+    daemon = RunningDaemon(tmp_path_factory.mktemp("gateway") / "wakeful")
+    daemon.environ["WAKEFUL_HEAL__CONFIRM_SECONDS"] = "0.2"
+    daemon.up("--no-tcp", port=None)
+    try:
+        yield daemon
+    finally:
+        daemon.end()
+
+
+@pytest.fixture
+def house(shared: RunningDaemon, tmp_path: Path) -> Iterator[House]:
+    with BotApi() as api:
+        house = House(shared, api, tmp_path)
+        try:
+            yield house
+        finally:
+            house.end_agents()
+
+
+def test_messages_are_answered_in_one_conversation(house: House) -> None:
+    """Words grow in one message; the next message goes to the same session; a failure is one sentence."""
+
+    async def scene() -> None:
+        async with house.gateway() as life:
+            house.api.says("hello there")
+            assert await life.answered(1) == ["Answer to: hello there."]
+            (said,) = [each for each in house.api.room(1).messages if each.is_ours]
+            assert said.history[0] == "…"
+            house.api.says("again")
+            house.api.says("fail")
+            assert (await life.answered(3))[1:] == [
+                "Answer to: again.",
+                "Something went wrong with the agent. Please try again later.",
+            ]
+            ((key, conversation),) = life.gateway.conversations.all().items()
+            standing = await life.sessions.standing(conversation.session_id)  # type: ignore[arg-type]
+            assert (key, standing is not None and standing.is_managed) == ("chat:1:thread:main", True)
+            assert [turn.cost_usd for turn, _ in house.parts.plain.ends][:2] == [
+                pytest.approx(0.001),
+                pytest.approx(0.001),
+            ]
+
+    asyncio.run(scene())
+
+
+def test_a_permission_is_asked_and_given_by_a_button(house: House) -> None:
+    """Three buttons in the thread; allowed for the session, the next question is answered at once."""
+
+    async def scene() -> None:
+        async with house.gateway() as life:
+            house.api.says("ask Bash")
+            room = house.api.room(1)
+            await life.until(lambda: any(each.labels for each in room.messages), "buttons")
+            (asked,) = [each for each in room.messages if each.labels]
+            assert asked.labels == ["Allow once", "Allow for this session", "Deny"]
+            house.api.presses(asked, asked.buttons[1][0]["callback_data"])
+            assert "May I? \n\nIt was allowed." in await life.answered(1)
+            house.api.says("ask Bash")
+            await life.answered(2)
+            await life.until(lambda: not asked.labels, "buttons taken away")
+            assert sum("May the agent use" in each.text for each in room.messages) == 1
+
+    asyncio.run(scene())
+
+
+def test_killed_inside_a_turn_it_is_brought_back_and_fills_the_same_message(house: House) -> None:
+    """The daemon heals it, the gateway goes on listening: one message, one answer, one session."""
+
+    async def scene() -> None:
+        async with house.gateway() as life:
+            house.api.says("die now")
+            assert await life.answered(1) == ["Brought back, and done after all."]
+            house.api.says("still there?")
+            await life.answered(2)
+            assert len(life.gateway.conversations.all()) == 1
+
+    asyncio.run(scene())
+
+
+def test_stop_and_new(house: House) -> None:
+    """A turn is cut short by its user and the session takes the next; /new begins another one."""
+
+    async def scene() -> None:
+        async with house.gateway() as life:
+            house.api.says("hang on")
+            await life.until(lambda: "Half of " in "".join(house.api.seen()), "first words")
+            house.api.says("/stop")
+            first = (await life.answered(1))[0]
+            assert first.endswith(STOPPED_WORDS)
+            house.api.says("next")
+            await life.answered(2)
+            before = life.gateway.conversations.all()
+            house.api.says("/new")
+            house.api.says("after")
+            await life.answered(3)
+            after = life.gateway.conversations.all()
+            assert [each.session_id for each in before.values()] != [
+                each.session_id for each in after.values()
+            ]
+            assert "Answer to: after." in house.api.seen()
+
+    asyncio.run(scene())
+
+
+def test_a_restarted_gateway_goes_on_with_what_runs(house: House) -> None:
+    """The turn ran on meanwhile; its placeholder is filled by the next gateway, and nothing is asked twice."""
+
+    async def scene() -> None:
+        async with house.gateway() as life:
+            house.api.says("slow 1")
+            await life.until(lambda: "Slowly." in "".join(house.api.seen()), "first words")
+        async with house.gateway() as life:
+            assert await life.answered(1) == ["Slowly. \n\nAnswer to: slow 1."]
+            house.api.says("and now")
+            assert (await life.answered(2))[1:] == ["Answer to: and now."]
+            assert len(life.gateway.conversations.all()) == 1
+
+    asyncio.run(scene())
+
+
+def test_an_evicted_conversation_is_resumed(house: House) -> None:
+    """One place for two chats: each makes room for the other, and goes on where it was."""
+    house.parts.pool_limits = PoolLimits(active_max=1)
+
+    async def scene() -> None:
+        async with house.gateway() as life:
+            for n, chat in enumerate((1, 2, 1, 2)):
+                house.api.says(f"number {n}", user=chat)
+                await life.answered(n // 2 + 1, chat)
+            assert house.api.seen(1) == ["Answer to: number 0.", "Answer to: number 2."]
+            assert house.api.seen(2) == ["Answer to: number 1.", "Answer to: number 3."]
+            assert len(life.gateway.conversations.all()) == 2
+            assert life.gateway.turns.pool.active == 1
+
+    asyncio.run(scene())
+
+
+def test_the_daemon_may_be_restarted_in_a_turn(house: House) -> None:
+    """Sessions outlive it: the turn is heard to its end, and the next message waits until the daemon is back."""
+
+    async def scene() -> None:
+        async with house.gateway() as life:
+            house.api.says("slow 1")
+            await life.until(lambda: "Slowly." in "".join(house.api.seen()), "first words")
+            house.daemon.kill()
+            assert await life.answered(1) == ["Slowly. \n\nAnswer to: slow 1."]
+            house.api.says("anybody?")
+            await asyncio.sleep(0.3)
+            await asyncio.to_thread(house.daemon.up, "--no-tcp", port=None)
+            assert (await life.answered(2))[1:] == ["Answer to: anybody?."]
+
+    asyncio.run(scene())
+
+
+def test_a_crowd_is_answered_without_loss(house: House) -> None:
+    """Sixty messages in ten chats: each answered once, in its own chat, in its order."""
+    rounds, chats = 6, 10
+
+    async def scene() -> None:
+        async with house.gateway() as life:
+            for n in range(rounds):
+                for chat in range(1, chats + 1):
+                    house.api.says(f"message {n} of {chat}", user=chat)
+            for chat in range(1, chats + 1):
+                await life.answered(rounds, chat, 60.0)
+                expected = [f"Answer to: message {n} of {chat}." for n in range(rounds)]
+                assert house.api.seen(chat) == expected
+
+    asyncio.run(scene())
