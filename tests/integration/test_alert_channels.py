@@ -29,6 +29,7 @@ from wakeful.adapters.tmux.visible import is_visible
 from wakeful.domain.alerts import Alert, AlertKind, Rules
 from wakeful.domain.owed import Owed
 from wakeful.ports.messenger import Messenger, NotDelivered, Refused
+from wakeful.ports.store import Note
 from wakeful.services.alerts import AlertDesk
 from wakeful.testing.virtual_clock import VirtualClock, settle
 
@@ -290,8 +291,12 @@ async def _until(true: Callable[[], bool], seconds: float = 10.0) -> None:
 async def _until_kept(store: SqliteStore) -> None:
     """Until the store says of every alert that it was told."""
     async with asyncio.timeout(10.0):
-        while any(msgspec.json.decode(each.body, type=Owed).pending for each in await store.notes("alert")):
+        while any(_is_owed(each) for each in await store.notes("alert")):  # noqa: ASYNC110 - a store has no events
             await asyncio.sleep(0.01)
+
+
+def _is_owed(note: Note) -> bool:
+    return bool(msgspec.json.decode(note.body, type=Owed).pending)
 
 
 async def test_a_pane_is_visible_where_a_client_shows_it(server: Server) -> None:
