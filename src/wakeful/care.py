@@ -80,99 +80,45 @@ class Care:
         self._lookout = lookout
         self._config = config
         self._calm = calm
+        self._store = store
+        self._handwork = handwork
         self._holdings = handwork.holdings
         self._shares_store = bool(config.store.url)
-        rules = rules_of(config.alerts)
+        clock = lookout.clock
         path = config.events.critical_path or f"{places.logs}/critical_events.jsonl"
         self.critical = CriticalLog(Path(path))
-        self.incidents = Incidents(store, lookout.clock)
-        self.alerts = AlertDesk(
-            store,
-            lookout.clock,
-            open_channels(config.alerts, os.environ),
-            rules,
-            owner=f"{lookout.host}:{places.home}",
-            calm=calm,
-        )
-        self.asking = Asking(
-            self.alerts, lookout.clock, rules, self._is_visible, self._is_excused, self._is_done
-        )
-        self._issues = self._filing(store)
-        place = HostPlace(lookout.host, lookout.clock)
-        self.lessons = Lessons(store, lookout.clock)
-        self.checkpoints = Checkpoints(
-            store, lookout.clock, CheckpointFiles(Path(places.home, "checkpoints"))
-        )
-        around = Circumstances(handwork.holdings, place, places.tmux, self.lessons.of)
-        self.circumstances = around
-        pace = Pace(lookout.clock, config.heal.pace_seconds, config.heal.pace_burst)
-        self.voice = Voice(
-            clock=lookout.clock,
-            incidents=self.incidents,
-            alerts=self.alerts,
-            calm=calm,
-            write=self.write,
-            mode=config.daemon.mode,
-        )
-        self._disk = DiskWatch(
-            clock=lookout.clock,
-            host=lookout.host,
-            room=Disk(places.home),
-            refused=refused,
-            incidents=self.incidents,
-            owe=self.alerts.owe,
-            over=self.voice.resolved,
-            forge=self._issues,
-        )
-        self.healer = Healer(
-            clock=lookout.clock,
-            store=store,
-            roster=lookout.roster,
-            reviver=Reviver(
-                clock=lookout.clock,
-                store=store,
-                hands=handwork.own_hands,
-                asked=handwork.hands,
-                holdings=handwork.holdings,
-                pace=pace,
-                past=lookout,
-                forge=self._issues,
-            ),
-            incidents=self.incidents,
-            telling=self.voice,
-            holding=HeldSessions(self.checkpoints, around, lookout),
-            circumstances=around,
-            rules=self.rules,
-        )
-        self.checkpoints.carriers[CheckpointKind.SESSION] = SessionCarrier(
-            self.healer, handwork.hands, handwork.holdings
-        )
+        self.incidents = Incidents(store, clock)
+        self.lessons = Lessons(store, clock)
+        self.checkpoints = Checkpoints(store, clock, CheckpointFiles(Path(places.home, "checkpoints")))
+        self.alerts = self._alert_desk(places)
+        self.asking = self._questions()
+        self._issues = self._filing()
+        place = HostPlace(lookout.host, clock)
+        pace = Pace(clock, config.heal.pace_seconds, config.heal.pace_burst)
+        self.circumstances = Circumstances(handwork.holdings, place, places.tmux, self.lessons.of)
+        self.voice = self._voice()
+        self._disk = self._disk_watch(places, refused)
+        self.healer = self._healer(pace)
         desk = StoreDesk(store_path(config, places))
-        self.checkpoints.carriers[CheckpointKind.JOURNAL] = JournalCarrier(desk)
-        self._announcer = Announcer(self.checkpoints, self.alerts, store, lookout.clock)
-        self._journals = RecoveryWatch(
-            config.recovery.roots,
-            registry=Path(places.home, "journals"),
-            clock=lookout.clock,
-            tell=self._tell_of_journal,
-            desk=desk,
+        self._announcer = Announcer(self.checkpoints, self.alerts, store, clock)
+        self._journals = self._recovery_watch(places, desk)
+        self.works = self._work_revival()
+        self.restorer = Restorer(
+            lookout.roster, handwork.holdings, handwork.hands, place, pace, self.circumstances
         )
-        self.works = WorkRevival(
-            store=store,
-            clock=lookout.clock,
-            cut_off=self._cut_off,
-            rules=self.rules,
-            write=self.write,
-            owe=self.alerts.owe,
-        )
-        self.lessons.changed = self.healer.look_again
-        handwork.hands.cut_off = handwork.own_hands.cut_off = around.cut_off
-        self.restorer = Restorer(lookout.roster, handwork.holdings, handwork.hands, place, pace, around)
         self._held_queue = HeldQueue(self.checkpoints)
         self.queue = self._queue_watch(config.redis, places, pace) if config.redis.url else None
+        self._join(desk)
+
+    def _join(self, desk: StoreDesk) -> None:
+        """Who carries decisions out, and who is told of changes: all of them are there by now."""
+        carriers, handwork = self.checkpoints.carriers, self._handwork
+        carriers[CheckpointKind.SESSION] = SessionCarrier(self.healer, handwork.hands, handwork.holdings)
+        carriers[CheckpointKind.JOURNAL] = JournalCarrier(desk)
         if self.queue is not None:
-            self.checkpoints.carriers[CheckpointKind.QUEUE] = QueueCarrier(self.queue)
-        calm.changed = self.healer.look_again
+            carriers[CheckpointKind.QUEUE] = QueueCarrier(self.queue)
+        handwork.hands.cut_off = handwork.own_hands.cut_off = self.circumstances.cut_off
+        self.lessons.changed = self._calm.changed = self.healer.look_again
 
     def rules(self) -> Rules:
         """What the operator allows at this moment."""
@@ -241,13 +187,88 @@ class Care:
         before = self._lookout.clock.now().wall - RETENTION_SECONDS
         await asyncio.to_thread(self.critical.forget, before)
 
-    def _filing(self, store: Store) -> Issues | None:
-        github = self._config.github
+    def _alert_desk(self, places: Places) -> AlertDesk:
+        alerts, lookout = self._config.alerts, self._lookout
+        channels, owner = open_channels(alerts, os.environ), f"{lookout.host}:{places.home}"
+        return AlertDesk(self._store, lookout.clock, channels, rules_of(alerts), owner=owner, calm=self._calm)
+
+    def _questions(self) -> Asking:
+        rules = rules_of(self._config.alerts)
+        excuses = self._is_visible, self._is_excused, self._is_done
+        return Asking(self.alerts, self._lookout.clock, rules, *excuses)
+
+    def _filing(self) -> Issues | None:
+        github, store = self._config.github, self._store
         if not github.repo and not github.repos:
             return None
         forge = GhForge(StoreLedger(store), repo=github.repo, repos=github.repos, public=github.public)
         return Issues(
             forge, store, self._lookout.clock, wants=forge.wants, tell=self._tell_of_forge, filed=_filed_late
+        )
+
+    def _voice(self) -> Voice:
+        return Voice(
+            clock=self._lookout.clock,
+            incidents=self.incidents,
+            alerts=self.alerts,
+            calm=self._calm,
+            write=self.write,
+            mode=self._config.daemon.mode,
+        )
+
+    def _disk_watch(self, places: Places, refused: Callable[[], str | None]) -> DiskWatch:
+        return DiskWatch(
+            clock=self._lookout.clock,
+            host=self._lookout.host,
+            room=Disk(places.home),
+            refused=refused,
+            incidents=self.incidents,
+            owe=self.alerts.owe,
+            over=self.voice.resolved,
+            forge=self._issues,
+        )
+
+    def _healer(self, pace: Pace) -> Healer:
+        lookout, handwork = self._lookout, self._handwork
+        reviver = Reviver(
+            clock=lookout.clock,
+            store=self._store,
+            hands=handwork.own_hands,
+            asked=handwork.hands,
+            holdings=handwork.holdings,
+            pace=pace,
+            past=lookout,
+            forge=self._issues,
+        )
+        return Healer(
+            clock=lookout.clock,
+            store=self._store,
+            roster=lookout.roster,
+            reviver=reviver,
+            incidents=self.incidents,
+            telling=self.voice,
+            holding=HeldSessions(self.checkpoints, self.circumstances, lookout),
+            circumstances=self.circumstances,
+            rules=self.rules,
+        )
+
+    def _recovery_watch(self, places: Places, desk: StoreDesk) -> RecoveryWatch:
+        return RecoveryWatch(
+            self._config.recovery.roots,
+            registry=Path(places.home, "journals"),
+            clock=self._lookout.clock,
+            tell=self._tell_of_journal,
+            desk=desk,
+        )
+
+    def _work_revival(self) -> WorkRevival:
+        return WorkRevival(
+            store=self._store,
+            clock=self._lookout.clock,
+            cut_off=self._cut_off,
+            rules=self.rules,
+            write=self.write,
+            owe=self.alerts.owe,
         )
 
     def _cut_off(self, session_id: SessionId) -> list[str] | None:

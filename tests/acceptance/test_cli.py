@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from clients import wait_for
 from scripted_door import SILENCE, Asked, ScriptedDoor, http
 from wakeful import __version__
 from wakeful.domain.errors import BadSessionId
@@ -396,9 +396,7 @@ def test_ctrl_c_ends_quietly(home: Home) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        deadline = time.monotonic() + 20
-        while not door.asked and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_for(lambda: door.asked or None, "question")
         waiting.send_signal(signal.SIGINT)
         out, err = waiting.communicate(timeout=20)
     assert (waiting.returncode, out, err.strip()) == (130, b"", b"")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from crash.claim_worker import FROZEN_SECONDS, WORKER
+from crash.claim_worker import WORKER
 from wakeful.adapters.sqlite.store import SqliteStore
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.domain.ids import parse_session_id
@@ -48,10 +48,15 @@ async def stored(database: Path, *works: Work) -> SqliteStore:
     return store
 
 
-async def expired(store: SqliteStore) -> Run:
-    """The one run whose lease ends next, once it has."""
+async def lease_ended(store: SqliteStore) -> None:
+    """Until the one lease there is has ended, by the clock of its store."""
     (lease,) = await store.leases()
     await asyncio.sleep(max(0.0, lease.expires_at - SystemClock().now().wall))
+
+
+async def expired(store: SqliteStore) -> Run:
+    """The one run whose lease ends next, once it has."""
+    await lease_ended(store)
     (run,) = await store.expire_runs()
     return run
 
@@ -141,7 +146,7 @@ async def test_an_owner_that_is_only_slow_completes(database: Path) -> None:
     """Past its lease, with nobody else there, a run is still its owner's."""
     store = await stored(database, work(0))
     with holder(database) as slow:
-        await asyncio.sleep(2 * FROZEN_SECONDS)
+        await lease_ended(store)
         assert slow.communicate("go\n", timeout=20)[0] == "done\n"
     found = await store.work(WorkId("w-0"))
     assert found is not None

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from scripted_http import Behaviour, ScriptedHttp, answer, drop, hang
@@ -26,7 +27,9 @@ from wakeful.adapters.telegram import messenger as telegram_messenger
 from wakeful.adapters.telegram.messenger import TelegramMessenger
 from wakeful.adapters.tmux.visible import is_visible
 from wakeful.domain.alerts import Alert, AlertKind, Rules
+from wakeful.domain.owed import Owed
 from wakeful.ports.messenger import Messenger, NotDelivered, Refused
+from wakeful.ports.store import Note
 from wakeful.services.alerts import AlertDesk
 from wakeful.testing.virtual_clock import VirtualClock, settle
 
@@ -285,6 +288,17 @@ async def _until(true: Callable[[], bool], seconds: float = 10.0) -> None:
         await asyncio.sleep(0.01)
 
 
+async def _until_kept(store: SqliteStore) -> None:
+    """Until the store says of every alert that it was told."""
+    async with asyncio.timeout(10.0):
+        while any(_is_owed(each) for each in await store.notes("alert")):  # noqa: ASYNC110 - a store has no events
+            await asyncio.sleep(0.01)
+
+
+def _is_owed(note: Note) -> bool:
+    return bool(msgspec.json.decode(note.body, type=Owed).pending)
+
+
 async def test_a_pane_is_visible_where_a_client_shows_it(server: Server) -> None:
     """Attached, its window in front and the pane active in it; a server that is gone shows nothing."""
     server.start("work", "sleep", "100")
@@ -329,7 +343,7 @@ async def test_the_outbox_obeys_telegram_and_delivers_once(tmp_path: Path) -> No
             await desk.take_up()
             await desk.owe(Alert(AlertKind.TROUBLE, "one", "it is silent"))
             await _until(partial(_has_got, server, 2), 20)
-            await asyncio.sleep(0.2)
+            await _until_kept(store)
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
     await store.close()

@@ -13,6 +13,7 @@ import pytest
 from wakeful.adapters.critical import following
 from wakeful.adapters.critical.whole_lines import LogUnusable
 from wakeful.critical_events import archive_events, follow_events, log_critical_event
+from wakeful.ports.eyes import Changes
 
 ARRIVAL_SECONDS_MAX = 10
 
@@ -40,6 +41,44 @@ def add(log: Path, content: bytes) -> None:
 def link(log: Path) -> None:
     log.parent.mkdir(parents=True)
     log.symlink_to("/etc/passwd")
+
+
+class Looks:
+    """Counts how often followers look, and what the kernel told them meanwhile."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        self.told: set[str] = set()
+        more, concerns = following.Following.more, following._concerns
+
+        def counted(place: following.Following) -> list[bytes]:
+            found = more(place)
+            self.count += 1
+            return found
+
+        def heard(changes: Changes, path: str) -> bool:
+            self.told |= changes.changed
+            return concerns(changes, path)
+
+        monkeypatch.setattr(following.Following, "more", counted)
+        monkeypatch.setattr(following, "_concerns", heard)
+
+    async def one_more(self, act: Callable[[], object] = lambda: None) -> None:
+        """Do something, and return once a follower has looked after it."""
+        before = self.count
+        act()
+        await until(lambda: self.count > before)
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(ARRIVAL_SECONDS_MAX):
+        while not true():  # noqa: ASYNC110 - a count has no events
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    return Looks(monkeypatch)
 
 
 class Heard:
@@ -73,7 +112,7 @@ def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(scene())
 
 
-def test_old_events_come_first_and_new_ones_as_they_are_written(log: Path) -> None:
+def test_old_events_come_first_and_new_ones_as_they_are_written(log: Path, looks: Looks) -> None:
     """Each once, in order; half a line is no event until its end."""
 
     async def scene() -> None:
@@ -83,8 +122,7 @@ def test_old_events_come_first_and_new_ones_as_they_are_written(log: Path) -> No
             write(log, "new")
             assert await heard.next(1) == ["new"]
             begun = first_line(log).replace(b"old", b"slow")
-            add(log, begun[:50])
-            await asyncio.sleep(0.05)
+            await looks.one_more(lambda: add(log, begun[:50]))
             assert heard.names.empty()
             add(log, begun[50:] + b"\n")
             assert await heard.next(1) == ["slow"]
@@ -92,12 +130,12 @@ def test_old_events_come_first_and_new_ones_as_they_are_written(log: Path) -> No
     play(scene)
 
 
-def test_a_log_that_is_not_there_yet_is_awaited(log: Path) -> None:
+def test_a_log_that_is_not_there_yet_is_awaited(log: Path, looks: Looks) -> None:
     """Neither its folder nor the one above need be there."""
 
     async def scene() -> None:
         async with follower(log) as heard:
-            await asyncio.sleep(0.05)
+            await looks.one_more()
             write(log, "first")
             assert await heard.next(1) == ["first"]
 
@@ -123,7 +161,7 @@ def test_archiving_repeats_and_hides_nothing(log: Path) -> None:
     play(scene)
 
 
-def test_another_programs_rotation_is_followed(log: Path) -> None:
+def test_another_programs_rotation_is_followed(log: Path, looks: Looks) -> None:
     """Moved away, emptied, or its whole folder deleted: what is written next is told."""
 
     async def scene() -> None:
@@ -133,39 +171,32 @@ def test_another_programs_rotation_is_followed(log: Path) -> None:
             os.rename(log, log.with_suffix(".old"))  # noqa: PTH104 - blocks as little here as there
             write(log, "two")
             assert await heard.next(1) == ["two"]
-            os.truncate(log, 0)
-            await asyncio.sleep(0.05)
+            await looks.one_more(lambda: os.truncate(log, 0))
             write(log, "three")
             assert await heard.next(1) == ["three"]
-            shutil.rmtree(log.parent.parent)
-            await asyncio.sleep(0.05)
+            await looks.one_more(lambda: shutil.rmtree(log.parent.parent))
             write(log, "four")
             assert await heard.next(1) == ["four"]
 
     play(scene)
 
 
-def test_nobody_looks_while_nothing_is_told(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_looks_while_nothing_is_told(log: Path, looks: Looks) -> None:
     """Other files of the folder do not stir a follower, and neither does time."""
-    looks: list[None] = []
-    look = following.Following.more
-
-    def counted(self: following.Following) -> list[bytes]:
-        looks.append(None)
-        return look(self)
-
-    monkeypatch.setattr(following.Following, "more", counted)
+    neighbour = log.parent / "access.log"
 
     async def scene() -> None:
         write(log, "one")
         async with follower(log) as heard:
             await heard.next(1)
-            await asyncio.sleep(0.1)
-            before = len(looks)
+            neighbour.write_text("busy")
+            await until(lambda: str(neighbour) in looks.told)
+            before = looks.count
             for _ in range(20):
-                (log.parent / "access.log").write_text("busy")
-                await asyncio.sleep(0.01)
-            assert len(looks) == before
+                looks.told.clear()
+                neighbour.write_text("busy")
+                await until(lambda: str(neighbour) in looks.told)
+            assert looks.count == before
             write(log, "two")
             await heard.next(1)
 

@@ -101,9 +101,9 @@ def status_lines(status: HeartbeatStatus) -> Iterator[str]:
     if status.audits:
         yield "  decided, newest first:"
     for audit in status.audits:
-        repeated = f" ({audit.count} times)" if audit.count > 1 else ""
+        counted = f" ({audit.count} times)" if audit.count > 1 else ""
         said = f"{audit.outcome or 'under way'} {audit.reason or ''}".rstrip()
-        yield f"    {audit.last_at} {audit.trigger}: {said}{repeated}"
+        yield f"    {audit.last_at} {audit.trigger}: {said}{counted}"
 
 
 @click.command(epilog="Example: wakeful agent heartbeat validate ./HEARTBEAT.md")
