@@ -363,10 +363,6 @@ class Healer:
     ) -> None:
         """One line in the log and one alert for each trouble and each turn it takes."""
         assert watched.record is not None, "judged before it is treated"
-        if not trouble.logged:
-            if action is not ActionTaken.REVIVAL_ATTEMPTED:
-                trouble = await self._papers.file(watched, trouble)
-            await self._telling.logged(happening, action, trouble, watched)
         incident = self._incidents.of(trouble.session_id)
         muted_seconds = None
         if incident is not None and not (trouble.logged and trouble.told):
@@ -374,6 +370,11 @@ class Healer:
             incident = await self._incidents.keep(incident.treated(trouble.session_id, fate, words))
         if incident is not None and not trouble.told:
             muted_seconds = await self._telling.told(incident, trouble, watched.record, decision)
+        # After people are told: a forge may take its time.
+        if not trouble.logged:
+            if action is not ActionTaken.REVIVAL_ATTEMPTED:
+                trouble = await self._papers.file(watched, trouble)
+            await self._telling.logged(happening, action, trouble, watched)
         if muted_seconds is not None:
             self._look_at(trouble.session_id, self._clock.now().awake + muted_seconds)
         if not (trouble.logged and trouble.told):
