@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from wakeful.adapters.checkpoints.files import CheckpointFiles
 from wakeful.adapters.critical.log import RETENTION_SECONDS, CriticalLog
@@ -20,11 +20,13 @@ from wakeful.adapters.telegram.messenger import TelegramMessenger
 from wakeful.adapters.tmux.visible import is_visible
 from wakeful.channels import open_channels, rules_of
 from wakeful.config import Config, RedisPlace, Runaway
-from wakeful.domain.alerts import Alert, AlertKind, Question, notice
+from wakeful.domain.alerts import Alert, AlertKind, Question, notice, resolved
 from wakeful.domain.checkpoint import CheckpointKind
 from wakeful.domain.critical import CriticalEvent
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause
+from wakeful.domain.moment import iso
+from wakeful.domain.news import News, text_of
 from wakeful.domain.plan import Rules
 from wakeful.domain.process import Sight
 from wakeful.domain.record import SessionRecord
@@ -60,6 +62,8 @@ from wakeful.services.work_revival import WorkRevival
 if TYPE_CHECKING:
     from wakeful.redis_watch import RedisWatch
 
+# Whatever is wrong with the forge is one episode.
+FORGE: Final = "forge"
 Task = tuple[Callable[[], Coroutine[None, None, None]], str]
 """Something that runs for ever, and what it means if the store refuses it."""
 
@@ -203,7 +207,13 @@ class Care:
             return None
         forge = GhForge(StoreLedger(store), repo=github.repo, repos=github.repos, public=github.public)
         return Issues(
-            forge, store, self._lookout.clock, wants=forge.wants, tell=self._tell_of_forge, filed=_filed_late
+            forge,
+            store,
+            self._lookout.clock,
+            wants=forge.wants,
+            tell=self._tell_of_forge,
+            works=self._forge_works,
+            filed=_filed_late,
         )
 
     def _voice(self) -> Voice:
@@ -338,12 +348,20 @@ class Care:
         await self.alerts.owe(Alert(AlertKind.TROUBLE, f"journal/{sighting.root}/{sighting.words}", text))
 
     async def _tell_of_forge(self, words: str) -> None:
-        text = notice(
-            f"No issue could be filed: {words}",
-            otherwise="it is tried again later; everything else goes on",
+        news = News(
+            what=f"No issue could be filed: {words}",
+            where=f"`gh` on {self._lookout.host}",
+            since=self._lookout.clock.now().wall,
+            did="kept what it had to say, and tries again every ten minutes",
+            otherwise="no issue tells of it; everything else goes on",
             command="gh auth status",
         )
-        await self.alerts.owe(Alert(AlertKind.TROUBLE, "forge", text))
+        await self.alerts.owe(Alert(AlertKind.TROUBLE, FORGE, text_of(news)))
+
+    async def _forge_works(self) -> None:
+        since = next((each.owed_at for each in self.alerts.open_episodes(FORGE)), None)
+        if since is not None:
+            await self.alerts.resolve(FORGE, resolved("no issue could be filed", iso(since)))
 
     async def _is_visible(self, session_id: SessionId) -> bool:
         watched = self._lookout.roster.watched.get(session_id)

@@ -3,6 +3,7 @@
 import asyncio
 
 from clinics import Clinic
+from wakeful.domain.calm import MuteKind
 from wakeful.domain.checkpoint import Checkpoint, CheckpointKind, Choice, ChoiceName
 from wakeful.services.announcing import INTERVAL_SECONDS, Announcer
 from wakeful.testing.virtual_clock import settle
@@ -84,3 +85,25 @@ def test_what_was_decided_before_anybody_was_told_is_no_news() -> None:
         return clinic
 
     assert asyncio.run(scene()).recorder.said == []
+
+
+def test_a_muted_project_is_told_when_the_mute_has_ended() -> None:
+    """Also where that is longer than anything else is kept, and over a restart."""
+    heard: list[int] = []
+
+    async def scene() -> Clinic:
+        clinic = Clinic()
+        await clinic.calm.mute(MuteKind.PROJECT, "shop", 2 * WEEK_SECONDS, by="ada")
+        await clinic.checkpoints.open(draft("/srv/1"))
+        await stay(clinic, 3 * INTERVAL_SECONDS)
+        clinic.build()
+        clinic.clock.suspend(WEEK_SECONDS + 1)
+        await stay(clinic, 3 * INTERVAL_SECONDS)
+        heard.append(len(clinic.recorder.said))
+        clinic.clock.suspend(WEEK_SECONDS + 1)
+        await stay(clinic, 3 * INTERVAL_SECONDS)
+        return clinic
+
+    said = asyncio.run(scene()).recorder.said
+    assert (heard, len(said)) == ([0], 1)
+    assert said[0].startswith("(from 2027-01-15 08:00 UTC, not told before)")

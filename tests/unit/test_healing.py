@@ -1,5 +1,7 @@
 """Claims about healing: one revival, never a double effect, one alert for each incident. Virtual time."""
 
+import asyncio
+
 import pytest
 
 from clinics import OWN_TMUX, Clinic, Notary, die_in_a_turn, play, written
@@ -9,6 +11,7 @@ from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Fate
 from wakeful.domain.plan import Rules
 from wakeful.domain.process import Sight
+from wakeful.ports.forge import Filing, Report
 from wakeful.ports.store import Outcome
 from wakeful.services.healing import HeldForPerson
 from wakeful.services.holdings import NotManaged
@@ -441,11 +444,65 @@ def test_a_lost_session_that_was_never_asked_anything_returns_without_a_turn() -
         clinic.show(name, hosting.process)
         clinic.show(name, hosting.process, runtime=Sight.DEAD)
         clinic.end(hosting.process)
-        await clinic.clock.run_for(60)
+        await clinic.clock.run_for(60 + SAME_SECONDS)
 
     clinic = play(scene)
     assert clinic.living.acts == ["start", "start"]
     assert clinic.living.prompts == []
+    assert written(clinic) == [
+        (Happening.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED),
+        (Happening.SESSION_RECOVERED, ActionTaken.NONE),
+    ]
+    told, over = clinic.recorder.said
+    assert "Wakeful did: began anew: recovered" in told
+    assert "Wakeful did: began anew: recovered" in over.splitlines()[-1]
+
+
+def test_what_was_lost_during_a_pause_is_written_down_when_it_comes_back() -> None:
+    """First that nothing was done, then what was; its incident says that it came back."""
+
+    async def scene(clinic: Clinic) -> None:
+        process = await clinic.manage("a")
+        clinic.finish("a")
+        await clinic.calm.pause("ada")
+        clinic.show("a", process, runtime=Sight.DEAD)
+        clinic.end(process)
+        await clinic.clock.run_for(10)
+        await clinic.calm.resume()
+        clinic.healer.look_again()
+        await clinic.clock.run_for(60)
+        (incident,) = await clinic.incidents.listed(include_resolved=True)
+        assert [each.fate for each in incident.members] == [Fate.REVIVED]
+
+    assert [action for _, action in written(play(scene))] == [
+        ActionTaken.NONE,
+        ActionTaken.REVIVAL_ATTEMPTED,
+        ActionTaken.NONE,
+    ]
+
+
+def test_people_are_told_before_an_issue_is_filed() -> None:
+    """A forge that hangs delays the line in the log, which waits for its address, and no message."""
+    told: list[int] = []
+
+    class Slow(Notary):
+        async def file(self, report: Report) -> Filing:
+            await clinic.clock.sleep_until(clinic.clock.now().awake + 20.0)
+            told.append(len(clinic.recorder.said))
+            return await super().file(report)
+
+    clinic = Clinic(forge=Slow())
+
+    async def run() -> None:
+        async with clinic.open():
+            await die_in_a_turn(clinic, command="git push")
+            await clinic.clock.run_for(15)
+            assert len(clinic.events) == 0
+            await clinic.clock.run_for(15)
+            assert len(clinic.events) == 1
+
+    asyncio.run(run())
+    assert told == [1]
 
 
 def test_whoever_lets_a_held_session_go_on_is_not_told_that_it_died() -> None:

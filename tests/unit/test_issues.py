@@ -1,6 +1,7 @@
 """Reports that could not be filed: kept across restarts, said once, and filed when the forge works again."""
 
 import asyncio
+from collections.abc import Callable
 
 from wakeful.domain.ids import SessionId
 from wakeful.ports.forge import Filing, Report
@@ -19,9 +20,11 @@ class ScriptedForge:
     def __init__(self) -> None:
         self.works = False
         self.given: list[Report] = []
+        self.takes: Callable[[], None] = lambda: None
 
     async def file(self, report: Report) -> Filing:
         self.given.append(report)
+        self.takes()
         return (
             Filing(f"https://github.com/me/{report.project}/issues/1", "filed")
             if self.works
@@ -47,8 +50,12 @@ class Scene:
             self.clock,
             wants=lambda name: name != "nobody's",
             tell=self.tell,
+            works=self.works,
             filed=self.filed,
         )
+
+    async def works(self) -> None:
+        self.told.append("works again")
 
     async def tell(self, words: str) -> None:
         self.told.append(words)
@@ -76,7 +83,7 @@ def test_a_forge_that_is_down_is_said_once_and_tried_again() -> None:
         assert await at.store.notes(OWED) == []
         at.forge.works = False
         await at.issues.file(report())
-        assert at.told == ["down", "down"]
+        assert at.told == ["down", "works again", "down"]
 
     asyncio.run(scene(Scene()))
 
@@ -114,5 +121,21 @@ def test_it_tries_again_by_itself() -> None:
         await at.clock.run_for(RETRY_SECONDS + 1)
         assert len(at.late) == 1
         running.cancel()
+
+    asyncio.run(scene(Scene()))
+
+
+def test_nobody_waits_twice_for_a_forge_that_hangs() -> None:
+    """The first one spends its deadline; until it is tried again, the others go on at once and are filed later."""
+
+    async def scene(at: Scene) -> None:
+        at.forge.takes = lambda: at.clock.advance(20.0)
+        await at.issues.file(report())
+        began = at.clock.now().awake
+        words = (await at.issues.file(report("bank"))).words
+        assert (at.clock.now().awake, words) == (began, "down; it is asked again later")
+        at.forge.takes, at.forge.works = (lambda: None), True
+        assert await at.issues.retry() == 2
+        assert (await at.issues.file(report("pets"))).words == "filed"
 
     asyncio.run(scene(Scene()))

@@ -224,8 +224,7 @@ class AlertDesk:
 
     async def _put(self, key: str, episode: Owed) -> None:
         """Take a new value for an episode, and forget it if it is done with."""
-        done = is_done(episode, self._clock.now().wall, self.cooldown_seconds) and not self._in_flight[key]
-        if done:
+        if self._is_done(episode) and not self._in_flight[key]:
             del self._episodes[key]
         else:
             self._episodes[key] = episode
@@ -261,8 +260,7 @@ class AlertDesk:
             log.warning("an alert of another version was dropped: %s", note.key)
             await self._store.drop_note(KIND, note.key)
             return
-        now = self._clock.now().wall
-        if is_done(known, now, self.cooldown_seconds):
+        if self._is_done(known):
             await self._store.drop_note(KIND, note.key)
         elif known.owner == self._owner and note.key not in self._episodes:
             self._episodes[note.key] = recalled(known, self._names_for(known.alert))
@@ -280,14 +278,17 @@ class AlertDesk:
 
     async def _forget_done(self) -> None:
         """Cooldowns end without anybody saying so."""
-        now = self._clock.now().wall
-        done = [key for key, each in self._episodes.items() if is_done(each, now, self.cooldown_seconds)]
-        for key in done:
+        for key in [key for key, each in self._episodes.items() if self._is_done(each)]:
             if not self._in_flight[key]:
                 del self._episodes[key]
                 self._unsaved.add(key)
         if self._unsaved:
             await self._save()
+
+    def _is_done(self, episode: Owed) -> bool:
+        """A mute may last longer than anything else is kept."""
+        done = is_done(episode, self._clock.now().wall, self.cooldown_seconds)
+        return done and not (episode.pending and self.hushed_seconds(episode))
 
     def _make_room(self) -> None:
         """What is over goes first, then what was told, then the oldest that nobody heard."""

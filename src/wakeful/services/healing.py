@@ -311,6 +311,7 @@ class Healer:
         return kept
 
     async def _act(self, watched: Watched, trouble: Trouble, decision: Decision, *, asked: bool) -> None:
+        session_id = trouble.session_id
         if trouble.held:
             trouble = await self._let_go(trouble, trouble, "what was taught since")
         if decision.spends:
@@ -322,12 +323,28 @@ class Healer:
         reach("heal.kept")
         ours = revived.did != ELSEWHERE
         if ours and decision.spends:
-            # It may have been told before, when nothing could be done yet; whoever asked for it now knows of it.
-            revived = replace(revived, logged=False, told=asked and trouble.told)
             self._reviver.pace.ended(gave_up=False)
         if ours and (decision.spends or trouble.code is None):
+            # It may have been told before, when nothing could be done yet; whoever asked for it now knows of it.
+            revived = replace(revived, logged=False, told=asked and trouble.told)
             await self._told(watched, revived, decision, ActionTaken.REVIVAL_ATTEMPTED)
-        self._look_at(trouble.session_id, self._clock.now().awake + RETRY_SECONDS)
+        if (
+            ours
+            and decision.step is Step.FRESH
+            and self._reviver.last_outcome(session_id) is Outcome.RECOVERED
+        ):
+            await self._replaced(watched, revived)
+        self._look_at(session_id, self._clock.now().awake + RETRY_SECONDS)
+
+    async def _replaced(self, watched: Watched, trouble: Trouble) -> None:
+        """Another conversation has taken its place: nothing is left of this one that could be in trouble."""
+        await self._telling.logged(Happening.SESSION_RECOVERED, ActionTaken.NONE, trouble, watched)
+        await self._leave_incident(trouble.session_id)
+        await self._end(trouble)
+
+    async def _end(self, trouble: Trouble) -> None:
+        await self._troubles.drop(trouble)
+        await self._reviver.forget(trouble)
 
     async def _give_up(self, watched: Watched, trouble: Trouble, decision: Decision) -> None:
         self._reviver.pace.ended(gave_up=True)
@@ -346,10 +363,6 @@ class Healer:
     ) -> None:
         """One line in the log and one alert for each trouble and each turn it takes."""
         assert watched.record is not None, "judged before it is treated"
-        if not trouble.logged:
-            if action is not ActionTaken.REVIVAL_ATTEMPTED:
-                trouble = await self._papers.file(watched, trouble)
-            await self._telling.logged(happening, action, trouble, watched)
         incident = self._incidents.of(trouble.session_id)
         muted_seconds = None
         if incident is not None and not (trouble.logged and trouble.told):
@@ -357,6 +370,11 @@ class Healer:
             incident = await self._incidents.keep(incident.treated(trouble.session_id, fate, words))
         if incident is not None and not trouble.told:
             muted_seconds = await self._telling.told(incident, trouble, watched.record, decision)
+        # After people are told: a forge may take its time.
+        if not trouble.logged:
+            if action is not ActionTaken.REVIVAL_ATTEMPTED:
+                trouble = await self._papers.file(watched, trouble)
+            await self._telling.logged(happening, action, trouble, watched)
         if muted_seconds is not None:
             self._look_at(trouble.session_id, self._clock.now().awake + muted_seconds)
         if not (trouble.logged and trouble.told):
@@ -379,8 +397,7 @@ class Healer:
             calm = replace(trouble, calm_since=now, revived_at=None, approved=False, happened=False)
             trouble = await self._let_go(trouble, calm, "whoever went on with it")
         if not watched.activity.in_turn:
-            await self._troubles.drop(trouble)
-            await self._reviver.forget(trouble)
+            await self._end(trouble)
 
     async def _dismiss(self, session_id: SessionId, because: str) -> None:
         """Somebody ended it: nothing of it is anybody's trouble any more."""
@@ -390,8 +407,7 @@ class Healer:
         await self._leave_incident(session_id, because)
         if trouble.held and trouble.checkpoint is not None:
             await self._holding.called_off(trouble.checkpoint)
-        await self._troubles.drop(trouble)
-        await self._reviver.forget(trouble)
+        await self._end(trouble)
 
     async def _leave_incident(self, session_id: SessionId, because: str | None = None) -> None:
         """`because`: somebody ended it, so that it does not count as one that was brought back."""

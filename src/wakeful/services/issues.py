@@ -6,6 +6,7 @@ the newest: an issue is about a project, and the next one to be filed says what 
 
 import logging
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import Final
 
 import msgspec
@@ -16,6 +17,8 @@ from wakeful.ports.forge import Filing, Forge, Report
 from wakeful.ports.store import Note, Store
 
 RETRY_SECONDS: Final = 600.0
+# One that fails after this hangs: nobody else waits for it until it is tried again. Healthy ones take 2 s.
+SLOW_SECONDS: Final = 5.0
 OWED: Final = "issue_owed"
 TROUBLE: Final = "issue_trouble"
 # One forge, one trouble: whatever is wrong with it is told once until it works again.
@@ -29,7 +32,10 @@ Filed = Callable[[Report, Filing], Awaitable[None]]
 
 
 class Issues:
-    """Files reports. `tell` hears of a forge that does not work, once; `filed` of every report filed late."""
+    """Files reports. `tell` hears of a forge that does not work, once, `works` that it does again.
+
+    `filed` hears of every report filed late.
+    """
 
     def __init__(
         self,
@@ -39,6 +45,7 @@ class Issues:
         *,
         wants: Callable[[str], bool],
         tell: Tell,
+        works: Callable[[], Awaitable[None]],
         filed: Filed,
     ) -> None:
         self._forge = forge
@@ -46,18 +53,32 @@ class Issues:
         self._clock = clock
         self._wants = wants
         self._tell = tell
+        self._works = works
         self._filed = filed
+        # Why and until when, by the awake clock, it is not asked.
+        self._hung: tuple[str, float] = ("", -inf)
 
     async def file(self, report: Report) -> Filing:
         """File it now, or keep it for later. Takes no longer than the forge does; raises what the store raises."""
-        filing = await self._forge.file(report)
-        if not self._wants(report.project):
-            return filing
-        if filing.url is None:
+        wanted = self._wants(report.project)
+        words, until = self._hung
+        if wanted and self._clock.now().awake < until:
+            filing = Filing(None, f"{words}; it is asked again later")
+        else:
+            filing = await self._asked(report)
+        if wanted and filing.url is None:
             await self._store.keep_note(Note(OWED, report.project, _encode(report)))
             await self._say_once(filing.words)
-        else:
-            await self._works(report.project)
+        elif wanted:
+            await self._settled(report.project)
+        return filing
+
+    async def _asked(self, report: Report) -> Filing:
+        began = self._clock.now().awake
+        filing = await self._forge.file(report)
+        now = self._clock.now().awake
+        hung = filing.url is None and now - began > SLOW_SECONDS
+        self._hung = (filing.words, now + RETRY_SECONDS) if hung else ("", -inf)
         return filing
 
     async def retry(self) -> int:
@@ -65,9 +86,9 @@ class Issues:
         done = 0
         for note in await self._store.notes(OWED):
             report = await self._report(note)
-            filing = await self._forge.file(report) if report is not None else None
+            filing = await self._asked(report) if report is not None else None
             if report is not None and filing is not None and filing.url is not None:
-                await self._works(note.key)
+                await self._settled(note.key)
                 await self._filed(report, filing)
                 done += 1
         return done
@@ -95,6 +116,7 @@ class Issues:
             await self._tell(words)
             await self._store.keep_new_note(Note(TROUBLE, _KEY, words.encode()))
 
-    async def _works(self, project: str) -> None:
+    async def _settled(self, project: str) -> None:
         await self._store.drop_note(OWED, project)
-        await self._store.drop_note(TROUBLE, _KEY)
+        if await self._store.drop_note(TROUBLE, _KEY):
+            await self._works()

@@ -19,7 +19,7 @@ from wakeful.ports.clock import Clock
 from wakeful.ports.jobs import Jobs, Snapshot, Watched
 from wakeful.services.watchdog_calls import Chats
 from wakeful.services.watchdog_cases import Case, Cases, Skip
-from wakeful.services.watchdog_healing import Healing
+from wakeful.services.watchdog_healing import UNASKED, Healing
 from wakeful.services.watchdog_news import Operator
 from wakeful.services.watchdog_queue import QueueWatch
 from wakeful.services.watchdog_verifying import Verifying
@@ -128,7 +128,7 @@ class Watchdog:
         if await self._running(session_id) is None:
             return None
         course, _, reason = (await self._jobs.episodes()).get(f"session:{session_id}", "").partition(": ")
-        return reason if course == Course.HOLD else ""
+        return reason.removesuffix(UNASKED) if course == Course.HOLD else ""
 
     async def _running(self, session_id: str, work: str | None = None) -> Watched | None:
         """The attempt that runs for this session, if it is the one meant by `work`."""
