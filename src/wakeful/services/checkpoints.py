@@ -124,6 +124,8 @@ class Checkpoints:
         self._files = files
         # Set by whoever joins the parts; a kind without one is only written down.
         self.carriers: dict[CheckpointKind, Carrier] = {}
+        # How many waited for somebody when the store was last asked: other programs open some, too.
+        self.open_count = 0
         self._opening = asyncio.Lock()
         self._carrying: dict[int, asyncio.Task[Done]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -144,6 +146,7 @@ class Checkpoints:
             same = next((each for each in known if each.is_open and is_about_the_same(each, draft)), None)
             if same is None:
                 same = await self._added(draft, max((each.number for each in known), default=0) + 1)
+                self.open_count += 1
                 reach("checkpoint.opened")
             await self._write(same)
         return same
@@ -245,7 +248,9 @@ class Checkpoints:
     async def _all(self) -> Mapping[int, _Kept]:
         decisions = {note.key: _decode_decision(note.body) for note in await self._store.notes(DECISION)}
         stored = [_decode(note.body) for note in await self._store.notes(KIND)]
-        return {each.number: _Kept(each, decisions.get(_key(each.number))) for each in stored}
+        kept = {each.number: _Kept(each, decisions.get(_key(each.number))) for each in stored}
+        self.open_count = sum(each.shown.is_open for each in kept.values())
+        return kept
 
 
 def _key(number: int) -> str:
