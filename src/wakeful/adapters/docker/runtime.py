@@ -35,6 +35,9 @@ LOOK_SECONDS_MAX: Final = 5.0
 # The engine writes a container's end down some ten milliseconds after it; a busy one needs longer.
 ENDING_SECONDS: Final = 0.05
 ENDING_LOOKS_MAX: Final = 40
+# tmux's errand at the end of a pane was seen to take 20 ms.
+FORKED_SECONDS: Final = 0.005
+FORKED_LOOKS_MAX: Final = 60
 
 
 class _Place(Struct):
@@ -186,7 +189,7 @@ class DockerRuntime:
             return _gone(None, spec)
         if place is None or place.first is None or not self._ears.hears or not _is_alive(place.first):
             return await self._look_anew(spec, place)
-        seen = self._seen(place, place.first, spec)
+        seen = await self._settled(place, place.first, spec)
         if seen.agent is Sight.DEAD and (proc.is_ending(place.first.pid) or not _is_alive(place.first)):
             # Its container ended meanwhile and took it along: that is not a session that died in there.
             return await self._look_anew(spec, place)
@@ -208,7 +211,7 @@ class DockerRuntime:
             self._places[spec.name] = place
         if place.first is None:
             return await remote.look(self._engine, place.container, spec)
-        return self._seen(place, place.first, spec)
+        return await self._settled(place, place.first, spec)
 
     async def _inspected(self, spec: AgentSpec, place: _Place | None) -> Container | None:
         """The container, waited for while it is between the end of its first process and the engine's notice of that."""
@@ -231,6 +234,16 @@ class DockerRuntime:
         place = self._places.get(spec.name)
         known = place is not None and place.container == there and place.first == first
         return place if place is not None and known else _Place(there, first)
+
+    async def _settled(self, place: _Place, first: Process, spec: AgentSpec) -> Glimpse:
+        """A look that is not misled by a child of tmux's which nobody can tell yet what it will be."""
+        seen = self._seen(place, first, spec)
+        for _ in range(FORKED_LOOKS_MAX):
+            if place.scene is None or not place.scene.is_forked:
+                break
+            await asyncio.sleep(FORKED_SECONDS)
+            seen = self._seen(place, first, spec)
+        return seen
 
     def _seen(self, place: _Place, first: Process, spec: AgentSpec) -> Glimpse:
         there, scene = place.container, place.scene
