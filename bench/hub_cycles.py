@@ -1,7 +1,7 @@
 """Agents launched, attached to, left and stopped, over and over: a thousand in tmux, 50 in Docker, 20 real Claude Codes.
 
 `python -m bench.hub_cycles` takes some forty minutes, so that no suite does it; any state that does not belong to the
-flow, such as one false `stale`, is printed and fails it.
+flow, such as one false `stale`, is printed and fails it. So is a death that takes too long to be told on the WebSocket.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from agent_cycles import FLOW, cycle
+from agent_cycles import FLOW, cycle, deaths
 from agent_houses import CHEAP, AgentHouse
 from clients import ClaudeHome, end_tmux
 from daemons import RunningDaemon
@@ -23,6 +23,8 @@ from docker_engines import IMAGE, DockerEngine, make_image
 from wakeful.testing.scripted_model import ScriptedModel
 
 TIMES: Final = {"tmux": 1000, "docker": 50, "claude": 20}
+DEATHS: Final = 100
+TOLD_SECONDS_MAX: Final = 0.1
 # So that figures come early.
 AT_ONCE: Final = 50
 DOCKER: Final = """
@@ -87,12 +89,29 @@ def run(kind: str, times: int) -> bool:
     return strange == 0
 
 
+def run_deaths(kind: str, times: int) -> bool:
+    """Whether 99 in 100 deaths were told in time; said in a line."""
+    with house_of(kind) as house:
+        house.start("one")
+        seconds = sorted(each for each, _ in deaths(house, "one", times))
+    middle, late = seconds[len(seconds) // 2], seconds[int(len(seconds) * 0.99) - 1]
+    print(
+        f"{kind}: {times} deaths told after {middle * 1000:.0f} ms (median), {late * 1000:.0f} ms (99 in 100), "
+        f"{seconds[-1] * 1000:.0f} ms (the slowest)",
+        flush=True,
+    )
+    return late <= TOLD_SECONDS_MAX
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.hub_cycles", description=__doc__)
     for kind, times in TIMES.items():
         parser.add_argument(f"--{kind}", type=int, default=times, metavar="N")
+    parser.add_argument("--deaths", type=int, default=DEATHS, metavar="N")
     wanted = vars(parser.parse_args())
+    killed = wanted.pop("deaths")
     fine = [run(kind, times) for kind, times in wanted.items() if times]
+    fine += [run_deaths(kind, killed) for kind in ("tmux", "docker") if killed]
     return 0 if all(fine) else 1
 
 

@@ -1,14 +1,19 @@
-"""001's normal flow, again and again: launch, attach, detach, attach, detach, stop. Every state that is pushed is kept."""
+"""001's normal flow, again and again: launch, attach, detach, attach, detach, stop. Every state that is pushed is kept.
+
+And its trouble, again and again: deaths, each timed until it is told.
+"""
 
 import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import groupby
+from typing import Any
 
 import httpx
 from websockets.sync.client import ClientConnection
@@ -23,16 +28,44 @@ FLOW = ["starting", "running", "stopping", "stopped"]
 
 def cycle(house: AgentHouse, name: str, times: int) -> list[str]:
     """The agent's states in the order they were pushed, each once; `FLOW` `times` over, if nothing was wrong."""
-    door = httpx.HTTPTransport(uds=str(house.daemon.socket))
     states: list[str] = []
-    with (
-        httpx.Client(transport=door, base_url="http://wakeful", timeout=90) as client,
-        house.listen() as heard,
-    ):
+    with _door(house) as client, house.listen() as heard:
         for _ in range(times):
             _launch_and_stop(house, client, f"/api/agents/{name}")
             states += _until_stopped(heard)
     return [state for state, _ in groupby(states)]
+
+
+def deaths(house: AgentHouse, name: str, times: int) -> Iterator[tuple[float, dict[str, Any]]]:
+    """Kill a running agent again and again: how long it took until that was pushed, and what was."""
+    with _door(house) as client, house.listen() as listener:
+        agent = client.get(f"/api/agents/{name}").json()
+        for _ in range(times):
+            began = time.monotonic()
+            os.kill(agent["pid"], signal.SIGKILL)
+            *_, died = moves_until(listener, "stale")
+            yield time.monotonic() - began, died
+            agent = client.post(f"/api/agents/{name}/restart-session", json={}).json()
+            assert agent.get("state") == "running", agent
+            moves_until(listener, "running")
+
+
+def _door(house: AgentHouse) -> httpx.Client:
+    transport = httpx.HTTPTransport(uds=str(house.daemon.socket))
+    return httpx.Client(transport=transport, base_url="http://wakeful", timeout=90)
+
+
+def moves_until(listener: ClientConnection, state: str) -> list[dict[str, Any]]:
+    """What was pushed about agents up to the first in this state, moves only."""
+    heard = []
+    while True:
+        message = json.loads(listener.recv(PATIENCE_SECONDS))
+        change = message.get("agent")
+        if change is None or change["old_state"] == change["state"]:
+            continue
+        heard.append(change)
+        if change["state"] == state:
+            return heard
 
 
 def _launch_and_stop(house: AgentHouse, client: httpx.Client, agent: str) -> None:

@@ -288,11 +288,13 @@ class Care:
     @property
     def notes(self) -> tuple[str, ...]:
         """What does not work now, for `wakeful status`."""
-        count = self.incidents.open_count
+        count, waiting = self.incidents.open_count, self.checkpoints.open_count
         incidents = "1 incident is open" if count == 1 else f"{count} incidents are open"
+        checkpoints = "1 checkpoint waits for you" if waiting == 1 else f"{waiting} checkpoints wait for you"
         trouble = self.queue.trouble if self.queue is not None else None
         return (
             *((f"{incidents}: `wakeful incidents`",) if count else ()),
+            *((f"{checkpoints}: `wakeful checkpoint list`",) if waiting else ()),
             *self.alerts.troubles,
             *((f"queue: {trouble}",) if trouble is not None else ()),
         )

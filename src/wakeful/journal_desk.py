@@ -39,6 +39,13 @@ class StoreDesk:
         except CheckpointNotFound:
             return None
 
+    def listed(self, *, everything: bool) -> list[Checkpoint]:
+        """All of them, or those somebody has to decide; oldest first. Where there is no store, none is made."""
+        places = Places.of(os.environ)
+        if not (self._database or _configured(places)).exists():
+            return []
+        return _with_desk(lambda desk: desk.listed(everything=everything), self._database)
+
 
 def _configured(places: Places) -> Path:
     """The daemon's own store. Raises ConfigError: a question in another one would be shown to nobody."""

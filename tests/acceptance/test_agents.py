@@ -7,11 +7,10 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from websockets.sync.client import ClientConnection
 
+from agent_cycles import deaths, moves_until
 from agent_houses import CHEAP, AgentHouse, clients_of
 from clients import require_tmux, wait_for
 from daemons import RunningDaemon
@@ -281,39 +280,18 @@ def test_the_menu_tears_down_or_leaves_alone(house: AgentHouse, choice: str, sta
 @pytest.mark.alone
 def test_every_change_is_pushed_and_a_death_within_a_tenth_of_a_second(house: AgentHouse) -> None:
     """Old and new state, reason and time; 30 deaths, the slowest of 99 in 100 within 100 ms."""
-    seconds = []
     with house.listen() as listener:
         assert json.loads(listener.recv(10))["hello"]["agents"]["counts"] == {"stopped": 9}
-        pid = house.start("one")["pid"]
-        moves = [(each["old_state"], each["state"]) for each in _until(listener, "running")]
-        assert moves == [("stopped", "starting"), ("starting", "running")]
-        for _ in range(KILLS):
-            began = time.monotonic()
-            os.kill(pid, signal.SIGKILL)
-            *_, died = _until(listener, "stale")
-            seconds.append(time.monotonic() - began)
-            assert (died["old_state"], died["reason"], died["at"]) == (
-                "running",
-                "session dead",
-                died["record"]["since"],
-            )
-            pid = house.daemon.run("agent", "restart-session", "one", "--json").json["pid"]
-            _until(listener, "running")
+        house.start("one")
+        moves = [(each["old_state"], each["state"]) for each in moves_until(listener, "running")]
+    assert moves == [("stopped", "starting"), ("starting", "running")]
+    told = list(deaths(house, "one", KILLS))
+    for _, died in told:
+        assert (died["old_state"], died["reason"]) == ("running", "session dead")
+        assert died["at"] == died["record"]["since"]
     # 99 of 100 are all of 30.
-    assert max(seconds) <= 0.1, sorted(seconds)[-5:]
-
-
-def _until(listener: ClientConnection, state: str) -> list[dict[str, Any]]:
-    """What was pushed about agents up to the first in this state, moves only."""
-    heard = []
-    while True:
-        message = json.loads(listener.recv(20))
-        change = message.get("agent")
-        if change is None or change["old_state"] == change["state"]:
-            continue
-        heard.append(change)
-        if change["state"] == state:
-            return heard
+    seconds = sorted(each for each, _ in told)
+    assert seconds[-1] <= 0.1, seconds[-5:]
 
 
 def test_two_starts_from_two_terminals_start_one(house: AgentHouse) -> None:

@@ -100,6 +100,7 @@ def test_a_push_that_was_cut_off_waits_for_a_person_and_goes_on(
     why = operator.type("session", "why", session_id, "--json").json["command"]
     assert why == ["wakeful", "checkpoint", "show", "1"]
     assert "git push" in operator.type("checkpoint", "show", "1").out
+    assert "1 checkpoint waits for you: `wakeful checkpoint list`" in operator.type("status").out
     repository.open()
     wait_for(lambda: repository.has_main() or None, "landed push")
     done = operator.type("checkpoint", "continue", "1", "--json")
@@ -143,11 +144,11 @@ def test_a_test_run_that_was_cut_off_is_resumed_without_asking(
     assert checkpoints(operator, "--all") == []
 
 
-def test_an_agent_may_not_let_another_one_go_on(
-    operator: Operator, repository: Repository, tmp_path: Path
+def test_an_agent_may_not_let_another_one_go_on_and_a_person_counts_its_push_as_done(
+    operator: Operator, repository: Repository, claude: ClaudeHome, tmp_path: Path
 ) -> None:
-    """A real Claude told to run `wakeful checkpoint continue 1` is refused, and nothing is decided."""
-    killed_in_push(operator, repository)
+    """A real Claude told to run `wakeful checkpoint continue 1` is refused; after `--done` the other one is told and obeys."""
+    session_id = killed_in_push(operator, repository)
     asked(operator)
     said = tmp_path / "said"
     inside = " ".join(
@@ -164,4 +165,9 @@ def test_an_agent_may_not_let_another_one_go_on(
     assert "Decisions are for people" in words, words
     assert words.splitlines()[-1] == "exit 1"
     assert checkpoints(operator)[0]["state"] == "open"
-    operator.type("checkpoint", "abort", "1")
+    done = operator.type("checkpoint", "continue", "1", "--done", "--json")
+    assert (done.exit_code, done.json["checkpoint"]["state"]) == (0, "counted_done"), done.err + done.out
+    operator.wait_until(session_id, "end of its work", state="idle", session_alive=True, attempt=2)
+    assert repository.pushes == 1
+    told = next(each for each in claude.transcripts() if each.stem in session_id).read_text()
+    assert "every call named above has happened. Do not repeat any of them." in told

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import parts
+from agent_cycles import deaths, moves_until
 from agent_houses import AgentHouse
 from clients import ClaudeHome, require_tmux, wait_for
 from daemons import RunningDaemon
@@ -68,6 +69,20 @@ def test_a_container_whose_session_died_is_stale_restarted_and_torn_down(
     assert again["epoch"] == started["epoch"] + 1
     assert house.daemon.run("agent", "stop", "claude", "--json").json["state"] == "stopped"
     assert docker.docker("ps", "-aq") == ""
+
+
+@pytest.mark.alone
+def test_a_death_in_a_container_is_pushed_within_a_tenth_of_a_second(
+    house: AgentHouse, docker: DockerEngine
+) -> None:
+    """A few deaths here, a hundred in `bench.hub_cycles`; and a container that goes is never called stale on the way."""
+    house.start("two")
+    told = list(deaths(house, "two", 3))
+    assert max(seconds for seconds, _ in told) <= 0.1, told
+    assert {died["reason"] for _, died in told} == {"container running, session dead"}
+    with house.listen() as listener:
+        docker.docker("rm", "-f", "agent-two")
+        assert [each["state"] for each in moves_until(listener, "stopped")] == ["stopped"]
 
 
 def test_a_hub_that_comes_late_discovers_the_stale_container(house: AgentHouse) -> None:

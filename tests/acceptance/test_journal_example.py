@@ -1,5 +1,6 @@
 """The example of docs/how-to/journal.md, run as a newcomer would."""
 
+import json
 import re
 import subprocess
 import sys
@@ -44,3 +45,24 @@ def test_the_example_does_what_its_page_says(folder: Path) -> None:
     assert (folder / "elsewhere" / "mails").read_text() == "1.2 is out\n"
     assert len(list((folder / "elsewhere").glob("publish-*"))) == 1
     assert release(folder).stdout == "released\n"
+
+
+def test_what_waits_is_read_without_a_daemon(folder: Path) -> None:
+    """List and show give what a daemon gives and say that there is none; where nothing ever was, nothing is made."""
+    nothing = wakeful("checkpoint", "list")
+    assert nothing.stdout.startswith("Nothing waits for a decision.")
+    assert not (folder.parent / "home").exists()
+    release(folder, "--crash")
+    release(folder)
+    listed = wakeful("checkpoint", "list", "--json")
+    assert [each["number"] for each in json.loads(listed.stdout)["checkpoints"]] == [1]
+    assert "no daemon" in listed.stderr
+    assert "step announce, attempt 1" in wakeful("checkpoint", "show", "1").stdout
+    missing = wakeful("checkpoint", "show", "2")
+    assert (missing.returncode, "no checkpoint 2" in missing.stderr) == (2, True)
+    assert wakeful("checkpoint", "continue", "1").returncode == 3
+
+
+def wakeful(*words: str) -> "subprocess.CompletedProcess[str]":
+    argv = [sys.executable, "-m", "wakeful", *words]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)

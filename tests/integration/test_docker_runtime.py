@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import shutil
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -149,8 +151,11 @@ def test_a_container_removed_by_hand_while_stale_is_gone(docker: DockerEngine) -
     assert with_runtime(docker, scene) == [Move.SESSION_LOST, Move.GONE]
 
 
-def test_a_container_removed_by_hand_while_it_runs_is_never_unknown(docker: DockerEngine) -> None:
-    """Between its last process and the engine's notice of that nobody is accused of not answering."""
+@pytest.mark.parametrize("ended_by", [("rm", "-f"), ("stop",), ("kill",)], ids=" ".join)
+def test_a_container_ended_by_hand_is_never_unknown_nor_stale(
+    docker: DockerEngine, ended_by: tuple[str, ...]
+) -> None:
+    """Between its agent's end and the engine's notice of its own nobody is accused of not answering, or of having died."""
 
     async def scene(made: DockerRuntime) -> set[Move]:
         moves = set()
@@ -158,14 +163,42 @@ def test_a_container_removed_by_hand_while_it_runs_is_never_unknown(docker: Dock
             await made.start(spec(), 1, {})
             await look_until(made, spec(), Move.READY)
             names.clear()
-            removal = asyncio.create_task(asyncio.to_thread(docker.docker, "rm", "-f", "agent-bot"))
-            await until(lambda: "bot" in names)
+            removal = asyncio.create_task(asyncio.to_thread(docker.docker, *ended_by, "agent-bot"))
             while Move.GONE not in moves:
+                # Looked at whenever something is told, as the hub does.
+                await until(lambda: bool(names))
+                names.clear()
                 moves.add(move_of(await made.look(spec())))
             await removal
         return moves
 
-    assert Move.UNSEEN not in with_runtime(docker, scene)
+    assert with_runtime(docker, scene) <= {Move.READY, Move.GONE}
+
+
+def test_a_passing_child_of_tmux_is_not_taken_for_the_agent(docker: DockerEngine, tmp_path: Path) -> None:
+    """After a pane's end tmux runs an errand of its own; nobody comes back to life by that."""
+    # What the kernel calls a process is the name of its file: a stand-in for the server, and one for its child.
+    errand, server = tmp_path / "errand" / "tmux: server", tmp_path / "tmux: server"
+    errand.parent.mkdir()
+    shutil.copy("/usr/bin/sleep", errand)
+    server.write_text('#!/bin/sh\n"/code/errand/tmux: server" 0.1 &\nwait\n')
+    server.chmod(0o755)
+
+    async def scene(made: DockerRuntime) -> set[Move]:
+        declared = spec(mounts=(f"{tmp_path}:/code",))
+        async with heard(made):
+            await made.start(declared, 1, {})
+            in_container(docker, "tmux", "kill-server")
+            await look_until(made, declared, Move.SESSION_LOST)
+            in_container(docker, "sh", "-c", '"/code/tmux: server" >/dev/null 2>&1 &')
+            ends = asyncio.get_running_loop().time() + 0.5
+            moves = set()
+            while asyncio.get_running_loop().time() < ends:
+                moves.add(move_of(await made.look(declared)))
+                await asyncio.sleep(0.001)
+            return moves
+
+    assert with_runtime(docker, scene) == {Move.SESSION_LOST}
 
 
 def test_another_window_of_the_same_tmux_is_not_the_agent(docker: DockerEngine) -> None:

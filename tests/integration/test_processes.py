@@ -108,6 +108,15 @@ def open_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+def test_a_process_that_has_begun_to_end_is_told_apart() -> None:
+    """The kernel marks it before it is gone; a zombie has that mark, nobody who works has."""
+    with running() as child:
+        assert not proc.is_ending(child.pid)
+        become_zombie(child)
+        assert proc.is_ending(child.pid)
+    assert not proc.is_ending(child.pid)
+
+
 def test_a_process_is_known_by_pid_start_and_boot() -> None:
     """Asked twice, the same process is the same value; gone and reaped, it is none."""
     with running() as child:

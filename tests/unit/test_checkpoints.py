@@ -20,7 +20,11 @@ from wakeful.domain.checkpoint import (
 )
 from wakeful.domain.errors import WorldError
 from wakeful.domain.events import CallEnded, CallStarted, Prompted, TurnEnded
+from wakeful.domain.evidence import Orphan
+from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
+from wakeful.domain.process import Process
+from wakeful.domain.session_checkpoint import session_draft
 from wakeful.domain.trouble import Trouble
 from wakeful.ports.store import Note, Outcome
 from wakeful.services.checkpoints import AlreadyDecided, CheckpointNotFound, Checkpoints, Done, NotOffered
@@ -133,6 +137,36 @@ def test_two_daemons_that_ask_the_same_at_once_ask_it_once() -> None:
 
     first, second, other = asyncio.run(scene())
     assert (first == second, first != other) == (True, True)
+
+
+def test_how_many_wait_is_known_whoever_opened_them() -> None:
+    """Counted when one is opened or decided here, and with every look for those of other programs."""
+
+    async def scene() -> None:
+        one = Desk()
+        two = Desk(one.store)
+        number = (await one.checkpoints.open(draft("/srv/one"))).number
+        await two.checkpoints.open(draft("/srv/two"))
+        assert (one.checkpoints.open_count, two.checkpoints.open_count) == (1, 2)
+        await one.checkpoints.listed()
+        assert one.checkpoints.open_count == 2
+        await one.checkpoints.decide(number, CONTINUE, "ann@host")
+        assert one.checkpoints.open_count == 1
+
+    asyncio.run(scene())
+
+
+def test_what_follows_from_a_choice_is_said_before_a_line_is_cut() -> None:
+    """However many tools live on, and however long their commands are."""
+    orphans = [Orphan(Process(pid, 1, "boot"), "x" * 400) for pid in range(9)]
+    trouble = Trouble(
+        session_id=A, work="w", project="shop", code=Code.SESSION_DEAD, opened_at=0.0, code_since=0.0
+    )
+    asked = numbered(session_draft(trouble, (), (), orphans), 1, 0.0)
+    told = [choice.consequence for choice in asked.choices]
+    assert [" is ended first: `" in each for each in told] == [True, True, False]
+    assert " What still runs is ended: `" in told[2]
+    assert all(each.endswith("(process 0) and 8 more.") for each in told)
 
 
 def test_the_first_decision_stays() -> None:

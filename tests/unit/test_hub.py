@@ -2,14 +2,25 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from itertools import product
 
 import pytest
 from msgspec.structs import replace
 
 from hubs import TestHub, agent, with_pid
-from wakeful.domain.agents import MOVES, AgentRuntime, AgentState, BadAgentName, Move, Restart
+from wakeful.domain.agents import (
+    MOVES,
+    AgentRecord,
+    AgentRuntime,
+    AgentSpec,
+    AgentState,
+    BadAgentName,
+    Glimpse,
+    Move,
+    Restart,
+)
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause
 from wakeful.domain.work import ConversationHeld, LeaseKey
@@ -33,6 +44,18 @@ async def running(house: TestHub, pid: int = 41) -> None:
     """An agent that was found alive."""
     await house.happens(with_pid(ALIVE, pid))
     assert house.record().state is AgentState.RUNNING
+
+
+@asynccontextmanager
+async def under_way() -> AsyncIterator[tuple[TestHub, asyncio.Task[AgentRecord]]]:
+    """A start whose agent is not ready yet."""
+    house = TestHub(agent())
+    house.runtime.ready.clear()
+    async with house.open():
+        start = asyncio.create_task(house.orders.start("claude"))
+        await settle()
+        assert house.record().state is AgentState.STARTING
+        yield house, start
 
 
 def test_a_session_that_dies_is_stale_as_soon_as_it_is_told() -> None:
@@ -164,12 +187,7 @@ def test_a_stop_ends_a_start_that_is_under_way() -> None:
     """Whoever waits for the start hears so, and nothing is left."""
 
     async def story() -> None:
-        house = TestHub(agent())
-        house.runtime.ready.clear()
-        async with house.open():
-            start = asyncio.create_task(house.orders.start("claude"))
-            await settle()
-            assert house.record().state is AgentState.STARTING
+        async with under_way() as (house, start):
             stopped = await house.orders.stop("claude")
             assert stopped.state is AgentState.STOPPED
             with pytest.raises(StoppedMeanwhile):
@@ -183,11 +201,7 @@ def test_a_look_during_an_order_changes_nothing() -> None:
     """A container that is not there yet is not gone."""
 
     async def story() -> None:
-        house = TestHub(agent())
-        house.runtime.ready.clear()
-        async with house.open():
-            start = asyncio.create_task(house.orders.start("claude"))
-            await settle()
+        async with under_way() as (house, start):
             await house.happens(GONE)
             await house.clock.run_for(25)
             assert house.record().state is AgentState.STARTING
@@ -446,17 +460,62 @@ def test_a_start_that_a_crash_cut_off_is_looked_at() -> None:
     run(story)
 
 
-def test_an_older_look_that_arrives_late_does_not_count() -> None:
-    """Two looks may overtake each other; the newer one is right."""
+class SlowEyes(ScriptedRuntime):
+    """Looks that take their time, each until its gate opens; what they saw at their beginning or at their end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gates: list[tuple[str, asyncio.Event]] = []
+
+    async def look(self, spec: AgentSpec) -> Glimpse:
+        early = await super().look(spec)
+        if not self.gates:
+            return early
+        sees_at, gate = self.gates.pop(0)
+        await gate.wait()
+        return early if sees_at == "beginning" else await super().look(spec)
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_look_from_before_a_death_that_arrives_late_does_not_count(late: int) -> None:
+    """Two looks may overtake each other, whichever began first: nobody comes back to life by that."""
 
     async def story() -> None:
-        house = TestHub(agent())
+        eyes = SlowEyes()
+        house = TestHub(agent(), runtime=eyes)
         async with house.open():
             await running(house)
-            found = house.book.find("claude")
-            found.look_taken = 1_000
-            house.runtime.seen["claude"] = SESSION_DEAD
-            await house.hub.look_at([found])
+            house.changes.clear()
+            gates = [asyncio.Event(), asyncio.Event()]
+            eyes.gates = [("beginning" if at == late else "end", gate) for at, gate in enumerate(gates)]
+            looks = [asyncio.create_task(house.hub.look_at([house.book.find("claude")])) for _ in gates]
+            await settle()
+            eyes.seen["claude"] = SESSION_DEAD
+            for at in (1 - late, late):
+                gates[at].set()
+                await looks[at]
+                await settle()
+            assert [change.state for change in house.changes] == [AgentState.STALE]
+
+    run(story)
+
+
+def test_a_look_from_before_an_order_does_not_count_after_it() -> None:
+    """What was stale when it was seen was restarted since."""
+
+    async def story() -> None:
+        eyes = SlowEyes()
+        house = TestHub(agent(), runtime=eyes)
+        async with house.open():
+            await running(house)
+            await house.happens(SESSION_DEAD)
+            gate = asyncio.Event()
+            eyes.gates = [("beginning", gate)]
+            look = asyncio.create_task(house.hub.look_at([house.book.find("claude")]))
+            await settle()
+            await house.orders.restart_session("claude")
+            gate.set()
+            await look
             assert house.record().state is AgentState.RUNNING
 
     run(story)
@@ -555,18 +614,20 @@ def test_orders_in_observe_mode_are_refused() -> None:
     run(story)
 
 
-def test_strangers_are_reported_and_left_alone() -> None:
+def test_strangers_are_reported_and_left_alone(caplog: pytest.LogCaptureFixture) -> None:
     """Whatever looks like an agent and is declared nowhere is named, never touched."""
+    caplog.set_level("INFO", "wakeful.hub")
 
     async def story() -> None:
         house = TestHub(agent())
-        house.runtime.strangers.append(Found("other", "c0ffee", "agent-other"))
+        house.runtime.strangers.append(Found("other", "c0ffee", "runs codex in tmux"))
         async with house.open():
             assert [each.name for each in house.hub.found] == ["other"]
             await house.clock.run_for(30)
             assert house.runtime.acts == []
 
     run(story)
+    assert "found other, which runs codex in tmux: declared nowhere, so it is left alone" in caplog.messages
 
 
 def test_an_unknown_name_hears_the_nearest_one() -> None:

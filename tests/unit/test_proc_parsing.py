@@ -25,6 +25,7 @@ def test_a_name_cannot_confuse_the_stat_line(comm: bytes) -> None:
     """Whatever a process calls itself, its parent and start time are read right."""
     stat = proc.parse_stat(stat_line(comm))
     assert (stat.pid, stat.parent_pid, stat.started, stat.threads) == (4711, 1, 424242, 7)
+    assert stat.flags == 4194560
     assert os.fsencode(stat.comm) == comm
 
 
@@ -41,7 +42,7 @@ def test_no_name_at_all_can(comm: bytes) -> None:
 )
 def test_a_zombie_is_gone_unless_threads_of_it_run(state: str, threads: int, gone: bool) -> None:
     """A first thread that ended early leaves a zombie in front of a working process."""
-    assert proc.Stat(1, "x", state, 0, threads, 1).gone is gone
+    assert proc.Stat(1, "x", state, 0, 0, threads, 1).gone is gone
 
 
 def test_flocks_are_read_and_other_locks_are_not() -> None:

@@ -21,6 +21,8 @@ from wakeful.domain.redact import redact
 
 # What is read in a minute: one screen of lines, each of them whole in a terminal or two.
 LINE_CHARS_MAX: Final = 300
+# The newest of them: nobody reads a longer list.
+LISTED_MAX: Final = 1000
 LINES_MAX: Final = 20
 # What `wakeful checkpoint` and the file's name can hold; a store never gets there.
 NUMBER_MAX: Final = 999_999
@@ -121,6 +123,18 @@ class CheckpointRecord(Struct, frozen=True):
     decided_by: str | None
     decided_at: str | None
     trace_id: str | None
+
+
+class CheckpointList(Struct, frozen=True):
+    """Open ones first, the newest first among equals."""
+
+    checkpoints: tuple[CheckpointRecord, ...]
+
+
+def checkpoint_list(found: Iterable[Checkpoint]) -> CheckpointList:
+    """What every door shows of these."""
+    newest = sorted(found, key=lambda each: (not each.is_open, -each.number))[:LISTED_MAX]
+    return CheckpointList(tuple(map(checkpoint_record, newest)))
 
 
 def checkpoint_record(checkpoint: Checkpoint) -> CheckpointRecord:

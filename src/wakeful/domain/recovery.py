@@ -66,16 +66,16 @@ class Decision(Struct, frozen=True):
     reason: str
 
 
-class Rule(Struct, frozen=True, kw_only=True):
-    """What a question has to be for this rule; empty means anything."""
+class Rule(Struct, frozen=True):
+    """What becomes of a step, why, and what a question has to be for that; empty means anything."""
 
+    course: Course
+    reason: str
     last: frozenset[Last] = frozenset()
     sight: frozenset[Sight] = frozenset()
     effects: frozenset[StepEffects] = frozenset()
     keyed: frozenset[bool] = frozenset()
     answer: frozenset[Answer] = frozenset()
-    course: Course
-    reason: str
 
     def fits(self, question: Question) -> bool:
         return (
@@ -87,87 +87,50 @@ class Rule(Struct, frozen=True, kw_only=True):
         )
 
 
+_ALIVE: Final = frozenset({Sight.ALIVE})
 _HERE: Final = frozenset({StepEffects.NONE, StepEffects.LOCAL})
+_KEYED: Final = frozenset({True})
+_NO_SIGN: Final = frozenset({Answer.ABSENT, Answer.UNKNOWN})
 
 RULES: Final = (
+    Rule(Course.NEXT, "it is settled", last=frozenset({Last.COMPLETED, Last.CLEARED})),
+    Rule(Course.STOP, "somebody aborted it", last=frozenset({Last.ABORTED})),
+    Rule(Course.CHECKPOINT, "its undoing was cut off", last=frozenset({Last.UNDOING})),
     Rule(
-        last=frozenset({Last.COMPLETED, Last.CLEARED}),
-        course=Course.NEXT,
-        reason="it is settled",
-    ),
-    Rule(
-        last=frozenset({Last.ABORTED}),
-        course=Course.STOP,
-        reason="somebody aborted it",
-    ),
-    Rule(
-        last=frozenset({Last.UNDOING}),
-        course=Course.CHECKPOINT,
-        reason="its undoing was cut off",
-    ),
-    Rule(
-        sight=frozenset({Sight.ALIVE}),
+        Course.WAIT,
+        "it has happened, and its process is about to end",
+        sight=_ALIVE,
         answer=frozenset({Answer.DONE}),
-        course=Course.WAIT,
-        reason="it has happened, and its process is about to end",
     ),
+    Rule(Course.COUNT_DONE, "the other side says that it has happened", answer=frozenset({Answer.DONE})),
+    Rule(Course.LIVING, "its process lives and changes nothing elsewhere", sight=_ALIVE, effects=_HERE),
     Rule(
-        answer=frozenset({Answer.DONE}),
-        course=Course.COUNT_DONE,
-        reason="the other side says that it has happened",
+        Course.LIVING,
+        "its process lives, and its key makes twice the same as once",
+        sight=_ALIVE,
+        keyed=_KEYED,
+        answer=_NO_SIGN,
     ),
+    Rule(Course.CHECKPOINT, "its process lives and may be changing something elsewhere", sight=_ALIVE),
+    Rule(Course.RERUN, "it changes nothing", effects=frozenset({StepEffects.NONE})),
     Rule(
-        sight=frozenset({Sight.ALIVE}),
-        effects=_HERE,
-        course=Course.LIVING,
-        reason="its process lives and changes nothing elsewhere",
-    ),
-    Rule(
-        sight=frozenset({Sight.ALIVE}),
-        keyed=frozenset({True}),
-        answer=frozenset({Answer.ABSENT, Answer.UNKNOWN}),
-        course=Course.LIVING,
-        reason="its process lives, and its key makes twice the same as once",
-    ),
-    Rule(
-        sight=frozenset({Sight.ALIVE}),
-        course=Course.CHECKPOINT,
-        reason="its process lives and may be changing something elsewhere",
-    ),
-    Rule(
-        effects=frozenset({StepEffects.NONE}),
-        course=Course.RERUN,
-        reason="it changes nothing",
-    ),
-    Rule(
+        Course.CHECKPOINT,
+        "nobody can tell whether its process still runs",
         sight=frozenset({Sight.UNKNOWN}),
-        course=Course.CHECKPOINT,
-        reason="nobody can tell whether its process still runs",
     ),
     Rule(
+        Course.RERUN,
+        "it changed this place only, and what it left unfinished is removed first",
         effects=frozenset({StepEffects.LOCAL}),
-        course=Course.RERUN,
-        reason="it changed this place only, and what it left unfinished is removed first",
     ),
     Rule(
+        Course.ROLLBACK,
+        "the other side says that half of it has happened",
         answer=frozenset({Answer.PARTIAL}),
-        course=Course.ROLLBACK,
-        reason="the other side says that half of it has happened",
     ),
-    Rule(
-        answer=frozenset({Answer.ABSENT}),
-        course=Course.RERUN,
-        reason="the other side says that it did not happen",
-    ),
-    Rule(
-        keyed=frozenset({True}),
-        course=Course.RERUN,
-        reason="its key makes twice the same as once",
-    ),
-    Rule(
-        course=Course.CHECKPOINT,
-        reason="it may have changed something elsewhere, and nobody can tell",
-    ),
+    Rule(Course.RERUN, "the other side says that it did not happen", answer=frozenset({Answer.ABSENT})),
+    Rule(Course.RERUN, "its key makes twice the same as once", keyed=_KEYED),
+    Rule(Course.CHECKPOINT, "it may have changed something elsewhere, and nobody can tell"),
 )
 
 STATUS_OF: Final[Mapping[Course, Status]] = {

@@ -92,32 +92,33 @@ def _not_begun(calls: Sequence[InterruptedCall]) -> Iterator[str]:
 
 
 def _continue(orphans: Sequence[Orphan]) -> Choice:
-    ended = f" {_running(orphans)} is ended first." if orphans else ""
     return Choice(
         ChoiceName.CONTINUE,
         "the conversation goes on. Its agent is told which calls were cut off and that each may have happened; it may"
-        f" do them again.{ended}",
+        f" do them again.{_ended(orphans, ' first')}",
     )
 
 
 def _done(orphans: Sequence[Orphan]) -> Choice:
-    ended = f" {_running(orphans)} is ended first." if orphans else ""
     return Choice(
         ChoiceName.DONE,
         "you looked, and each of these calls has happened. The conversation goes on, and its agent is told so and not"
-        f" to repeat them.{ended}",
+        f" to repeat them.{_ended(orphans, ' first')}",
     )
 
 
 def _abort(orphans: Sequence[Orphan]) -> Choice:
-    left = f" {_running(orphans)} is ended." if orphans else ""
     return Choice(
         ChoiceName.ABORT,
         "it stays stopped and this work is given up. Nothing is repeated and nothing is undone: Wakeful knows no way"
-        f" back for these calls.{left}",
+        f" back for these calls.{_ended(orphans)}",
     )
 
 
-def _running(orphans: Sequence[Orphan]) -> str:
-    named = ", ".join(f"{quoted(each.command)} (process {each.process.pid})" for each in orphans[:3])
-    return f"What still runs, {named},"
+def _ended(orphans: Sequence[Orphan], when: str = "") -> str:
+    """What becomes of what still runs; one of them is named, for a line is cut where it is too long."""
+    if not orphans:
+        return ""
+    one, others = orphans[0], len(orphans) - 1
+    more = f" and {others} more" if others else ""
+    return f" What still runs is ended{when}: {quoted(one.command)} (process {one.process.pid}){more}."

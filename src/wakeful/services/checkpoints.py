@@ -124,6 +124,8 @@ class Checkpoints:
         self._files = files
         # Set by whoever joins the parts; a kind without one is only written down.
         self.carriers: dict[CheckpointKind, Carrier] = {}
+        # How many waited for somebody when the store was last asked: other programs open some, too.
+        self.open_count = 0
         self._opening = asyncio.Lock()
         self._carrying: dict[int, asyncio.Task[Done]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -141,7 +143,10 @@ class Checkpoints:
         """Ask a person, durably; an open checkpoint that asks the same is returned instead. The draft's number is 0."""
         async with self._opening:
             known = await self._all()
-            same = _same(draft, known) or await self._added(draft, max(known, default=0) + 1)
+            same = _same(draft, known)
+            if same is None:
+                same = await self._added(draft, max(known, default=0) + 1)
+                self.open_count += 1
             await self._write(same)
         return same
 
@@ -247,7 +252,9 @@ class Checkpoints:
     async def _all(self) -> Mapping[int, _Kept]:
         decisions = {note.key: _decode_decision(note.body) for note in await self._store.notes(DECISION)}
         stored = [_decode(note.body) for note in await self._store.notes(KIND)]
-        return {each.number: _Kept(each, decisions.get(_key(each.number))) for each in stored}
+        kept = {each.number: _Kept(each, decisions.get(_key(each.number))) for each in stored}
+        self.open_count = sum(each.shown.is_open for each in kept.values())
+        return kept
 
 
 def _same(draft: Checkpoint, known: Mapping[int, _Kept]) -> Checkpoint | None:

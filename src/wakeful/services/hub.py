@@ -9,12 +9,16 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from typing import Final, Protocol
 
+from msgspec import Struct
+
 from wakeful.domain.agents import (
     AgentRecord,
     AgentSpec,
     AgentsStanding,
     AgentState,
     Glimpse,
+    after,
+    move_of,
     standing_of,
 )
 from wakeful.domain.errors import WorldError
@@ -78,11 +82,12 @@ class Hub:
         self._store = store
         self._clock = clock
         self._windows = windows
-        self._looks = 0
+        # Beginnings and ends of looks, in their order.
+        self._ticks = 0
         self._hurrying: set[asyncio.Task[None]] = set()
         self._renewed_at = clock.now().awake
         self.found: tuple[Found, ...] = ()
-        orders.after = lambda agent: self._hurry((agent,))
+        orders.after = self._look_after_order
 
     @property
     def records(self) -> tuple[AgentRecord, ...]:
@@ -157,28 +162,23 @@ class Hub:
             except WorldError as error:
                 log.debug("%s: %s", runtime.name, error)
         for each in set(found) - set(self.found):
-            log.info(
-                "found %s: it looks like an agent and is declared nowhere, so it is left alone", each.words
-            )
+            log.info("found %s, which %s: declared nowhere, so it is left alone", each.name, each.words)
         self.found = tuple(found)
 
     async def look_at(self, agents: Collection[Agent]) -> None:
-        """Look, and take what was seen into account, unless something newer was seen or ordered meanwhile."""
-        self._looks += 1
-        number = self._looks
+        """Look, and take what was seen into account, unless something else was seen or ordered meanwhile."""
         free = [agent for agent in agents if not agent.orders]
-        glimpses = await asyncio.gather(*(self._glimpse(agent) for agent in free))
-        for agent, glimpse in zip(free, glimpses, strict=True):
-            if agent.orders or agent.look_taken > number:
+        looks = await asyncio.gather(*(self._look(agent) for agent in free))
+        for agent, look in zip(free, looks, strict=True):
+            if agent.orders:
                 continue
-            agent.look_taken = number
-            before = agent.record
-            self._take(agent, glimpse)
-            if agent.record != before:
-                await self._book.keep(agent)
-            await self._losses.settle(agent)
-            if self._windows is not None:
-                await self._windows.open(agent.spec, glimpse)
+            if look.began < agent.look_taken:
+                # Nobody can tell which of the two saw later: if they differ, a third one does.
+                if after(agent.state, move_of(look.glimpse)) is not agent.state:
+                    self._hurry((agent,))
+                continue
+            agent.look_taken = look.ended
+            await self._take(agent, look.glimpse)
 
     async def close(self) -> None:
         """Let go of everything; agents go on."""
@@ -190,7 +190,16 @@ class Hub:
         for runtime in self._runtimes.values():
             await runtime.close()
 
-    def _take(self, agent: Agent, glimpse: Glimpse) -> None:
+    async def _take(self, agent: Agent, glimpse: Glimpse) -> None:
+        before = agent.record
+        self._believe(agent, glimpse)
+        if agent.record != before:
+            await self._book.keep(agent)
+        await self._losses.settle(agent)
+        if self._windows is not None:
+            await self._windows.open(agent.spec, glimpse)
+
+    def _believe(self, agent: Agent, glimpse: Glimpse) -> None:
         session = self._sessions.below(glimpse.pid) if glimpse.pid is not None else None
         self._book.looked(agent, glimpse, session)
         process = self._processes.identify(glimpse.pid) if glimpse.pid is not None else None
@@ -199,12 +208,23 @@ class Hub:
             # It ended between the look and now: nobody else would tell.
             self._hurry((agent,))
 
-    async def _glimpse(self, agent: Agent) -> Glimpse:
+    async def _look(self, agent: Agent) -> "_Look":
+        began = self._tick()
         try:
-            return await agent.runtime.look(agent.spec)
+            glimpse = await agent.runtime.look(agent.spec)
         except WorldError as error:
             unknown = Sight.UNKNOWN
-            return Glimpse(container=unknown, session=unknown, agent=unknown, reason=str(error))
+            glimpse = Glimpse(container=unknown, session=unknown, agent=unknown, reason=str(error))
+        return _Look(began, self._tick(), glimpse)
+
+    def _look_after_order(self, agent: Agent) -> None:
+        # What was seen before it, or while it was carried out, does not count after it.
+        agent.look_taken = self._tick()
+        self._hurry((agent,))
+
+    def _tick(self) -> int:
+        self._ticks += 1
+        return self._ticks
 
     def _heard(self, name: str) -> None:
         """A runtime heard something of an agent; of none in particular: of all it hosts."""
@@ -239,6 +259,14 @@ class Hub:
                 continue
             if await self._store.renew_lease(LeaseKey(f"agent/{agent.name}"), epoch) is None:
                 log.warning("agent %s was claimed by somebody else since epoch %d", agent.name, epoch)
+
+
+class _Look(Struct, frozen=True):
+    """What was seen, somewhen between the two."""
+
+    began: int
+    ended: int
+    glimpse: Glimpse
 
 
 class _Hearing:

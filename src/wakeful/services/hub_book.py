@@ -83,7 +83,7 @@ class Agent:
         self.runtime_lost = False
         # Orders under way: until they end, their own looks are the only ones that count.
         self.orders = 0
-        # The number of the newest look that counted; an older one that arrives late does not.
+        # When the newest look that counted ended: one that began before does not count.
         self.look_taken = 0
 
     @property

@@ -35,6 +35,9 @@ LOOK_SECONDS_MAX: Final = 5.0
 # The engine writes a container's end down some ten milliseconds after it; a busy one needs longer.
 ENDING_SECONDS: Final = 0.05
 ENDING_LOOKS_MAX: Final = 40
+# tmux's errand at the end of a pane was seen to take 20 ms.
+FORKED_SECONDS: Final = 0.005
+FORKED_LOOKS_MAX: Final = 60
 
 
 class _Place(Struct):
@@ -184,38 +187,63 @@ class DockerRuntime:
         place = self._places.get(spec.name)
         if self._ears.hears and spec.name in self._absent:
             return _gone(None, spec)
-        if place is None or not self._ears.hears or not _is_first_alive(place):
-            before = self._forgotten
-            there = await self._inspected(spec, place)
-            if there is None and before == self._forgotten:
-                self._absent.add(spec.name)
-            if there is None or not (there.running or there.restarting):
-                return _gone(there, spec)
-            if there.paused or there.restarting:
-                return _unseen(f"its container is {there.status}", there)
-            place = self._place_of(spec, there)
-            # Otherwise something happened while the engine answered, and its answer may be older than that.
-            if before == self._forgotten:
-                self._places[spec.name] = place
+        if place is None or place.first is None or not self._ears.hears or not _is_alive(place.first):
+            return await self._look_anew(spec, place)
+        seen = await self._settled(place, place.first, spec)
+        if seen.agent is Sight.DEAD and (proc.is_ending(place.first.pid) or not _is_alive(place.first)):
+            # Its container ended meanwhile and took it along: that is not a session that died in there.
+            return await self._look_anew(spec, place)
+        return seen
+
+    async def _look_anew(self, spec: AgentSpec, place: _Place | None) -> Glimpse:
+        """The engine is asked first. `place`: what it said before."""
+        before = self._forgotten
+        there = await self._inspected(spec, place)
+        if there is None and before == self._forgotten:
+            self._absent.add(spec.name)
+        if there is None or not (there.running or there.restarting):
+            return _gone(there, spec)
+        if there.paused or there.restarting:
+            return _unseen(f"its container is {there.status}", there)
+        place = self._place_of(spec, there)
+        # Otherwise something happened while the engine answered, and its answer may be older than that.
+        if before == self._forgotten:
+            self._places[spec.name] = place
         if place.first is None:
             return await remote.look(self._engine, place.container, spec)
-        return self._seen(place, place.first, spec)
+        return await self._settled(place, place.first, spec)
 
     async def _inspected(self, spec: AgentSpec, place: _Place | None) -> Container | None:
-        """The container, waited for while it is between its last process and the engine's notice of that."""
+        """The container, waited for while it is between the end of its first process and the engine's notice of that."""
         there = await self._engine.inspect(container_name(spec.name))
-        for _ in range(ENDING_LOOKS_MAX if place is not None and place.first is not None else 0):
-            if there is None or not there.running or proc.identify_if_seen(there.pid) is not None:
+        for _ in range(ENDING_LOOKS_MAX):
+            if there is None or not there.running or not self._is_ending(there, place):
                 break
             await asyncio.sleep(ENDING_SECONDS)
             there = await self._engine.inspect(container_name(spec.name))
         return there
+
+    def _is_ending(self, there: Container, place: _Place | None) -> bool:
+        if not self._sees_processes:
+            return False
+        was_seen = place is not None and place.first is not None
+        return proc.is_ending(there.pid) or (was_seen and proc.identify_if_seen(there.pid) is None)
 
     def _place_of(self, spec: AgentSpec, there: Container) -> _Place:
         first = sightings.first_process(there.pid, there.id) if self._sees_processes else None
         place = self._places.get(spec.name)
         known = place is not None and place.container == there and place.first == first
         return place if place is not None and known else _Place(there, first)
+
+    async def _settled(self, place: _Place, first: Process, spec: AgentSpec) -> Glimpse:
+        """A look that is not misled by a child of tmux's which nobody can tell yet what it will be."""
+        seen = self._seen(place, first, spec)
+        for _ in range(FORKED_LOOKS_MAX):
+            if place.scene is None or not place.scene.is_forked:
+                break
+            await asyncio.sleep(FORKED_SECONDS)
+            seen = self._seen(place, first, spec)
+        return seen
 
     def _seen(self, place: _Place, first: Process, spec: AgentSpec) -> Glimpse:
         there, scene = place.container, place.scene
@@ -247,8 +275,8 @@ class DockerRuntime:
             self._absent.discard(name)
 
 
-def _is_first_alive(place: _Place) -> bool:
-    return place.first is not None and proc.sight(place.first) is Sight.ALIVE
+def _is_alive(first: Process) -> bool:
+    return proc.sight(first) is Sight.ALIVE
 
 
 def _gone(there: Container | None, spec: AgentSpec) -> Glimpse:

@@ -40,6 +40,14 @@ class Scene(Struct, frozen=True):
     told_by: tuple[Process, ...] = ()
     reason: str = ""
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether the one that stands for the agent is a child tmux has just made, which runs nothing of its own yet.
+
+        It may become a pane's program; or it is a passing errand of the server, as when a pane has ended.
+        """
+        return self.agent is not None and _is_server(self.agent.process)
+
     def holds(self) -> bool:
         """Whether the agent and everything it stands on is alive still, as it was."""
         # A shell that runs a script may show a prompt below itself at any moment: it is looked at anew each time.

@@ -20,6 +20,8 @@ from wakeful.domain.process import Process, Sight
 PID_MAX: Final = 2**22
 _READ_BYTES: Final = 65536
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
+# PF_EXITING of the kernel's sched.h.
+_EXITING: Final = 0x4
 _GONE: Final = (FileNotFoundError, ProcessLookupError)
 
 
@@ -36,6 +38,7 @@ class Stat(Struct, frozen=True, gc=False):
     comm: str
     state: str
     parent_pid: int
+    flags: int
     threads: int
     started: int
 
@@ -59,6 +62,7 @@ def parse_stat(line: bytes) -> Stat:
         comm=os.fsdecode(line[opened + 1 : closed]),
         state=fields[0].decode(),
         parent_pid=int(fields[1]),
+        flags=int(fields[6]),
         threads=int(fields[17]),
         started=int(fields[19]),
     )
@@ -90,6 +94,15 @@ def sight(process: Process) -> Sight:
     if stat is None or stat.gone or stat.started != process.started:
         return Sight.DEAD
     return Sight.ALIVE
+
+
+def is_ending(pid: int) -> bool:
+    """Whether this process has begun to end. A container's first one takes everybody else in there along before it is gone."""
+    try:
+        stat = _stat(pid)
+    except OSError:
+        return False
+    return stat is not None and bool(stat.flags & _EXITING)
 
 
 def age_seconds(process: Process) -> float:

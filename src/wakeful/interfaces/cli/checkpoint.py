@@ -1,13 +1,21 @@
 """`wakeful checkpoint …`: what a crash left for a person to decide. The daemon decides nothing here and keeps who did."""
 
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
 import msgspec
+from msgspec import Struct
 
-from wakeful.domain.checkpoint import NUMBER_MAX, CheckpointRecord
+from wakeful.domain.checkpoint import (
+    NUMBER_MAX,
+    Checkpoint,
+    CheckpointRecord,
+    checkpoint_list,
+    checkpoint_record,
+)
 from wakeful.domain.errors import OperatorError, WakefulError
 from wakeful.interfaces.cli.calm import who
 from wakeful.interfaces.cli.checkpoint_text import (
@@ -19,7 +27,7 @@ from wakeful.interfaces.cli.checkpoint_text import (
     lesson_lines,
     list_lines,
 )
-from wakeful.interfaces.cli.client import Answer
+from wakeful.interfaces.cli.client import Answer, DaemonNotRunning
 from wakeful.interfaces.cli.lazy import Entry, LazyGroup
 from wakeful.interfaces.cli.listing import decoded
 from wakeful.interfaces.cli.options import Command, WholeNumber, answers_json
@@ -75,7 +83,10 @@ def yes_even_remote(command: Command) -> Command:
 @answers_json
 def list_checkpoints(*, everything: bool, as_json: bool) -> int:
     """List what waits for a decision."""
-    answer = client().get("/api/checkpoints?all=" + ("true" if everything else "false"))
+    try:
+        answer = client().get("/api/checkpoints?all=" + ("true" if everything else "false"))
+    except DaemonNotRunning:
+        answer = _looked_once(checkpoint_list(_kept(everything=everything)))
     return shown(answer, lambda body: list_lines(body, wall_now(), everything=everything), as_json=as_json)
 
 
@@ -84,7 +95,10 @@ def list_checkpoints(*, everything: bool, as_json: bool) -> int:
 @answers_json
 def show(*, numbers: tuple[int, ...], as_json: bool) -> int:
     """Show checkpoints whole, several one after the other."""
-    answers = [client().get(f"/api/checkpoints/{number}") for number in numbers]
+    try:
+        answers = [client().get(f"/api/checkpoints/{number}") for number in numbers]
+    except DaemonNotRunning:
+        answers = _found(numbers)
     if as_json:
         show_json(b'{"checkpoints":[' + b",".join(each.body for each in answers) + b"]}")
         return 0
@@ -166,6 +180,29 @@ def teach(*, prefix: str | None, project: str | None, even_remote: bool, forget:
         return shown(answer, lambda _body: [f"{project}: `{prefix}` {done}"], as_json=as_json)
     answer = posted("/api/lessons", {**lesson, "even_remote": even_remote, "by": who()})
     return shown(answer, lambda body: [lesson_line(decoded(body, Lesson))], as_json=as_json)
+
+
+def _found(numbers: Sequence[int]) -> list[Answer]:
+    """Each of these without a daemon. Raises CheckpointNotFound."""
+    from wakeful.services.checkpoints import CheckpointNotFound  # noqa: PLC0415 - costs nobody who has a daemon
+
+    kept = {each.number: each for each in _kept(everything=True)}
+    for number in numbers:
+        if number not in kept:
+            raise CheckpointNotFound(number=number)
+    return [_looked_once(checkpoint_record(kept[number])) for number in numbers]
+
+
+def _kept(*, everything: bool) -> list[Checkpoint]:
+    """What the store holds, where no daemon answers."""
+    from wakeful.journal_desk import StoreDesk  # noqa: PLC0415 - costs nobody who has a daemon
+
+    note("no daemon: looked once; deciding needs one, `wakeful up --detach` starts it")
+    return StoreDesk().listed(everything=everything)
+
+
+def _looked_once(found: Struct) -> Answer:
+    return Answer(msgspec.json.encode(found), 0, os.getpid())
 
 
 def _order(number: int, choice: str, order: dict[str, Any]) -> Answer:

@@ -10,7 +10,13 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
-from wakeful.domain.checkpoint import CheckpointRecord, ChoiceName, checkpoint_record
+from wakeful.domain.checkpoint import (
+    CheckpointList,
+    CheckpointRecord,
+    ChoiceName,
+    checkpoint_list,
+    checkpoint_record,
+)
 from wakeful.domain.lessons import PREFIX_CHARS_MAX, Lesson, prefix_words
 from wakeful.domain.moment import iso
 from wakeful.interfaces.http.act_routes import EXIT_CODES
@@ -24,8 +30,6 @@ from wakeful.services.checkpoints import Checkpoints, Decided, not_offered
 from wakeful.services.desk import Answer
 from wakeful.services.lessons import Lessons
 
-# The newest of them: nobody reads a longer list.
-CHECKPOINTS_MAX: Final = 1000
 _Text = Annotated[str, Meta(max_length=300)]
 _Prefix = Annotated[str, Meta(min_length=1, max_length=PREFIX_CHARS_MAX)]
 _PROBLEMS: Final = PROBLEMS | {
@@ -73,12 +77,6 @@ class LessonOrder(Struct, frozen=True, forbid_unknown_fields=True):
 class LessonToForget(Struct, frozen=True, forbid_unknown_fields=True):
     project: _Text
     prefix: _Prefix
-
-
-class CheckpointList(Struct, frozen=True):
-    """Open ones first, the newest first among equals."""
-
-    checkpoints: tuple[CheckpointRecord, ...]
 
 
 class DecisionRecord(Struct, frozen=True):
@@ -136,9 +134,7 @@ class CheckpointRoutes:
         self, *, everything: Annotated[bool, QueryParameter(name="all")] = False
     ) -> Encoded[CheckpointList]:
         """What somebody has to decide; with `all=true` also what was decided."""
-        found = await self._checkpoints.listed(everything=everything)
-        newest = sorted(found, key=lambda each: (not each.is_open, -each.number))[:CHECKPOINTS_MAX]
-        return encoded(CheckpointList(tuple(map(checkpoint_record, newest))))
+        return encoded(checkpoint_list(await self._checkpoints.listed(everything=everything)))
 
     async def checkpoint(self, number: FromPath[int]) -> Encoded[CheckpointRecord]:
         """One checkpoint, whole."""
