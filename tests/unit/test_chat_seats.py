@@ -1,0 +1,74 @@
+"""Claims about where a conversation of the gateway is held."""
+
+from pathlib import Path
+
+import pytest
+
+from wakeful.chat_gateway import host_lines
+from wakeful.chat_seats import Seats
+from wakeful.chatwork import BadBotToken, GatewayNotSetUp, bot_of
+from wakeful.config import Config
+from wakeful.domain.gateway.host_watch import HostReading, Unit
+from wakeful.domain.gateway.messages import ConversationKey
+from wakeful.gateway_config import ChatPlace, Gateway, PermissionMode, ProviderName, Secret
+from wakeful.places import Places
+
+KEY = ConversationKey("chat:-100:thread:7")
+OTHER = ConversationKey("chat:5:thread:main")
+ENVIRON = {
+    "PATH": "/bin",
+    "WAKEFUL_GATEWAY__TOKEN": "1:secret",
+    "WAKEFUL_ALERTS__URLS": "secret",
+    "WAKEFUL_HOME": "/w",
+}
+
+
+def seats(home: Path, *chats: ChatPlace) -> Seats:
+    return Seats(Config(gateway_chats=chats), Places(str(home)), ENVIRON)
+
+
+def test_a_chat_without_a_table_gets_a_folder_of_its_own(tmp_path: Path) -> None:
+    """Nobody's files are next to it, and the agent is asked for everything."""
+    seat = seats(tmp_path).seat(KEY)
+    assert seat.cwd == str(tmp_path / "chats" / "chat--100-thread-7")
+    assert Path(seat.cwd).stat().st_mode & 0o777 == 0o700
+    assert (seat.provider, seat.argv) == ("claude", ("claude",))
+
+
+def test_what_is_wakefuls_own_is_not_given_to_agents(tmp_path: Path) -> None:
+    """The bot's token above all."""
+    assert seats(tmp_path).seat(KEY).environ == {"PATH": "/bin", "WAKEFUL_HOME": "/w"}
+
+
+def test_a_table_says_folder_provider_and_mode_and_the_default_the_rest(tmp_path: Path) -> None:
+    """What a chat leaves open is the default's; what is written for one is no other's."""
+    default = ChatPlace(key="default", folder="/srv/shop", provider=ProviderName.CODEX)
+    own = ChatPlace(key=KEY, permission_mode=PermissionMode.PLAN)
+    found = seats(tmp_path, default, own)
+    seat = found.seat(KEY)
+    assert (seat.cwd, seat.provider) == ("/srv/shop", "codex")
+    assert seat.argv == ("codex", "--skip-git-repo-check", "-s", "read-only")
+    assert found.seat(OTHER).argv[-1] == "workspace-write"
+
+
+def test_claudes_mode_is_a_flag(tmp_path: Path) -> None:
+    """Claude Code knows the words itself."""
+    chat = ChatPlace(key=KEY, folder="/srv", permission_mode=PermissionMode.ACCEPT_EDITS)
+    assert seats(tmp_path, chat).seat(KEY).argv == ("claude", "--permission-mode", "acceptEdits")
+
+
+def test_a_token_is_a_bots_or_none() -> None:
+    """Without one there is nothing to run; anything else is refused before it is sent anywhere."""
+    with pytest.raises(GatewayNotSetUp):
+        bot_of(Config())
+    for wrong in ("secret", ":secret", "12:", "a:b"):
+        with pytest.raises(BadBotToken):
+            bot_of(Config(gateway=Gateway(token=Secret(wrong))))
+    assert bot_of(Config(gateway=Gateway(token=Secret("700001:AA")))) == "700001"
+
+
+def test_the_host_in_one_line() -> None:
+    """What is known, and nothing before the first look."""
+    assert host_lines(HostReading()) == []
+    reading = HostReading(disk_percent=41.2, load=0.5, cores=2, docker=(Unit("db", "unhealthy"),))
+    assert host_lines(reading) == ["disk 41 %, load 0.5 on 2 cores, not up: db"]
