@@ -95,6 +95,10 @@ class Course:
         ear.stop()
         await self._interrupt(ear.session_id)
 
+    def forget(self, key: ConversationKey) -> None:
+        """Another conversation begins there."""
+        self._judging.forget(key)
+
     async def _pass(self, passage: "_Passage", *, found: bool) -> Fault | None:
         fault: Fault | None = None
         if passage.turn.stage is not Stage.ANSWERING:
