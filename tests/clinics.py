@@ -161,7 +161,9 @@ class Clinic(House):
 
     def build(self) -> None:
         """Everything a daemon keeps in memory, anew: what an earlier one left is in the store."""
-        self.alerts = AlertDesk(self.store, self.clock, (self.recorder,), AlertRules(), owner=self.home)
+        self.alerts = AlertDesk(
+            self.store, self.clock, (self.recorder,), AlertRules(), owner=self.home, calm=self.calm
+        )
         self.hands = self._hands_with(by_itself=False)
         pace = Pace(self.clock, 2.0, self._burst)
         self.voice = Voice(

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentSpec, Glimpse, Restart
+from wakeful.domain.alerts import Topic
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.plan import Rules
 from wakeful.domain.process import Process, Sight
@@ -77,6 +78,7 @@ class TestHub:
         self.changes: list[AgentChange] = []
         self.lodged: dict[SessionId, str | None] = {}
         self.said: list[tuple[str, str]] = []
+        self.topics: list[Topic] = []
         self.over: list[tuple[str, str]] = []
         # Processes that end between a look and the pidfd: the world is different from then on.
         self.ends_unwatched: dict[int, str] = {}
@@ -162,8 +164,9 @@ class TestHub:
         self.runtime.seen[name] = SESSION_DEAD
         return Sight.DEAD
 
-    async def _say(self, key: str, words: str) -> None:
+    async def _say(self, key: str, words: str, topic: Topic) -> None:
         self.said.append((key, words))
+        self.topics.append(topic)
 
     async def _resolve(self, key: str, words: str) -> None:
         self.over.append((key, words))

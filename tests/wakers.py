@@ -20,6 +20,7 @@ from wakeful.services.acts import ActGate
 from wakeful.services.holdings import Holdings
 from wakeful.services.wake import WakeRules, WakeService
 from wakeful.services.wake_audit import AuditBook
+from wakeful.services.wake_context import WakeContext
 from wakeful.services.wake_policies import PolicyBook
 from wakeful.services.wake_targets import Targets
 from wakeful.testing.virtual_clock import START_WALL
@@ -83,6 +84,7 @@ class WakeHouse(Clinic):
             rules=self.wake_rules,
             reach=self.reach,
             paused=lambda: self.calm.paused,
+            context=WakeContext(self.store),
         )
         self.desk.wake_of = self.wakes.of_session
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from wakeful.adapters.checkpoints.files import CheckpointFiles
 from wakeful.adapters.critical.log import RETENTION_SECONDS, CriticalLog
@@ -93,6 +92,7 @@ class Care:
             open_channels(config.alerts, os.environ),
             rules,
             owner=f"{lookout.host}:{places.home}",
+            calm=calm,
         )
         self.asking = Asking(
             self.alerts, lookout.clock, rules, self._is_visible, self._is_excused, self._is_done
@@ -122,6 +122,7 @@ class Care:
             incidents=self.incidents,
             owe=self.alerts.owe,
             over=self.voice.resolved,
+            forge=self._issues,
         )
         self.healer = Healer(
             clock=lookout.clock,
@@ -284,7 +285,6 @@ class Care:
             callbacks=Callbacks(
                 write=self.write,
                 send_message=send_message if alerts.telegram_token else None,
-                alert=self._tell_of_queue,
                 hold=self._held_queue.hold,
                 gone_on=self._held_queue.gone_on,
             ),
@@ -297,6 +297,7 @@ class Care:
             operator=QueueVoice(
                 incidents=self.incidents,
                 alerts=self.alerts,
+                soon=self.voice.soon,
                 over=self.voice.resolved,
                 treated=lambda session_id: self.healer.trouble_of(session_id) is not None,
             ),
@@ -307,11 +308,6 @@ class Care:
     def _runs_in_queue(self, session_ids: Collection[SessionId]) -> None:
         self.circumstances.queued = frozenset(session_ids)
         self._lookout.supervisor.vouch_for(session_ids)
-
-    async def _tell_of_queue(self, words: str) -> None:
-        # The watchdog says each thing once; two of them are two episodes.
-        text = f"{words}\n→ wakeful events --since 1h"
-        await self.alerts.owe(Alert(AlertKind.TROUBLE, f"queue/{uuid4().hex}", text))
 
     async def _tell_of_journal(self, sighting: Sighting) -> None:
         if sighting.recovered is not None and sighting.recovered.checkpoint is not None:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -23,6 +24,7 @@ from wakeful.adapters.sqlite.store import SqliteStore
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.system.connections import tcp_callers
 from wakeful.adapters.system.exits import ExitWatch
+from wakeful.adapters.system.kept_child import KeptChild
 from wakeful.care import Care
 from wakeful.config import Config, Mode
 from wakeful.domain.calm import pause_words
@@ -106,6 +108,8 @@ class Daemon(Lookout):
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._searches: set[asyncio.Task[None]] = set()
+        # Programs of ours that are kept running as long as this one does.
+        self.beside: list[KeptChild] = []
 
     def wake(self) -> None:
         self._loop.call_soon(self._settle)
@@ -204,10 +208,12 @@ async def serve(
     *,
     with_login: bool = False,
     port_asked_for: bool = False,
+    gateway: Sequence[str] | None = None,
 ) -> None:
     """Run until SIGINT, SIGTERM, `wakeful down` or cancellation. `announce` gets lines for a person to read.
 
-    `with_login` puts a one-time login into the page's link: only for a terminal somebody sits at.
+    `with_login` puts a one-time login into the page's link: only for a terminal somebody sits at. `gateway` are the
+    words of the command that is kept running beside it, if one is.
     """
     doors = Doors(config, places, port_asked_for=port_asked_for)
     async with AsyncExitStack() as stack:
@@ -228,6 +234,8 @@ async def serve(
         daemon.settle()
         reach("daemon.judged")
         await daemon.waking.take_up()
+        if gateway is not None:
+            daemon.beside.append(_gateway(places, gateway))
         ended = asyncio.Event()
         app, access = _app(config, places, doors, daemon, history=store.transitions, end=ended.set)
         stack.callback(app.log.close)
@@ -235,6 +243,12 @@ async def serve(
         for line in _greeting(config, doors, daemon, link):
             announce(line)
         await _run(daemon, [serve_door(app, listener) for listener in doors.listeners], ended)
+
+
+def _gateway(places: Places, words: Sequence[str]) -> KeptChild:
+    # -P: a `wakeful` folder in the working directory is not what we mean to run.
+    argv = (sys.executable, "-P", "-m", "wakeful", *words)
+    return KeptChild("gateway", argv, Path(places.logs) / "gateway.log")
 
 
 async def _standings(store: Store) -> dict[SessionId, SessionStanding]:
@@ -298,6 +312,7 @@ def _desk(config: Config, places: Places, doors: Doors, daemon: Daemon, history:
                 *doors.notes,
                 *trouble,
                 *daemon.care.notes,
+                *(each.line for each in daemon.beside),
                 *daemon.calm.lines(daemon.clock.now().wall),
             ),
             paused=daemon.calm.paused_record,
@@ -385,6 +400,7 @@ async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], end
         *(_whatever_the_store_says(task, otherwise) for task, otherwise in daemon.care.tasks()),
         *(_whatever_the_store_says(task, otherwise) for task, otherwise in daemon.hub.tasks()),
         *(_whatever_the_store_says(task, otherwise) for task, otherwise in daemon.waking.tasks()),
+        *(each.run() for each in daemon.beside),
     )
     tasks = [asyncio.create_task(each) for each in work]
     waiting = asyncio.create_task(ended.wait())

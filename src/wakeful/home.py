@@ -5,10 +5,14 @@ Where it lies is for `places`; what is in it belongs to whoever writes it.
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wakeful.config import Config, HomeNotThere
 from wakeful.domain.errors import WorldError
 from wakeful.places import Places
+
+if TYPE_CHECKING:
+    from wakeful.ports.store import Note
 
 
 class HomeUnusable(WorldError):
@@ -38,6 +42,13 @@ def make_home(places: Places) -> None:
 def store_path(config: Config, places: Places) -> Path:
     """Where the store lies that daemon, commands and journals share."""
     return Path(config.store.url.removeprefix("sqlite://") or places.database)
+
+
+def stored_notes(path: Path, kind: str) -> "list[Note]":
+    """What the store keeps of a kind, read once without a daemon. Raises the store's errors; writes nothing."""
+    from wakeful.adapters.sqlite.opening import read_notes  # noqa: PLC0415 - costs nobody who has a daemon
+
+    return read_notes(path, kind)
 
 
 def store_version(path: Path) -> int:

@@ -17,7 +17,7 @@ from wakeful.adapters.tmux.programs import resuming
 from wakeful.care import Care
 from wakeful.config import Config
 from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentSpec
-from wakeful.domain.alerts import Alert, AlertKind
+from wakeful.domain.alerts import Alert, AlertKind, Topic
 from wakeful.domain.errors import WakefulError, WorldError
 from wakeful.domain.findings import State
 from wakeful.domain.ids import SessionId
@@ -202,9 +202,9 @@ class _Messages:
     def __init__(self, alerts: AlertDesk) -> None:
         self._alerts = alerts
 
-    async def tell(self, key: str, words: str) -> None:
+    async def tell(self, key: str, words: str, topic: Topic) -> None:
         try:
-            await self._alerts.owe(Alert(AlertKind.TROUBLE, key, words))
+            await self._alerts.owe(Alert(AlertKind.TROUBLE, key, words, topic=topic))
         except WakefulError as error:
             log.warning("nobody could be told: %s", error)
 

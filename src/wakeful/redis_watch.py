@@ -84,7 +84,8 @@ class RedisWatch:
             clock=clock,
             calls=calls,
             ledger=ledger,
-            callbacks=callbacks,
+            operator=voice,
+            start_worker=callbacks.start_worker,
             active_projects=active_projects,
             stalled_seconds=stalled_seconds,
         )

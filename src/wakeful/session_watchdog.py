@@ -32,6 +32,7 @@ from wakeful.services.pace import Pace
 from wakeful.services.watchdog import Cycle
 from wakeful.services.watchdog_calls import CALL_SECONDS_MAX
 from wakeful.services.watchdog_cases import Case, Skip, begun, judged_case, take_in
+from wakeful.services.watchdog_healing import FolderGone
 from wakeful.services.watchdog_ledger import Callbacks
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "SILENCE_THRESHOLD",
     "WATCHDOG_INTERVAL",
     "Cycle",
+    "FolderGone",
     "Refused",
     "Work",
     "assess_session_health",
@@ -111,12 +113,16 @@ async def check_all_sessions(**settings: Unpack[Settings]) -> Cycle:
         await watch.close()
 
 
-async def attempt_revival(session_id: str, **settings: Unpack[Settings]) -> str:
-    """Do about one session what the loop would do: `revive`, `hold`, `give_up`, `notify` or `nothing`."""
+async def attempt_revival(session_id: str, *, approved: bool = False, **settings: Unpack[Settings]) -> str:
+    """Do about one session what the loop would do: `revive`, `hold`, `give_up`, `notify` or `nothing`.
+
+    `approved`: a person has looked, and what is held may go on. Raises FolderGone if its working directory is not there.
+    """
     watch = _watch(settings)
     try:
         found = [each for each in (await watch.jobs.look()).watched if each.session.session_id == session_id]
-        choice = await watch.healing.heal(found[0]) if found and found[0].job is not None else None
+        is_there = bool(found) and found[0].job is not None
+        choice = await watch.healing.heal(found[0], approved=approved) if is_there else None
     finally:
         await watch.close()
     return str(choice.course) if choice is not None else "nothing"

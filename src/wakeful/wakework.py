@@ -3,34 +3,36 @@
 Nothing here decides.
 """
 
+import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 
 from wakeful.adapters.system.hook_program import HookProgram
 from wakeful.config import Config
-from wakeful.domain.agents import AgentState
-from wakeful.domain.heartbeat import Include
-from wakeful.domain.hosting import Hosting
+from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentState
+from wakeful.domain.hosting import Hosting, PaneAddress
 from wakeful.domain.ids import ConversationId
 from wakeful.domain.process import Sight
-from wakeful.domain.record import SessionRecord
 from wakeful.domain.timers import TimerRules
 from wakeful.handwork import Handwork
 from wakeful.heartbeat_config import Heartbeat, Supervision
 from wakeful.heartbeats import AgentFiles, bounds_of
+from wakeful.hubwork import engine_address
 from wakeful.lookout import Lookout
 from wakeful.places import Places
+from wakeful.ports.hands import Speaker
 from wakeful.ports.store import Store, Transition
+from wakeful.services.adopting import address_of
 from wakeful.services.calm import Calm
 from wakeful.services.feed import Feed
-from wakeful.services.hands import address_of
 from wakeful.services.health_hook import HealthHook
 from wakeful.services.hub import Hub
 from wakeful.services.repair import Repairs
 from wakeful.services.timers import Running, SupervisionTimers
 from wakeful.services.wake import WakeRules, WakeService
 from wakeful.services.wake_audit import AuditBook
+from wakeful.services.wake_context import WakeContext
 from wakeful.services.wake_policies import PolicyBook
-from wakeful.services.wake_targets import Declared, Target, Targets
+from wakeful.services.wake_targets import Declared, Targets
 from wakeful.services.watched import Watched
 
 Task = tuple[Callable[[], Coroutine[None, None, None]], str]
@@ -57,15 +59,16 @@ class WakeWork:
         self._hook = build_hook(config, lookout)
         self._hub = hub
         self._supervisor = lookout.supervisor
-        guests = HubGuests(hub, config)
+        guests, speakers = HubGuests(hub, config), speakers_of(config)
         for hands in (handwork.hands, handwork.own_hands):
             hands.guest_of = guests.hosting
+            hands.speakers.update(speakers)
 
     async def take_up(self) -> None:
         """Go on where an earlier daemon stopped; everybody was judged before."""
         for record in self._hub.records:
-            if record.session_id is not None:
-                self._supervisor.lodge(record.session_id, record.name)
+            if record.hosts is not None:
+                self._supervisor.lodge(record.hosts, record.name)
         await self.wakes.take_up()
 
     def seen(self, transitions: Sequence[Transition]) -> None:
@@ -82,33 +85,54 @@ class WakeWork:
 
 
 class HubGuests:
-    """Where the sessions of the hub's agents are spoken to: in the pane their agent runs in, on this host."""
+    """Where the sessions of the hub's agents are spoken to: in the pane their agent runs in, here or in its container."""
 
     def __init__(self, hub: Hub, config: Config) -> None:
         self._hub = hub
         self._commands = {spec.name: spec.command for spec in config.agents}
 
     def hosting(self, watched: Watched) -> Hosting | None:
-        """The address of an agent's session; None for one that is nobody's, not running, or in a container."""
-        name, pane, living = watched.subject.agent, watched.presence.pane, watched.presence.living
-        if name not in self._commands or pane is None or pane.sight is not Sight.ALIVE or len(living) != 1:
+        """The address of an agent's session; None for one that is nobody's, or whose agent does not run."""
+        name, living = watched.subject.agent, watched.presence.living
+        if name not in self._commands or len(living) != 1:
             return None
         record = self._hub.record(name)
         if record.state is not AgentState.RUNNING or record.session_id != watched.subject.id:
             return None
+        pane = _pane_of(record, watched)
+        if pane is None:
+            return None
         return Hosting(
             session_id=watched.subject.id,
             conversation_id=watched.activity.conversation_id or ConversationId(""),
-            driver="tmux",
+            driver=record.runtime,
             cwd=watched.activity.cwd or watched.presence.cwd or "",
             argv=self._commands[name],
             epoch=record.epoch,
             since=0.0,
             process=living[0].process,
-            pane=address_of(pane),
+            pane=pane,
             adopted=True,
             name=name,
         )
+
+
+def _pane_of(record: AgentRecord, watched: Watched) -> PaneAddress | None:
+    """The pane that tmux shows on this host; of one in a container, the container alone."""
+    if record.runtime is AgentRuntime.DOCKER:
+        container = record.container_id
+        return None if container is None else PaneAddress(container, "", record.tmux_session or "")
+    pane = watched.presence.pane
+    return None if pane is None or pane.sight is not Sight.ALIVE else address_of(pane)
+
+
+def speakers_of(config: Config) -> dict[str, Speaker]:
+    """The way into containers, if an agent is declared to live in one: an engine's library takes long, and may be missing."""
+    if AgentRuntime.DOCKER not in {spec.runtime for spec in config.agents}:
+        return {}
+    from wakeful.adapters.docker.speaking import ContainerSpeaker  # noqa: PLC0415 - see the docstring
+
+    return {AgentRuntime.DOCKER: ContainerSpeaker(engine_address(os.environ))}
 
 
 def build_wake(
@@ -139,7 +163,7 @@ def build_wake(
         rules=rules_of(heartbeat),
         reach=lookout.reach,
         paused=lambda: calm.paused,
-        context=context_of,
+        context=WakeContext(store),
     )
 
 
@@ -181,21 +205,3 @@ def rules_of(config: Heartbeat) -> WakeRules:
         config.max_wakes_per_cycle,
         config.cycle,
     )
-
-
-def context_of(target: Target) -> dict[Include, str]:
-    """What a prompt may say beside its guidance. `task` and `inbox_summary` have nothing to say yet."""
-    record = target.watched.record if target.watched is not None else None
-    return (
-        {}
-        if record is None
-        else {Include.SELF: _self(target, record), Include.SESSION_HEALTH: _health(record)}
-    )
-
-
-def _self(target: Target, record: SessionRecord) -> str:
-    return f"you are the agent {target.agent}, session {record.id}"
-
-
-def _health(record: SessionRecord) -> str:
-    return f"{record.health}, {record.state}, last active {record.last_activity_at or 'never'}"

@@ -78,7 +78,7 @@ def test_an_agent_of_the_hub_is_woken_in_its_pane(house: AgentHouse, claude: Cla
     idle = house.daemon.wait_for_session(
         lambda each: each["id"] == session and each["eligible_for_wake"], "eligible session"
     )
-    assert (idle["agent"], idle["managed"], idle["attachable"]) == ("claude", False, True)
+    assert (idle["agent"], idle["managed"], idle["attachable"]) == ("claude", True, True)
     heartbeat = claude.project / ".wakeful" / "agents" / "claude" / "HEARTBEAT.md"
     heartbeat.parent.mkdir(parents=True)
     heartbeat.write_text(script({"text": "Good morning"}))

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -143,32 +144,51 @@ def test_an_engine_that_is_gone_is_one_incident(house: AgentHouse, docker: Docke
     wait_for(lambda: house.daemon.run("incidents", "--json").json["incidents"] == [] or None, "end of it", 30)
 
 
-LOOPING = """
+IN_A_CONTAINER = """
 [agents.bot]
 runtime = "docker"
 image = "with-claude"
-command = ["/opt/claude/claude", "-p", {steps}, "--allowedTools", "Bash"]
+command = ["/opt/claude/claude", "--allowedTools", "Bash"]
 env = {env}
 workdir = "/code"
 mounts = ["{program}:/opt/claude:ro"]
+ready = "for shortcuts"
 # The scripted model listens on this host's loopback.
 network = "host"
 """
 
 
-def test_claude_code_looping_in_a_container_is_found(
-    daemon: RunningDaemon, docker: DockerEngine, claude: ClaudeHome
-) -> None:
-    """The real client, its home inside: `loop`, seen from this host, in the session that the agent's record names."""
+def image_with_claude(docker: DockerEngine, claude: ClaudeHome) -> Path:
+    """An image for Claude Code that has answered the questions of a first start; the folder of its program."""
     program = parts.clients_dir() / "node_modules" / f"{parts.CLAUDE.package}-linux-x64"
     make_image(docker, "with-claude", more=("bash",), mounted=(program / "claude",))
-    steps = script({"tool": "Bash", "input": {"command": "cat missing"}, "loop": True})
+    answers = json.loads((claude.home / ".claude.json").read_text())
+    answers["projects"] = {"/code": {"hasTrustDialogAccepted": True}}
+    (claude.home / ".claude.json").write_text(json.dumps(answers))
+    docker.docker("create", "--name", "answering", "with-claude", "sleep", "1")
+    docker.docker("cp", str(claude.home / ".claude.json"), "answering:/root/.claude.json")
+    docker.docker("commit", "answering", "with-claude")
+    docker.docker("rm", "answering")
+    return program
+
+
+def test_claude_code_in_a_container_is_woken_and_its_loop_is_found(
+    daemon: RunningDaemon, docker: DockerEngine, claude: ClaudeHome
+) -> None:
+    """The real client, its home inside: attachable, woken in its pane, and the `loop` it falls into seen from this host."""
+    program = image_with_claude(docker, claude)
     passed = {name: value for name, value in claude.environ().items() if name not in ("HOME", "PATH")}
     daemon.environ |= {**passed, "DOCKER_HOST": docker.address}
-    toml = LOOPING.format(steps=json.dumps(steps), env=json.dumps([*passed]), program=program)
-    house = AgentHouse(daemon, toml)
+    house = AgentHouse(daemon, IN_A_CONTAINER.format(env=json.dumps([*passed]), program=program))
     daemon.up()
     pid = house.start("bot")["pid"]
+    idle = daemon.wait_for_session(lambda each: each["eligible_for_wake"], "eligible session")
+    assert (idle["agent"], idle["managed"], idle["attachable"], idle["pid"]) == ("bot", False, True, pid)
+    heartbeat = Path(daemon.environ["WAKEFUL_HOME"]) / "agents" / "bot" / "HEARTBEAT.md"
+    heartbeat.parent.mkdir(parents=True)
+    heartbeat.write_text(script({"tool": "Bash", "input": {"command": "cat missing"}, "loop": True}))
+    woken = daemon.run("agent", "heartbeat", "wake", "bot", "--json")
+    assert (woken.exit_code, woken.json["session_id"]) == (0, idle["id"]), woken.out
     found = daemon.wait_for_session(
         lambda each: "loop" in [finding["code"] for finding in each["findings"]], "loop"
     )

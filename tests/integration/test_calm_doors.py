@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator
@@ -11,13 +12,15 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 
-from daemons import Spoken
+from daemons import RunningDaemon, Spoken
 from desks import Doors, open_doors
 from wakeful.adapters.sqlite.store import SqliteStore
+from wakeful.adapters.system.clock import SystemClock
 from wakeful.domain.calm import MuteKind
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Incident, Origin
 from wakeful.services.calm import Calm
+from wakeful.services.incidents import Incidents
 from wakeful.testing.virtual_clock import VirtualClock
 
 MUTE: dict[str, Any] = {"kind": "project", "value": "shop", "for_seconds": 7200}
@@ -86,8 +89,8 @@ def test_an_agent_may_see_what_is_silent(doors: Doors) -> None:
     """Reading is for everybody."""
     doors.working_for[os.getpid()] = SessionId("claude-working")
     with doors.tcp() as agent:
-        assert agent.get("/api/mutes").json() == {"mutes": []}
-        assert agent.get("/api/incidents").json() == {"incidents": []}
+        assert agent.get("/api/mutes").json() == {"mutes": [], "paused": None}
+        assert agent.get("/api/incidents").json() == {"incidents": [], "paused": None}
 
 
 def test_without_a_token_nothing_is_silenced(doors: Doors) -> None:
@@ -131,7 +134,7 @@ def test_a_mute_is_listed_until_it_ends(doors: Doors, owner: httpx.Client) -> No
         "claude-working is muted" in each for each in owner.get("/api/status").json()["daemon"]["notes"]
     )
     doors.call(lambda: doors.house.clock.advance(7200))
-    assert owner.get("/api/mutes").json() == {"mutes": []}
+    assert owner.get("/api/mutes").json() == {"mutes": [], "paused": None}
     assert owner.get("/api/status").json()["daemon"]["notes"] == []
 
 
@@ -155,7 +158,7 @@ def test_a_mute_that_names_nothing_or_never_ends_is_refused(
     """Each with its own code, and nothing is silent."""
     answer = owner.post("/api/mutes", json=body)
     assert (answer.status_code, answer.json()["code"]) == (status, code)
-    assert owner.get("/api/mutes").json() == {"mutes": []}
+    assert owner.get("/api/mutes").json() == {"mutes": [], "paused": None}
 
 
 def test_a_forgotten_session_can_be_unmuted(owner: httpx.Client, doors: Doors) -> None:
@@ -205,11 +208,11 @@ def test_a_mistake_is_one_line(wakeful: Command, words: tuple[str, ...], said: s
 
 
 def test_the_command_pauses_and_lists_say_so_first(wakeful: Command) -> None:
-    """`ls` and `status` begin with it, in JSON too, until `resume`."""
+    """Lists and `status` begin with it, in JSON too, until `resume`."""
     paused = wakeful("pause", "--reason", "an upgrade")
     assert paused.out.startswith("PAUSED by ")
     assert wakeful("pause").out.startswith("already PAUSED by ")
-    for words in (("ls",), ("status",), ("session", "list")):
+    for words in (("ls",), ("status",), ("session", "list"), ("incidents",), ("mute",)):
         first = wakeful(*words).out.splitlines()[0]
         assert first.startswith("PAUSED by ")
         assert first.endswith(": an upgrade; Wakeful does nothing by itself until `wakeful resume`")
@@ -281,3 +284,39 @@ async def _shared_quiet(path: Path) -> None:
     await again.close()
     assert pause is not None
     assert pause.by == "cyd"
+
+
+async def _kept(folder: Path) -> None:
+    """What a daemon left behind: an open incident, one that is over, a mute and a pause."""
+    store, clock = await SqliteStore.open(folder / "wakeful.db"), SystemClock()
+    incidents, calm = Incidents(store, clock), Calm(store, clock)
+    await incidents.join(SessionId("claude-working"), Origin(Cause.AUTH, "claude"), "login")
+    await incidents.join(SessionId("claude-asking"), Origin(Cause.NETWORK, "tower"), "no route")
+    await incidents.leave(SessionId("claude-asking"))
+    await calm.mute(MuteKind.PROJECT, "shop", 7200.0, by="ada")
+    await calm.pause("ada")
+    await store.close()
+
+
+def test_without_a_daemon_incidents_and_mutes_are_read_from_its_store(tmp_path: Path) -> None:
+    """As it last knew them, said so, and no file is touched; where there is no store, there is nothing."""
+    daemon = RunningDaemon(tmp_path / "home")
+    assert daemon.run("incidents").out.startswith("No incident is open.")
+    assert daemon.run("mute").out == "nothing is muted\n"
+    state = Path(daemon.environ["WAKEFUL_HOME"])
+    assert not state.exists()
+    state.mkdir()
+    asyncio.run(_kept(state))
+    before = {each.name: each.stat().st_mtime_ns for each in state.iterdir()}
+    open_ones = daemon.run("incidents")
+    assert (open_ones.exit_code, "no daemon" in open_ones.err) == (0, True)
+    assert [each.partition(" ")[0] for each in open_ones.out.splitlines()[:2]] == ["PAUSED", "OPEN"]
+    both = daemon.run("incidents", "--all", "--json").json["incidents"]
+    assert [each["cause"] for each in both] == ["auth", "network"]
+    assert "project shop is muted until" in daemon.run("mute").out
+    assert {each.name: each.stat().st_mtime_ns for each in state.iterdir()} == before
+    with sqlite3.connect(state / "wakeful.db") as store:
+        store.execute("PRAGMA user_version = 1")
+    store.close()
+    refused = daemon.run("incidents")
+    assert (refused.exit_code, "`wakeful up` brings it up to date" in refused.err) == (2, True)

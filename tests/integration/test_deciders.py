@@ -62,8 +62,14 @@ def test_a_person_may(doors: Doors) -> None:
     """The same caller, working for nobody, adopts and releases."""
     for caller in callers(doors):
         with caller:
-            adopted = caller.post("/api/sessions/claude-working/adopt", json={})
-            assert (adopted.status_code, adopted.json()["managed"]) == (200, True)
+            for said in (b"", b"{}", b'{"name": "fox"}'):
+                adopted = caller.post(
+                    "/api/sessions/claude-working/adopt",
+                    content=said,
+                    headers={"content-type": "application/json"},
+                )
+                assert (adopted.status_code, adopted.json()["managed"]) == (200, True)
+            assert caller.get("/api/sessions/fox").json()["id"] == "claude-working"
             assert caller.post("/api/sessions/claude-working/release", json={}).json()["managed"] is False
 
 

@@ -19,12 +19,12 @@ from websockets.sync.client import ClientConnection, unix_connect
 
 from clients import wait_for
 from desks import Doors, House, open_doors, subject
+from wakeful.domain.calm import MuteList
+from wakeful.domain.incident_record import IncidentList
 from wakeful.domain.record import HealthView, SessionRecord
 from wakeful.domain.why import Why
-from wakeful.interfaces.http.calm_routes import MuteList
 from wakeful.interfaces.http.event_routes import CriticalEventList
 from wakeful.interfaces.http.heal_routes import LostList
-from wakeful.interfaces.http.incident_routes import IncidentList
 from wakeful.interfaces.http.problems import Problem
 from wakeful.interfaces.http.shapes import SessionInspection, SessionList, SessionStatus, SessionWait
 from wakeful.services.desk import EventList, Overview

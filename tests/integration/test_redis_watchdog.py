@@ -14,6 +14,7 @@ from wakeful.domain.revival import FAILURE_MESSAGE, HELD_MESSAGE, NO_FOLDER_MESS
 from wakeful.ports.jobs import Work
 from wakeful.ports.messenger import Refused
 from wakeful.services.watchdog import Cycle
+from wakeful.session_watchdog import Settings, attempt_revival
 
 
 @pytest.fixture
@@ -131,7 +132,8 @@ def test_an_attempt_that_ended_inside_a_remote_or_unknown_call_is_held(bridge: B
     assert bridge.outline() == [("session_unhealthy", "silent_for_15_minutes", "held_for_approval")]
     assert bridge.events[0]["details"]["outcome"].startswith("hold: ")
     assert bridge.sent == [(CHAT, HELD_MESSAGE)]
-    assert len(bridge.alerts) == 1
+    (alert,) = bridge.alerts
+    assert alert.endswith(f"→ await attempt_revival('{SESSION}', approved=True)")
     assert bridge.statuses("AgentSession") == ["active"]
     assert bridge.server.client().exists(f"wakeful:revival:{WORK}") == 0
 
@@ -153,6 +155,22 @@ def test_a_person_releases_what_is_held(bridge: Bridge) -> None:
     (job,) = bridge.server.query("RedisJob", status="pending")
     assert "git push origin main" in job["revival_context"]
     assert bridge.server.client().exists(f"wakeful:revival:{WORK}") == 1
+
+
+def test_a_program_without_a_daemon_releases_what_is_held(bridge: Bridge) -> None:
+    """`attempt_revival` alone changes nothing about it; with a person's word it goes on."""
+    bridge.active()
+    bridge.call("git push origin main", 930.0, ended=False)
+    world: Settings = {
+        "redis": bridge.server.url,
+        "logs": bridge.logs,
+        "critical_events": bridge.folder / "events.jsonl",
+    }
+    assert asyncio.run(attempt_revival(SESSION, **world)) == "hold"
+    assert bridge.statuses("AgentSession") == ["active"]
+    assert asyncio.run(attempt_revival(SESSION, approved=True, **world)) == "revive"
+    (job,) = bridge.server.query("RedisJob", status="pending")
+    assert "git push origin main" in job["revival_context"]
 
 
 def test_a_job_whose_folder_is_gone_is_held(bridge: Bridge) -> None:
@@ -355,6 +373,7 @@ def test_only_a_definite_refusal_is_sent_again(bridge: Bridge) -> None:
             raise answer
 
     check(bridge, send_message=send)
+    assert len(bridge.sent) == 1
     check(bridge, times=2, send_message=send)
     assert bridge.sent == [(CHAT, FAILURE_MESSAGE)] * 2
     assert answers == []
@@ -387,6 +406,12 @@ def test_a_stalled_queue_is_told_once_and_its_worker_started_once(bridge: Bridge
     assert bridge.outline() == [("queue_stalled", "queue_stalled", "none")]
     assert (started, len(bridge.alerts), len(bridge.forge.reports)) == (["idle"], 1, 1)
     assert bridge.events[0]["project_key"] == "idle"
+    bridge.server.delete("RedisJob", project_key="idle")
+    check(bridge, times=2, start_worker=started.append)
+    assert [each.splitlines()[0] for each in bridge.alerts] == [
+        "idle: 1 job waits for up to 16 min, and none runs (queue_stalled)",
+        "Resolved: idle: its jobs waited and none ran",
+    ]
 
 
 def test_messages_for_nobody_are_told_once_per_project(bridge: Bridge) -> None:

@@ -154,6 +154,12 @@ def test_trouble_says_all_six_things(house: House) -> None:
     assert lines[5] == "→ wakeful session adopt claude-b"
 
 
+def test_trouble_of_what_an_agent_of_the_hub_hosts_names_the_agent(house: House) -> None:
+    """Who brings it back is the agent's declaration."""
+    lines = trouble(replace(dead(house), managed=True, agent="bot")).splitlines()
+    assert lines[3] == "Wakeful did: nothing, agent bot hosts it"
+
+
 def test_trouble_of_a_managed_session_says_what_was_done(house: House) -> None:
     """In the healer's own words, with the command the healer names."""
     managed = replace(dead(house), managed=True)

@@ -187,7 +187,7 @@ async def test_a_late_alert_says_that_it_is_late() -> None:
         scene.only.work()
         await scene.clock.run_for(HOUR)
     (said,) = scene.only.said
-    assert said.startswith("(from 2027-01-15 08:00 UTC, could not be sent before)\n")
+    assert said.startswith("(from 2027-01-15 08:00 UTC, not told before)\n")
 
 
 async def test_a_channel_that_asks_for_time_gets_it() -> None:

@@ -121,6 +121,20 @@ def test_numbers_are_never_given_twice() -> None:
     asyncio.run(scene())
 
 
+def test_two_daemons_that_ask_the_same_at_once_ask_it_once() -> None:
+    """Of one store; what else is asked at the same moment gets a number of its own."""
+    store = BusyStore()
+
+    async def scene() -> list[int]:
+        desks = [Desk(store) for _ in range(3)]
+        questions = [draft(), draft(), draft("/srv/bank")]
+        opened = [desk.checkpoints.open(each) for desk, each in zip(desks, questions, strict=True)]
+        return [each.number for each in await asyncio.gather(*opened)]
+
+    first, second, other = asyncio.run(scene())
+    assert (first == second, first != other) == (True, True)
+
+
 def test_the_first_decision_stays() -> None:
     """Answered twice alike is once; answered differently, the second is told who decided what and when."""
 

@@ -223,6 +223,8 @@ def test_managed_sessions_are_marked_and_called_by_their_name() -> None:
     named = replace(RECORDS[0], managed=True, name="docs")
     mixed = [named, replace(RECORDS[1], managed=True), RECORDS[2]]
     assert [line.split()[7] for line in plain_lines(rows(mixed, NOW))] == ["MANAGED", "-", "docs", "yes"]
+    hosted = replace(RECORDS[1], managed=True, agent="bot")
+    assert [line.split()[7] for line in plain_lines(rows([hosted], NOW))] == ["MANAGED", "bot"]
     assert ("MANAGED" in drawn(mixed, 120), "docs" in drawn(mixed, 120)) == (True, True)
     assert "MANAGED" not in drawn(RECORDS, 120)
 

@@ -2,9 +2,10 @@
 
 import asyncio
 
-from clinics import Clinic
+from clinics import Clinic, Notary
 from wakeful.domain.errors import WorldError
 from wakeful.domain.incident import Cause
+from wakeful.ports.forge import Filing, Report
 from wakeful.ports.store import Note
 from wakeful.services.disk_watch import FREE_BYTES_AGAIN, DiskWatch
 from wakeful.services.incidents import SAME_SECONDS
@@ -71,6 +72,7 @@ class DiskClinic(Clinic):
             incidents=self.incidents,
             owe=self.alerts.owe,
             over=voice.resolved,
+            forge=self._forge,
         )
 
 
@@ -142,3 +144,44 @@ def test_sessions_that_fail_for_want_of_room_are_in_the_same_incident() -> None:
 
     asyncio.run(scene())
     assert [each.partition(" ")[0] for each in clinic.recorder.said] == ["the", "Resolved:"]
+
+
+class Unkept(Notary):
+    """A forge whose ledger lies on the same disk."""
+
+    def __init__(self, store: SmallStore) -> None:
+        super().__init__()
+        self._store = store
+
+    async def file(self, report: Report) -> Filing:
+        if self._store.full:
+            raise NoRoom
+        return await super().file(report)
+
+
+def test_a_full_disk_has_one_issue() -> None:
+    """Filed when there is room again if it could not be before; sessions that failed because of it share it."""
+    store = SmallStore()
+    forge = Unkept(store)
+    clinic = DiskClinic(store=store, forge=forge)
+
+    async def scene() -> None:
+        async with clinic.open():
+            store.full, clinic.room.free = True, 0
+            for _ in range(3):
+                await clinic.disk.look()
+                await clinic.clock.run_for(5)
+            assert (len(clinic.recorder.said), forge.reports) == (1, [])
+            store.full, clinic.room.free = False, FREE_BYTES_AGAIN
+            await clinic.disk.look()
+            (over,) = await clinic.incidents.listed(include_resolved=True)
+            assert over.issue_url == "https://forge.example/testhost/1"
+            await clinic.clock.run_for(SAME_SECONDS + 10)
+            clinic.room.free = 0
+            await clinic.disk.look()
+            clinic.start("a")
+            clinic.fail("a", "ENOSPC: no space left on device")
+            await clinic.clock.run_for(5)
+
+    asyncio.run(scene())
+    assert [(each.project, each.reason) for each in forge.reports] == [("testhost", "disk")] * 2

@@ -55,7 +55,7 @@ EVERYTHING = Signals(
     silent=(A,),
     memory_percent=99,
     disk_percent=95,
-    hogs=(Hog("1:2:3", 99, 900, 5), Hog("4:5:6", 99, 900, 5, is_progressing=True)),
+    hogs=(Hog(A, "1:2", 99, 900, 5), Hog(B, "4:5", 99, 900, 5, is_progressing=True)),
 )
 
 
@@ -142,12 +142,12 @@ def test_a_full_disk_is_cleaned() -> None:
 @pytest.mark.parametrize(
     ("hog", "expected"),
     [
-        (Hog("p", 99, RUNAWAY_SECONDS - 1, 5), []),
-        (Hog("p", 90, 900, 5), []),
-        (Hog("p", 90.1, RUNAWAY_SECONDS, 5), [(HealKind.END_RUNAWAY, "p")]),
-        (Hog("p", 99, 900, 5, is_progressing=True), [(HealKind.ALERT, "p")]),
-        (Hog("p", 1, 0, 50), []),
-        (Hog("p", 1, 0, 50.1, is_progressing=True), [(HealKind.END_RUNAWAY, "p")]),
+        (Hog(A, "p", 99, RUNAWAY_SECONDS - 1, 5), []),
+        (Hog(A, "p", 90, 900, 5), []),
+        (Hog(A, "p", 90.1, RUNAWAY_SECONDS, 5), [(HealKind.END_RUNAWAY, A)]),
+        (Hog(A, "p", 99, 900, 5, is_progressing=True), [(HealKind.ALERT, A)]),
+        (Hog(A, "p", 1, 0, 50), []),
+        (Hog(A, "p", 1, 0, 50.1, is_progressing=True), [(HealKind.END_RUNAWAY, A)]),
     ],
 )
 def test_a_runaway_is_sustained_or_eats_the_memory(hog: Hog, expected: list[tuple[HealKind, str]]) -> None:

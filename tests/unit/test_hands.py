@@ -16,9 +16,10 @@ from wakeful.domain.work import ConversationHeld, HeldLease, Lease, LeaseKey
 from wakeful.ports.hands import ClientMissing, Order
 from wakeful.ports.store import Intent, Outcome
 from wakeful.services.acts import Act, Purpose
-from wakeful.services.holdings import Holdings, NotManaged
+from wakeful.services.holdings import Holdings, HostedByAgent, NotManaged
 from wakeful.services.reconcile import reconcile
 from wakeful.services.resuming import CannotResume, CutOffElsewhere, HolderAlive
+from wakeful.services.starter import NameTaken
 from wakeful.services.starts import BadName, CodexNeedsExec, NoCommand, RunRequest
 
 T = TypeVar("T")
@@ -68,6 +69,16 @@ def test_an_adopted_session_is_managed_until_released(house: House) -> None:
         now(house.hands.interrupt("a"))
 
 
+@pytest.mark.parametrize("act", ["adopt", "release", "interrupt", "stop"])
+def test_what_an_agent_of_the_hub_hosts_is_treated_by_it(house: House, act: str) -> None:
+    """Nobody takes its conversation away, and the refusal names the agent."""
+    house.start("a")
+    house.supervisor.lodge(A, "bot")
+    with pytest.raises(HostedByAgent, match="wakeful agent stop bot"):
+        now(getattr(house.hands, act)("a"))
+    assert house.driver.asked == []
+
+
 def test_of_two_adopts_by_two_daemons_one_wins(house: House) -> None:
     """The second is told who has it."""
     house.start("a")
@@ -81,6 +92,22 @@ def test_adopting_twice_is_adopting_once(house: House) -> None:
     """The same hosting, no second claim."""
     adopted(house)
     assert now(house.hands.adopt("a")).epoch == 1
+
+
+def test_a_session_is_adopted_by_a_name(house: House) -> None:
+    """Also one that is managed already; a name that a living session has, or nobody can have, changes nothing."""
+    house.start("b")
+    now(house.hands.adopt("b", name="fox"))
+    adopted(house)
+    for name, refusal in (("fox", NameTaken), ("no name", BadName)):
+        with pytest.raises(refusal):
+            now(house.hands.adopt("a", name=name))
+    assert now(house.hands.adopt("a", name="owl")).name == "owl"
+    assert now(house.hands.adopt("a")).name == "owl"
+    house.settle()
+    record = house.roster.find("owl").record
+    assert record is not None
+    assert (record.id, record.name, record.managed) == (A, "owl", True)
 
 
 def test_twins_cannot_be_adopted(house: House) -> None:

@@ -6,13 +6,15 @@ from clinics import OWN_TMUX, Clinic, Notary, die_in_a_turn, play, written
 from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.events import CallEnded, CallStarted, Failure, Progressed, Prompted, TurnEnded, TurnFailed
 from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Cause
+from wakeful.domain.incident import Cause, Fate
 from wakeful.domain.plan import Rules
 from wakeful.domain.process import Sight
 from wakeful.ports.store import Outcome
 from wakeful.services.healing import HeldForPerson
 from wakeful.services.holdings import NotManaged
+from wakeful.services.incidents import SAME_SECONDS
 from wakeful.services.restoring import NotLost
+from wakeful.services.starts import RunRequest
 
 A = SessionId("claude-a")
 
@@ -402,6 +404,8 @@ def test_what_a_reboot_took_along_is_listed_and_brought_back() -> None:
         assert (first.name, first.cwd, first.skipped) == ("a", "/home/me/shop", None)
         assert second.skipped is not None
         assert "session revive claude-b --yes" in second.skipped
+        clinic.supervisor.lodge(first.session_id, "bot")
+        assert clinic.restorer.lost()[0].skipped == "agent bot hosts it: `wakeful attach bot`"
 
     play(scene)
 
@@ -422,6 +426,42 @@ def test_what_was_taught_to_be_local_is_restored() -> None:
         assert (await clinic.restorer.bring_back("a")).outcome is Outcome.RECOVERED
 
     assert play(scene).living.acts == ["start"]
+
+
+def test_a_lost_session_that_was_never_asked_anything_returns_without_a_turn() -> None:
+    """Its client comes up again and waits for its first prompt, as it did before."""
+
+    async def scene(clinic: Clinic) -> None:
+        asked = RunRequest(argv=("claude",), cwd="/home/me/shop", environ={"PATH": "/bin"})
+        deed = await clinic.hands.run(asked)
+        hosting = clinic.holdings.find(deed.session_id)
+        assert hosting is not None
+        assert hosting.process is not None
+        name = deed.session_id.removeprefix("claude-")
+        clinic.show(name, hosting.process)
+        clinic.show(name, hosting.process, runtime=Sight.DEAD)
+        clinic.end(hosting.process)
+        await clinic.clock.run_for(60)
+
+    clinic = play(scene)
+    assert clinic.living.acts == ["start", "start"]
+    assert clinic.living.prompts == []
+
+
+def test_whoever_lets_a_held_session_go_on_is_not_told_that_it_died() -> None:
+    """People heard that it is held; then only that it is over. Its incident says what became of it."""
+
+    async def scene(clinic: Clinic) -> None:
+        await die_in_a_turn(clinic, command="git push")
+        await clinic.clock.run_for(10)
+        await clinic.healer.revive("a", approved=True, by="ann")
+        clinic.finish("a")
+        await clinic.clock.run_for(SAME_SECONDS + 10)
+        (incident,) = await clinic.incidents.listed(include_resolved=True)
+        assert [each.fate for each in incident.members] == [Fate.REVIVED]
+
+    held, over = play(scene).recorder.said
+    assert ("held it" in held, over.partition(":")[0]) == (True, "Resolved")
 
 
 def test_only_what_was_lost_is_restored() -> None:

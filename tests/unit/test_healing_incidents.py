@@ -222,3 +222,30 @@ def test_why_of_an_idle_session_says_that_it_is_done() -> None:
         assert why("stopped")["sentence"] == "stopped by a person, which is final"
 
     play(scene)
+
+
+def test_what_broke_in_the_hosts_sleep_is_one_incident() -> None:
+    """Three hang since it slept: one alert. A fourth lost its connection as it woke, and was well before they were found."""
+
+    async def scene(clinic: Clinic) -> None:
+        for name in "abcd":
+            await clinic.manage(name)
+            clinic.hear(name, Prompted(clinic.wall()))
+        await clinic.clock.run_for(30)
+        clinic.clock.suspend(8 * 3600.0)
+        clinic.clock.now()
+        await clinic.clock.run_for(20)
+        clinic.hear("d", TurnFailed(clinic.wall(), Failure.PROVIDER, "ECONNRESET"))
+        await clinic.clock.run_for(60)
+        clinic.finish("d")
+        await clinic.clock.run_for(840)
+        incidents = await clinic.incidents.listed(include_resolved=True)
+        assert [(each.cause, len(each.members)) for each in incidents] == [
+            (Cause.SUSPEND, 1),
+            (Cause.SUSPEND, 3),
+        ]
+
+    clinic = play(scene)
+    assert len(clinic.living.prompts) == 4
+    told = [each.splitlines()[0] for each in clinic.recorder.said if not each.startswith("Resolved")]
+    assert [each.partition(":")[0] for each in told] == ["testhost slept"] * 2

@@ -339,6 +339,39 @@ def test_whom_an_agent_hosts_is_said_at_once_and_until_it_begins_anew() -> None:
     run(story)
 
 
+def test_a_stopped_agent_leaves_its_last_session_free() -> None:
+    """It begins anew when it is started: whoever wants that conversation may have it."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        house.sessions.by_pid[41] = SESSION
+        async with house.open():
+            await running(house, 41)
+            assert house.lodged == {SESSION: "claude"}
+            assert (await house.orders.stop("claude")).session_id == SESSION
+            assert house.lodged == {SESSION: None}
+
+    run(story)
+
+
+def test_a_session_is_judged_anew_when_its_agents_state_changes() -> None:
+    """Whether it can be spoken to depends on its agent: its way is not called open on the strength of an old look."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        async with house.open():
+            await running(house, 41)
+            house.sessions.by_pid[41] = SESSION
+            house.hub.arrived(SESSION)
+            await settle()
+            for seen in (UNSEEN, with_pid(ALIVE, 41)):
+                house.lodged.clear()
+                await house.happens(seen)
+                assert house.lodged == {SESSION: "claude"}
+
+    run(story)
+
+
 def test_a_restart_of_ours_knows_epoch_and_since(caplog: pytest.LogCaptureFixture) -> None:
     """What was stale stays stale since the same moment, and 001's sentence is logged."""
 

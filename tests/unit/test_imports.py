@@ -21,6 +21,7 @@ ALLOWED = {
         "agents_config",
         "backlog",
         "channels",
+        "chatwork",
         "config",
         "critical_events",
         "places",

@@ -140,6 +140,7 @@ def test_an_effect_elsewhere_is_never_repeated_unapproved() -> None:
         (situation(resumable=False, renewable=False), FRESH_START, (Step.NOTIFY, False)),
         (situation(place_gone=True), FRESH_START, (Step.NOTIFY, False)),
         (situation(None, lost=True), FRESH_START, (Step.RESUME, False)),
+        (situation(None, lost=True, resumable=False), FRESH_START, (Step.FRESH, False)),
         (alive(Code.SILENT), FRESH_START, (Step.RESUME, True)),
         (alive(Code.TURN_FAILED), FRESH_START, (Step.STEER, True)),
         (alive(Code.LOOP), FRESH_START, (Step.STEER, False)),

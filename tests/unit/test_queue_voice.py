@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from clinics import Clinic, Place
+from wakeful.domain.calm import MuteKind
 from wakeful.domain.critical import CriticalEvent
 from wakeful.domain.events import CallStarted
 from wakeful.domain.findings import Health
 from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Cause
+from wakeful.domain.incident import Cause, Fate, Origin
+from wakeful.domain.incident_words import fate_words
 from wakeful.domain.plan import Rules
 from wakeful.domain.record import Subject
 from wakeful.ports.jobs import Job, JobsUnreachable, LogReading, QueuedSession, Snapshot, Watched
@@ -67,6 +69,7 @@ class QueueClinic(Clinic):
             operator=QueueVoice(
                 incidents=self.incidents,
                 alerts=self.alerts,
+                soon=voice.soon,
                 over=voice.resolved,
                 treated=lambda session_id: self.healer.trouble_of(session_id) is not None,
             ),
@@ -92,6 +95,11 @@ class QueueClinic(Clinic):
         self.jobs.watched[session_id] = Watched(
             QueuedSession("", session_id, "popoto", "-529", began, self.wall() - 900), job
         )
+
+    def waiting(self, project: str = "popoto") -> None:
+        """A job that nobody took for six minutes."""
+        job = Job("RedisJob:late:popoto:pending", "late", project, ONE, self.wall() - 360, "-529", "1", None)
+        self.jobs.pending.append(job)
 
     def cut_off(self, session_id: SessionId = ONE) -> None:
         """The same, inside a call that may have had effects elsewhere."""
@@ -153,6 +161,7 @@ def test_a_revived_session_is_resolved_once_its_next_job_runs() -> None:
         await clinic.watch_queue.check()
         (incident,) = await clinic.incidents.listed()
         assert incident.cause is Cause.SESSION
+        assert [each.fate for each in incident.members] == [Fate.REVIVED]
         (job,) = clinic.jobs.pending
         clinic.silent(job_id=job.job_id)
         watched = clinic.jobs.watched[ONE]
@@ -181,7 +190,12 @@ def test_a_workers_death_is_one_incident_and_one_alert_and_revived_in_turn() -> 
         await later(clinic, 10)
 
     (told,) = play(scene).recorder.said
-    assert "popoto: 12 sessions are in trouble at once" in told
+    headline, where, _, did, otherwise, command = told.splitlines()
+    assert headline == "several sessions of popoto stopped working at once: 12 sessions in trouble"
+    assert where.endswith(" and 7 more")
+    assert did == "Wakeful did: revived 12 sessions, 0 came back so far"
+    assert otherwise == "If you do nothing: Wakeful goes on; what fails again is given up"
+    assert command == "→ wakeful incidents"
 
 
 def test_a_held_session_says_what_to_type_and_takes_a_yes_only_with_its_folder() -> None:
@@ -261,3 +275,120 @@ def test_a_session_that_its_queue_runs_is_judged_like_any_other() -> None:
 
 def healths(clinic: QueueClinic) -> list[Health]:
     return [each.record.health for each in clinic.roster.watched.values() if each.record is not None]
+
+
+def test_a_queue_that_stands_still_is_told_like_any_trouble_and_so_is_its_end() -> None:
+    """What, where, since when, what was done, what happens otherwise, one command; once, and resolved once it moves."""
+
+    async def scene(clinic: QueueClinic) -> None:
+        clinic.waiting()
+        for _ in range(2):
+            await clinic.watch_queue.check()
+            await later(clinic, 10)
+        clinic.jobs.pending.clear()
+        await clinic.watch_queue.check()
+        await later(clinic, 10)
+
+    told, over = play(scene).recorder.said
+    assert told.splitlines() == [
+        "popoto: 1 job waits for up to 6 min, and none runs (queue_stalled)",
+        "Where: project popoto, in a queue in memory",
+        "Since: 2027-01-15 07:54 UTC",
+        "Wakeful did: no start_worker was given",
+        "If you do nothing: it waits until a worker of this project runs",
+        "→ wakeful events --since 1h",
+    ]
+    assert over.splitlines() == [
+        "Resolved: popoto: its jobs waited and none ran",
+        "It began at 2027-01-15 07:54 UTC",
+        "Over: its work is being done again, or none waits",
+    ]
+
+
+MUTED = [
+    (MuteKind.CODE, "queue_stalled", True),
+    (MuteKind.PROJECT, "popoto", True),
+    (MuteKind.CODE, "message_unrouted", False),
+    (MuteKind.PROJECT, "bank", False),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "is_silent"), MUTED)
+def test_a_muted_queue_is_told_when_the_mute_has_ended(kind: MuteKind, value: str, is_silent: bool) -> None:
+    """By code or by project; what lasts longer than its mute is told then, once."""
+    heard: list[int] = []
+
+    async def scene(clinic: QueueClinic) -> None:
+        await clinic.calm.mute(kind, value, 600.0, by="ada")
+        clinic.waiting()
+        await clinic.watch_queue.check()
+        await later(clinic, 500)
+        heard.append(len(clinic.recorder.said))
+        await later(clinic, 300)
+
+    clinic = play(scene)
+    assert heard == [0 if is_silent else 1]
+    assert [each.count("queue_stalled") for each in clinic.recorder.said] == [1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [(MuteKind.SESSION, ONE), (MuteKind.PROJECT, "popoto"), (MuteKind.CODE, "silent")]
+)
+def test_a_queues_muted_session_is_revived_in_silence(kind: MuteKind, value: str) -> None:
+    """Healed as ever; nobody hears of it, nor of its end."""
+
+    async def scene(clinic: QueueClinic) -> None:
+        await clinic.calm.mute(kind, value, 3600.0, by="ada")
+        clinic.silent()
+        await clinic.watch_queue.check()
+        await later(clinic, 10)
+        assert len(clinic.jobs.pending) == 1
+        clinic.jobs.watched.clear()
+        clinic.jobs.pending.clear()
+        await later(clinic, 700)
+        await clinic.watch_queue.check()
+        await later(clinic, SAME_SECONDS + 10)
+
+    assert play(scene).recorder.said == []
+
+
+def test_during_a_pause_whatever_is_told_says_so_first() -> None:
+    """Of a queue as of anything else; somebody else's chat is not concerned."""
+
+    async def scene(clinic: QueueClinic) -> None:
+        await clinic.calm.pause("ada@tower")
+        clinic.waiting()
+        await clinic.watch_queue.check()
+        await later(clinic, 10)
+
+    (told,) = play(scene).recorder.said
+    assert told.startswith("PAUSED by ada@tower: Wakeful acts on nothing until `wakeful resume`\npopoto: ")
+
+
+def test_the_queues_look_ends_nobody_elses_incident() -> None:
+    """An engine that cannot be asked is the hub's to settle."""
+
+    async def scene(clinic: QueueClinic) -> None:
+        origin = Origin(Cause.ENGINE, "docker")
+        await clinic.incidents.join(SessionId("agent-bot"), origin, "it does not answer")
+        await clinic.watch_queue.check()
+        assert [each.cause for each in await clinic.incidents.listed()] == [Cause.ENGINE]
+
+    play(scene)
+
+
+def test_what_was_given_up_is_not_called_well_again() -> None:
+    """Its incident is over with what was done, and nobody hears that it is resolved."""
+
+    async def scene(clinic: QueueClinic) -> None:
+        for number in range(2):
+            clinic.silent(job_id=str(number))
+            await clinic.watch_queue.check()
+            await later(clinic, 10)
+        clinic.jobs.watched.clear()
+        await clinic.watch_queue.check()
+        await later(clinic, SAME_SECONDS + 10)
+        (incident,) = await clinic.incidents.listed(include_resolved=True)
+        assert fate_words(incident.members[0]).startswith("over: gave up: it failed again")
+
+    assert not any(each.startswith("Resolved") for each in play(scene).recorder.said)

@@ -162,6 +162,13 @@ def test_one_open_issue_per_project(
     assert [issue["title"].startswith("[Watchdog]") for issue in gh.issues] == [True, True]
 
 
+class Ground(NoGround):
+    """No logs, and one folder that is not there any more."""
+
+    async def folder_is_gone(self, path: str) -> bool:
+        return path == "/gone"
+
+
 class World:
     """A watchdog over a queue in memory, in virtual time."""
 
@@ -170,12 +177,15 @@ class World:
         self.jobs = MemoryJobs()
         self.events: list[CriticalEvent] = []
         self.sent: list[tuple[str, str]] = []
-        given: dict[str, Any] = {"write": self._write, "send_message": self._send, **callbacks}
-        self.watch = RedisWatch(
+        self._given: dict[str, Any] = {"write": self._write, "send_message": self._send, **callbacks}
+        self.watch = self.watching()
+
+    def watching(self) -> RedisWatch:
+        return RedisWatch(
             jobs=self.jobs,
-            logs=NoGround(),
-            clock=clock,
-            callbacks=Callbacks(**given),
+            logs=Ground(),
+            clock=self.clock,
+            callbacks=Callbacks(**self._given),
             rules=lambda: Rules(revive_runaways=True),
         )
 
@@ -185,7 +195,7 @@ class World:
     async def _send(self, chat_id: str, text: str) -> None:
         self.sent.append((chat_id, text))
 
-    def silent(self, session_id: SessionId = SESSION, job_id: str = "one") -> None:
+    def silent(self, session_id: SessionId = SESSION, job_id: str = "one", folder: str | None = None) -> None:
         now = self.clock.now().wall
         job = Job(
             f"RedisJob:{job_id}:popoto:running",
@@ -195,6 +205,7 @@ class World:
             now - 960,
             "-529",
             session_id[-4:],
+            folder,
         )
         session = QueuedSession("", session_id, "popoto", "-529", now - 960, now - 900)
         self.jobs.watched[session_id] = Watched(session, job)
@@ -231,6 +242,48 @@ def test_a_message_is_revived_once(clock: VirtualClock) -> None:
     assert world.actions == ["revival_attempted", "failure_message_sent", "none"]
     assert [job.revival_context is not None for job in world.jobs.pending] == [True]
     assert world.sent == [("-529", FAILURE_MESSAGE)]
+
+
+def test_many_at_once_are_one_alert(clock: VirtualClock) -> None:
+    """Of five sessions of a project that stop at once the first is told, and how many they are; all are revived."""
+    alerts: list[str] = []
+    world = World(clock, alert=alerts.append)
+
+    async def scene() -> None:
+        for number in range(5):
+            world.silent(SessionId(f"tg_popoto_-529_{number + 1000}"), job_id=str(number))
+        await world.watch.check()
+
+    run_with(clock, scene)
+    assert world.actions == ["revival_attempted"] * 5
+    (told,) = alerts
+    assert told.startswith("popoto: 5 sessions are in trouble at once, this one silent for more than 15 min")
+
+
+def test_a_daemon_asks_about_what_a_program_holds(clock: VirtualClock) -> None:
+    """Held by a watchdog that can ask nobody, it gets its checkpoint from one that can; neither says it again."""
+    alerts: list[str] = []
+    asked: list[object] = []
+
+    async def hold(case: object, choice: object) -> int:
+        del choice
+        asked.append(case)
+        return 1
+
+    program = World(clock, alert=alerts.append)
+    daemon = World(clock, hold=hold, alert=alerts.append)
+    daemon.jobs = program.jobs
+    daemon.watch = daemon.watching()
+
+    async def scene() -> None:
+        program.silent(folder="/gone")
+        for watch in (program.watch, daemon.watch) * 2:
+            await watch.check()
+
+    run_with(clock, scene)
+    assert (len(asked), len(alerts)) == (1, 2)
+    assert alerts[1].endswith("→ wakeful checkpoint show 1")
+    assert len(program.sent + daemon.sent) == 1
 
 
 def test_every_callback_may_raise(clock: VirtualClock) -> None:

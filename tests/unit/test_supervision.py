@@ -276,3 +276,25 @@ def test_a_session_names_the_agent_that_hosts_it(house: House) -> None:
     house.supervisor.lodge(subject("a").id, None)
     house.settle()
     assert record(house, "a").agent is None
+
+
+def test_what_an_agent_of_the_hub_hosts_is_managed_and_treated_by_its_agent(house: House) -> None:
+    """Counted as managed; its actions are its agent's, and nobody is offered its conversation."""
+    agent = house.start("a")
+    house.supervisor.lodge(subject("a").id, "bot")
+    house.settle()
+    assert record(house, "a").managed
+    assert house.roster.counts(house.clock.now())["total"]["managed"] == 1
+    assert offered(house) == {
+        "wait": ("wakeful", "session", "wait", "claude-a", "--until", "idle"),
+        "attach": ("wakeful", "attach", "bot"),
+        "stop": ("wakeful", "agent", "stop", "bot"),
+    }
+    house.end(agent)
+    house.settle()
+    assert offered(house)["restart"] == ("wakeful", "agent", "restart-session", "bot")
+    assert offered(house).keys() == {"wait", "attach", "restart"}
+
+
+def offered(house: House) -> dict[str, tuple[str, ...]]:
+    return {each.name: each.argv for each in record(house, "a").actions if each.allowed}

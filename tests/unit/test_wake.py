@@ -14,15 +14,19 @@ from wakeful.domain.eligibility import Reason
 from wakeful.domain.errors import WorldError
 from wakeful.domain.events import Asked, Prompted
 from wakeful.domain.ids import SessionId
-from wakeful.domain.wake import Trigger, WakeOutcome
+from wakeful.domain.moment import iso
+from wakeful.domain.wake import HealthNotKnownYet, Trigger, WakeOutcome, WakesItself
+from wakeful.domain.work import Work, WorkId
+from wakeful.interfaces.cli.heartbeat import status_lines
 from wakeful.ports.hands import PromptRefused
-from wakeful.ports.store import Note, Outcome
-from wakeful.services.wake import HealthNotKnownYet, WakeRules, WakesItself
+from wakeful.ports.store import Outcome
+from wakeful.services.wake import WakeRules, WakeService
 from wakeful.testing.virtual_clock import START_WALL, settle
 from wakers import GUIDANCE, WakeHouse
 
 # 2027-01-15T08:00:00Z
 QUIET_NOW = "preferences: {quiet_windows: [{timezone: UTC, start: 07:00, end: 09:30}]}"
+EVERYTHING = "context: {include: [self, session_health, task, inbox_summary]}"
 Scene = Callable[[WakeHouse], Coroutine[Any, Any, None]]
 
 
@@ -64,6 +68,38 @@ def test_an_agent_is_woken_and_told_what_for(tmp_path: Path) -> None:
             assert words in prompt
         assert "by hand" in prompt
         assert prompt[0] not in "yYnN/!#"
+
+    play(scene, tmp_path)
+
+
+def order(number: int, *, project: str = "", session_id: SessionId | None = None) -> Work:
+    return Work(WorkId(f"w-{number}"), project, "words of somebody", session_id, "", START_WALL + number)
+
+
+def test_a_prompt_says_what_its_file_wants_to_be_told(tmp_path: Path) -> None:
+    """Who it is, how it is, which work it holds and what waits for it: facts, and nobody's words."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house, EVERYTHING)
+        record = house.roster.watched[subject(name).id].record
+        assert record is not None
+        assert (await house.wakes.wake("fox")).reason is None
+        assert "\ntask: you hold no work\ninbox_summary: no work waits for you\n" in house.living.prompts[-1]
+        for number in range(4):
+            await house.store.enqueue(order(number, project=record.project))
+        await house.store.enqueue(order(4, session_id=record.id))
+        await house.store.enqueue(order(5, project="elsewhere"))
+        run = await house.store.claim_next_run("fox", project=record.project)
+        assert run is not None
+        house.end_turn(name)
+        house.clock.advance(3600.0)
+        assert (await house.wakes.wake("fox")).reason is None
+        prompt = house.living.prompts[-1]
+        assert f"self: you are the agent fox, session {record.id}\n" in prompt
+        assert "session_health: healthy, idle, last active 2027-01-15T08:" in prompt
+        assert f"\ntask: you hold w-0 until {iso(run.lease_until)}\n" in prompt
+        assert "\ninbox_summary: 4 waiting for you, the oldest since 2027-01-15T08:00:01" in prompt
+        assert "words of somebody" not in prompt
 
     play(scene, tmp_path)
 
@@ -297,6 +333,27 @@ def test_a_cycle_has_its_number_of_wakes(tmp_path: Path) -> None:
     play(scene, tmp_path, WakeRules(wakes_per_cycle_max=2))
 
 
+def test_a_restart_begins_no_new_cycle(tmp_path: Path) -> None:
+    """Whoever was woken before it counts until the cycle is over."""
+
+    async def scene(house: WakeHouse) -> None:
+        for agent in ("ant", "bee", "cat"):
+            house.write_policy(agent)
+            await house.raise_agent(agent)
+        assert await reason_of(house, "ant") is None
+        house.clock.advance(20.0)
+        assert await reason_of(house, "bee") is None
+        house.clock.advance(20.0)
+        house.build()
+        await house.holdings.load()
+        await house.wakes.take_up()
+        assert await reason_of(house, "cat") is Reason.HEARTBEAT_RATE_LIMITED
+        house.clock.advance(20.0)
+        assert await reason_of(house, "cat") is None
+
+    play(scene, tmp_path, WakeRules(wakes_per_cycle_max=2))
+
+
 @pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
 def test_a_clock_that_jumps_moves_no_cooldown(jump: float, tmp_path: Path) -> None:
     """Cooldowns count seconds that passed; what the wall clock was set to is nobody's cooldown."""
@@ -351,6 +408,21 @@ def test_the_most_recently_active_session_is_meant(tmp_path: Path) -> None:
     play(scene, tmp_path)
 
 
+def test_a_found_session_is_woken_by_the_name_it_is_adopted_by(tmp_path: Path) -> None:
+    """Before, nobody has that name."""
+
+    async def scene(house: WakeHouse) -> None:
+        house.write_policy("fox")
+        house.start("a")
+        house.finish("a")
+        assert await reason_of(house) is Reason.SESSION_NOT_FOUND
+        await house.hands.adopt("a", name="fox")
+        house.settle()
+        assert await reason_of(house) is None
+
+    play(scene, tmp_path)
+
+
 def test_an_agent_does_not_wake_itself(tmp_path: Path) -> None:
     """Others may be woken by it."""
 
@@ -379,23 +451,75 @@ def test_nobody_is_woken_before_everybody_was_judged(tmp_path: Path) -> None:
     play(scene, tmp_path, ready=False)
 
 
+def refusing(house: WakeHouse) -> Callable[[], None]:
+    """The store takes nothing from now on; what is given back ends that."""
+    keep, spend = house.store.keep_note, house.store.spend
+
+    async def refuse(*_words: object, **_options: object) -> Any:
+        raise WorldError
+
+    def take_again() -> None:
+        house.store.keep_note, house.store.spend = keep, spend  # type: ignore[method-assign]
+
+    house.store.keep_note = house.store.spend = refuse  # type: ignore[method-assign]
+    return take_again
+
+
 def test_what_cannot_be_written_down_is_not_done(tmp_path: Path) -> None:
     """A store that refuses the reservation: no prompt, and no cooldown afterwards."""
 
     async def scene(house: WakeHouse) -> None:
         await fox(house)
-        keep = house.store.keep_note
-
-        async def refuse(note: Note) -> None:
-            del note
-            raise WorldError
-
-        house.store.keep_note = refuse  # type: ignore[method-assign]
+        take_again = refusing(house)
         with pytest.raises(WorldError):
             await house.wakes.wake("fox")
         assert house.living.prompts == []
-        house.store.keep_note = keep  # type: ignore[method-assign]
+        take_again()
         assert await reason_of(house) is None
+
+    play(scene, tmp_path)
+
+
+async def second_daemon(house: WakeHouse) -> tuple[WakeService, WakeService]:
+    """Two wake services on one store, as of two daemons: neither hears of the other's acts, and logs show nothing yet."""
+    first = house.wakes
+    house.client.writes_late = True
+    house.build()
+    house.client.writes_late = True
+    await house.holdings.load()
+    await house.wakes.take_up()
+    return first, house.wakes
+
+
+def test_of_two_daemons_on_one_store_one_wakes(tmp_path: Path) -> None:
+    """Both are asked at once, or one after the other: one prompt, and the other one says that it cools."""
+
+    async def scene(house: WakeHouse) -> None:
+        await fox(house)
+        first, second = await second_daemon(house)
+        answers = await asyncio.gather(first.wake("fox"), second.wake("fox"))
+        assert [each.reason for each in answers].count(None) == 1
+        assert {each.reason for each in answers} == {None, Reason.COOLDOWN_ACTIVE}
+        house.clock.advance(61.0)
+        assert (await second.wake("fox")).reason is None
+        house.clock.advance(31.0)
+        assert (await first.wake("fox")).reason is Reason.COOLDOWN_ACTIVE
+        house.clock.advance(30.0)
+        assert (await first.wake("fox")).reason is None
+
+    play(scene, tmp_path)
+
+
+def test_a_daemon_that_missed_many_wakes_still_wakes(tmp_path: Path) -> None:
+    """It reads what it missed, and goes on from there."""
+
+    async def scene(house: WakeHouse) -> None:
+        await fox(house)
+        first, second = await second_daemon(house)
+        for _ in range(3):
+            assert (await second.wake("fox")).reason is None
+            house.clock.advance(61.0)
+        assert (await first.wake("fox")).reason is None
 
     play(scene, tmp_path)
 
@@ -450,7 +574,11 @@ def test_equal_refusals_are_one_entry_that_counts(tmp_path: Path) -> None:
             await reason_of(house)
         house.work(name)
         await reason_of(house)
-        newest, before = house.audits.of("fox")
+        status = await house.wakes.status("fox")
+        newest, before = status.audits
+        shown = "\n".join(status_lines(status))
+        assert ": skipped session_prompt_active\n" in shown
+        assert shown.endswith(": skipped quiet_window (50 times)")
         assert (newest.reason, newest.count) == (Reason.SESSION_PROMPT_ACTIVE, 1)
         assert (before.reason, before.count) == (Reason.QUIET_WINDOW, 50)
         assert len(await house.store.notes("wake")) == 2
@@ -524,17 +652,11 @@ def test_a_schedule_outlives_a_store_that_refuses(tmp_path: Path) -> None:
 
     async def scene(house: WakeHouse) -> None:
         name = await fox(house)
-        keep = house.store.keep_note
-
-        async def refuse(note: Note) -> None:
-            del note
-            raise WorldError
-
-        house.store.keep_note = refuse  # type: ignore[method-assign]
+        take_again = refusing(house)
         house.clock.advance(3600.0)
         await house.wakes.cycle()
         assert house.living.prompts == []
-        house.store.keep_note = keep  # type: ignore[method-assign]
+        take_again()
         await house.wakes.cycle()
         assert len(house.living.prompts) == 1
         house.end_turn(name)
@@ -562,7 +684,7 @@ def test_inspect_correlates_policy_wake_state_and_audit(tmp_path: Path) -> None:
 
 
 def test_a_session_of_the_hubs_is_reached_by_its_agent(tmp_path: Path) -> None:
-    """Found, it is nobody's and out of reach; told whose it is, it can be woken, and stays unmanaged."""
+    """Found, it is nobody's and out of reach; told whose it is, it is managed and can be woken."""
 
     async def scene(house: WakeHouse) -> None:
         house.start("a")
@@ -573,7 +695,7 @@ def test_a_session_of_the_hubs_is_reached_by_its_agent(tmp_path: Path) -> None:
         house.supervisor.lodge(subject("a").id, "fox")
         house.settle()
         record = watched.record
-        assert (record.agent, record.attachable, record.managed) == ("fox", True, False)
+        assert (record.agent, record.attachable, record.managed) == ("fox", True, True)
         assert record.eligible_for_wake
 
     play(scene, tmp_path)

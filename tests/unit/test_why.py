@@ -128,6 +128,13 @@ def test_nobody_is_sent_to_resume_in_a_folder_that_is_gone() -> None:
     assert "its working directory is gone" in [each.text for each in answer.evidence]
 
 
+def test_what_an_agent_of_the_hub_hosted_is_brought_back_by_it() -> None:
+    """Its conversation is not offered to anybody else."""
+    hosted = msgspec.structs.replace(SUBJECT, agent="bot")
+    answer = why([PROMPT, call(2.0, "make")], 9.0, held(Sight.DEAD, ended_at=at(8.0)), hosted)
+    assert answer.command == ("wakeful", "attach", "bot")
+
+
 def test_a_question_of_a_managed_session_without_a_pane_is_answered_from_here() -> None:
     """There is no pane to go to."""
     managed = msgspec.structs.replace(SUBJECT, managed=True)

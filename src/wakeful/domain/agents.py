@@ -115,6 +115,11 @@ class AgentRecord(Struct, frozen=True, kw_only=True):
     reason: str
     session_id: SessionId | None
 
+    @property
+    def hosts(self) -> SessionId | None:
+        """The session that is this agent's to bring back; a stopped one begins anew, and leaves its last one free."""
+        return None if self.state is AgentState.STOPPED else self.session_id
+
 
 class AgentBrief(Struct, frozen=True):
     """An agent as the daemon's own status shows it."""

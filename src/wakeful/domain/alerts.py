@@ -38,6 +38,14 @@ class AlertKind(StrEnum):
     TROUBLE = "trouble"
 
 
+class Topic(Struct, frozen=True):
+    """What an alert is about, as people mute it: all it is told under, and its project and session where it has them."""
+
+    codes: tuple[str, ...] = ()
+    project: str | None = None
+    session_id: str | None = None
+
+
 class Alert(Struct, frozen=True):
     """One thing to tell, once. Two alerts with the same `episode` are about the same thing."""
 
@@ -46,6 +54,8 @@ class Alert(Struct, frozen=True):
     text: str
     # Somebody else's chat, instead of the operator's channels: rather never than twice.
     chat: str | None = None
+    # None where whoever owes it has asked about mutes already.
+    topic: Topic | None = None
 
     @property
     def ends_by_itself(self) -> bool:
@@ -176,7 +186,7 @@ def moment(stamp: str) -> str:
 
 def held_back(text: str, owed_at: float) -> str:
     """The text of an alert that comes late, so that nobody takes it for news."""
-    return f"(from {moment(iso(owed_at))}, could not be sent before)\n{text}"
+    return f"(from {moment(iso(owed_at))}, not told before)\n{text}"
 
 
 def _lines(*lines: str) -> str:
@@ -222,6 +232,12 @@ def _asked(said: str) -> str:
     return call if found["what"] in {None, "", about} else f"{found['what']}: {call}"
 
 
+def prefaced(text: str, paused_by: str | None) -> str:
+    """With the pause as its first line, unless it says so already."""
+    paused = _line(_paused(paused_by))
+    return f"{paused}\n{text}" if paused and not text.startswith(paused) else text
+
+
 def _paused(by: str | None) -> str:
     return f"PAUSED by {by}: Wakeful acts on nothing until `wakeful resume`" if by is not None else ""
 
@@ -231,6 +247,8 @@ def _nothing_because(record: SessionRecord, mode: str, paused_by: str | None) ->
         return "nothing, it is paused"
     if mode == "observe":
         return "nothing, its mode is observe"
+    if record.agent is not None:
+        return f"nothing, agent {record.agent} hosts it"
     return "nothing yet" if record.managed or mode == "all" else "nothing, it only watches this session"
 
 

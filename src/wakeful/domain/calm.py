@@ -3,7 +3,7 @@
 A mute silences telling, never watching or healing, and always ends. A pause ends when a person says so.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import Final
 
@@ -97,8 +97,20 @@ class PauseRecord(Struct, frozen=True):
     reason: str
 
 
+class MuteList(Struct, frozen=True):
+    """Those in force, the first to end first; `paused` says who stopped everything, if somebody did."""
+
+    mutes: tuple[MuteRecord, ...]
+    paused: PauseRecord | None
+
+
 def mute_record(mute: Mute) -> MuteRecord:
     return MuteRecord(mute.kind, mute.value, iso(mute.until), mute.by, mute.reason)
+
+
+def mute_list(mutes: Iterable[Mute], paused: PauseRecord | None, now: float) -> MuteList:
+    held = sorted((each for each in mutes if each.holds(now)), key=lambda each: (each.until, each.value))
+    return MuteList(tuple(map(mute_record, held)), paused)
 
 
 def pause_record(pause: Pause | None) -> PauseRecord | None:

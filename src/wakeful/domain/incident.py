@@ -22,6 +22,8 @@ from wakeful.domain.process import Sight
 
 # A reader recognises an incident by a few of its sessions; the rest is counted.
 SESSIONS_NAMED_MAX: Final = 5
+# A client notices within this time after the host woke that its connection is gone.
+WOKE_SECONDS: Final = 300.0
 
 
 class Cause(StrEnum):
@@ -197,6 +199,8 @@ def origin_of(code: Code, activity: Activity, presence: Presence, around: Surrou
         return lost
     if _DISK.search(activity.failure_message):
         return Origin(Cause.DISK, around.host)
+    if _broke_in_sleep(code, activity, presence):
+        return Origin(Cause.SUSPEND, around.host)
     cause = _of_turn(code, activity)
     if cause is not None:
         scope = around.host if cause is Cause.NETWORK else around.provider
@@ -215,6 +219,17 @@ def lost_with(presence: Presence, around: Surroundings) -> Origin | None:
     if pane is not None and pane.runtime is Sight.DEAD:
         return Origin(Cause.TMUX_SERVER, pane.socket)
     return None
+
+
+def _broke_in_sleep(code: Code, activity: Activity, presence: Presence) -> bool:
+    """Whether its connection did not outlive the host's sleep: not a word since, or it failed as it woke."""
+    slept, last_at = presence.slept, activity.last_at
+    if slept is None or last_at is None:
+        return False
+    if code is Code.SILENT:
+        return last_at.wall <= slept.woke.wall
+    failed = code is Code.TURN_FAILED and _NETWORK.search(activity.failure_message) is not None
+    return failed and slept.began.wall <= last_at.wall <= slept.woke.wall + WOKE_SECONDS
 
 
 def _of_turn(code: Code, activity: Activity) -> Cause | None:

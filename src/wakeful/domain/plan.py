@@ -226,7 +226,9 @@ def _lost(now: Situation, _history: History, _rules: Rules) -> Decision | None:
     """An idle session whose host or tmux server went: bring it back; no work was cut off, so nothing is spent."""
     if not now.lost or now.code is not None:
         return None
-    return Decision(Step.RESUME, "what hosted it is gone") if now.resumable else None
+    if not now.resumable:
+        return Decision(Step.FRESH, "what hosted it is gone, and nothing was ever asked of it")
+    return Decision(Step.RESUME, "what hosted it is gone")
 
 
 def _steer_first(now: Situation, history: History, rules: Rules) -> Decision | None:

@@ -76,12 +76,18 @@ class Subject(Struct, frozen=True, gc=False):
     project: str = ""
     agent: str | None = None
     attempt: int = 0
+    # Held by itself, with a hosting of its own. The record calls what an agent of the hub hosts managed, too.
     managed: bool = False
     # Its log is its own word: alive until it says that it closed. Only where no process can be known.
     vouched: bool = False
     # What a person called it, and what Wakeful did not see the end of.
     name: str | None = None
     note: str = ""
+
+    @property
+    def ours(self) -> bool:
+        """Whether Wakeful started it or was given it: the session itself, or the agent of the hub that hosts it."""
+        return self.managed or self.agent is not None
 
 
 class SessionRecord(Struct, frozen=True, gc=False):
@@ -171,7 +177,7 @@ def describe(
         source=subject.source,
         conversation_id=activity.conversation_id or subject.conversation_id,
         attempt=subject.attempt,
-        managed=subject.managed,
+        managed=subject.ours,
         state=verdict.state,
         health=verdict.health,
         active_prompt=verdict.active_prompt,
@@ -300,7 +306,10 @@ def _actions(
 ) -> tuple[Action, ...]:
     actions = [Action("wait", True, "blocks until the session changes", _wait_argv(subject), True)]
     pane = presence.pane
-    if pane is not None and pane.sight is _ALIVE:
+    is_shown = pane is not None and pane.sight is _ALIVE
+    if subject.agent is not None and not subject.managed:
+        return (*actions, *_agent_actions(subject.agent, subject, verdict, is_shown=is_shown))
+    if pane is not None and is_shown:
         argv = ("tmux", "-S", pane.socket, "attach-session", "-t", pane.target)
         actions.append(Action("attach", True, "its pane is open in tmux", argv, True))
     conversation = activity.conversation_id or subject.conversation_id
@@ -326,11 +335,8 @@ def _ineligibility(verdict: Verdict, reach: Reach) -> Reason | None:
 def _managed_actions(subject: Subject, verdict: Verdict) -> list[Action]:
     """What Wakeful does to a session it was given."""
     alive = verdict.agent is _ALIVE
-    idle = alive and not verdict.active_prompt
     return [
-        Action(
-            "send", idle, "it waits for a prompt" if idle else _BUSY[alive], _ours("send", subject), False
-        ),
+        _send(subject, verdict),
         Action(
             "interrupt",
             alive and verdict.active_prompt,
@@ -343,6 +349,25 @@ def _managed_actions(subject: Subject, verdict: Verdict) -> list[Action]:
         ),
         Action("release", True, "Wakeful then only watches it", _ours("release", subject), True),
     ]
+
+
+def _agent_actions(agent: str, subject: Subject, verdict: Verdict, *, is_shown: bool) -> list[Action]:
+    """What can be done to a session by the agent that hosts it; its conversation is nobody else's to go on with."""
+    alive = verdict.agent is _ALIVE
+    restart, stop = ("wakeful", "agent", "restart-session", agent), ("wakeful", "agent", "stop", agent)
+    return [
+        Action("attach", True, "goes to its agent", ("wakeful", "attach", agent), True),
+        *([_send(subject, verdict)] if is_shown else []),
+        Action("restart", verdict.agent is _DEAD, _RESUME_REASONS[verdict.agent], restart, False),
+        Action("stop", alive, "ends its agent" if alive else "its process is gone", stop, False),
+    ]
+
+
+def _send(subject: Subject, verdict: Verdict) -> Action:
+    alive = verdict.agent is _ALIVE
+    idle = alive and not verdict.active_prompt
+    reason = "it waits for a prompt" if idle else _BUSY[alive]
+    return Action("send", idle, reason, _ours("send", subject), False)
 
 
 _BUSY: Final = {True: "a turn runs", False: "its process is gone"}

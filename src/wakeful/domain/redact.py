@@ -44,7 +44,8 @@ _PATTERNS: Final = (
         r"(?-i:AKIA|ASIA)[A-Z0-9]{16}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|AIza[A-Za-z0-9_-]{30,}",
         "[key]",
     ),
-    (("eyj",), r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*", "[token]"),
+    # Bounded: a text of nothing but beginnings would be looked through once for each of them.
+    (("eyj",), r"eyJ[A-Za-z0-9_-]{8,2000}+\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*", "[token]"),
     ((":",), r"(?:bot)?[0-9]{6,12}:[A-Za-z0-9_-]{30,}", "[bot token]"),
     (("://",), r"([a-z][a-z0-9+.-]{1,20}://[^\s/:@]{0,100}:)[^\s/@]{1,200}@", r"\1[password]@"),
     (("bearer", "basic"), r"(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", r"\1 [token]"),

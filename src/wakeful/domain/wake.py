@@ -10,11 +10,27 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.domain.eligibility import PolicyState, Reason
+from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.heartbeat import Clamped, HeartbeatPolicy, Include, Problem, Snapshot, Window
 from wakeful.domain.ids import SessionId
 from wakeful.domain.record import safe
 
 SCHEMA: Final = 1
+
+
+class HealthNotKnownYet(WorldError):
+    """Wakeful has just started and looks how everybody is. Ask again in a moment."""
+
+    code = "health-not-known-yet"
+    retryable = True
+
+
+class WakesItself(OperatorError):
+    """This asks from inside the session {session}, which is the one to be woken. An agent does not wake itself."""
+
+    code = "wakes-itself"
+    http_status = 403
+    exit_code = 1
 
 
 class Trigger(StrEnum):
@@ -144,6 +160,8 @@ class HeartbeatStatus(Struct, frozen=True, kw_only=True):
     policy_problem: Problem | None
     wake_state: WakeState
     last_audit: Audit | None
+    # Newest first, as many as a person reads.
+    audits: tuple[Audit, ...]
 
 
 class WakeAnswer(Struct, frozen=True, kw_only=True):

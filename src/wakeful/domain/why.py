@@ -240,16 +240,15 @@ def _next_step(
     """The one right command and what it does."""
     allowed = {action.name: action.argv for action in record.actions if action.allowed}
     inspect = ("wakeful", "session", "inspect", record.id)
-    attach, resume = allowed.get("attach"), allowed.get("resume")
+    attach = allowed.get("attach")
     code = verdict.findings[0].code if verdict.findings else None
     if code is Code.AUTH_REQUIRED:
         return _log_in(record.provider, attach or inspect, has_pane=attach is not None)
     if code is Code.USAGE_LIMITED:
         return allowed["wait"], "wait: only time helps, then prompt it again"
-    if resume is not None and place_gone:
-        return inspect, "its working directory is gone: bring that back first, then resume it"
-    if resume is not None and code is not Code.POISONED_CONVERSATION:
-        return resume, _resuming(presence)
+    if (after := _after_its_end(allowed, presence, code)) is not None:
+        gone = "its working directory is gone: bring that back first, then resume it"
+        return (inspect, gone) if place_gone and "resume" in allowed else after
     if code is not None and code in _AT_ITS_PANE and attach is not None:
         return attach, _AT_ITS_PANE[code]
     if code is not None or verdict.health is Health.UNKNOWN:
@@ -262,6 +261,17 @@ def _next_step(
         send, done = allowed.get("send"), "nothing is wrong: it is done and waits for a prompt"
         return (send, f"{done}, which this gives it") if send else (inspect, f"{done} where it was started")
     return allowed["wait"], "nothing is wrong; wait until it is done"
+
+
+def _after_its_end(
+    allowed: Mapping[str, tuple[str, ...]], presence: Presence, code: Code | None
+) -> tuple[tuple[str, ...], str] | None:
+    """How one whose process is gone comes back, if it can."""
+    if "restart" in allowed:
+        return allowed["attach"], "go to its agent: it is restarted or removed from there"
+    if "resume" in allowed and code is not Code.POISONED_CONVERSATION:
+        return allowed["resume"], _resuming(presence)
+    return None
 
 
 def _answering(

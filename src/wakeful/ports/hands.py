@@ -73,26 +73,30 @@ class Reply(StrEnum):
     DENY = "deny"
 
 
-class Driver(Protocol):
-    """One way of hosting a session."""
-
-    @property
-    def name(self) -> str: ...
+class Speaker(Protocol):
+    """One way of giving a session a prompt."""
 
     def is_open(self, hosting: Hosting) -> bool:
         """Whether a prompt would arrive now, proven by a look that costs next to nothing."""
-
-    async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
-        """Start or resume; `hosting` is set unless nothing was started. Raises the errors below: then nothing runs."""
-
-    async def resume(self, hosting: Hosting, order: Order) -> Seen:
-        """Continue a conversation whose agent is gone, in its own place if that is still there; else as `start`."""
 
     async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
         """Give the agent a prompt and see that it took it; `hosting` is set if that changed what must be known later.
 
         `environ` is for clients that need a new process for it; without it they get the daemon's.
         """
+
+
+class Driver(Speaker, Protocol):
+    """One way of hosting a session."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
+        """Start or resume; `hosting` is set unless nothing was started. Raises the errors below: then nothing runs."""
+
+    async def resume(self, hosting: Hosting, order: Order) -> Seen:
+        """Continue a conversation whose agent is gone, in its own place if that is still there; else as `start`."""
 
     async def questions(self, hosting: Hosting) -> tuple[Question, ...]:
         """The permission questions that are open now."""

@@ -14,17 +14,20 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from wakeful.domain.alerts import Alert, Rules
+from wakeful.domain.alerts import Alert, Rules, prefaced
 from wakeful.domain.errors import WorldError
 from wakeful.domain.owed import Owed, Phase, again, ended, is_done, is_same_telling, owed, recalled, taken
 from wakeful.ports.clock import Clock
 from wakeful.ports.messenger import Messenger
 from wakeful.ports.store import Note, Store
+from wakeful.services.calm import Calm
 from wakeful.services.courier import Courier
 
 KIND: Final = "alert"
 # A channel that is out for a week on a bad machine; beyond that the oldest are given up.
 EPISODES_MAX: Final = 1000
+# Whether a mute has ended is asked this often.
+HUSHED_SECONDS: Final = 60.0
 # The only channel that knows chats.
 CHAT_CHANNEL: Final = "telegram"
 _encode: Final = msgspec.json.Encoder().encode
@@ -36,16 +39,24 @@ log = logging.getLogger("wakeful.alerts")
 class AlertDesk:
     """Episodes in memory, each also a note in the store. Several daemons on one store tell each episode once.
 
-    `owner` says whose notes are ours after a restart. Call `take_up` before anything else.
+    `owner` says whose notes are ours after a restart. Call `take_up` before anything else. What `calm` mutes is kept
+    until the mute has ended, and what is told during a pause says so first.
     """
 
     def __init__(
-        self, store: Store, clock: Clock, channels: Sequence[Messenger], rules: Rules, owner: str
+        self,
+        store: Store,
+        clock: Clock,
+        channels: Sequence[Messenger],
+        rules: Rules,
+        owner: str,
+        calm: Calm | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._rules = rules
         self._owner = owner
+        self._calm = calm
         self._channels = tuple(channels)
         self._couriers = tuple(Courier(each, self, clock) for each in channels)
         self._names = tuple(each.name for each in channels)
@@ -100,6 +111,7 @@ class AlertDesk:
         names = self._names_for(alert)
         if not names or not self._rules.wants(alert):
             return False
+        alert = self._prefaced(alert)
         await self._forget_done()
         now, known = self._clock.now().wall, self._episodes.get(alert.episode)
         if known is None:
@@ -124,6 +136,13 @@ class AlertDesk:
         await self._put(episode, ended(known, text))
         self._wake()
         return True
+
+    def hushed_seconds(self, episode: Owed) -> float:
+        """How long nobody is to hear of it because somebody muted what it is about; its end is told all the same."""
+        topic = episode.alert.topic
+        if topic is None or self._calm is None or episode.phase is not Phase.TELLING:
+            return 0.0
+        return HUSHED_SECONDS if self._calm.hushes(topic) else 0.0
 
     def open_episodes(self, prefix: str) -> list[Owed]:
         """Episodes that began and are not over, by the beginning of their key."""
@@ -248,6 +267,11 @@ class AlertDesk:
         elif known.owner == self._owner and note.key not in self._episodes:
             self._episodes[note.key] = recalled(known, self._names_for(known.alert))
             await self._put(note.key, self._episodes[note.key])
+
+    def _prefaced(self, alert: Alert) -> Alert:
+        """Somebody else's chat has nothing to do with our pauses."""
+        paused = self._calm.paused if self._calm is not None and alert.chat is None else None
+        return replace(alert, text=prefaced(alert.text, paused.by if paused is not None else None))
 
     def _names_for(self, alert: Alert) -> tuple[str, ...]:
         if alert.chat is None:

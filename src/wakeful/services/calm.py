@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Struct
 
+from wakeful.domain.alerts import Topic
 from wakeful.domain.calm import (
     MUTE_SECONDS_MAX,
     Mute,
@@ -20,6 +21,7 @@ from wakeful.domain.calm import (
     parse_target,
     pause_record,
     pause_words,
+    project_name,
 )
 from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.record import SessionRecord, safe
@@ -159,6 +161,12 @@ class Calm:
         `codes` are all it is told under: what was found, and the cause behind it.
         """
         return any(is_muted(each, record, project, codes) for each in self._mutes.values() if each.holds(now))
+
+    def hushes(self, topic: Topic) -> bool:
+        """Whether nothing is to be told now about something that is no session of ours."""
+        now, project = self._clock.now().wall, project_name(topic.project) if topic.project else None
+        mutes = [each for each in self._mutes.values() if each.holds(now)]
+        return any(each.covers(topic.session_id, project, topic.codes) for each in mutes)
 
     def lines(self, now: float) -> list[str]:
         """What is muted, for `status`; a few of many."""

@@ -140,11 +140,8 @@ class Checkpoints:
     async def open(self, draft: Checkpoint) -> Checkpoint:
         """Ask a person, durably; an open checkpoint that asks the same is returned instead. The draft's number is 0."""
         async with self._opening:
-            known = [each.shown for each in (await self._all()).values()]
-            same = next((each for each in known if each.is_open and is_about_the_same(each, draft)), None)
-            if same is None:
-                same = await self._added(draft, max((each.number for each in known), default=0) + 1)
-                reach("checkpoint.opened")
+            known = await self._all()
+            same = _same(draft, known) or await self._added(draft, max(known, default=0) + 1)
             await self._write(same)
         return same
 
@@ -226,7 +223,12 @@ class Checkpoints:
             assert number <= NUMBER_MAX, "a million checkpoints"
             added = numbered(draft, number, now)
             if await self._files.is_free(added) and await self._store.keep_new_note(_note(added)):
+                reach("checkpoint.opened")
                 return added
+            # Another daemon of this store may have asked the same a moment before.
+            theirs = _same(draft, await self._all())
+            if theirs is not None:
+                return theirs
             number += 1
 
     async def _write(self, checkpoint: Checkpoint) -> None:
@@ -246,6 +248,12 @@ class Checkpoints:
         decisions = {note.key: _decode_decision(note.body) for note in await self._store.notes(DECISION)}
         stored = [_decode(note.body) for note in await self._store.notes(KIND)]
         return {each.number: _Kept(each, decisions.get(_key(each.number))) for each in stored}
+
+
+def _same(draft: Checkpoint, known: Mapping[int, _Kept]) -> Checkpoint | None:
+    """The open one that asks the same."""
+    shown = (each.shown for each in known.values())
+    return next((each for each in shown if each.is_open and is_about_the_same(each, draft)), None)
 
 
 def _key(number: int) -> str:

@@ -32,6 +32,9 @@ class Outbox(Protocol):
     def pending(self, channel: str) -> Sequence[Owed]:
         """Everything this channel has yet to tell, in no order that matters."""
 
+    def hushed_seconds(self, episode: Owed) -> float:
+        """How long nobody is to hear of it because it is muted; then it is asked again."""
+
     async def begin(self, episode: Owed, channel: str) -> bool:
         """The words are about to leave. False: they must not, for it could not be written down."""
 
@@ -100,7 +103,7 @@ class Courier:
 
     def _wait_seconds(self, episode: Owed, awake: float, wall: float) -> float:
         own = wait_seconds(episode, wall, self._outbox.cooldown_seconds)
-        return max(own, self._tried(episode).next_awake - awake)
+        return max(own, self._tried(episode).next_awake - awake, self._outbox.hushed_seconds(episode))
 
     async def _deliver(self, episode: Owed) -> None:
         if not await self._outbox.begin(episode, self.name):

@@ -10,11 +10,13 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from wakeful.domain.alerts import Alert, AlertKind
+from wakeful.domain.alerts import Alert, AlertKind, Topic
 from wakeful.domain.errors import WorldError
+from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Incident, Origin, sentence_of
 from wakeful.domain.news import News, text_of
 from wakeful.ports.clock import Clock
+from wakeful.ports.forge import Forge, Report
 from wakeful.services.incidents import Incidents
 
 LOOK_SECONDS: Final = 5.0
@@ -36,7 +38,10 @@ class Room(Protocol):
 
 
 class DiskWatch:
-    """`refused` gives the store's own words while it takes nothing; `owe` has people told, `over` of the end too."""
+    """`refused` gives the store's own words while it takes nothing; `owe` has people told, `over` of the end too.
+
+    `forge` files one issue: at once where that can be written down, else when there is room again.
+    """
 
     def __init__(
         self,
@@ -48,8 +53,11 @@ class DiskWatch:
         incidents: Incidents,
         owe: Callable[[Alert], Awaitable[bool]],
         over: Callable[[Incident], Awaitable[None]],
+        forge: Forge | None = None,
     ) -> None:
         self._clock = clock
+        self._host = host
+        self._forge = forge
         self._origin = Origin(Cause.DISK, host)
         self._room = room
         self._refused = refused
@@ -69,12 +77,16 @@ class DiskWatch:
         words = await self._trouble()
         if words is not None and self._told is None:
             self._told = await self._incidents.begin(self._origin, words)
-            await self._owe(Alert(AlertKind.TROUBLE, self._told.id, self._text(self._told, words)))
+            text = self._text(self._told, words)
+            await self._owe(Alert(AlertKind.TROUBLE, self._told.id, text, topic=Topic((Cause.DISK,))))
+            await self._file(self._told)
         elif words is None:
             await self._end()
 
     async def _end(self) -> None:
         """Also of an incident that an earlier daemon left open."""
+        if self._told is not None:
+            await self._file(self._told)
         try:
             ended = await self._incidents.end(self._origin)
         except WorldError as error:
@@ -83,6 +95,26 @@ class DiskWatch:
         self._told = None
         if ended is not None and not ended.is_open:
             await self._over(replace(ended, because="there is room again"))
+
+    async def _file(self, incident: Incident) -> None:
+        """One issue; a session that failed for want of room may have had it filed before."""
+        known = self._incidents.newest(incident)
+        if self._forge is None or known.issue_url is not None:
+            return
+        report = Report(
+            project=self._host,
+            session_id=SessionId(self._host),
+            reason=str(Cause.DISK),
+            summary=f"{sentence_of(known)}: {known.summary}",
+            duration_seconds=self._clock.now().wall - known.opened_at,
+            others=known.sessions,
+        )
+        try:
+            filing = await self._forge.file(report)
+            if filing.url is not None:
+                await self._incidents.keep(replace(self._incidents.newest(known), issue_url=filing.url))
+        except WorldError as error:
+            log.warning("no issue about the disk is kept yet: %s", error)
 
     async def _trouble(self) -> str | None:
         """What is wrong, in words; None while all is well."""

@@ -11,16 +11,17 @@ from msgspec.structs import replace
 
 from wakeful.domain.briefs import fresh_brief
 from wakeful.domain.errors import OperatorError
-from wakeful.domain.evidence import Holder, Pane
+from wakeful.domain.evidence import Holder
 from wakeful.domain.hosting import Hosting, PaneAddress
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
-from wakeful.domain.process import Process, Sight
+from wakeful.domain.process import Sight
 from wakeful.domain.work import conversation_id_for, prompt_id_for
 from wakeful.ports.clock import Clock
-from wakeful.ports.hands import Driver, KnowsPrompts, Order, Question, Reply, Seen, World
+from wakeful.ports.hands import Driver, KnowsPrompts, Order, Question, Reply, Seen, Speaker, World
 from wakeful.ports.store import Outcome
 from wakeful.services.acts import INTERRUPTED, OBSERVING, Act, ActGate, Deed, Objection, Purpose
+from wakeful.services.adopting import address_of, adopted
 from wakeful.services.holdings import Holdings, NothingToRelease
 from wakeful.services.resuming import CannotResume, CutOff, HolderAlive, brief_of, by_the_rules, refuse_unseen
 from wakeful.services.roster import Roster
@@ -62,6 +63,8 @@ class Hands:
         self.cut_off: CutOff = by_the_rules
         # Where a session of the hub's agents can be spoken to: it is ours by its agent, and only the hub ends it.
         self.guest_of: Callable[[Watched], Hosting | None] = lambda _watched: None
+        # By what the hub's agents are spoken to where nobody is hosted: in containers.
+        self.speakers: dict[str, Speaker] = {}
         self._starter = Starter(
             clock=clock,
             holdings=holdings,
@@ -95,7 +98,7 @@ class Hands:
         pane = watched.presence.pane
         if hosting.driver == "tmux" and (pane is None or pane.runtime is not Sight.ALIVE):
             return False
-        return self._drivers[hosting.driver].is_open(hosting)
+        return self._speaker(hosting).is_open(hosting)
 
     async def deliver(
         self,
@@ -115,7 +118,7 @@ class Hands:
         watched = self._roster.find(text)
         session_id = watched.subject.id
         hosting = self._holdings.find(session_id) or self.guest_of(watched) or self._holdings.get(session_id)
-        driver = self._drivers[hosting.driver]
+        speaker = self._speaker(hosting)
         environ = None if caller is None else environment(caller)
 
         def objection() -> str | None:
@@ -127,12 +130,12 @@ class Hands:
             return unless()
 
         async def delivered(current: Hosting) -> Seen:
-            if key is not None and isinstance(driver, KnowsPrompts):
-                seen = await driver.deliver_once(current, prompt, str(prompt_id_for(key)))
+            if key is not None and isinstance(speaker, KnowsPrompts):
+                seen = await speaker.deliver_once(current, prompt, str(prompt_id_for(key)))
             elif again:
                 return Seen(Outcome.UNVERIFIED, INTERRUPTED)
             else:
-                seen = await driver.deliver(current, prompt, environ)
+                seen = await speaker.deliver(current, prompt, environ)
             kept = seen.hosting or current
             taken = seen.outcome is Outcome.RECOVERED and kept.note
             return replace(seen, hosting=replace(kept, note="")) if taken else seen
@@ -249,16 +252,20 @@ class Hands:
         return deed
 
     async def begin_anew(self, text: str, context: str) -> Deed:
-        """A new conversation in the place of one that cannot go on; the old one is let go of once the new one runs."""
+        """A new conversation in the place of one that cannot go on; the old one is let go of once the new one runs.
+
+        Where nothing was ever said, and there is nothing to say, it waits for its first prompt as that one did.
+        """
         watched, hosting = self._managed(text)
         self._refuse_while_held(watched)
+        brief = f"{fresh_brief(hosting.conversation_id)} {context}".strip()
         request = RunRequest(
             argv=hosting.argv if hosting.driver != "codex" else (hosting.argv[0], "exec", *hosting.argv[1:]),
             cwd=hosting.cwd,
             environ=dict(self._world.environ()),
             name=hosting.name,
             terminal=hosting.driver == "tmux",
-            prompt=f"{fresh_brief(hosting.conversation_id)} {context}".strip(),
+            prompt=brief if context or watched.activity.known else None,
         )
         deed = await self._starter.run(request)
         if deed.outcome is Outcome.RECOVERED:
@@ -273,37 +280,58 @@ class Hands:
             return address_of(pane) if pane.sight is Sight.ALIVE else None
         return hosting.pane if hosting is not None else None
 
-    async def adopt(self, text: str, *, named: str | None = None) -> Hosting:
-        """Manage a session that was merely found. Raises ConversationHeld, HolderAlive (twins), CannotResume.
+    async def adopt(self, text: str, *, named: str | None = None, name: str | None = None) -> Hosting:
+        """Manage a session that was merely found.
 
-        `named`: it was shown in a terminal that is gone, under this name, and will be shown in one again.
+        Raises ConversationHeld, HolderAlive (twins), CannotResume, NameTaken, HostedByAgent.
+
+        `named`: it was shown in a terminal that is gone, under this name, and will be shown in one again. `name`: what a
+        person calls it from now on, also one that is managed already.
         """
         watched = self._roster.find(text)
         session_id = watched.subject.id
+        self._starter.require_free(name, session_id)
         known = self._holdings.find(session_id)
-        if known is not None:
-            return known
+        if known is None:
+            self._holdings.require_no_agent(session_id)
+        hosting = known or await self._claimed(watched, named)
+        hosting = replace(hosting, name=name or hosting.name)
+        if hosting != known:
+            await self._holdings.keep(hosting)
+        return hosting
+
+    async def _claimed(self, watched: Watched, named: str | None) -> Hosting:
         holder = self._only_holder(watched)
         process = holder.process if holder is not None else None
-        lease = await self._holdings.claim(session_id, process)
+        lease = await self._holdings.claim(watched.subject.id, process)
         try:
-            hosting = self._adopted(watched, process, lease.epoch)
-            if named is not None and process is None:
-                hosting = replace(hosting, driver="tmux", name=plain_name(named))
+            hosting = adopted(
+                watched,
+                process,
+                PROGRAMS.get(watched.subject.provider),
+                self._world.command,
+                epoch=lease.epoch,
+                since=self._clock.now().wall,
+            )
         except OperatorError:
             await self._holdings.yield_(lease)
             raise
-        await self._holdings.keep(hosting)
+        if named is not None and process is None:
+            return replace(hosting, driver="tmux", name=plain_name(named))
         return hosting
 
     async def release(self, text: str) -> Hosting:
-        """Let go of a managed session; its agent goes on. Raises NothingToRelease."""
+        """Let go of a managed session; its agent goes on. Raises NothingToRelease, HostedByAgent."""
         session_id = self._roster.find(text).subject.id
         hosting = self._holdings.find(session_id)
         if hosting is None:
+            self._holdings.require_no_agent(session_id)
             raise NothingToRelease(shown=session_id)
         await self._holdings.drop(hosting)
         return hosting
+
+    def _speaker(self, hosting: Hosting) -> Speaker:
+        return self.speakers.get(hosting.driver) or self._drivers[hosting.driver]
 
     def _managed(self, text: str) -> tuple[Watched, Hosting]:
         watched = self._roster.find(text)
@@ -376,36 +404,6 @@ class Hands:
                 reason=f"{len(living)} processes hold it ({', '.join(str(each.process.pid) for each in living)})",
             )
         return living[0] if living else None
-
-    def _adopted(self, watched: Watched, process: Process | None, epoch: int) -> Hosting:
-        subject, pane = watched.subject, watched.presence.pane
-        program = PROGRAMS.get(subject.provider)
-        cwd = watched.activity.cwd or watched.presence.cwd
-        conversation = watched.activity.conversation_id or subject.conversation_id
-        if program is None or cwd is None or conversation is None:
-            raise CannotResume(
-                shown=subject.id, reason="only Claude Code and Codex sessions can be handed over"
-            )
-        in_pane = pane is not None and pane.sight is Sight.ALIVE
-        return Hosting(
-            session_id=subject.id,
-            conversation_id=conversation,
-            driver="tmux" if in_pane else program,
-            cwd=cwd,
-            # Its own flags are worth keeping where a person sees it; without a terminal they were for one run.
-            argv=self._world.command(process) if process is not None and in_pane else (program,),
-            epoch=epoch,
-            since=self._clock.now().wall,
-            process=process,
-            pane=address_of(pane) if pane is not None and in_pane else None,
-            adopted=True,
-            name=subject.name,
-        )
-
-
-def address_of(pane: Pane) -> PaneAddress:
-    """Where a pane is found again."""
-    return PaneAddress(pane.socket, pane.target, pane.session, pane.process)
 
 
 def _alive(session_id: SessionId, holder: Holder) -> HolderAlive:

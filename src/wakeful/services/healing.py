@@ -322,8 +322,8 @@ class Healer:
         reach("heal.kept")
         ours = revived.did != ELSEWHERE
         if ours and decision.spends:
-            # It may have been told before, when nothing could be done yet.
-            revived = replace(revived, logged=False, told=False)
+            # It may have been told before, when nothing could be done yet; whoever asked for it now knows of it.
+            revived = replace(revived, logged=False, told=asked and trouble.told)
             self._reviver.pace.ended(gave_up=False)
         if ours and (decision.spends or trouble.code is None):
             await self._told(watched, revived, decision, ActionTaken.REVIVAL_ATTEMPTED)
@@ -352,9 +352,10 @@ class Healer:
             await self._telling.logged(happening, action, trouble, watched)
         incident = self._incidents.of(trouble.session_id)
         muted_seconds = None
-        if incident is not None and not trouble.told:
+        if incident is not None and not (trouble.logged and trouble.told):
             fate, words = fate_of(trouble, decision.step), done_words(trouble, decision)
             incident = await self._incidents.keep(incident.treated(trouble.session_id, fate, words))
+        if incident is not None and not trouble.told:
             muted_seconds = await self._telling.told(incident, trouble, watched.record, decision)
         if muted_seconds is not None:
             self._look_at(trouble.session_id, self._clock.now().awake + muted_seconds)

@@ -39,6 +39,13 @@ class NotManaged(OperatorError):
     http_status = 409
 
 
+class HostedByAgent(OperatorError):
+    """Agent {agent} hosts {shown}, so it is treated there: `wakeful attach {agent}`, `wakeful agent stop {agent}`."""
+
+    code = "hosted-by-agent"
+    http_status = 409
+
+
 class NothingToRelease(OperatorError):
     """{shown} is only watched: there is nothing to release."""
 
@@ -91,11 +98,18 @@ class Holdings:
         return self._hosted.get(session_id)
 
     def get(self, session_id: SessionId) -> Hosting:
-        """The hosting of a managed session. Raises NotManaged."""
+        """The hosting of a session that is held by itself. Raises HostedByAgent, NotManaged."""
         hosting = self._hosted.get(session_id)
         if hosting is None:
+            self.require_no_agent(session_id)
             raise NotManaged(shown=session_id)
         return hosting
+
+    def require_no_agent(self, session_id: SessionId) -> None:
+        """Whoever brings an agent's session back is named in its declaration. Raises HostedByAgent."""
+        watched = self._supervisor.roster.watched.get(session_id)
+        if watched is not None and (agent := watched.subject.agent) is not None:
+            raise HostedByAgent(shown=session_id, agent=agent)
 
     def all(self) -> list[Hosting]:
         return list(self._hosted.values())

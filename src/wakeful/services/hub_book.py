@@ -115,7 +115,7 @@ class Notes(Protocol):
 
 
 Lodge = Callable[[SessionId, str | None], None]
-"""Told which agent hosts a session, or that none does any more."""
+"""Told which agent hosts a session, again when that agent's state changed, or that none does any more."""
 
 
 def _nobody_asks(_session_id: SessionId, _agent: str | None) -> None:
@@ -241,9 +241,9 @@ class AgentBook:
         return replace(agent.record, state=state, since=since, reason=safe(reason), session_alive=alive)
 
     def _write(self, agent: Agent, record: AgentRecord) -> None:
-        before, agent.record = agent.record.session_id, record
-        if before != record.session_id:
-            for session_id, name in ((before, None), (record.session_id, agent.name)):
+        before, agent.record = agent.record.hosts, record
+        if before != record.hosts:
+            for session_id, name in ((before, None), (record.hosts, agent.name)):
                 if session_id is not None:
                     self._lodge(session_id, name)
 
@@ -251,6 +251,9 @@ class AgentBook:
         old = agent.record.state
         self._write(agent, record)
         if old is not record.state:
+            if record.hosts is not None:
+                # Whether a session can be spoken to depends on how its agent is: it is judged anew.
+                self._lodge(record.hosts, agent.name)
             log.info("agent %s: %s -> %s (%s)", agent.name, old, record.state, record.reason)
         at = record.since if old is not record.state else iso(self._clock.now().wall)
         self._announce(AgentChange(agent.name, old, record.state, record.reason, at, record))

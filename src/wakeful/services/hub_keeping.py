@@ -11,7 +11,8 @@ from typing import Final
 from uuid import uuid4
 
 from wakeful.domain.agents import AgentState, Restart
-from wakeful.domain.alerts import incident as incident_text, notice, resolved
+from wakeful.domain.alerts import Topic, incident as incident_text, notice, resolved
+from wakeful.domain.findings import Code
 from wakeful.domain.incident import Cause, Fate, Incident, Origin
 from wakeful.domain.incident_words import words_of
 from wakeful.domain.moment import iso
@@ -33,8 +34,10 @@ REASON_CHARS_MAX: Final = 200
 
 log = logging.getLogger("wakeful.hub")
 
-Tell = Callable[[str, str], Awaitable[None]]
-"""Tell people something about an episode, once: its key and words."""
+Tell = Callable[[str, str, Topic], Awaitable[None]]
+"""Tell people something about an episode, once: its key, its words, and what may mute it."""
+Resolve = Callable[[str, str], Awaitable[None]]
+"""Tell whoever heard of an episode that it is over: its key and words."""
 
 
 class Losses:
@@ -73,7 +76,7 @@ class Telling:
         clock: Clock,
         newest: Callable[[Incident], Incident],
         tell: Tell,
-        resolve: Tell,
+        resolve: Resolve,
     ) -> None:
         self._clock = clock
         self._newest = newest
@@ -91,8 +94,8 @@ class Telling:
     async def over(self, incident: Incident) -> None:
         await self._resolve(incident.id, resolved(words_of(incident), iso(incident.opened_at)))
 
-    async def say(self, key: str, words: str) -> None:
-        await self._tell(key, words)
+    async def say(self, key: str, words: str, topic: Topic) -> None:
+        await self._tell(key, words, topic)
 
     async def close(self) -> None:
         for task in tuple(self._gathering.values()):
@@ -101,7 +104,8 @@ class Telling:
 
     async def _gather(self, incident: Incident) -> None:
         await self._clock.sleep_until(self._clock.now().awake + GATHER_SECONDS)
-        await self._tell(incident.id, incident_text(self._newest(incident)))
+        topic = Topic((incident.cause, Code.RUNTIME_LOST))
+        await self._tell(incident.id, incident_text(self._newest(incident)), topic)
 
 
 class AutoRestart:
@@ -210,7 +214,7 @@ class AutoRestart:
             otherwise="it stays stale; nothing more is tried",
             command=f"wakeful attach {agent.name}",
         )
-        await self._told.say(_budget(agent), text)
+        await self._told.say(_budget(agent), text, Topic((Code.AGENT_EXITED,)))
 
 
 def _budget(agent: Agent) -> str:

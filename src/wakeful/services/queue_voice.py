@@ -1,56 +1,83 @@
-"""A queue's sessions in the daemon's book of incidents, and what its operator is told of them.
+"""A queue and its sessions in the daemon's book of incidents, and what its operator is told of them.
 
 Sessions that the healer treats are never touched here, and those of a queue never by the healer.
 """
 
 from collections.abc import Awaitable, Callable, Collection
+from typing import Final
 
 from msgspec.structs import replace
 
-from wakeful.domain.alerts import Alert, AlertKind
+from wakeful.domain.alerts import Alert, AlertKind, Topic
+from wakeful.domain.critical import Happening
 from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Cause, Incident, Origin, sentence_of
+from wakeful.domain.incident import Cause, Fate, Incident, Member, Origin, sentence_of
 from wakeful.domain.news import News, text_of
 from wakeful.services.alerts import AlertDesk
 from wakeful.services.incidents import Incidents
-from wakeful.services.watchdog_news import TOGETHER_MIN, NewsKind, QueueNews
+from wakeful.services.watchdog_news import TOGETHER_MIN, QueueEpisode, QueueNews
+
+_EPISODES: Final = "queue/"
+# What waits for a person, and what nobody tries any more, is said for each session.
+_APART: Final = (Fate.HELD, Fate.GIVEN_UP)
+# A queue's sessions are in no other incident; an engine's or a login's belong to others.
+_CAUSES: Final = frozenset({Cause.SESSION, Cause.WORKER})
 
 
 class QueueVoice:
-    """Implements the watchdog's Operator. `treated` says whether the healer has a session."""
+    """Implements the watchdog's Operator. `soon` has a shared incident told once all its sessions had their turn,
+    `over` that it ended; `treated` says whether the healer has a session.
+    """
 
     def __init__(
         self,
         *,
         incidents: Incidents,
         alerts: AlertDesk,
+        soon: Callable[[Incident, Topic], Awaitable[None]],
         over: Callable[[Incident], Awaitable[None]],
         treated: Callable[[SessionId], bool],
     ) -> None:
         self._incidents = incidents
         self._alerts = alerts
+        self._soon = soon
         self._over = over
         self._treated = treated
-        self._given_up: set[SessionId] = set()
 
     async def told(self, news: QueueNews) -> None:
         session_id = news.session_id
         joined = await self._incidents.join(session_id, self._origin(news), news.news.what)
-        incident = await self._incidents.keep(replace(joined, did=news.news.did))
-        if news.kind is NewsKind.GIVEN_UP:
-            self._given_up.add(session_id)
+        treated = joined.treated(session_id, news.fate, news.news.did)
+        incident = await self._incidents.keep(replace(treated, issue_url=treated.issue_url or news.issue_url))
+        topic = Topic((incident.cause, *news.codes), news.project_key, session_id)
         shared = incident.cause is not Cause.SESSION
-        kind = AlertKind.NEEDS_YOU if news.kind is NewsKind.HELD else AlertKind.TROUBLE
-        # One alert for what they share; what waits for a person is said for each.
-        apart = news.kind is NewsKind.HELD or (news.kind is NewsKind.GIVEN_UP and not shared)
-        episode = f"{incident.id}/{session_id}/{news.kind}" if apart else incident.id
-        await self._alerts.owe(Alert(kind, episode, text_of(news.news)))
+        if shared and news.fate is not Fate.HELD:
+            await self._soon(incident, topic)
+            return
+        kind = AlertKind.NEEDS_YOU if news.fate is Fate.HELD else AlertKind.TROUBLE
+        episode = _apart(incident, session_id, news.fate) if news.fate in _APART else incident.id
+        await self._alerts.owe(Alert(kind, episode, text_of(news.news), topic=topic))
 
     async def still(self, in_trouble: Collection[str]) -> None:
-        ours = [each for each in self._incidents.sessions() if not self._treated(each)]
-        for session_id in ours:
-            if session_id not in in_trouble:
+        for session_id in self._incidents.sessions():
+            if session_id not in in_trouble and not self._treated(session_id):
                 await self._leave(session_id)
+
+    async def stalled(self, episode: QueueEpisode, news: News) -> str:
+        topic = Topic((episode.happening,), episode.project_key)
+        alert = Alert(AlertKind.TROUBLE, f"{_EPISODES}{episode.key}", text_of(news), topic=topic)
+        told = await self._alerts.owe(alert)
+        return "people are told" if told else "nobody is to be told"
+
+    async def moves(self, lasting: Collection[str], ended: Collection[QueueEpisode]) -> None:
+        """Whoever was told hears of the end, whichever watchdog noticed it."""
+        for owed in self._alerts.open_episodes(_EPISODES):
+            key = owed.alert.episode.removeprefix(_EPISODES)
+            if key not in lasting:
+                happening, _, project = key.partition("/")
+                since = next((each.since for each in ended if each.key == key), owed.owed_at)
+                over = QueueEpisode(Happening(happening), project, since)
+                await self._alerts.resolve(owed.alert.episode, over.end_text())
 
     async def lost(self, place: str, words: str) -> None:
         incident = await self._incidents.begin(Origin(Cause.QUEUE, place), words)
@@ -62,7 +89,8 @@ class QueueVoice:
             otherwise="sessions that hang there stay as they are",
             command="wakeful status",
         )
-        await self._alerts.owe(Alert(AlertKind.TROUBLE, incident.id, text_of(news)))
+        topic = Topic((incident.cause,))
+        await self._alerts.owe(Alert(AlertKind.TROUBLE, incident.id, text_of(news), topic=topic))
 
     async def back(self, place: str) -> None:
         ended = await self._incidents.end(Origin(Cause.QUEUE, place))
@@ -71,19 +99,22 @@ class QueueVoice:
 
     async def _leave(self, session_id: SessionId) -> None:
         incident = self._incidents.of(session_id)
-        left = await self._incidents.leave(session_id)
-        if incident is None or left is None:
+        if incident is None or incident.cause not in _CAUSES:
             return
-        for kind in (NewsKind.HELD, NewsKind.GIVEN_UP):
-            await self._alerts.resolve(f"{incident.id}/{session_id}/{kind}")
-        if left.is_open:
+        member = incident.member(session_id)
+        given_up = member is not None and member.fate is Fate.GIVEN_UP
+        if member is not None and given_up:
+            await self._incidents.keep(incident.treated(session_id, Fate.ENDED, member.words))
+        left = await self._incidents.leave(session_id, uncounted=given_up)
+        for fate in _APART:
+            await self._alerts.resolve(_apart(incident, session_id, fate))
+        if left is None or left.is_open:
             return
-        if session_id in self._given_up:
-            # Nobody calls that resolved: it was told that it is over for good.
-            self._given_up.discard(session_id)
-            await self._alerts.resolve(left.id)
-        else:
+        if _came_back(left.members):
             await self._over(left)
+        else:
+            # Nobody calls that resolved: it was told that it is over for good.
+            await self._alerts.resolve(left.id)
 
     def _origin(self, news: QueueNews) -> Origin:
         """Its own; many of one project at once have one cause, whatever it is. An episode keeps its cause."""
@@ -93,3 +124,11 @@ class QueueVoice:
         if news.together >= TOGETHER_MIN:
             return Origin(Cause.WORKER, news.project_key)
         return Origin(Cause.SESSION, news.session_id)
+
+
+def _apart(incident: Incident, session_id: SessionId, fate: Fate) -> str:
+    return f"{incident.id}/{session_id}/{fate}"
+
+
+def _came_back(members: Collection[Member]) -> bool:
+    return any(each.fate is not Fate.ENDED for each in members)

@@ -106,6 +106,8 @@ class Restorer:
     def _skipped(self, watched: Watched, cwd: str, *, stopped: bool) -> str | None:
         if stopped:
             return "a person stopped it, which is final"
+        if (agent := watched.subject.agent) is not None and not watched.subject.managed:
+            return f"agent {agent} hosts it: `wakeful attach {agent}`"
         if not cwd or not self._place.exists(cwd):
             return "its working directory is gone"
         if watched.activity.known == 0:

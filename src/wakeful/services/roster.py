@@ -180,7 +180,7 @@ class Roster:
             "total": {
                 "shown": len(shown),
                 "older": len(self.watched) - len(shown) + len(self.old.keys() - self.watched.keys()),
-                "managed": sum(each.subject.managed for each in shown),
+                "managed": sum(each.subject.ours for each in shown),
             },
         }
 

@@ -18,7 +18,7 @@ from wakeful.ports.clock import Clock
 from wakeful.ports.hands import Begun, Driver, Order, Seen, World
 from wakeful.services.acts import OBSERVING, Act, ActGate, Deed, Purpose
 from wakeful.services.holdings import Holdings
-from wakeful.services.starts import Plan, RunRequest, environment, plan_run
+from wakeful.services.starts import Plan, RunRequest, check_name, environment, plan_run
 
 
 class NameTaken(OperatorError):
@@ -55,7 +55,7 @@ class Starter:
         plan = plan_run(request, uuid4() if key is None else conversation_id_for(key))
         if key is not None:
             plan = replace(plan, prompt_id=str(prompt_id_for(key)))
-        self._check_name(plan.name)
+        self.require_free(plan.name)
         if plan.session_id is None:
             return await self._run_unnamed(plan, request)
         epoch = await self._claim(plan.session_id)
@@ -71,9 +71,17 @@ class Starter:
             self._world.register(hosting.session_id, hosting.process, hosting.cwd)
         return deed
 
-    def _check_name(self, name: str | None) -> None:
+    def require_free(self, name: str | None, session_id: SessionId | None = None) -> None:
+        """Raises BadName, and NameTaken if a living session other than this one has the name."""
+        if name is not None:
+            check_name(name)
         for known in self._holdings.all():
-            if name is not None and known.name == name and self._lives(known):
+            if (
+                name is not None
+                and known.name == name
+                and known.session_id != session_id
+                and self._lives(known)
+            ):
                 raise NameTaken(shown=name, session=known.session_id)
 
     def _lives(self, hosting: Hosting) -> bool:

@@ -367,8 +367,7 @@ class Supervisor:
     def _judge(self, watched: Watched, now: Instant) -> None:
         verdict = judge(watched.activity, watched.presence, self._policy, now)
         subject = watched.subject
-        may_reach = subject.managed or subject.agent is not None
-        reach = self._around.reach(subject.id) if may_reach else OUT_OF_REACH
+        reach = self._around.reach(subject.id) if subject.ours else OUT_OF_REACH
         watched.show(verdict, describe(subject, watched.activity, watched.presence, verdict, now, reach))
         due = verdict.next_check_at.awake if verdict.next_check_at is not None else None
         if due is not None and due != watched.check_at:

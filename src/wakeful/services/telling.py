@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from wakeful.domain import alerts as words
-from wakeful.domain.alerts import Alert, AlertKind
+from wakeful.domain.alerts import Alert, AlertKind, Topic
 from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening, critical_event
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.findings import MEANINGS, Notice
@@ -99,11 +99,16 @@ class Voice:
             kind, episode = _told_as(incident, trouble, decision.step)
             text = trouble_text(trouble, record, decision, mode=self._mode, paused_by=self._paused_by)
             await self._alerts.owe(Alert(kind, episode, text))
-        elif incident.id not in self._gathering:
-            due = replace(self._incidents.newest(incident), is_due=True)
-            self._begin(self._gathering, due, self._gather(due))
-            await self._incidents.keep(due)
+        else:
+            await self.soon(incident)
         return None
+
+    async def soon(self, incident: Incident, topic: Topic | None = None) -> None:
+        """Have it told once everybody in it had their turn, unless that is under way. `topic`: what may mute it yet."""
+        if incident.id not in self._gathering:
+            due = replace(self._incidents.newest(incident), is_due=True)
+            self._begin(self._gathering, due, self._gather(due, topic))
+            await self._incidents.keep(due)
 
     async def resolved(self, incident: Incident) -> None:
         self._begin(self._ending, incident, self._end(incident))
@@ -139,7 +144,7 @@ class Voice:
         did = did_words(incident)
         return words.resolved(words_of(incident), since, did=did, because=incident.because)
 
-    async def _gather(self, incident: Incident) -> None:
+    async def _gather(self, incident: Incident, topic: Topic | None = None) -> None:
         """Until everybody who is in it had their turn and nothing has changed for a while."""
         until = self._clock.now().awake + GATHER_SECONDS_MAX
         before: Incident | None = None
@@ -148,7 +153,7 @@ class Voice:
             await self._sleep(GATHER_SECONDS)
             newest, before = self._incidents.newest(incident), newest
         text = words.incident(newest, paused_by=self._paused_by)
-        await self._alerts.owe(Alert(AlertKind.TROUBLE, newest.id, text))
+        await self._alerts.owe(Alert(AlertKind.TROUBLE, newest.id, text, topic=topic))
         await self._incidents.keep(replace(self._incidents.newest(incident), is_due=False))
 
     async def _sleep(self, seconds: float) -> None:

@@ -21,9 +21,9 @@ from wakeful.domain.eligibility import (
     ineligibility,
     words_of,
 )
-from wakeful.domain.errors import OperatorError, WakefulError, WorldError
+from wakeful.domain.errors import WakefulError
 from wakeful.domain.findings import Health
-from wakeful.domain.heartbeat import HeartbeatPolicy, Include, PolicyReading, Snapshot
+from wakeful.domain.heartbeat import HeartbeatPolicy, PolicyReading, Snapshot
 from wakeful.domain.ids import SessionId
 from wakeful.domain.judge import judge
 from wakeful.domain.moment import Instant, iso, latest
@@ -32,9 +32,11 @@ from wakeful.domain.record import SessionRecord, safe
 from wakeful.domain.wake import (
     SCHEMA,
     Audit,
+    HealthNotKnownYet,
     HeartbeatStatus,
     Trigger,
     WakeAnswer,
+    WakesItself,
     WakeState,
     outcome_of,
     prompt_of,
@@ -46,6 +48,8 @@ from wakeful.ports.store import Outcome
 from wakeful.services.acts import ActGate, Deed
 from wakeful.services.hands import Hands
 from wakeful.services.wake_audit import AuditBook
+from wakeful.services.wake_context import WakeContext
+from wakeful.services.wake_cycle import WakeCycle
 from wakeful.services.wake_policies import PolicyBook
 from wakeful.services.wake_targets import Target, Targets
 from wakeful.services.watched import Watched
@@ -58,21 +62,6 @@ UNSHOWN_SECONDS_MAX: Final = 30.0
 RACED: Final = "a prompt began first"
 
 log = logging.getLogger("wakeful")
-
-
-class HealthNotKnownYet(WorldError):
-    """Wakeful has just started and looks how everybody is. Ask again in a moment."""
-
-    code = "health-not-known-yet"
-    retryable = True
-
-
-class WakesItself(OperatorError):
-    """This asks from inside the session {session}, which is the one to be woken. An agent does not wake itself."""
-
-    code = "wakes-itself"
-    http_status = 403
-    exit_code = 1
 
 
 class WakeRules(Struct, frozen=True):
@@ -102,7 +91,7 @@ class WakeService:
         rules: WakeRules,
         reach: Callable[[SessionId], Reach],
         paused: Callable[[], object],
-        context: Callable[[Target], dict[Include, str]] = lambda _target: {},
+        context: WakeContext,
     ) -> None:
         self._clock = clock
         self._targets = targets
@@ -116,14 +105,14 @@ class WakeService:
         self._paused = paused
         self._context = context
         self._waking: set[SessionId] = set()
-        self._cycle_began = clock.now().awake
-        self._wakes_in_cycle = 0
+        self._cycle = WakeCycle(clock, rules.cycle_seconds)
         self._ready = False
 
     async def take_up(self) -> None:
         """Go on where an earlier daemon stopped. Sessions have been judged by now."""
         await self._policies.take_up()
         await self._audits.take_up()
+        self._cycle.take_up(self._audits.given_within(self._rules.cycle_seconds))
         reached("wake.taken_up")
         self._ready = True
 
@@ -157,7 +146,7 @@ class WakeService:
             assert reason is not None, "a session and a policy, or a reason"
             return await self._refuse(target, reading, trigger, reason)
         self._waking.add(watched.subject.id)
-        self._wakes_in_cycle += 1
+        self._cycle.spend()
         # Whoever asked may hang up; what was begun is brought to its end and written down.
         return await asyncio.shield(self._reserved(target, watched, snapshot, trigger))
 
@@ -224,7 +213,7 @@ class WakeService:
             waking=record.id in self._waking,
             quiet=in_force and policy is not None and self._policies.is_quiet(policy, now.wall),
             cooling=(until := self._cooling_until(record.id, policy)) is not None and until > now,
-            cycle_spent=self._cycle() >= self._rules.wakes_per_cycle_max,
+            cycle_spent=self._cycle.count >= self._rules.wakes_per_cycle_max,
         )
 
     def _has_unshown_prompt(self, watched: Watched, now: Instant) -> bool:
@@ -253,21 +242,12 @@ class WakeService:
         due_at = seen.plus(interval_seconds) if seen is not None else now
         return max(due_at, self._cooling_until(watched.subject.id, policy) or due_at)
 
-    def _cycle(self) -> int:
-        """How many were woken in this cycle."""
-        now = self._clock.now().awake
-        if now - self._cycle_began >= self._rules.cycle_seconds:
-            self._cycle_began, self._wakes_in_cycle = now, 0
-        return self._wakes_in_cycle
-
     async def _refuse(
         self, target: Target, reading: PolicyReading, trigger: Trigger, reason: Reason
     ) -> WakeAnswer:
         words = _words(reason, reading)
         snapshot = reading.snapshot if reading.state is not PolicyState.MISSING else None
-        audit = await self._audits.write(
-            target.agent, target.session_id, trigger, outcome_of(reason), reason, words, snapshot
-        )
+        audit = await self._audits.write(target.agent, target.session_id, trigger, reason, words, snapshot)
         return _answer(audit)
 
     async def _reserved(
@@ -278,17 +258,17 @@ class WakeService:
         finally:
             self._waking.discard(watched.subject.id)
         if answer.reason is Reason.SESSION_PROMPT_ACTIVE_RACE:
-            # Nothing was sent, so somebody else of this cycle may be.
-            self._wakes_in_cycle = max(0, self._wakes_in_cycle - 1)
+            self._cycle.give_back()
         return answer
 
     async def _attempt(
         self, target: Target, watched: Watched, snapshot: Snapshot, trigger: Trigger
     ) -> WakeAnswer:
         acts_before = self._gate.performed(watched.subject.id)
-        audit = await self._audits.write(
-            target.agent, watched.subject.id, trigger, None, None, "under way", snapshot
-        )
+        audit = await self._reserve(target.agent, watched.subject.id, snapshot, trigger)
+        if isinstance(audit, Reason):
+            self._cycle.give_back()
+            return await self._refuse(target, PolicyReading(PolicyState.VALID, snapshot), trigger, audit)
         reached("wake.reserved")
         gathered = _Gathered()
 
@@ -300,14 +280,29 @@ class WakeService:
                 return RACED
             return None
 
-        prompt = prompt_of(target.agent, trigger, snapshot, self._context(target))
         try:
+            said = await self._context.of(target, snapshot.policy.include)
+            prompt = prompt_of(target.agent, trigger, snapshot, said)
             deed = await self._hands[trigger].deliver(watched.subject.id, prompt, unless=overtaken)
             gathered.take(deed)
         except WakefulError as error:
             gathered.failed, gathered.words = True, str(error)
         reached("wake.delivered")
         return _answer(await self._concluded(audit, gathered))
+
+    async def _reserve(
+        self, agent: str, session_id: SessionId, snapshot: Snapshot, trigger: Trigger
+    ) -> Audit | Reason:
+        """Write the wake down before anything is done, or say why another daemon on this store goes first."""
+        for _ in range(2):
+            audit = await self._audits.reserve(agent, session_id, trigger, snapshot)
+            if audit is not None:
+                return audit
+            await self._audits.read_again()
+            until = self._cooling_until(session_id, snapshot.policy)
+            if until is not None and until > self._clock.now():
+                return Reason.COOLDOWN_ACTIVE
+        return Reason.WAKE_COALESCED
 
     async def _concluded(self, audit: Audit, gathered: "_Gathered") -> Audit:
         ready = Reach(ours=True, path_open=True)
@@ -332,6 +327,7 @@ class WakeService:
             policy_problem=reading.problem,
             wake_state=self._wake_state(target, reading),
             last_audit=self._audits.last(target.agent),
+            audits=tuple(self._audits.of(target.agent)),
         )
 
     def _wake_state(self, target: Target, reading: PolicyReading) -> WakeState:
@@ -351,7 +347,7 @@ class WakeService:
             cooldown_until=_iso(cooling) if cooling is not None and cooling > now else None,
             quiet_until=iso(quiet_until) if quiet_until is not None else None,
             next_wake_at=iso(max(due_at.wall, quiet_until or 0.0)) if due_at is not None else None,
-            wakes_in_cycle=self._cycle(),
+            wakes_in_cycle=self._cycle.count,
             wakes_in_cycle_max=self._rules.wakes_per_cycle_max,
         )
 

@@ -1,7 +1,8 @@
 """What was decided about wakes, kept in the store: every decision with its reason and its snapshot.
 
 Equal refusals in a row are one entry that counts. An entry without an outcome was reserved before its prompt was given:
-a restart that finds one knows that nobody saw what became of it, and counts it as given.
+a restart that finds one knows that nobody saw what became of it, and counts it as given. Of several daemons on one store
+one reserves the wake that follows another; the others read what it was.
 """
 
 import logging
@@ -17,13 +18,15 @@ from wakeful.domain.errors import WorldError
 from wakeful.domain.heartbeat import Snapshot
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import Instant, iso
-from wakeful.domain.wake import Audit, Trigger, WakeOutcome, is_same
+from wakeful.domain.wake import Audit, Trigger, WakeOutcome, is_same, outcome_of
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Note, Store
 
 KIND: Final = "wake"
 # Beyond this the oldest go, however young: a thousand agents that are refused in turn must not fill a disk.
 ENTRIES_MAX: Final = 20_000
+# A wake that follows another is reserved once; the store forgets spendings of a month ago by itself.
+FOR_EVER_SECONDS: Final = 315_360_000.0
 UNSEEN: Final = "Wakeful ended in its middle: nobody saw whether the prompt arrived"
 
 log = logging.getLogger("wakeful")
@@ -40,20 +43,23 @@ class AuditBook:
         self._last: dict[str, Audit] = {}
         # The newest two prompts of every session: of the newest it may turn out that it was not given after all.
         self._given: dict[SessionId, list[tuple[str, Instant]]] = {}
+        # What was spent on the reservations that are open.
+        self._spent: dict[str, str] = {}
 
     async def take_up(self) -> None:
         """Know again what was decided; what was under way is over, and nobody saw how."""
-        for note in await self._store.notes(KIND):
-            try:
-                audit = msgspec.json.decode(note.body, type=Audit)
-            except msgspec.DecodeError:
-                log.info("a decision about a wake is of another version: %s", note.key)
-                continue
-            if audit.outcome is None:
-                audit = _failed(audit, UNSEEN)
-                await self._keep(audit)
-            self._remember(audit, self._clock.instant(audit.wall))
+        for audit in await self._stored():
+            known = _failed(audit, UNSEEN) if audit.outcome is None else audit
+            if known is not audit:
+                await self._keep(known)
+            self._remember(known, self._clock.instant(known.wall))
         await self.forget_old()
+
+    async def read_again(self) -> None:
+        """Learn what other daemons on this store have decided since."""
+        for audit in await self._stored():
+            if audit.id not in self._entries:
+                self._remember(audit, self._clock.instant(audit.wall))
 
     def last(self, agent: str) -> Audit | None:
         """The newest decision about an agent."""
@@ -64,6 +70,12 @@ class AuditBook:
         given = self._given.get(session_id)
         return given[-1][1] if given else None
 
+    def given_within(self, seconds: float) -> list[Instant]:
+        """When prompts were given in the last so many seconds, or may have been; to whomever."""
+        now = self._clock.now()
+        given = [self._clock.instant(each.wall) for each in self._entries.values() if each.was_given]
+        return [at for at in given if now.seconds_since(at) < seconds]
+
     def of(self, agent: str, limit: int = 20) -> list[Audit]:
         """The newest decisions about an agent, newest first."""
         return [each for each in reversed(self._entries.values()) if each.agent == agent][:limit]
@@ -73,28 +85,14 @@ class AuditBook:
         agent: str,
         session_id: SessionId | None,
         trigger: Trigger,
-        outcome: WakeOutcome | None,
-        reason: Reason | None,
+        reason: Reason,
         words: str,
         snapshot: Snapshot | None,
     ) -> Audit:
-        """Write a decision down, durably; an equal one before it is counted instead."""
+        """Write a refusal down, durably; an equal one before it is counted instead."""
         now = self._clock.now()
-        audit = Audit(
-            id=f"{int(now.wall * 1000):015d}-{uuid4().hex[:8]}",
-            at=iso(now.wall),
-            last_at=iso(now.wall),
-            count=1,
-            agent=agent,
-            session_id=session_id,
-            trigger=trigger,
-            outcome=outcome,
-            reason=reason,
-            words=words,
-            snapshot_id=snapshot.id if snapshot is not None else None,
-            digest=snapshot.digest if snapshot is not None else None,
-            wall=now.wall,
-        )
+        audit = _audit(now, agent, session_id, trigger, snapshot)
+        audit = replace(audit, outcome=outcome_of(reason), reason=reason, words=words)
         before = self._last.get(agent)
         if before is not None and is_same(before, audit):
             audit = replace(before, last_at=audit.at, count=before.count + 1)
@@ -106,10 +104,34 @@ class AuditBook:
             raise
         return audit
 
+    async def reserve(
+        self, agent: str, session_id: SessionId, trigger: Trigger, snapshot: Snapshot
+    ) -> Audit | None:
+        """Write down that a wake is under way, durably. None: another daemon on this store was quicker."""
+        now = self._clock.now()
+        audit = _audit(now, agent, session_id, trigger, snapshot)
+        given = self._given.get(session_id)
+        # Whoever knows the same last wake spends the same, and only one of them can.
+        key = f"wake/{session_id}/{given[-1][0] if given else 'first'}"
+        self._remember(audit, now)
+        try:
+            won = await self._store.spend(key, _note(audit), times_max=1, window_seconds=FOR_EVER_SECONDS)
+        except WorldError:
+            self._forget(audit)
+            raise
+        if not won:
+            self._forget(audit)
+            return None
+        self._spent[audit.id] = key
+        return audit
+
     async def conclude(self, audit: Audit, outcome: WakeOutcome, reason: Reason | None, words: str) -> Audit:
         """What became of a decision that was under way. One that gave no prompt cools nothing."""
         concluded = replace(audit, outcome=outcome, reason=reason, words=words)
         self._remember(concluded, self._clock.now())
+        key = self._spent.pop(audit.id, None)
+        if key is not None and not concluded.was_given:
+            await self._store.give_back(key, _note(audit))
         await self._keep(concluded)
         return concluded
 
@@ -142,9 +164,44 @@ class AuditBook:
         self._remember(replace(audit, outcome=WakeOutcome.SKIPPED), self._clock.now())
         self._entries.pop(audit.id, None)
         self._last.pop(audit.agent, None)
+        self._last |= {each.agent: each for each in self.of(audit.agent, 1)}
+
+    async def _stored(self) -> list[Audit]:
+        found = []
+        for note in await self._store.notes(KIND):
+            try:
+                found.append(msgspec.json.decode(note.body, type=Audit))
+            except msgspec.DecodeError:
+                log.info("a decision about a wake is of another version: %s", note.key)
+        return found
 
     async def _keep(self, audit: Audit) -> None:
-        await self._store.keep_note(Note(KIND, audit.id, msgspec.json.encode(audit)))
+        await self._store.keep_note(_note(audit))
+
+
+def _note(audit: Audit) -> Note:
+    return Note(KIND, audit.id, msgspec.json.encode(audit))
+
+
+def _audit(
+    now: Instant, agent: str, session_id: SessionId | None, trigger: Trigger, snapshot: Snapshot | None
+) -> Audit:
+    """A decision that is under way."""
+    return Audit(
+        id=f"{int(now.wall * 1000):015d}-{uuid4().hex[:8]}",
+        at=iso(now.wall),
+        last_at=iso(now.wall),
+        count=1,
+        agent=agent,
+        session_id=session_id,
+        trigger=trigger,
+        outcome=None,
+        reason=None,
+        words="under way",
+        snapshot_id=snapshot.id if snapshot is not None else None,
+        digest=snapshot.digest if snapshot is not None else None,
+        wall=now.wall,
+    )
 
 
 def _failed(audit: Audit, words: str) -> Audit:

@@ -147,13 +147,14 @@ class Watchdog:
         results = await self._cases.judged(snapshot.watched)
         episodes = await self._jobs.episodes()
         cycle = self._counted(snapshot.watched, results)
+        # First: whoever refuses a message in this cycle is asked again in the next.
+        await self._chats.try_again()
         ill = [each for each in results if isinstance(each, Case) and _is_ill(each)]
         await self._heal(ill)
         await self._end_episodes(snapshot, results, episodes)
         reviving = await self._verifying.verify()
         await self._operator.still({each.watched.session.session_id for each in ill} | reviving)
         await self._queue.look(snapshot, episodes)
-        await self._chats.try_again()
         return cycle
 
     def _counted(self, watched: Sequence[Watched], results: Sequence[Case | Skip]) -> Cycle:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from wakeful.domain.critical import ActionTaken, Happening, stamp
 from wakeful.domain.errors import OperatorError, WorldError
+from wakeful.domain.incident import Fate
 from wakeful.domain.lessons import Lesson, apply_lessons
 from wakeful.domain.plaintext import plain
 from wakeful.domain.plan import Rules
@@ -25,7 +26,7 @@ from wakeful.services.pace import Pace
 from wakeful.services.watchdog_calls import CALL_SECONDS_MAX, Calls, Chats, Ending
 from wakeful.services.watchdog_cases import Case, Cases
 from wakeful.services.watchdog_ledger import Callbacks, Ledger, action_of
-from wakeful.services.watchdog_news import CHECKPOINT, EVENTS, STOPPED, NewsKind, Operator, QueueNews, news_of
+from wakeful.services.watchdog_news import CHECKPOINT, EVENTS, STOPPED, Operator, QueueNews, news_of
 
 # Issue, stop, enqueue, message, event and alert, each within its deadline, a turn among those revived, and some room.
 CLAIM_SECONDS: Final = 8 * CALL_SECONDS_MAX
@@ -34,6 +35,7 @@ CLAIM_SECONDS: Final = 8 * CALL_SECONDS_MAX
 GOES_ON: Final = "its message is tried once more; a second failure is given up"
 WAITS: Final = "it waits until somebody decides"
 STAYS: Final = "it stays as it is"
+UNASKED: Final = " (nobody was asked)"
 
 log = logging.getLogger("wakeful.watchdog")
 
@@ -220,7 +222,7 @@ class Healing:
         await self._write(case, Happening.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED, filing, outcome)
         if self._pace is not None:
             self._pace.ended(gave_up=False)
-        await self._say(case, NewsKind.BEGAN, f"revived it: {words}{stopped}", GOES_ON, together)
+        await self._say(case, Fate.REVIVED, f"revived it: {words}{stopped}", GOES_ON, filing, together)
 
     def _revival(self, case: Case, filing: Filing, *, happened: bool) -> Revival:
         watched, job = case.watched, case.watched.job
@@ -268,7 +270,8 @@ class Healing:
         await self._write(
             case, Happening.REVIVAL_FAILED, action_of(said), filing, f"{outcome}; the chat: {said}"
         )
-        await self._say(case, NewsKind.GIVEN_UP, f"tried to revive it, {outcome}; the chat: {said}", STOPPED)
+        did = f"tried to revive it, {outcome}; the chat: {said}"
+        await self._say(case, Fate.GIVEN_UP, did, STOPPED, filing)
 
     async def _give_up(self, case: Case, because: str, together: int = 1) -> bool:
         filing = await self._file(case)
@@ -284,16 +287,18 @@ class Healing:
         await self._write(case, Happening.REVIVAL_FAILED, action_of(said), filing, outcome)
         if self._pace is not None:
             self._pace.ended(gave_up=True)
-        await self._say(case, NewsKind.GIVEN_UP, outcome, STOPPED, together)
+        await self._say(case, Fate.GIVEN_UP, outcome, STOPPED, filing, together)
         return True
 
     async def _tell(self, case: Case, choice: Choice, together: int) -> None:
         """Once for as long as it stays so."""
         name, words = _episode(case.watched), f"{choice.course}: {choice.reason}"
         known = (await self._jobs.episodes()).get(name)
-        if known == words:
-            return
         held = choice.course is Course.HOLD
+        # Noted, so that a watchdog that can ask a person does so, and one that cannot leaves it at that.
+        unasked = UNASKED if held and self._callbacks.hold is None else ""
+        if known in {words, f"{words}{unasked}"}:
+            return
         asked = await self._calls.call("checkpoint", self._callbacks.hold if held else None, case, choice)
         if asked.ending in {Ending.RAISED, Ending.LATE}:
             # Tried again in the next cycle, and told again once somebody can decide.
@@ -306,20 +311,21 @@ class Healing:
             told = f"held:{case.watched.work}"
             said = await self._chats.tell(told, case.watched.chat_id, choice.told)
             outcome = f"{words}; the chat: {said}"
-        await self._jobs.mark(name, words)
+        await self._jobs.mark(name, f"{words}{unasked}")
         action = ActionTaken.HELD_FOR_APPROVAL if held else ActionTaken.NONE
         await self._write(case, Happening.SESSION_UNHEALTHY, action, filing, outcome)
         calls = "; ".join(f"{each.tool} {quoted(each.verdict.words)}" for each in case.interrupted)
         did = f"{'held' if held else 'nothing'}: {choice.reason}{f': {calls}' if held and calls else ''}"
-        kind = NewsKind.HELD if held else NewsKind.BEGAN
-        await self._say(case, kind, did, WAITS if held else STAYS, together, checkpoint=asked.value)
+        fate, otherwise = (Fate.HELD, WAITS) if held else (Fate.LEFT_ALONE, STAYS)
+        await self._say(case, fate, did, otherwise, filing, together, checkpoint=asked.value)
 
     async def _say(
         self,
         case: Case,
-        kind: NewsKind,
+        fate: Fate,
         did: str,
         otherwise: str,
+        filing: Filing,
         together: int = 1,
         *,
         checkpoint: int | None = None,
@@ -327,13 +333,16 @@ class Healing:
         """To the operator; what fails there stops nothing."""
         session_id = case.watched.session.session_id
         command = EVENTS
-        if kind is NewsKind.HELD:
+        if fate is Fate.HELD:
             by_hand = f"wakeful session revive {session_id} --yes"
             command = by_hand if checkpoint is None else f"{CHECKPOINT} {checkpoint}"
         news = news_of(case, did, otherwise, place=self._jobs.place, command=command, together=together)
         project_key = case.watched.session.project_key
+        codes = tuple(str(finding.code) for finding in case.verdict.findings)
         try:
-            await self._operator.told(QueueNews(session_id, project_key, kind, news, together))
+            await self._operator.told(
+                QueueNews(session_id, project_key, fate, news, together, codes, filing.url)
+            )
         except WorldError as problem:
             log.warning("watchdog: nobody could be told of %s: %s", session_id, problem)
 

@@ -1,16 +1,19 @@
-"""What an operator hears of a queue's sessions, and by whom: a callback that takes words, or a daemon's incidents.
+"""What an operator hears of a queue and its sessions, and by whom: a callback that takes words, or a daemon's incidents.
 
 Each thing is said once by whoever did it; the watchdog sees to that before it comes here.
 """
 
 from collections.abc import Collection
-from enum import StrEnum
 from typing import Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from wakeful.domain.alerts import resolved
+from wakeful.domain.critical import Happening
 from wakeful.domain.ids import SessionId
+from wakeful.domain.incident import Fate
+from wakeful.domain.moment import iso
 from wakeful.domain.news import News, text_of
 from wakeful.services.watchdog_calls import Callback, Calls
 from wakeful.services.watchdog_cases import Case
@@ -20,14 +23,10 @@ TOGETHER_MIN: Final = 3
 CHECKPOINT: Final = "wakeful checkpoint show"
 EVENTS: Final = "wakeful events --since 1h"
 STOPPED: Final = "it stays failed, and its message is not tried again"
-
-
-class NewsKind(StrEnum):
-    """Which turn a trouble takes with this news."""
-
-    BEGAN = "began"
-    HELD = "held"
-    GIVEN_UP = "given-up"
+_ENDS: Final = {
+    Happening.QUEUE_STALLED: ("its jobs waited and none ran", "its work is being done again, or none waits"),
+    Happening.MESSAGE_UNROUTED: ("its messages waited and nobody served it", "none waits any more"),
+}
 
 
 class QueueNews(Struct, frozen=True):
@@ -35,9 +34,28 @@ class QueueNews(Struct, frozen=True):
 
     session_id: SessionId
     project_key: str
-    kind: NewsKind
+    fate: Fate
     news: News
     together: int = 1
+    codes: tuple[str, ...] = ()
+    issue_url: str | None = None
+
+
+class QueueEpisode(Struct, frozen=True):
+    """A trouble of a whole project's queue, and since when it lasts."""
+
+    happening: Happening
+    project_key: str
+    since: float
+
+    @property
+    def key(self) -> str:
+        return f"{self.happening}/{self.project_key}"
+
+    def end_text(self) -> str:
+        """That it is over."""
+        what, because = _ENDS[self.happening]
+        return resolved(f"{self.project_key}: {what}", iso(self.since), because=because)
 
 
 class Operator(Protocol):
@@ -49,6 +67,12 @@ class Operator(Protocol):
     async def still(self, in_trouble: Collection[str]) -> None:
         """Hears after each look who is in trouble or being revived; for everybody else it is over."""
 
+    async def stalled(self, episode: QueueEpisode, news: News) -> str:
+        """Hears of a queue that does not move; what came of telling, in words."""
+
+    async def moves(self, lasting: Collection[str], ended: Collection[QueueEpisode]) -> None:
+        """Hears after each look the keys of what lasts, and what this watchdog saw end."""
+
     async def lost(self, place: str, words: str) -> None:
         """Hears that the queue cannot be looked at."""
 
@@ -59,25 +83,52 @@ class Operator(Protocol):
 class AlertOnly:
     """Implements Operator by a callback that takes words: of a program that has no daemon, so without its commands.
 
-    Only where there is one a held session has a checkpoint, and can be decided about.
+    Of many sessions of one project in trouble at one look only the first is told, and how many they are.
     """
 
     def __init__(self, calls: Calls, alert: Callback | None) -> None:
         self._calls = calls
         self._alert = alert
+        self._crowds: set[str] = set()
 
     async def told(self, news: QueueNews) -> None:
-        command = news.news.command if news.news.command.startswith(CHECKPOINT) else ""
-        await self._calls.call("alert", self._alert, text_of(replace(news.news, command=command)))
+        if news.together >= TOGETHER_MIN and news.fate is not Fate.HELD:
+            if news.project_key in self._crowds:
+                return
+            self._crowds.add(news.project_key)
+        await self._say(news.news, _by_hand(news))
 
     async def still(self, in_trouble: Collection[str]) -> None:
-        """Nothing is kept here that could end."""
+        """The look is over: whoever is in trouble at the next one is told anew."""
+        del in_trouble
+        self._crowds.clear()
+
+    async def stalled(self, episode: QueueEpisode, news: News) -> str:
+        del episode
+        return await self._say(news)
+
+    async def moves(self, lasting: Collection[str], ended: Collection[QueueEpisode]) -> None:
+        del lasting
+        for each in ended:
+            await self._calls.call("alert", self._alert, each.end_text())
 
     async def lost(self, place: str, words: str) -> None:
         """The program's own log says so; its alerts may well travel through the same server."""
 
     async def back(self, place: str) -> None:
         """As above."""
+
+    async def _say(self, news: News, command: str = "") -> str:
+        text = text_of(replace(news, command=command))
+        return (await self._calls.call("alert", self._alert, text)).words
+
+
+def _by_hand(news: QueueNews) -> str:
+    """How a held session goes on: by its checkpoint where there is one, else by the program itself."""
+    if news.fate is not Fate.HELD:
+        return ""
+    is_asked = news.news.command.startswith(CHECKPOINT)
+    return news.news.command if is_asked else f"await attempt_revival({news.session_id!r}, approved=True)"
 
 
 def news_of(case: Case, did: str, otherwise: str, *, place: str, command: str, together: int = 1) -> News:

@@ -8,14 +8,17 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from wakeful.domain.critical import ActionTaken, Happening
+from wakeful.domain.errors import WorldError
 from wakeful.domain.ids import SessionId
+from wakeful.domain.news import News
 from wakeful.domain.plaintext import plain
 from wakeful.domain.wording import length
 from wakeful.ports.clock import Clock
 from wakeful.ports.forge import Filing, Report
 from wakeful.ports.jobs import Job, Jobs, Snapshot
-from wakeful.services.watchdog_calls import Calls, Ending
-from wakeful.services.watchdog_ledger import Callbacks, Ledger
+from wakeful.services.watchdog_calls import Callback, Calls, Ending
+from wakeful.services.watchdog_ledger import Ledger
+from wakeful.services.watchdog_news import EVENTS, Operator, QueueEpisode
 
 # 000: three jobs lay there and no worker had started. A worker takes the next job at once.
 STALLED_SECONDS_MAX: Final = 300.0
@@ -37,7 +40,8 @@ class QueueWatch:
         clock: Clock,
         calls: Calls,
         ledger: Ledger,
-        callbacks: Callbacks,
+        operator: Operator,
+        start_worker: Callback | None,
         active_projects: Collection[str] | None,
         stalled_seconds: float = STALLED_SECONDS_MAX,
     ) -> None:
@@ -45,7 +49,8 @@ class QueueWatch:
         self._clock = clock
         self._calls = calls
         self._ledger = ledger
-        self._callbacks = callbacks
+        self._operator = operator
+        self._start_worker = start_worker
         self._active_projects = None if active_projects is None else frozenset(active_projects)
         self._stalled_seconds = stalled_seconds
 
@@ -80,28 +85,47 @@ class QueueWatch:
         return self._active_projects is None or project in self._active_projects
 
     async def _tell_stalled(self, project: str, waiting: list[Job]) -> None:
-        if not await self._jobs.begin(_STALLED + project, ""):
+        episode = QueueEpisode(Happening.QUEUE_STALLED, project, self._since(waiting))
+        if not await self._jobs.begin(_STALLED + project, f"{episode.since:.3f}"):
             return
         waited_seconds = self._waited_seconds(waiting)
         jobs = "1 job waits" if len(waiting) == 1 else f"{len(waiting)} jobs wait"
         words = f"{project}: {jobs} for up to {length(waited_seconds)}, and none runs"
         filing = await self._file(project, waiting, Happening.QUEUE_STALLED, words, waited_seconds)
-        started = await self._calls.call("start_worker", self._callbacks.start_worker, project)
-        alerted = await self._calls.call("alert", self._callbacks.alert, plain(words, 300))
-        outcome = f"{started.words}; {alerted.words}"
+        started = await self._calls.call("start_worker", self._start_worker, project)
+        news = self._news(episode, words, started.words, "it waits until a worker of this project runs")
+        alerted = await self._told(episode, news)
+        outcome = f"{started.words}; {alerted}"
         if started.ending is Ending.DONE:
             outcome = f"unverified: {outcome}"
         await self._write(Happening.QUEUE_STALLED, project, waiting, filing, outcome)
 
     async def _tell_unrouted(self, project: str, waiting: list[Job]) -> None:
-        if not await self._jobs.begin(_UNROUTED + project, ""):
+        episode = QueueEpisode(Happening.MESSAGE_UNROUTED, project, self._since(waiting))
+        if not await self._jobs.begin(_UNROUTED + project, f"{episode.since:.3f}"):
             return
         messages = "1 message waits" if len(waiting) == 1 else f"{len(waiting)} messages wait"
         words = f"{project}: {messages}, and nobody serves this project"
-        alerted = await self._calls.call("alert", self._callbacks.alert, plain(words, 300))
-        await self._write(
-            Happening.MESSAGE_UNROUTED, project, waiting, Filing(None, "not filed"), alerted.words
+        news = self._news(episode, words, "nothing: who serves it is for you to say", "nobody answers there")
+        alerted = await self._told(episode, news)
+        await self._write(Happening.MESSAGE_UNROUTED, project, waiting, Filing(None, "not filed"), alerted)
+
+    def _news(self, episode: QueueEpisode, words: str, did: str, otherwise: str) -> News:
+        return News(
+            what=f"{words} ({episode.happening})",
+            where=f"project {episode.project_key}, in {self._jobs.place}",
+            since=episode.since,
+            did=did,
+            otherwise=otherwise,
+            command=EVENTS,
         )
+
+    async def _told(self, episode: QueueEpisode, news: News) -> str:
+        """What came of telling it; what fails there stops nothing."""
+        try:
+            return await self._operator.stalled(episode, news)
+        except WorldError as problem:
+            return f"nobody could be told: {problem}"
 
     async def _file(
         self, project: str, waiting: list[Job], reason: Happening, words: str, waited_seconds: float
@@ -124,10 +148,30 @@ class QueueWatch:
         now = self._clock.now().wall
         return max(now - (job.created_at if job.created_at is not None else now) for job in waiting)
 
+    def _since(self, waiting: list[Job]) -> float:
+        return self._clock.now().wall - self._waited_seconds(waiting)
+
     async def _end(self, episodes: Mapping[str, str], lasting: Collection[str]) -> None:
-        for name in episodes:
-            if name.startswith((_STALLED, _UNROUTED)) and name not in lasting:
-                await self._jobs.end(name)
+        over = [name for name in episodes if name.startswith((_STALLED, _UNROUTED)) and name not in lasting]
+        ended = [name for name in over if await self._jobs.end(name)]
+        now = self._clock.now().wall
+        try:
+            await self._operator.moves(
+                {_episode(name, "", now).key for name in lasting},
+                [_episode(name, episodes[name], now) for name in ended],
+            )
+        except WorldError as problem:
+            log.warning("watchdog: nobody could be told that a queue moves again: %s", problem)
+
+
+def _episode(name: str, since: str, now: float) -> QueueEpisode:
+    """By the name it has in the queue's world; another version may have kept no time with it."""
+    prefix, _, project = name.partition(":")
+    happening = Happening.QUEUE_STALLED if f"{prefix}:" == _STALLED else Happening.MESSAGE_UNROUTED
+    try:
+        return QueueEpisode(happening, project, float(since))
+    except ValueError:
+        return QueueEpisode(happening, project, now)
 
 
 def _by_project(jobs: Iterable[Job]) -> dict[str, list[Job]]:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.errors import WorldError
+from wakeful.domain.incident import Fate
 from wakeful.domain.news import News
 from wakeful.domain.revival import FAILURE_MESSAGE
 from wakeful.ports.clock import Clock
@@ -14,7 +15,7 @@ from wakeful.ports.jobs import Jobs, Revival, Stage, Turn
 from wakeful.services.watchdog_calls import Chats
 from wakeful.services.watchdog_healing import CLAIM_SECONDS
 from wakeful.services.watchdog_ledger import Ledger, action_of
-from wakeful.services.watchdog_news import EVENTS, STOPPED, NewsKind, Operator, QueueNews
+from wakeful.services.watchdog_news import EVENTS, STOPPED, Operator, QueueNews
 
 # A worker that was told of a job takes it within this time, or it was never told.
 REVIVED_SECONDS_MAX: Final = 600.0
@@ -95,8 +96,6 @@ class Verifying:
             command=EVENTS,
         )
         try:
-            await self._operator.told(
-                QueueNews(revival.session_id, revival.project_key, NewsKind.GIVEN_UP, news)
-            )
+            await self._operator.told(QueueNews(revival.session_id, revival.project_key, Fate.GIVEN_UP, news))
         except WorldError as problem:
             log.warning("watchdog: nobody could be told of %s: %s", revival.session_id, problem)

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from wakeful.domain.alerts import Alert, AlertKind
+from wakeful.domain.alerts import Alert, AlertKind, Topic
 from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening, critical_event
 from wakeful.domain.errors import WorldError
 from wakeful.domain.ids import SessionId
@@ -177,7 +177,8 @@ class WorkRevival:
             otherwise="a second failure is given up" if revived else "it stays failed",
             command=f"wakeful work show {_again(work) if revived else work.id}",
         )
-        await self._owe(Alert(AlertKind.TROUBLE, f"work/{work.id}", text_of(news)))
+        topic = Topic(project=work.project, session_id=work.session_id)
+        await self._owe(Alert(AlertKind.TROUBLE, f"work/{work.id}", text_of(news), topic=topic))
 
 
 def _is_revivable(work: Work) -> bool:

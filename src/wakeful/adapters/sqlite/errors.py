@@ -29,6 +29,12 @@ class StoreNewer(OperatorError):
     code = "store-newer"
 
 
+class StoreOutdated(OperatorError):
+    """{path} was written by an older Wakeful. `wakeful up` brings it up to date, and keeps a copy."""
+
+    code = "store-outdated"
+
+
 class StoreBusy(WorldError):
     """{path} stayed locked by another process for {seconds:g} s. Nothing was stored; try again."""
 

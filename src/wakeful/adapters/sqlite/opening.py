@@ -17,11 +17,13 @@ from wakeful.adapters.sqlite.errors import (
     StoreCorrupt,
     StoreForeign,
     StoreNewer,
+    StoreOutdated,
     StoreUnwritable,
     translate,
 )
-from wakeful.adapters.sqlite.sql import MIGRATIONS, Migration
+from wakeful.adapters.sqlite.sql import MIGRATIONS, QUERIES, Migration
 from wakeful.faults import reach
+from wakeful.ports.store import Note
 
 # "WAKE". SQLite keeps it in the file's header, where `file` and we look for it.
 APPLICATION_ID: Final = 0x57414B45
@@ -81,9 +83,7 @@ def _inspect(path: Path, version_known: int) -> int:
     size_bytes = path.stat().st_size
     if size_bytes < DATABASE_BYTES_MIN:
         raise StoreCorrupt(path=str(path), why=f"it is only {size_bytes} bytes long")
-    # Without a log nobody has it open; looking at it as immutable then leaves no file behind.
-    how = "mode=ro" if _beside(path, "-wal").exists() else "mode=ro&immutable=1"
-    with closing(_connect(path, how)) as look:
+    with closing(_glance(path)) as look:
         version = _number(look, "PRAGMA user_version")
         if _number(look, "PRAGMA application_id") != APPLICATION_ID:
             raise StoreForeign(path=str(path))
@@ -92,6 +92,28 @@ def _inspect(path: Path, version_known: int) -> int:
         if size_bytes <= CHECKED_BYTES_MAX:
             _check(look, path)
     return version
+
+
+def read_notes(path: Path, kind: str) -> list[Note]:
+    """Notes of a kind in a store that nobody may have open; none if there is no store. Writes nothing.
+
+    Raises what `open_database` would, and StoreOutdated for one that only `wakeful up` may bring up to date.
+    """
+    if not path.is_file():
+        return []
+    version = inspect_database(path)
+    if version < MIGRATIONS[-1].version:
+        raise StoreOutdated(path=str(path))
+    try:
+        with closing(_glance(path)) as look:
+            return [Note(*row) for row in look.execute(QUERIES["notes"], (kind,))]
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
+
+
+def _glance(path: Path) -> sqlite3.Connection:
+    # Without a log nobody has it open; looking at it as immutable then leaves no file behind.
+    return _connect(path, "mode=ro" if _beside(path, "-wal").exists() else "mode=ro&immutable=1")
 
 
 def _check(look: sqlite3.Connection, path: Path) -> None:

@@ -37,6 +37,7 @@ async def ask(
     environ: Mapping[str, str] | None = None,
     with_children: bool = False,
     given: bytes = b"",
+    cwd: str | None = None,
 ) -> Answer:
     """Run the program and give what it said by the deadline. Raises OSError if it cannot be started.
 
@@ -55,6 +56,7 @@ async def ask(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environ,
+            cwd=cwd,
             start_new_session=with_children,
         )
     assert program.stdout is not None, "asked for"

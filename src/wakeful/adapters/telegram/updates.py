@@ -102,7 +102,7 @@ def read_update(raw: dict[str, Any], update_id: int, now_wall: float) -> Update:
 
 def _incoming(raw: Any, update_id: int, *, edited: bool) -> Update:
     message = msgspec.convert(raw, _Message)
-    text = message.text or message.caption
+    text = _whole(message.text or message.caption)
     if message.sender is None or message.sender.is_bot or not (text or _MEDIA & raw.keys()):
         return Ignored(update_id)
     return Incoming(
@@ -124,7 +124,9 @@ def _pressed(raw: Any, update_id: int, now_wall: float) -> Update:
     if press.message is None:
         return Ignored(update_id)
     place, message_id = _place(press.message), press.message.message_id
-    return Pressed(update_id, place, message_id, press.sender.id, now_wall, press.id, press.data)
+    return Pressed(
+        update_id, place, message_id, press.sender.id, now_wall, _whole(press.id), _whole(press.data)
+    )
 
 
 def _place(message: _Message) -> Place:
@@ -138,7 +140,7 @@ def _quoted(replied: _Replied | None) -> Quoted | None:
     text = (replied.text or replied.caption) if replied is not None else ""
     if replied is None or not text:
         return None
-    return Quoted(_name(replied), text)
+    return Quoted(_whole(_name(replied)), _whole(text))
 
 
 def _name(replied: _Replied) -> str:
@@ -146,3 +148,8 @@ def _name(replied: _Replied) -> str:
         return replied.sender_chat.title if replied.sender_chat is not None else ""
     full = f"{replied.sender.first_name} {replied.sender.last_name}".strip()
     return full or replied.sender.username
+
+
+def _whole(text: str) -> str:
+    """JSON can hold half a character, and nothing that keeps text can."""
+    return text.encode("utf-8", "replace").decode()

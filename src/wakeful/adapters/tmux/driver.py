@@ -82,7 +82,7 @@ class TmuxDriver:
         hand = self._hand(hosting)
         if hand is None:
             return _NO_PANE
-        seen = await _seen_through(hand, acts.deliver(hand, prompt))
+        seen = await seen_through(hand, acts.deliver(hand, prompt))
         if seen.outcome not in (Outcome.RECOVERED, Outcome.UNVERIFIED):
             return seen
         return replace(seen, hosting=replace(hosting, typed=digest(prompt)))
@@ -98,12 +98,12 @@ class TmuxDriver:
     async def answer(self, hosting: Hosting, question_id: str, reply: Reply) -> Seen:
         """Choose the option by its digit, if the question on the screen is still the one that was read."""
         hand = self._hand(hosting)
-        return _NO_PANE if hand is None else await _seen_through(hand, acts.answer(hand, question_id, reply))
+        return _NO_PANE if hand is None else await seen_through(hand, acts.answer(hand, question_id, reply))
 
     async def interrupt(self, hosting: Hosting) -> Seen:
         """Escape where the client knows it, else Ctrl-C; declined while a question is open."""
         hand = self._hand(hosting)
-        return _NO_PANE if hand is None else await _seen_through(hand, acts.interrupt(hand, hosting.typed))
+        return _NO_PANE if hand is None else await seen_through(hand, acts.interrupt(hand, hosting.typed))
 
     async def resume(self, hosting: Hosting, order: Order) -> Seen:
         """In the pane it was in, if a shell waits there; else in a tmux session of its own."""
@@ -132,10 +132,10 @@ class TmuxDriver:
         if shell is None:
             return Seen(Outcome.DECLINED, "the shell of its pane is gone")
         hand = PaneHand(server, hosting.pane, shell, ShellInput(), self._folder)
-        seen = await _seen_through(hand, resume(hand, hosting, order, command))
+        seen = await seen_through(hand, resume(hand, hosting, order, command))
         if seen.hosting is None:
             return seen
-        greeted = await _seen_through(hand, self._await_and_greet(hand, reader, seen.hosting, order.prompt))
+        greeted = await seen_through(hand, self._await_and_greet(hand, reader, seen.hosting, order.prompt))
         hosting = greeted.hosting or seen.hosting
         return replace(greeted, words=f"{seen.words}; {greeted.words}", hosting=hosting)
 
@@ -187,10 +187,10 @@ class TmuxDriver:
         if hosting.pane is None or hosting.process is None:
             return None
         server = TmuxServer(hosting.pane.socket, self._deadline_seconds)
-        return PaneHand(server, hosting.pane, hosting.process, _reader(hosting.argv), self._folder)
+        return PaneHand(server, hosting.pane, hosting.process, reader_of(hosting.argv), self._folder)
 
 
-async def _seen_through(hand: PaneHand, act: Awaitable[Seen]) -> Seen:
+async def seen_through(hand: PaneHand, act: Awaitable[Seen]) -> Seen:
     """The act's own report. When tmux fails in its middle, keys may have been pressed; before that, it is an error."""
     try:
         return await act
@@ -202,7 +202,7 @@ async def _seen_through(hand: PaneHand, act: Awaitable[Seen]) -> Seen:
 
 def _checked(order: Order) -> Input:
     """How its program shows its input; its prompt is refused before anything runs. Raises PromptRefused."""
-    reader = _reader(order.argv)
+    reader = reader_of(order.argv)
     if order.prompt is not None:
         typable(order.prompt, several_lines=reader.several_lines)
     return reader
@@ -222,7 +222,7 @@ def _is_ready(reader: Input, screen: Screen, process: Process | None) -> bool:
     return reads and process is not None and status_of(process) is not None
 
 
-def _reader(argv: tuple[str, ...]) -> Input:
+def reader_of(argv: tuple[str, ...]) -> Input:
     match program_of(unwrapped(argv)):
         case "claude":
             return ClaudeInput()

@@ -70,7 +70,7 @@ HEALS: Final[Mapping[HealKind, Heal]] = {
         "heal:end_runaway",
         COOLDOWN_SECONDS,
         "a provider's process of ours at its processor limit for 5 min without progress, or above its memory limit",
-        "that process is ended, by its identity",
+        "its session is brought back, which ends that very process",
     ),
     HealKind.DEGRADE_AUTH: Heal(
         "heal:degrade_auth",
@@ -97,9 +97,10 @@ class Failed(Struct, frozen=True):
 
 
 class Hog(Struct, frozen=True):
-    """A provider's process that we started, by its identity, and what it takes."""
+    """A provider's process of one of our sessions, and what it takes."""
 
-    identity: str
+    key: ConversationKey
+    process: str
     cpu_percent: float
     # For how long it has been above the limit, as readings in a row say.
     busy_seconds: float
@@ -132,7 +133,7 @@ class Signals(Struct, frozen=True):
 
 
 class Proposal(Struct, frozen=True):
-    """What should be done, and why. `target`: a conversation, a process, a provider or a pattern; empty: everything."""
+    """What should be done, and why. `target`: a conversation, a provider or a pattern; empty: everything."""
 
     kind: HealKind
     reason: str
@@ -224,10 +225,10 @@ def _of_disk(signals: Signals, limits: HealLimits) -> Iterator[Proposal]:
 def _of_hogs(hogs: Sequence[Hog], limits: HealLimits) -> Iterator[Proposal]:
     for hog in hogs:
         if hog.memory_percent > limits.runaway_memory_percent:
-            yield Proposal(HealKind.END_RUNAWAY, "memory", hog.identity)
+            yield Proposal(HealKind.END_RUNAWAY, f"memory of {hog.process}", hog.key)
         elif hog.cpu_percent > limits.runaway_cpu_percent and hog.busy_seconds >= RUNAWAY_SECONDS:
             kind = HealKind.ALERT if hog.is_progressing else HealKind.END_RUNAWAY
-            yield Proposal(kind, "processor", hog.identity)
+            yield Proposal(kind, f"processor of {hog.process}", hog.key)
 
 
 def _rests(proposal: Proposal, history: History, now: float) -> bool:

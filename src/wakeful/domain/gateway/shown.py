@@ -18,20 +18,30 @@ SHOWN_CHARS_MAX: Final = PARTS_MAX * UNITS_MAX
 VIEW_UNITS_MAX: Final = 4000
 # Behind what is seen so much is looked at that no secret can begin before it.
 _WINDOW_CHARS: Final = REDACTED_CHARS_MAX
+# Longer than a key, and no more than a line of what nobody reads.
+_BORDER_CHARS: Final = 200
+_BORDER: Final = "[withheld: no words here]"
 _PRIVATE_KEY: Final = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|\Z)",
     re.IGNORECASE | re.DOTALL,
 )
 _LINE_ENDS: Final = re.compile(r"\r\n?|[\v\f\x85\u2028\u2029]")
 _GAP: Final = re.compile(r"\s+")
+# Between two words of which the first does not announce a secret; else behind a mark that no secret holds.
+_SAFE_CUTS: Final = (
+    re.compile(
+        r"(?<![:=\\\"'\s])(?<!bearer)(?<!basic)(?<!token)(?<!password)(?<!secret)(?<!key)\s++(?![:=\\\"'])",
+        re.IGNORECASE,
+    ),
+    re.compile(r"[,;]"),
+)
 # Possessive: every place in a word is looked at once.
 _LAST_WORD: Final = re.compile(r"(?<!\S)\S++\Z")
 
 
 def shown(text: str) -> str:
     """The text for people, as much of it as one answer may hold."""
-    kept = _PRIVATE_KEY.sub("[private key]", text[:SHOWN_CHARS_MAX])
-    clean = "".join(redact(piece) for piece in _pieces(kept))
+    clean = "".join(redact(piece) for piece in _pieces(_without_private_keys(text[:SHOWN_CHARS_MAX])))
     return without_hidden(_LINE_ENDS.sub("\n", clean), "").strip()
 
 
@@ -46,25 +56,47 @@ def messages_of(text: str) -> tuple[str, ...]:
 
 def view(text: str) -> str:
     """A growing answer as one message: the newest of it, whole words and no tags. Empty while there is none."""
-    words = _LAST_WORD.sub("", text[-_WINDOW_CHARS:])
-    clean = shown(shown_so_far(words))
+    text = _without_private_keys(text)
+    is_cut = len(text) > _WINDOW_CHARS
+    window = text[_first_cut(text, len(text) - _WINDOW_CHARS) :] if is_cut else text
+    clean = shown(shown_so_far(_LAST_WORD.sub("", window)))
     if not clean:
         return ""
     newest = _tail(clean)
-    return f"… {newest} …" if len(newest) < len(clean) or len(text) > _WINDOW_CHARS else f"{newest} …"
+    return f"… {newest} …" if len(newest) < len(clean) or is_cut else f"{newest} …"
+
+
+def _without_private_keys(text: str) -> str:
+    """They have many lines, so they are looked for in one piece."""
+    return _PRIVATE_KEY.sub("[private key]", text) if "PRIVATE KEY-----" in text else text
 
 
 def _pieces(text: str) -> list[str]:
-    """Short enough to be redacted, and parted where no secret can be: between words."""
+    """Short enough to be redacted, and parted where no secret can be.
+
+    Where there is no such place, what is around the border is withheld.
+    """
     pieces, start = [], 0
     while len(text) - start > REDACTED_CHARS_MAX:
-        end = start + REDACTED_CHARS_MAX
-        gap = max(text.rfind(mark, start + REDACTED_CHARS_MAX // 2, end) for mark in "\n ")
-        # Behind the gap: redaction looks at the name before a secret, and that ends with its line.
-        end = gap + 1 if gap > 0 else end
-        pieces.append(text[start:end])
-        start = end
+        first, last = start + REDACTED_CHARS_MAX // 2, start + REDACTED_CHARS_MAX
+        cuts = next((found for place in _SAFE_CUTS if (found := _cuts(place, text, first, last))), None)
+        if cuts is None:
+            pieces += [text[start : last - _BORDER_CHARS], _BORDER]
+            start = last + _BORDER_CHARS
+        else:
+            pieces.append(text[start : cuts[-1]])
+            start = cuts[-1]
     return [*pieces, text[start:]]
+
+
+def _cuts(place: re.Pattern[str], text: str, first: int, last: int) -> list[int]:
+    return [found.end() for found in place.finditer(text, first, last)]
+
+
+def _first_cut(text: str, first: int) -> int:
+    """Where to begin to look. What is seen comes long after it."""
+    found = _SAFE_CUTS[0].search(text, first, first + _WINDOW_CHARS // 4)
+    return found.end() if found else first
 
 
 def _tail(text: str) -> str:

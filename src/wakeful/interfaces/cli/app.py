@@ -51,7 +51,10 @@ COMMANDS: Final = {
         "Recover", f"{_HERE}.recover:recover", "Settle what a crash left of a program's journal"
     ),
     "backlog": Entry("Recover", f"{_HERE}.backlog:backlog", "What is to be done: add, update, list, sync"),
-    "alerts": Entry("Set up", f"{_HERE}.alerts:alerts", "test: one message through every channel"),
+    "gateway": Entry(
+        "Chat", f"{_HERE}.gateway:gateway", "Answer a chat: messages become turns of managed sessions"
+    ),
+    "alerts": Entry("Chat", f"{_HERE}.alerts:alerts", "test: one message through every channel"),
     "config": Entry("Set up", f"{_HERE}.config_commands:config", "init, show, check, trust"),
 }
 

@@ -8,13 +8,14 @@ from functools import wraps
 import click
 from msgspec import Struct
 
-from wakeful.domain.calm import MuteKind, MuteRecord, PauseRecord, mute_words, pause_words
+from wakeful.domain.calm import MuteKind, MuteList, MuteRecord, PauseRecord, mute_words, pause_words
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.ids import SessionId, parse_session_id
+from wakeful.interfaces.cli import stored
 from wakeful.interfaces.cli.durations import seconds_of
-from wakeful.interfaces.cli.listing import decoded
+from wakeful.interfaces.cli.listing import decoded, paused_text
 from wakeful.interfaces.cli.options import Command, answers_json
-from wakeful.interfaces.cli.work import client, posted, shown, text
+from wakeful.interfaces.cli.work import posted, shown, text
 
 Target = tuple[MuteKind, str]
 
@@ -29,10 +30,6 @@ class NoEnd(OperatorError):
     """Say for how long, like --for 2h: a mute always ends."""
 
     code = "mute-without-end"
-
-
-class Mutes(Struct, frozen=True):
-    mutes: list[MuteRecord]
 
 
 class Unmuted(Struct, frozen=True):
@@ -78,7 +75,7 @@ def mute(*, target: Target | None, duration: str | None, reason: str, as_json: b
     Watching and healing go on; only alerts are silent.
     """
     if target is None and duration is None:
-        return shown(client().get("/api/mutes"), list_lines, as_json=as_json)
+        return shown(stored.asked("/api/mutes", stored.mutes), list_lines, as_json=as_json)
     if target is None:
         raise OneTarget
     if duration is None:
@@ -131,7 +128,9 @@ def mute_lines(body: bytes) -> list[str]:
 
 def list_lines(body: bytes) -> list[str]:
     """Every mute in force."""
-    return [mute_words(each) for each in decoded(body, Mutes).mutes] or ["nothing is muted"]
+    answer = decoded(body, MuteList)
+    mutes = [mute_words(each) for each in answer.mutes] or ["nothing is muted"]
+    return [*paused_text(answer.paused), *mutes]
 
 
 def unmuted_lines(body: bytes) -> list[str]:

@@ -55,7 +55,7 @@ def status(*, name: str, as_json: bool) -> int:
     if as_json:
         show_json(answer.body)
         return answer.exit_code
-    for line in _status_lines(decoded(answer.body, HeartbeatStatus)):
+    for line in status_lines(decoded(answer.body, HeartbeatStatus)):
         say(line)
     return answer.exit_code
 
@@ -79,7 +79,8 @@ def _client() -> Client:
     return Client(Places.of(os.environ))
 
 
-def _status_lines(status: HeartbeatStatus) -> Iterator[str]:
+def status_lines(status: HeartbeatStatus) -> Iterator[str]:
+    """A status as people read it."""
     may = "may be woken" if status.eligible_for_wake else f"may not be woken: {status.ineligibility_reason}"
     yield f"{status.agent}: {may}"
     if status.ineligibility_reason is not None:
@@ -97,8 +98,12 @@ def _status_lines(status: HeartbeatStatus) -> Iterator[str]:
         "next wake": state.next_wake_at,
     }
     yield from (f"  {name}: {at}" for name, at in times.items() if at is not None)
-    if (audit := status.last_audit) is not None:
-        yield f"  last decided: {audit.last_at} {audit.outcome or 'under way'} {audit.reason or ''}".rstrip()
+    if status.audits:
+        yield "  decided, newest first:"
+    for audit in status.audits:
+        repeated = f" ({audit.count} times)" if audit.count > 1 else ""
+        said = f"{audit.outcome or 'under way'} {audit.reason or ''}".rstrip()
+        yield f"    {audit.last_at} {audit.trigger}: {said}{repeated}"
 
 
 @click.command(epilog="Example: wakeful agent heartbeat validate ./HEARTBEAT.md")

@@ -181,7 +181,7 @@ def _row(record: SessionRecord, now_wall: float) -> Row:
         word=_word(record),
         age=age(now_wall - since) if since is not None else "-",
         project=plain(record.project) or "-",
-        managed=plain(record.name or "yes") if record.managed else "",
+        managed=plain(record.name or record.agent or "yes") if record.managed else "",
         doing=plain(_countdown(record, now_wall) or doing(record)),
     )
 

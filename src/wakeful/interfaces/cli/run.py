@@ -17,7 +17,9 @@ from wakeful.domain.attaching import attach_argv
 from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.hosting import PaneAddress
 from wakeful.domain.ids import SessionId
+from wakeful.domain.record import SessionRecord
 from wakeful.interfaces.cli.client import Answer, Client, Refused
+from wakeful.interfaces.cli.listing import decoded
 from wakeful.interfaces.cli.options import answers_json, session_argument
 from wakeful.interfaces.cli.output import say
 from wakeful.interfaces.cli.session_acts import ACT_SECONDS_MAX, environ, prompt_text, show_deed
@@ -117,10 +119,16 @@ def attach(*, session_id: SessionId, restart: bool, teardown: bool, yes: bool) -
     except agent_attach.NotAnAgent:
         if restart or teardown:
             raise
+    client = Client(Places.of(os.environ))
     try:
-        _go(Client(Places.of(os.environ)), session_id)
+        return _go(client, session_id)
+    except NotShown:
+        agent = decoded(client.get(f"/api/sessions/{session_id}").body, SessionRecord).agent
+        if agent is None:
+            raise
     except Refused as refused:
         raise agent_attach.nobody(session_id, refused) from refused
+    return agent_attach.attach_agent(agent, agent_attach.Wish())
 
 
 def _here() -> str:

@@ -33,19 +33,26 @@ class StillRunning(WorldError):
 @click.option("--detach", is_flag=True, help="Put it behind and give the terminal back.")
 @click.option("--port", type=WholeNumber(0, 65535), help="TCP port on loopback; 0 picks a free one.")
 @click.option("--no-tcp", is_flag=True, help="Listen on the Unix socket only.")
+@click.option("--no-gateway", is_flag=True, help="Leave the chat gateway alone, though it is set up.")
 @click.option("--config", "config_file", metavar="FILE", help="Read this configuration and no other.")
-def up(*, detach: bool, port: int | None, no_tcp: bool, config_file: str | None) -> int:
+def up(*, detach: bool, port: int | None, no_tcp: bool, no_gateway: bool, config_file: str | None) -> int:
     """Watch every session of this machine until Ctrl-C."""
     places = Places.of(os.environ)
     require_home(os.environ)
     if detach:
-        return start_behind(places, _arguments(port, config_file, no_tcp=no_tcp))
+        given = _arguments(port, config_file, no_tcp=no_tcp)
+        return start_behind(places, [*given, "--no-gateway"] if no_gateway else given)
     config = _with_doors(load_settings(config_file).config, port, no_tcp=no_tcp)
     from wakeful.daemon import serve  # noqa: PLC0415 - a mistake in the options should not wait for it
 
     # A login code is for the eyes in front of a terminal, not for a log.
     with_login, asked = sys.stdout.isatty(), port is not None
-    asyncio.run(serve(config, places, _announce, with_login=with_login, port_asked_for=asked))
+    gateway = (
+        None if no_gateway or not config.gateway.token else ("gateway", "--supervised", *_file(config_file))
+    )
+    asyncio.run(
+        serve(config, places, _announce, with_login=with_login, port_asked_for=asked, gateway=gateway)
+    )
     return 0
 
 
@@ -60,7 +67,11 @@ def _with_doors(config: Config, port: int | None, *, no_tcp: bool) -> Config:
 def _arguments(port: int | None, config_file: str | None, *, no_tcp: bool) -> list[str]:
     arguments = ["--no-tcp"] if no_tcp else []
     arguments += [] if port is None else ["--port", str(port)]
-    return arguments if config_file is None else [*arguments, "--config", config_file]
+    return [*arguments, *_file(config_file)]
+
+
+def _file(config_file: str | None) -> tuple[str, ...]:
+    return () if config_file is None else ("--config", config_file)
 
 
 def _announce(line: str) -> None:

@@ -100,12 +100,13 @@ def stop(*, session_id: SessionId, as_json: bool) -> int:
     return show_deed(order(session_id, "stop"), as_json=as_json)
 
 
-@click.command(epilog="Example: wakeful session adopt 3f2a91bc")
+@click.command(epilog="Example: wakeful session adopt 3f2a91bc --name fox")
 @session_argument
+@click.option("--name", metavar="NAME", help="What to call it from now on; the name it is woken by.")
 @answers_json
-def adopt(*, session_id: SessionId, as_json: bool) -> int:
+def adopt(*, session_id: SessionId, name: str | None, as_json: bool) -> int:
     """Hand a session over: from now on Wakeful may act on it."""
-    return _show_handover(order(session_id, "adopt"), "is managed now", as_json=as_json)
+    return _show_handover(order(session_id, "adopt", {"name": name}), "is managed now", as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful session release 3f2a91bc")

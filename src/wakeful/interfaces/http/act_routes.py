@@ -60,6 +60,12 @@ class QuestionAnswer(Struct, frozen=True, forbid_unknown_fields=True):
     reply: Reply
 
 
+class Adoption(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a person calls the session from now on, if anything: the name it is woken by."""
+
+    name: str | None = None
+
+
 class Handover(Struct, frozen=True):
     """A session that is, or was, managed."""
 
@@ -149,10 +155,17 @@ class ActRoutes:
         """End the agent, gently first, and the tools it left behind."""
         return answer_deed(await self._hands.stop(session_id))
 
-    async def adopt(self, request: Request[Any, Any, Any], session_id: FromPath[str]) -> Encoded[Handover]:
+    async def adopt(
+        self,
+        request: Request[Any, Any, Any],
+        session_id: FromPath[str],
+        data: JSONBody[Adoption | None] = None,
+    ) -> Encoded[Handover]:
         """Hand a found session over to Wakeful. A person's decision: refused to supervised agents."""
         await self._deciders.admit(request)
-        return _handover(await self._hands.adopt(session_id), managed=True)
+        return _handover(
+            await self._hands.adopt(session_id, name=data.name if data is not None else None), managed=True
+        )
 
     async def release(self, request: Request[Any, Any, Any], session_id: FromPath[str]) -> Encoded[Handover]:
         """Let go of a managed session; its agent goes on. A person's decision."""

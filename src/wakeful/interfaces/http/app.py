@@ -12,6 +12,7 @@ from litestar.openapi import OpenAPIConfig
 from litestar.types import ControllerRouterHandler
 
 from wakeful import __version__
+from wakeful.domain.calm import PauseRecord
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.moment import Instant
 from wakeful.interfaces.http.access import Access
@@ -79,7 +80,7 @@ def build_app(
         *ActRoutes(*hands, deciders).handlers(),
         *(CalmRoutes(calm, now, desk.resolve, deciders).handlers() if calm is not None else ()),
         *(EventRoutes(critical, now, deciders).handlers() if critical is not None else ()),
-        *(IncidentRoutes(incidents).handlers() if incidents is not None else ()),
+        *(IncidentRoutes(incidents, _paused(calm)).handlers() if incidents is not None else ()),
         *(HealRoutes(*healing, deciders, queue).handlers() if healing is not None else ()),
         *(AgentRoutes(hub).handlers() if hub is not None else ()),
         *(HeartbeatRoutes(wakes, deciders).handlers() if wakes is not None else ()),
@@ -106,6 +107,10 @@ def routed(handlers: Sequence[ControllerRouterHandler], openapi: OpenAPIConfig |
         logging_config=None,
         debug=False,
     )
+
+
+def _paused(calm: Calm | None) -> Callable[[], PauseRecord | None]:
+    return lambda: calm.paused_record if calm is not None else None
 
 
 def _health_check() -> HTTPRouteHandler:

@@ -10,7 +10,15 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta, Struct
 
-from wakeful.domain.calm import MUTE_SECONDS_MAX, MuteKind, MuteRecord, PauseRecord, mute_record
+from wakeful.domain.calm import (
+    MUTE_SECONDS_MAX,
+    MuteKind,
+    MuteList,
+    MuteRecord,
+    PauseRecord,
+    mute_list,
+    mute_record,
+)
 from wakeful.domain.errors import SessionNotFound
 from wakeful.domain.ids import SessionId, parse_session_id
 from wakeful.domain.moment import Instant
@@ -63,12 +71,6 @@ class PauseAnswer(Struct, frozen=True):
 
     paused: PauseRecord | None
     changed: bool
-
-
-class MuteList(Struct, frozen=True):
-    """Those in force, the first to end first."""
-
-    mutes: tuple[MuteRecord, ...]
 
 
 class Unmuted(Struct, frozen=True):
@@ -127,7 +129,8 @@ class CalmRoutes:
     async def mutes(self) -> Encoded[MuteList]:
         """What nothing is told about now, and until when."""
         await self._calm.current()
-        return encoded(MuteList(tuple(map(mute_record, self._calm.mutes(self._now().wall)))))
+        now = self._now().wall
+        return encoded(mute_list(self._calm.mutes(now), self._calm.paused_record, now))
 
     async def mute_session(
         self, request: Request[Any, Any, Any], session_id: FromPath[str], data: JSONBody[SessionMute]

@@ -108,7 +108,7 @@ class Course:
         text: str = passage.turn.text
         buttons: Buttons = ()
         if not passage.turn.fault:
-            text, buttons = await self._finish.carry_out(passage.turn, passage.keep_tag)
+            text, buttons = await self._finish.carry_out(passage.turn)
         await passage.answer.finish(text, buttons)
         reach("turn.said")
         await passage.keep(stage=Stage.FAILED if passage.turn.fault else Stage.DONE, text=text)
@@ -199,9 +199,6 @@ class _Passage:
     async def keep(self, stage: Stage, text: str | None = None) -> None:
         said = self.turn.text if text is None else text
         self.turn = await self._book.keep(replace(self.turn, stage=stage, text=said))
-
-    async def keep_tag(self, number: int, stands: str) -> None:
-        self.turn = await self._book.keep(replace(self.turn, tags={**self.turn.tags, number: stands}))
 
     async def place(self) -> None:
         """A placeholder, and its number kept."""

@@ -1,0 +1,382 @@
+"""A gateway, joined: the chat, the daemon's sessions, and the rules between them. What `daemon` is to the eyes.
+
+Nothing here decides.
+"""
+
+import logging
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from wakeful.adapters.claude_code.login import ClaudeLogin
+from wakeful.adapters.claude_code.one_shot import ClaudeOneShot
+from wakeful.adapters.codex.login import CodexLogin
+from wakeful.adapters.codex.one_shot import CodexOneShot
+from wakeful.adapters.daemon.door import Door
+from wakeful.adapters.daemon.house import DaemonHouse
+from wakeful.adapters.daemon.sessions import DaemonSessions
+from wakeful.adapters.system.clock import SystemClock
+from wakeful.adapters.system.gateway_host import GatewayHost
+from wakeful.adapters.system.host_figures import HostFigures
+from wakeful.adapters.system.kept_child import KeptChild
+from wakeful.adapters.system.run_folder import RunFolder
+from wakeful.adapters.telegram.chat import TelegramChat
+from wakeful.channels import open_channels
+from wakeful.chat_seats import Seats
+from wakeful.config import Config
+from wakeful.domain.gateway.access import Access, Role
+from wakeful.domain.gateway.breaker import Thresholds
+from wakeful.domain.gateway.classifier import Fault
+from wakeful.domain.gateway.host_watch import HostReading, WatchLimits
+from wakeful.domain.gateway.messages import ConversationKey, Incoming, Place
+from wakeful.domain.gateway.pool import Pool, PoolLimits
+from wakeful.domain.gateway.reply_context import with_context
+from wakeful.domain.gateway.response_actions import PROMPTS, cue_of
+from wakeful.domain.gateway.self_heal import HealLimits
+from wakeful.domain.gateway.turn import Turn
+from wakeful.gateway_config import ProviderName
+from wakeful.places import Places
+from wakeful.ports.chat import ChatFailed
+from wakeful.ports.messenger import NotDelivered
+from wakeful.ports.one_shot import OneShot
+from wakeful.ports.sessions import DaemonCutOff, DaemonNotRunning, DaemonSilent
+from wakeful.ports.store import Store
+from wakeful.services.gateway.answering import Answers
+from wakeful.services.gateway.asking import Asking
+from wakeful.services.gateway.auth_watch import AuthWatch
+from wakeful.services.gateway.book import Book
+from wakeful.services.gateway.conversations import Conversations
+from wakeful.services.gateway.course import Course
+from wakeful.services.gateway.decisions import Decisions
+from wakeful.services.gateway.finishing import Finishing, Witnesses
+from wakeful.services.gateway.follow_ups import FollowUpRules, FollowUps
+from wakeful.services.gateway.guard import Guard
+from wakeful.services.gateway.host_watch import HostWatch
+from wakeful.services.gateway.intake import Intake
+from wakeful.services.gateway.judging import Judging
+from wakeful.services.gateway.needs import Limits
+from wakeful.services.gateway.orders import Orders, Views
+from wakeful.services.gateway.people import People
+from wakeful.services.gateway.questions import Questions
+from wakeful.services.gateway.self_heal import SelfHeal
+from wakeful.services.gateway.tags_run import Rights
+from wakeful.services.gateway.turns import Turns
+
+# A pairing that was taken back is noticed this late.
+PEOPLE_SECONDS: Final = 60.0
+
+_UP: Final = frozenset({"online", "running", "exited"})
+
+log = logging.getLogger("wakeful.gateway")
+
+
+class Gateway:
+    """One gateway: everything it is made of, and what joins it."""
+
+    def __init__(
+        self, config: Config, places: Places, store: Store, bot: str, environ: Mapping[str, str]
+    ) -> None:
+        self._config = config
+        self._places = places
+        self._environ = environ
+        self._seats = Seats(config, places, environ)
+        self._channels = open_channels(config.alerts, environ)
+        self._log = Path(places.logs) / "gateway.log"
+        self._door = Door(places.socket)
+        clock = self._clock = SystemClock()
+        self.chat = TelegramChat(config.gateway.token, config.gateway.api, clock)
+        self._sessions = DaemonSessions(places.socket, Path(places.run))
+        access = Access(frozenset(config.gateway.allow), frozenset(config.gateway.admins))
+        self._people = People(store, self.chat, clock, access)
+        self._book = Book(store, clock, bot)
+        self._conversations = Conversations(store, clock)
+        self._answers = Answers(self.chat, clock, edit_seconds=config.gateway.edit_seconds)
+        self.auth = AuthWatch(clock, self._logins(), self.tell, config.gateway_host.watch_seconds)
+        self._guard = Guard(clock, self.auth, self._thresholds())
+        self._follow_ups = self._new_follow_ups()
+        self._finishing = Finishing(
+            store=store,
+            answers=self._answers,
+            rights_of=self._rights_of,
+            buttons=self._follow_ups.buttons,
+            name_of=self._book.key_of,
+        )
+        self.turns = self._new_turns(store)
+        self._heal = self._new_heal()
+        self.host_watch = self._new_host_watch()
+        self._decisions = Decisions(self.chat, clock, self._people.role_of)
+        self.intake = self._new_intake()
+
+    async def take_up(self) -> int:
+        """Go on where an earlier gateway stopped; how many turns were open."""
+        await self._people.take_up()
+        return await self.turns.take_up()
+
+    async def close(self) -> None:
+        await self._follow_ups.close()
+        await self.chat.close()
+        await self._sessions.close()
+        await self._door.close()
+        for channel in self._channels:
+            await channel.close()
+
+    async def know_people(self) -> None:
+        """Notice who was paired, and who is not any more."""
+        while True:
+            await self._clock.sleep_until(self._clock.now().awake + PEOPLE_SECONDS)
+            await self._people.take_up()
+
+    async def daemon_beside(self) -> KeptChild | None:
+        """The daemon this gateway has to keep itself; None where one answers, or is about to."""
+        try:
+            await self._door.get("/healthz", 5.0)
+        except DaemonNotRunning:
+            argv = (sys.executable, "-P", "-m", "wakeful", "up", "--no-tcp", "--no-gateway")
+            return KeptChild("daemon", argv, Path(self._places.logs) / "up.log", self._environ)
+        except (DaemonSilent, DaemonCutOff) as problem:
+            log.warning("%s", problem)
+        return None
+
+    def greeting(self, name: str, open_turns: int, *, alone: bool) -> list[str]:
+        gateway = self._config.gateway
+        heard = len(gateway.allow)
+        lines = [
+            f"gateway: @{name}, answered by {gateway.provider}; {heard} allowed, {len(gateway.admins)} admins"
+        ]
+        if alone:
+            lines.append("gateway: no daemon was running: one is kept beside it, on its socket only")
+        if not heard:
+            lines.append("gateway: nobody is allowed yet: gateway.allow, or `wakeful gateway pair`")
+        if open_turns:
+            lines.append(f"gateway: goes on with {open_turns} open turns")
+        return lines
+
+    async def tell(self, level: str, text: str) -> bool:
+        """Tell the operator, through every channel there is; whether it arrived anywhere."""
+        words = f"{level}: {text}"
+        arrived = False
+        for channel in self._channels:
+            try:
+                await channel.send(words)
+                arrived = True
+            except NotDelivered as problem:
+                log.warning("%s", problem)
+        for admin in self._config.gateway.admins:
+            try:
+                await self.chat.send(Place(admin, is_private=True), words)
+                arrived = True
+            except ChatFailed as problem:
+                log.warning("admin %d was not told: %s", admin, problem)
+        return arrived
+
+    def sessions(self) -> dict[str, ConversationKey]:
+        """The sessions of the pool, and whose each is."""
+        pool = self.turns.pool
+        held = {pool.session_of(key): key for key in pool.keys()}  # noqa: SIM118 - it is no dict
+        return {session: key for session, key in held.items() if session}
+
+    async def restart(self, key: ConversationKey) -> bool:
+        return await self.turns.restart(key)
+
+    async def restart_all(self) -> int:
+        return await self.turns.restart_all()
+
+    def dead(self) -> tuple[ConversationKey, ...]:
+        """Nobody: a session that dies is brought back by the daemon, and its own turn hears of it first."""
+        return ()
+
+    def silent(self) -> tuple[ConversationKey, ...]:
+        """Nobody: a silent turn proposes its revival itself."""
+        return ()
+
+    def _logins(self) -> tuple[ClaudeLogin | CodexLogin, ...]:
+        """Of the providers that somebody may get an answer from."""
+        used = {self._config.gateway.provider, *(each.provider for each in self._config.gateway_chats)}
+        folder = str(Path(self._places.home) / "probe")
+        every = (
+            ClaudeLogin(self._config.gateway_claude.argv, folder, self._seats.environ),
+            CodexLogin(self._config.gateway_codex.argv, folder, self._seats.environ),
+        )
+        return tuple(login for login in every if ProviderName(login.provider) in used)
+
+    def _models(self) -> dict[str, OneShot]:
+        folder = str(Path(self._places.home) / "probe")
+        return {
+            "claude": ClaudeOneShot(self._config.gateway_claude.argv, folder, self._seats.environ),
+            "codex": CodexOneShot(self._config.gateway_codex.argv, folder, self._seats.environ),
+        }
+
+    def _thresholds(self) -> dict[str, Thresholds]:
+        claude, codex = self._config.gateway_claude, self._config.gateway_codex
+        return {
+            "claude": Thresholds(claude.failures_max, claude.open_seconds, claude.successes_needed),
+            "codex": Thresholds(codex.failures_max, codex.open_seconds, codex.successes_needed),
+        }
+
+    def _new_follow_ups(self) -> FollowUps:
+        actions = self._config.response_actions
+        return FollowUps(
+            chat=self.chat,
+            answers=self._answers,
+            clock=self._clock,
+            models=self._models(),
+            rules=FollowUpRules(
+                actions.enabled,
+                actions.decision_timeout_ms / 1000,
+                actions.max_prompt_chars,
+                actions.max_response_chars,
+            ),
+            queue=self._queue,
+            context_of=self._context_of,
+        )
+
+    def _new_turns(self, store: Store) -> Turns:
+        limits = Limits(
+            turn=self._config.gateway.turn_seconds, question=self._config.gateway.question_seconds
+        )
+        questions = Questions(
+            chat=self.chat,
+            answers=self._answers,
+            sessions=self._sessions,
+            store=store,
+            clock=self._clock,
+            conversations=self._conversations,
+            seconds_max=limits.question,
+        )
+        self._questions = questions
+        asking = Asking(
+            sessions=self._sessions,
+            clock=self._clock,
+            book=self._book,
+            conversations=self._conversations,
+            seat_for=self._seats.seat,
+            limits=limits,
+        )
+        course = Course(
+            clock=self._clock,
+            sessions=self._sessions,
+            book=self._book,
+            asking=asking,
+            questions=questions,
+            guard=self._guard,
+            judging=Judging(),
+            answers=self._answers,
+            finish=self._finishing,
+            witness=Witnesses(self._finishing.ended, self._follow_ups.ended, self._count),
+            seat_for=self._seats.seat,
+            limits=limits,
+        )
+        conversation = self._config.conversation
+        pool = Pool[Turn](PoolLimits(conversation.max_active_sessions, conversation.idle_ttl_minutes * 60))
+        return Turns(
+            clock=self._clock,
+            pool=pool,
+            book=self._book,
+            conversations=self._conversations,
+            questions=questions,
+            course=course,
+            sessions=self._sessions,
+        )
+
+    def _new_heal(self) -> SelfHeal:
+        host = self._config.gateway_host
+        figures = HostFigures(self._places.home, pm2=host.pm2, docker=host.docker, environ=self._environ)
+        self._host = GatewayHost(
+            self._clock, figures, temporary=Path(self._places.home) / "probe", log=self._log
+        )
+        return SelfHeal(
+            clock=self._clock,
+            host=self._host,
+            pool=self,
+            degrade=self.auth.suspected,
+            tell=self.tell,
+            limits=HealLimits(
+                host.memory_percent, host.disk_percent, host.runaway_cpu_percent, host.runaway_memory_percent
+            ),
+        )
+
+    def _new_host_watch(self) -> HostWatch:
+        host = self._config.gateway_host
+        return HostWatch(
+            clock=self._clock,
+            host=self._host,
+            chat=self.chat,
+            heal=self._heal,
+            tell=self.tell,
+            limits=WatchLimits(
+                host.disk_percent, host.memory_percent, host.load_per_core, host.error_spike_factor
+            ),
+            watch_seconds=host.watch_seconds,
+        )
+
+    def _new_intake(self) -> Intake:
+        orders = Orders(
+            clock=self._clock,
+            role_of=self._people.role_of,
+            turns=self.turns,
+            house=DaemonHouse(self._door),
+            decisions=self._decisions,
+            views=self._views(),
+        )
+        return Intake(
+            chat=self.chat,
+            clock=self._clock,
+            book=self._book,
+            turns=self.turns,
+            hears=self._people.hears,
+            prompt_of=self._prompt_of,
+            commands=orders.commands(),
+            presses=(self._questions.pressed, self._decisions.pressed, self._follow_ups.pressed),
+            introduced=self._people.introduced,
+        )
+
+    def _views(self) -> Views:
+        return Views(
+            breaker=self._guard.breaker,
+            auth=lambda: [self.auth.mode(each) for each in self.auth.providers],
+            host=lambda: host_lines(self.host_watch.reading),
+            patterns=self._heal.patterns,
+            acts=lambda: [f"{each.proposal.kind} {each.words}" for each in self._heal.acts],
+            last_words=lambda session_id: RunFolder(Path(self._places.run), session_id).last_words(),
+            provider_of=self._seats.provider,
+            trouble=lambda: self.intake.trouble,
+            log=str(self._log),
+        )
+
+    async def _count(self, turn: Turn, fault: Fault | None, seconds: float) -> None:
+        await self._heal.ended(turn, fault, seconds)
+
+    async def _queue(self, turn: Turn) -> None:
+        """A press becomes a turn: its row is there already."""
+        self.turns.add(await self._book.keep(turn))
+
+    def _rights_of(self, turn: Turn) -> Rights:
+        send_from = self._seats.chat(turn.key).send_from
+        is_admin = self._people.role_of(turn.user_id) is Role.ADMIN
+        return Rights(is_admin, Path(send_from) if send_from else None)
+
+    def _prompt_of(self, message: Incoming) -> str:
+        action = cue_of(message.text)
+        if action is not None:
+            return PROMPTS[action]
+        conversation = self._config.conversation
+        quoted = message.quoted if conversation.enable_reply_context_injection else None
+        return with_context(message.text, quoted, conversation.reply_context_max_chars)
+
+    def _context_of(self, turn: Turn) -> str:
+        seat = self._seats.seat(turn.key)
+        cost = "" if turn.cost_usd is None else f"\nCost of this answer: {turn.cost_usd:.4f} USD"
+        return f"Provider: {turn.provider}\nSession: {turn.session_id}\nFolder: {seat.cwd}{cost}"
+
+
+def host_lines(reading: HostReading) -> list[str]:
+    """The figures of one look, in words; none before the first."""
+    figures = {"disk": reading.disk_percent, "memory": reading.memory_percent}
+    parts = [f"{name} {value:.0f} %" for name, value in figures.items() if value is not None]
+    if reading.load is not None:
+        parts.append(f"load {reading.load:.1f} on {reading.cores} cores")
+    down = [unit.name for unit in (*(reading.pm2 or ()), *(reading.docker or ())) if unit.state not in _UP]
+    if down:
+        parts.append(f"not up: {', '.join(down)}")
+    return [", ".join(parts)] if parts else []

@@ -1,0 +1,71 @@
+"""Where each conversation of the gateway is held, as the configuration says it: provider, folder, flags, environment.
+
+An agent gets the gateway's environment without what is Wakeful's own: the bot's token is none of its business.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from wakeful.config import Config
+from wakeful.domain.gateway.messages import ConversationKey
+from wakeful.gateway_config import DEFAULT_CHAT, ChatPlace, PermissionMode, ProviderName
+from wakeful.places import Places
+from wakeful.ports.sessions import Seat
+
+# An agent may ask Wakeful about itself: these say where it is.
+_GIVEN: Final = frozenset({"WAKEFUL_HOME", "WAKEFUL_CONFIG"})
+# Codex knows no permission questions without a terminal: what it may do is its sandbox.
+_CODEX: Final[Mapping[PermissionMode, tuple[str, ...]]] = {
+    PermissionMode.DEFAULT: ("-s", "workspace-write"),
+    PermissionMode.ACCEPT_EDITS: ("-s", "workspace-write"),
+    PermissionMode.PLAN: ("-s", "read-only"),
+    PermissionMode.BYPASS: ("--dangerously-bypass-approvals-and-sandbox",),
+}
+
+
+class Seats:
+    """Asked for every turn."""
+
+    def __init__(self, config: Config, places: Places, environ: Mapping[str, str]) -> None:
+        self._config = config
+        self._folders = Path(places.home) / "chats"
+        self._chats = {each.key: each for each in config.gateway_chats}
+        self.environ = {
+            name: value
+            for name, value in environ.items()
+            if not name.startswith("WAKEFUL_") or name in _GIVEN
+        }
+
+    def chat(self, key: ConversationKey) -> ChatPlace:
+        """The table of this chat; what it leaves open is the default's."""
+        default = self._chats.get(DEFAULT_CHAT, ChatPlace(key=DEFAULT_CHAT))
+        own = self._chats.get(key)
+        if own is None:
+            return default
+        return ChatPlace(
+            key=own.key,
+            folder=own.folder or default.folder,
+            permission_mode=own.permission_mode,
+            provider=own.provider or default.provider,
+            send_from=own.send_from or default.send_from,
+        )
+
+    def provider(self, key: ConversationKey) -> str:
+        return str(self.chat(key).provider or self._config.gateway.provider)
+
+    def seat(self, key: ConversationKey) -> Seat:
+        """Its folder is there when this returns."""
+        chat = self.chat(key)
+        provider = self.provider(key)
+        name = key.replace(":", "-")
+        folder = Path(chat.folder) if chat.folder else self._folders / name
+        if not chat.folder:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Seat(provider, str(folder), self._argv(provider, chat.permission_mode), self.environ, name)
+
+    def _argv(self, provider: str, mode: PermissionMode) -> tuple[str, ...]:
+        if provider == ProviderName.CODEX:
+            return (*self._config.gateway_codex.argv, "--skip-git-repo-check", *_CODEX[mode])
+        flags = () if mode is PermissionMode.DEFAULT else ("--permission-mode", str(mode))
+        return (*self._config.gateway_claude.argv, *flags)

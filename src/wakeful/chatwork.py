@@ -1,0 +1,120 @@
+"""`wakeful gateway`: one process with one bot, its lock, its end, and the daemon it keeps where nobody else does.
+
+It ends on SIGINT and SIGTERM; one that the daemon started also ends with it.
+"""
+
+import asyncio
+import os
+import secrets
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from wakeful.adapters.sqlite.store import SqliteStore
+from wakeful.adapters.system.clock import SystemClock
+from wakeful.adapters.system.kept_child import KeptChild
+from wakeful.adapters.system.sole import sole
+from wakeful.chat_gateway import Gateway
+from wakeful.config import Config
+from wakeful.domain.errors import OperatorError
+from wakeful.home import make_home, store_path
+from wakeful.places import Places
+from wakeful.services.gateway.people import begin_pairing, unpair as forget
+
+# More than a code needs.
+CODE_BYTES = 16
+
+
+class GatewayNotSetUp(OperatorError):
+    """There is no bot to be: set gateway.token (better as WAKEFUL_GATEWAY__TOKEN) to what @BotFather gave you."""
+
+    code = "gateway-not-set-up"
+
+
+class BadBotToken(OperatorError):
+    """gateway.token is not the token of a bot: those read 123456789:AA…"""
+
+    code = "bad-bot-token"
+
+
+def bot_of(config: Config) -> str:
+    """The bot's own number. Raises GatewayNotSetUp or BadBotToken."""
+    if not config.gateway.token:
+        raise GatewayNotSetUp
+    number, colon, secret = config.gateway.token.partition(":")
+    if not (number.isdecimal() and colon and secret):
+        raise BadBotToken
+    return number
+
+
+async def pair(config: Config, places: Places) -> str:
+    """Open a pairing; its one-time code."""
+    async with _opened(config, places) as store:
+        return await begin_pairing(store, secrets.token_bytes(CODE_BYTES), SystemClock().now().wall)
+
+
+async def unpair(config: Config, places: Places, user_id: int) -> bool:
+    """Stop hearing somebody who was paired. False: nobody with this id was."""
+    async with _opened(config, places) as store:
+        return await forget(store, user_id)
+
+
+@asynccontextmanager
+async def _opened(config: Config, places: Places) -> AsyncIterator[SqliteStore]:
+    make_home(places)
+    store = await SqliteStore.open(store_path(config, places))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def serve_gateway(
+    config: Config, places: Places, announce: Callable[[str], None], *, supervised: bool = False
+) -> None:
+    """Run until SIGINT, SIGTERM or cancellation; `supervised`: or until standard input ends.
+
+    Raises GatewayNotSetUp, BadBotToken, HeldByAnother, ChatLocked.
+    """
+    bot = bot_of(config)
+    make_home(places)
+    async with AsyncExitStack() as stack:
+        lock = store_path(config, places).with_name(f"gateway-{bot}.lock")
+        stack.enter_context(sole(lock, "A gateway of this bot"))
+        store = await stack.enter_async_context(_opened(config, places))
+        gateway = Gateway(config, places, store, bot, os.environ)
+        stack.push_async_callback(gateway.close)
+        ended = _until_told(supervised=supervised)
+        beside = await gateway.daemon_beside()
+        name = await gateway.chat.me()
+        open_turns = await gateway.take_up()
+        for line in gateway.greeting(name, open_turns, alone=beside is not None):
+            announce(line)
+        await _run(gateway, ended, beside)
+
+
+def _until_told(*, supervised: bool) -> asyncio.Event:
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, ended.set)
+    if supervised:
+        loop.add_reader(sys.stdin.fileno(), ended.set)
+    return ended
+
+
+async def _run(gateway: Gateway, ended: asyncio.Event, beside: KeptChild | None) -> None:
+    work = [gateway.turns.run(), gateway.intake.run(), gateway.auth.run(), gateway.host_watch.run()]
+    work += [gateway.know_people()] + ([beside.run()] if beside is not None else [])
+    tasks = [asyncio.create_task(each) for each in work]
+    waiting = asyncio.create_task(ended.wait())
+    try:
+        done, _ = await asyncio.wait((*tasks, waiting), return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {waiting}:
+            # Only a failure ends one of these early.
+            task.result()
+    finally:
+        for task in (*tasks, waiting):
+            task.cancel()
+        await asyncio.gather(*tasks, waiting, return_exceptions=True)

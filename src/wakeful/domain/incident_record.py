@@ -1,0 +1,88 @@
+"""Incidents as doors show them: one episode each, however many sessions are in it. Pure."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.domain.calm import PauseRecord
+from wakeful.domain.ids import SessionId
+from wakeful.domain.incident import Cause, Fate, Incident, Member
+from wakeful.domain.incident_words import did_words, fate_words, words_of
+from wakeful.domain.moment import iso
+
+# The newest of them: nobody reads a longer list, and a month has fewer.
+INCIDENTS_MAX: Final = 1000
+
+
+class MemberRecord(Struct, frozen=True):
+    """A session that is or was in an incident, and what became of it. `left_at`: since when it is out of it."""
+
+    id: SessionId
+    name: str
+    fate: Fate
+    words: str
+    left_at: str | None
+
+
+class IncidentRecord(Struct, frozen=True):
+    """One episode. `sessions` are in trouble now, `members` are all it has had; `did` is what Wakeful did.
+
+    `until` is when its cause ends by itself, where somebody said so.
+    """
+
+    id: str
+    cause: Cause
+    scope: str
+    opened_at: str
+    updated_at: str
+    resolved_at: str | None
+    sessions: tuple[SessionId, ...]
+    affected: int
+    words: str
+    summary: str
+    did: str
+    issue_url: str | None
+    members: tuple[MemberRecord, ...]
+    until: str | None
+
+
+class IncidentList(Struct, frozen=True):
+    """Open ones first, the newest first among equals; `paused` says who stopped everything, if somebody did."""
+
+    incidents: tuple[IncidentRecord, ...]
+    paused: PauseRecord | None
+
+
+def incident_list(found: Iterable[Incident], paused: PauseRecord | None) -> IncidentList:
+    """As many as anybody reads."""
+    shown = sorted(found, key=_order)[:INCIDENTS_MAX]
+    return IncidentList(tuple(map(_record, shown)), paused)
+
+
+def _order(incident: Incident) -> tuple[bool, float, str]:
+    return not incident.is_open, -incident.opened_at, incident.id
+
+
+def _record(incident: Incident) -> IncidentRecord:
+    return IncidentRecord(
+        id=incident.id,
+        cause=incident.cause,
+        scope=incident.scope,
+        opened_at=iso(incident.opened_at),
+        updated_at=iso(incident.updated_at),
+        resolved_at=iso(incident.resolved_at) if incident.resolved_at is not None else None,
+        sessions=incident.sessions,
+        affected=incident.affected,
+        words=words_of(incident),
+        summary=incident.summary,
+        did=did_words(incident),
+        issue_url=incident.issue_url,
+        members=tuple(map(_member, incident.members)),
+        until=iso(incident.until) if incident.until is not None else None,
+    )
+
+
+def _member(member: Member) -> MemberRecord:
+    left_at = iso(member.left_at) if member.left_at is not None else None
+    return MemberRecord(member.id, member.name, member.fate, fate_words(member), left_at)

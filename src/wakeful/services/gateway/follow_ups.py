@@ -1,0 +1,161 @@
+"""What is offered under an answer (C11): Context always; again, shorter and deeper where the model says they would help.
+
+That is one more call of the model for every answer, made after the answer is there, and switched off by
+`response_actions.enabled = false`. The same three can always be typed. A press is a message of whoever pressed, so it
+needs no secret: whoever is heard there could have typed it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.domain.gateway.classifier import Fault
+from wakeful.domain.gateway.messages import Button, Buttons, ConversationKey, Pressed
+from wakeful.domain.gateway.response_actions import (
+    CONTEXT_LABEL,
+    LABELS,
+    PROMPT_CHARS_MAX,
+    PROMPTS,
+    RESPONSE_CHARS_MAX,
+    Action,
+    decision_prompt,
+    read_decision,
+)
+from wakeful.domain.gateway.turn import Stage, Turn
+from wakeful.ports.chat import Chat, ChatFailed
+from wakeful.ports.clock import Clock
+from wakeful.ports.one_shot import OneShot
+from wakeful.services.gateway.needs import Answers
+
+PREFIX: Final = "next"
+CONTEXT: Final = "context"
+OLDER: Final = "That is about an older answer. Write what you would like."
+# As many answers as anybody looks back to; their buttons then say that they are old.
+SHOWN_MAX: Final = 200
+
+log = logging.getLogger("wakeful.gateway")
+
+Queue = Callable[[Turn], Awaitable[None]]
+"""Takes a turn as if its prompt had been written."""
+
+
+class FollowUpRules(Struct, frozen=True):
+    """`response_actions`."""
+
+    enabled: bool = True
+    decision_seconds: float = 5.0
+    prompt_chars_max: int = PROMPT_CHARS_MAX
+    response_chars_max: int = RESPONSE_CHARS_MAX
+
+
+class FollowUps:
+    """`buttons` for an answer, more of them once it has `ended`; `pressed` ones become turns."""
+
+    def __init__(
+        self,
+        *,
+        chat: Chat,
+        answers: Answers,
+        clock: Clock,
+        models: Mapping[str, OneShot],
+        rules: FollowUpRules,
+        queue: Queue,
+        context_of: Callable[[Turn], str],
+    ) -> None:
+        self._chat = chat
+        self._answers = answers
+        self._clock = clock
+        self._models = models
+        self._rules = rules
+        self._queue = queue
+        self._context_of = context_of
+        # The newest answer of each conversation, and what it shows.
+        self._newest: dict[ConversationKey, tuple[Turn, str]] = {}
+        self._deciding: set[asyncio.Task[None]] = set()
+
+    def buttons(self, turn: Turn, text: str, actions: tuple[Action, ...] = ()) -> Buttons:
+        """What stands under this answer, which is the newest one of its conversation from now on."""
+        self._newest.pop(turn.key, None)
+        self._newest[turn.key] = turn, text
+        while len(self._newest) > SHOWN_MAX:
+            del self._newest[next(iter(self._newest))]
+        row = [Button(LABELS[action], f"{PREFIX}:{action}:{turn.update_id}") for action in actions]
+        return ((*row, Button(CONTEXT_LABEL, f"{PREFIX}:{CONTEXT}:{turn.update_id}")),)
+
+    async def ended(self, turn: Turn, fault: Fault | None, _seconds: float) -> None:
+        """An answer is there: ask the model which follow-ups fit it, while others go on."""
+        model = self._models.get(turn.provider)
+        if self._rules.enabled and fault is None and turn.stage is Stage.DONE and model is not None:
+            task = asyncio.create_task(self._decide(turn, model))
+            self._deciding.add(task)
+            task.add_done_callback(self._deciding.discard)
+
+    async def close(self) -> None:
+        """Leave what is not decided."""
+        for task in self._deciding:
+            task.cancel()
+        await asyncio.gather(*self._deciding, return_exceptions=True)
+
+    async def pressed(self, pressed: Pressed) -> bool:
+        """Take a press; False if this is no button of ours. Who may press was decided before."""
+        prefix, _, rest = pressed.choice.partition(":")
+        name, _, number = rest.partition(":")
+        if prefix != PREFIX:
+            return False
+        newest = self._newest.get(pressed.place.key)
+        is_newest = newest is None or str(newest[0].update_id) == number
+        if name in set(Action) and is_newest:
+            await self._settle(pressed, LABELS[Action(name)])
+            await self._queue(self._turn(pressed, PROMPTS[Action(name)]))
+        elif name == CONTEXT and newest is not None and is_newest:
+            await self._settle(pressed, "")
+            await self._say(pressed, self._context_of(newest[0]))
+        else:
+            await self._settle(pressed, OLDER)
+        return True
+
+    def _turn(self, pressed: Pressed, prompt: str) -> Turn:
+        return Turn(
+            update_id=pressed.update_id,
+            place=pressed.place,
+            message_id=pressed.message_id,
+            user_id=pressed.user_id,
+            at=self._clock.now().wall,
+            prompt=prompt,
+        )
+
+    async def _decide(self, turn: Turn, model: OneShot) -> None:
+        shown = self._newest.get(turn.key)
+        if shown is None or shown[0].update_id != turn.update_id:
+            return
+        question = decision_prompt(
+            turn.prompt, shown[1], self._rules.prompt_chars_max, self._rules.response_chars_max
+        )
+        actions = read_decision(await model.ask(question, self._rules.decision_seconds) or "")
+        newest = self._newest.get(turn.key)
+        if not actions or newest is None or newest[0].update_id != turn.update_id:
+            return
+        answer = self._answers.of(turn.place, _kept_already, turn.parts)
+        try:
+            await answer.finish(shown[1], self.buttons(turn, shown[1], actions))
+        except ChatFailed as problem:
+            log.info("%s: no buttons: %s", turn.key, problem)
+
+    async def _settle(self, pressed: Pressed, words: str) -> None:
+        try:
+            await self._chat.settle_press(pressed.press_id, words)
+        except ChatFailed as problem:
+            log.info("a press was not settled: %s", problem)
+
+    async def _say(self, pressed: Pressed, words: str) -> None:
+        try:
+            await self._chat.send(pressed.place, words)
+        except ChatFailed as problem:
+            log.warning("unverified in %s: %s", pressed.place.key, problem)
+
+
+async def _kept_already(_number: int, _message_id: int) -> None:
+    """Its messages are known: there are no others for the same words."""

@@ -1,0 +1,187 @@
+"""The host as the gateway sees it: real figures, real processes, files, and stand-ins for PM2 and Docker's socket."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from wakeful.adapters.system.gateway_host import GatewayHost
+from wakeful.adapters.system.host_figures import HostFigures
+from wakeful.domain.gateway.host_watch import Unit
+from wakeful.domain.gateway.messages import ConversationKey
+from wakeful.domain.hosting import SESSION_VARIABLE
+from wakeful.testing.virtual_clock import VirtualClock
+
+A = ConversationKey("chat:1:thread:main")
+DAY = 86_400.0
+BURNS = "import subprocess, sys; tool = subprocess.Popen(['sleep', '60']); print('up', flush=True)\nwhile True: pass"
+
+
+def figures(tmp_path: Path) -> HostFigures:
+    return HostFigures(str(tmp_path), docker_socket=str(tmp_path / "d.sock"), environ={"PATH": str(tmp_path)})
+
+
+def test_the_figures_are_the_hosts(tmp_path: Path) -> None:
+    """Shares from 0 to 100; what is not there is None."""
+    reading = asyncio.run(figures(tmp_path).reading())
+    assert reading.disk_percent is not None
+    assert reading.memory_percent is not None
+    assert 0 < reading.disk_percent <= 100
+    assert 0 < reading.memory_percent <= 100
+    assert (reading.cores, reading.pm2, reading.docker) == (os.cpu_count(), None, None)
+
+
+def write_pm2(tmp_path: Path, body: str) -> None:
+    program = tmp_path / "pm2"
+    program.write_text(
+        f"#!/bin/sh\ncase \"$1\" in jlist) printf '%s\\n' '>>>> In-memory PM2 is out of date' '{body}';; esac\n"
+    )
+    program.chmod(0o755)
+
+
+def test_pm2_is_asked_where_it_is(tmp_path: Path) -> None:
+    """Its greeting is passed over; what somebody had stopped before is nobody's trouble, what broke is."""
+    asked = figures(tmp_path)
+    listed = [("api", "online"), ("old", "stopped"), ("bad", "errored")]
+    write_pm2(tmp_path, json.dumps([{"name": name, "pm2_env": {"status": state}} for name, state in listed]))
+    assert asyncio.run(asked.reading()).pm2 == (Unit("api", "online"), Unit("bad", "errored"))
+    write_pm2(tmp_path, json.dumps([{"name": "api", "pm2_env": {"status": "stopped"}}]))
+    assert asyncio.run(asked.reading()).pm2 == (Unit("api", "stopped"),)
+    write_pm2(tmp_path, "no json")
+    assert asyncio.run(asked.reading()).pm2 is None
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (b"HTTP/1.0 500 x\r\n\r\n[]", None),
+        (b"HTTP/1.0 200 OK\r\n\r\n{", None),
+        (b"", None),
+        (b"HTTP/1.0 200 OK\r\n\r\n[]", ()),
+        (
+            (
+                b'HTTP/1.0 200 OK\r\n\r\n[{"Names":["/db"],"State":"running","Status":"Up 2 hours (unhealthy)"},'
+                b'{"Names":["/job"],"State":"exited","Status":"Exited (0) 3 days ago"},'
+                b'{"Names":["/old"],"State":"exited","Status":"Exited (137) 3 months ago"},'
+                b'{"Names":["/mq"],"State":"restarting","Status":"Restarting (1) 2 seconds ago"}]'
+            ),
+            (Unit("db", "unhealthy"), Unit("job", "exited"), Unit("mq", "restarting")),
+        ),
+    ],
+)
+def test_docker_is_asked_over_its_socket(
+    tmp_path: Path, said: bytes, expected: tuple[Unit, ...] | None
+) -> None:
+    """One plain request; a container that was never seen up is not missed; a bad answer is none."""
+
+    async def engine(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert (await reader.readline()).startswith(b"GET /containers/json?all=1 ")
+        writer.write(said)
+        writer.close()
+
+    async def asked() -> tuple[Unit, ...] | None:
+        server = await asyncio.start_unix_server(engine, tmp_path / "d.sock")
+        async with server:
+            return (await figures(tmp_path).reading()).docker
+
+    assert asyncio.run(asked()) == expected
+
+
+class Scene:
+    def __init__(self, tmp_path: Path) -> None:
+        self.clock = VirtualClock()
+        self.temporary = tmp_path / "tmp"
+        self.log = tmp_path / "logs" / "gateway.log"
+        self.temporary.mkdir()
+        self.log.parent.mkdir()
+        self.host = GatewayHost(self.clock, figures(tmp_path), temporary=self.temporary, log=self.log)
+
+    def file(self, path: Path, age_seconds: float) -> Path:
+        path.write_text("x")
+        wall = self.clock.now().wall - age_seconds
+        os.utime(path, (wall, wall))
+        return path
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def test_only_the_gateways_own_old_files_are_removed(scene: Scene, tmp_path: Path) -> None:
+    """Temporary ones after a day, rotated logs after three; no folder, no link, nobody else's."""
+    old = scene.file(scene.temporary / "old", DAY + 60)
+    rotated = scene.file(scene.log.with_name("gateway.log.3"), 3 * DAY + 60)
+    elsewhere = scene.file(tmp_path / "precious", 100 * DAY)
+    kept = [
+        scene.file(scene.temporary / "new", DAY - 60),
+        scene.file(scene.log.with_name("gateway.log.1"), 3 * DAY - 60),
+        scene.file(scene.log, 100 * DAY),
+        scene.file(scene.log.with_name("critical_events.jsonl"), 100 * DAY),
+        elsewhere,
+    ]
+    (scene.temporary / "folder").mkdir()
+    scene.file(scene.temporary / "folder" / "inside", 100 * DAY)
+    link = scene.temporary / "link"
+    link.symlink_to(elsewhere)
+    assert asyncio.run(scene.host.clean_files()) == 2
+    assert not old.exists()
+    assert not rotated.exists()
+    assert all(path.exists() for path in (*kept, link, scene.temporary / "folder" / "inside"))
+
+
+@pytest.fixture
+def burning() -> Iterator[subprocess.Popen[str]]:
+    """A provider's process that takes a whole processor, with a tool of its own."""
+    environ = {**os.environ, SESSION_VARIABLE: "s-1"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", BURNS], env=environ, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    yield process
+    os.killpg(process.pid, 9)
+    process.wait()
+    process.stdout.close()
+
+
+def test_a_process_of_ours_is_measured_between_two_looks(
+    scene: Scene, burning: subprocess.Popen[str]
+) -> None:
+    """The provider itself, not its tool; above the limit since the look before; strangers are not looked at."""
+    sessions = {"s-1": A, "s-of-nobody": ConversationKey("chat:2:thread:main")}
+
+    async def looks() -> None:
+        (first,) = await scene.host.hogs(sessions, 90.0)
+        assert (first.key, first.process, first.busy_seconds) == (A, f"pid {burning.pid}", 0.0)
+        # It burns real time while the clock of the test stands: less of that makes it busier.
+        await asyncio.sleep(0.3)
+        scene.clock.advance(0.1)
+        (second,) = await scene.host.hogs(sessions, 90.0)
+        assert second.cpu_percent > 90
+        assert second.busy_seconds == pytest.approx(0.1)
+        scene.clock.advance(1000.0)
+        (third,) = await scene.host.hogs(sessions, 90.0)
+        assert (third.cpu_percent < 90, third.busy_seconds) == (True, 0.0)
+
+    asyncio.run(looks())
+
+
+class Knot:
+    """Holds on to itself: only a collection frees it."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_memory_is_collected(scene: Scene) -> None:
+    """What nobody can reach any more is gone afterwards."""
+    gone = weakref.ref(Knot())
+    asyncio.run(scene.host.collect_memory())
+    assert gone() is None

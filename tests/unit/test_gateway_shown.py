@@ -1,0 +1,67 @@
+"""What a chat sees of an agent's text: no secret wherever it stands, no more than fits, and quickly."""
+
+import time
+
+import pytest
+from hypothesis import given, strategies as st
+
+from wakeful.domain.gateway.shown import SHOWN_CHARS_MAX, messages_of, shown, view
+from wakeful.domain.gateway.splitting import units
+
+SECRET = "Zq8vT3xWm2Lk9Pf4"
+SECRETS = (
+    f"sk-ant-{SECRET}",
+    f"Bearer {SECRET}",
+    f"password = {SECRET}",
+    f'"api_key": "{SECRET}"',
+    f"--token {SECRET}",
+    f"700001:{SECRET}{SECRET}",
+    f"https://me:{SECRET}@example.org/x",
+    f"token\n=\n{SECRET}",
+    f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n" + f"{SECRET}\n" * 40 + "-----END RSA PRIVATE KEY-----",
+)
+# A key that is glued to a word is one; a name that is glued to a word is another name.
+FILLERS = ("word ", "line\n", "a,b;c,", "x", '{"a":1},')
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize("filler", FILLERS)
+def test_a_secret_is_found_wherever_it_stands(secret: str, filler: str) -> None:
+    """Across every border at which a long text is looked at in pieces, and in what is seen while it grows."""
+    is_one_word = filler == "x"
+    for before in [0, 19_960, 19_975, 19_985, 19_997, 20_001, 39_990]:
+        text = (filler * before)[:before] + " " * (not is_one_word) + secret + " " + filler * 3
+        assert SECRET not in shown(text)
+        assert SECRET not in view(text)
+
+
+@given(st.text(alphabet=st.sampled_from("a😀 \n`é<>/\u200d"), max_size=300), st.integers(1, 400))
+def test_what_is_seen_of_a_growing_text_fits_into_a_message(text: str, times: int) -> None:
+    """However long it is, and whatever a character takes."""
+    assert units(view(text * times)) <= 4096
+    assert all(0 < units(part) <= 4096 for part in messages_of(text * times))
+
+
+@given(st.text(max_size=200))
+def test_nothing_that_can_be_read_is_lost(text: str) -> None:
+    """Apart from what nobody sees and what is secret, the words are the same."""
+    printable = "".join(char for char in text if char.isascii() and char.isprintable())
+    assert shown(printable) == printable.strip() or "[" in shown(printable)
+
+
+@pytest.mark.parametrize(
+    "hostile", ["eyJ", "a:", "sk-", "`", "<telegram-api a='", "\x1b[", " ", "-----BEGIN PRIVATE KEY-----"]
+)
+def test_hostile_text_takes_no_time(hostile: str) -> None:
+    """A megabyte of beginnings."""
+    text = hostile * (1_000_000 // len(hostile))
+    began = time.process_time()
+    view(text)
+    messages_of(text)
+    assert time.process_time() - began < 2.0
+
+
+def test_a_long_text_says_what_is_missing() -> None:
+    """And a text that just fits does not."""
+    assert "cut here" not in messages_of("word " * 15_000)[-1]
+    assert "cut here" in messages_of("word " * (SHOWN_CHARS_MAX // 5 + 1))[-1]

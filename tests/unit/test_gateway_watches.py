@@ -1,0 +1,393 @@
+"""Auth watch, self-heal and host watch in virtual time, with doubles of the login, the host and the pool."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+import pytest
+from msgspec import Struct
+
+from wakeful.domain.gateway.auth_mode import PROBE_SECONDS, USER_SENTENCE, AuthEvent
+from wakeful.domain.gateway.classifier import AUTH_REQUIRED, Category, Fault
+from wakeful.domain.gateway.host_watch import HostReading
+from wakeful.domain.gateway.messages import ConversationKey
+from wakeful.domain.gateway.self_heal import HealKind, Hog
+from wakeful.ports.chat import ChatFailed, ChatLocked, ChatRefused
+from wakeful.services.gateway.auth_watch import AuthWatch
+from wakeful.services.gateway.host_watch import HostWatch
+from wakeful.services.gateway.self_heal import SelfHeal
+from wakeful.testing.virtual_clock import VirtualClock
+
+A = ConversationKey("chat:1:thread:main")
+PROVIDERS = ["claude", "codex"]
+
+
+class ScriptedLogin:
+    """Implements ports.login.Login: says what the test says, and counts what it was asked."""
+
+    def __init__(self, provider: str) -> None:
+        self.provider = provider
+        self.says = AuthEvent.STATUS_GOOD
+        self.turn = AuthEvent.TURN_WORKED
+        self.mark = "first"
+        self.asked: list[str] = []
+
+    async def status(self) -> AuthEvent:
+        self.asked.append("status")
+        return self.says
+
+    async def probe(self) -> AuthEvent:
+        self.asked.append("probe")
+        return self.turn
+
+    def credentials(self) -> str:
+        return self.mark
+
+
+class Operator:
+    """Whoever is told; `listens` False: nothing arrives."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str]] = []
+        self.listens = True
+
+    async def tell(self, level: str, text: str) -> bool:
+        if self.listens:
+            self.heard.append((level, text))
+        return self.listens
+
+    @property
+    def levels(self) -> list[str]:
+        return [level for level, _ in self.heard]
+
+
+class AuthScene:
+    """One provider's watch, running."""
+
+    def __init__(self, provider: str) -> None:
+        self.clock = VirtualClock()
+        self.login = ScriptedLogin(provider)
+        self.operator = Operator()
+        self.watch = AuthWatch(self.clock, [self.login], self.operator.tell)
+
+    async def pass_seconds(self, seconds: float) -> None:
+        for _ in range(int(seconds / 10)):
+            await self.clock.run_for(10.0)
+
+
+def in_scene(provider: str, play: Callable[[AuthScene], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        scene = AuthScene(provider)
+        running = asyncio.create_task(scene.watch.run())
+        try:
+            await scene.clock.run_for(1.0)
+            await play(scene)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_logins_are_looked_at_on_start_and_every_minute(provider: str) -> None:
+    """Without a probe turn while all is well."""
+
+    async def play(scene: AuthScene) -> None:
+        assert scene.login.asked == ["status"]
+        await scene.pass_seconds(300)
+        assert scene.login.asked == ["status"] * 6
+        assert scene.watch.refusal(provider) is None
+
+    in_scene(provider, play)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_refused_turn_closes_the_door_until_a_probe_works(provider: str) -> None:
+    """Users read the fixed sentence, the operator hears of it twice, and a good status alone opens nothing."""
+
+    async def play(scene: AuthScene) -> None:
+        scene.login.turn = AuthEvent.PROBE_REFUSED
+        await scene.watch.failed(provider)
+        await scene.watch.failed(provider)
+        assert scene.watch.refusal(provider) == USER_SENTENCE
+        await scene.pass_seconds(PROBE_SECONDS + 60)
+        assert (scene.login.asked.count("probe"), scene.operator.levels) == (1, ["critical"])
+        scene.login.turn = AuthEvent.TURN_WORKED
+        await scene.pass_seconds(PROBE_SECONDS)
+        assert scene.watch.refusal(provider) is None
+        assert scene.operator.levels == ["critical", "info"]
+        await scene.pass_seconds(600)
+        assert scene.login.asked.count("probe") == 2
+
+    in_scene(provider, play)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_new_credentials_are_tried_within_a_minute(provider: str) -> None:
+    """Whoever logs in does not wait five minutes."""
+
+    async def play(scene: AuthScene) -> None:
+        await scene.watch.failed(provider)
+        scene.login.mark = "second"
+        await scene.pass_seconds(70)
+        assert scene.watch.refusal(provider) is None
+        assert scene.login.asked.count("probe") == 1
+
+    in_scene(provider, play)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_suspect_answer_is_probed_at_once_and_only_then_believed(provider: str) -> None:
+    """A hundred of them in a row are one probe."""
+
+    async def play(scene: AuthScene) -> None:
+        for _ in range(100):
+            await scene.watch.suspected(provider)
+        assert scene.watch.refusal(provider) is None
+        await scene.clock.run_for(1.0)
+        assert scene.login.asked.count("probe") == 1
+        scene.login.turn = AuthEvent.PROBE_REFUSED
+        await scene.watch.suspected(provider)
+        await scene.pass_seconds(PROBE_SECONDS + 10)
+        assert scene.watch.refusal(provider) == USER_SENTENCE
+
+    in_scene(provider, play)
+
+
+def test_an_alert_that_did_not_arrive_is_told_later_once() -> None:
+    """The operator's channel was away when it happened."""
+
+    async def play(scene: AuthScene) -> None:
+        scene.operator.listens = False
+        scene.login.says = AuthEvent.STATUS_GONE
+        await scene.pass_seconds(120)
+        assert scene.watch.mode("claude").is_degraded
+        scene.operator.listens = True
+        await scene.pass_seconds(300)
+        assert scene.operator.levels == ["critical"]
+
+    in_scene("claude", play)
+
+
+class ScriptedHost:
+    """Implements ports.host.Host."""
+
+    def __init__(self) -> None:
+        self.now = HostReading(disk_percent=10, memory_percent=10, load=0.1, cores=2)
+        self.memory_after_collecting = 10.0
+        self.found: tuple[Hog, ...] = ()
+        self.acts: list[str] = []
+
+    async def reading(self) -> HostReading:
+        return self.now
+
+    async def hogs(self, sessions: Mapping[str, ConversationKey], cpu_percent_max: float) -> tuple[Hog, ...]:
+        assert (dict(sessions), cpu_percent_max) == ({"s": A}, 90.0)
+        return self.found
+
+    async def collect_memory(self) -> None:
+        self.acts.append("collect")
+        self.now = HostReading(memory_percent=self.memory_after_collecting)
+
+    async def clean_files(self) -> int:
+        self.acts.append("clean")
+        return 3
+
+
+class ScriptedPool:
+    """Implements the pool as self-heal sees it."""
+
+    def __init__(self) -> None:
+        self.acts: list[str] = []
+        self.gone: tuple[ConversationKey, ...] = ()
+        self.problem: Exception | None = None
+
+    async def restart(self, key: ConversationKey) -> bool:
+        self.acts.append(key)
+        if self.problem:
+            raise self.problem
+        return True
+
+    async def restart_all(self) -> int:
+        self.acts.append("all")
+        return 2
+
+    def sessions(self) -> dict[str, ConversationKey]:
+        return {"s": A}
+
+    def dead(self) -> Iterable[ConversationKey]:
+        return self.gone
+
+    def silent(self) -> Iterable[ConversationKey]:
+        return ()
+
+
+class ScriptedChat:
+    """As much of a chat as its reachability needs."""
+
+    def __init__(self) -> None:
+        self.problem: Exception | None = None
+
+    async def me(self) -> str:
+        if self.problem:
+            raise self.problem
+        return "bot"
+
+
+class SeenTurn(Struct, frozen=True):
+    key: ConversationKey
+    provider: str
+
+
+class HostScene:
+    """Host watch and self-heal together."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.host = ScriptedHost()
+        self.pool = ScriptedPool()
+        self.operator = Operator()
+        self.chat = ScriptedChat()
+        self.degraded: list[str] = []
+        self.heal = SelfHeal(
+            clock=self.clock, host=self.host, pool=self.pool, degrade=self._degrade, tell=self.operator.tell
+        )
+        self.watch = HostWatch(
+            clock=self.clock, host=self.host, chat=self.chat, heal=self.heal, tell=self.operator.tell
+        )
+
+    async def _degrade(self, provider: str) -> None:
+        self.degraded.append(provider)
+
+    async def fail(self, pattern: str, times: int, provider: str = "claude") -> None:
+        for _ in range(times):
+            fault = Fault(Category.UNKNOWN, pattern)
+            await self.heal.ended(SeenTurn(A, provider), fault, 1.0)
+
+
+@pytest.fixture
+def scene() -> HostScene:
+    return HostScene()
+
+
+def test_all_is_well_and_nothing_is_said(scene: HostScene) -> None:
+    """An hour of cycles without an alert or an act."""
+
+    async def play() -> None:
+        running = asyncio.create_task(scene.watch.run())
+        await scene.clock.run_for(3600.0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(play())
+    assert (scene.operator.heard, scene.host.acts, scene.pool.acts) == ([], [], [])
+    assert scene.watch.reading.telegram_reachable is True
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_three_failures_bring_the_conversation_back_once(scene: HostScene, provider: str) -> None:
+    """In the next cycle, and not again for the same three."""
+
+    async def play() -> None:
+        await scene.fail("timeout", 3, provider)
+        for _ in range(20):
+            await scene.watch.look()
+            scene.clock.advance(60.0)
+
+    asyncio.run(play())
+    assert scene.pool.acts == [A]
+    assert [each.proposal.kind for each in scene.heal.acts] == [HealKind.RESTART_KEY]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_missing_login_restarts_nothing(scene: HostScene, provider: str) -> None:
+    """Its mode is entered instead."""
+
+    async def play() -> None:
+        await scene.fail(AUTH_REQUIRED, 10, provider)
+        await scene.watch.look()
+
+    asyncio.run(play())
+    assert (scene.degraded, scene.pool.acts) == ([provider], [])
+
+
+def test_repeated_tool_failures_are_told(scene: HostScene) -> None:
+    """And nothing else happens."""
+
+    async def play() -> None:
+        await scene.fail(Category.MCP_TOOL_FAILURE, 3)
+        await scene.watch.look()
+
+    asyncio.run(play())
+    assert scene.pool.acts == []
+    assert "mcp_tool_failure" in scene.operator.heard[-1][1]
+
+
+@pytest.mark.parametrize(("after_percent", "acts"), [(50.0, []), (99.0, ["all"])])
+def test_memory_is_looked_at_again_once_it_was_collected(
+    scene: HostScene, after_percent: float, acts: list[str]
+) -> None:
+    """In the same cycle; sessions go only if collecting did not help."""
+    scene.host.now = HostReading(memory_percent=97)
+    scene.host.memory_after_collecting = after_percent
+    asyncio.run(scene.watch.look())
+    assert (scene.host.acts, scene.pool.acts) == (["collect"], acts)
+
+
+def test_a_full_disk_is_told_and_cleaned_with_a_rest_between(scene: HostScene) -> None:
+    """Cleaned every five minutes at most, told every half hour."""
+    scene.host.now = HostReading(disk_percent=95)
+
+    async def play() -> None:
+        for _ in range(10):
+            await scene.watch.look()
+            scene.clock.advance(60.0)
+
+    asyncio.run(play())
+    assert (scene.host.acts, scene.operator.levels) == (["clean", "clean"], ["warning"])
+
+
+def test_an_act_that_fails_is_written_down_and_rests_too(scene: HostScene) -> None:
+    """No loop of failing restarts; the words say what happened."""
+    scene.pool.gone = (A,)
+    scene.pool.problem = ChatRefused(reason="no")
+
+    async def play() -> None:
+        await scene.watch.look()
+        await scene.watch.look()
+
+    asyncio.run(play())
+    assert scene.pool.acts == [A]
+    assert scene.heal.acts[0].words.startswith("failed: ")
+
+
+def test_a_runaway_goes_through_the_gate(scene: HostScene) -> None:
+    """By its conversation; nobody is signalled from here."""
+    scene.host.found = (Hog(A, "pid 7", 100, 600, 5),)
+    asyncio.run(scene.watch.look())
+    assert scene.pool.acts == [A]
+
+
+@pytest.mark.parametrize(
+    ("problem", "reachable"),
+    [(ChatFailed(reason="x"), False), (ChatRefused(reason="x"), True), (ChatLocked(reason="x"), True)],
+)
+def test_telegram_is_reachable_if_it_answers_anything(
+    scene: HostScene, problem: Exception, reachable: bool
+) -> None:
+    """A refusal is an answer."""
+    scene.chat.problem = problem
+    asyncio.run(scene.watch.look())
+    assert scene.watch.reading.telegram_reachable is reachable
+    assert [alert.key for alert in scene.watch.wrong] == ([] if reachable else ["telegram"])
+
+
+def test_patterns_are_told_with_their_age(scene: HostScene) -> None:
+    """For `/errors patterns`."""
+
+    async def play() -> None:
+        await scene.fail("timeout", 2)
+        scene.clock.advance(30.0)
+
+    asyncio.run(play())
+    assert scene.heal.patterns() == (("timeout", 2, 30.0),)
