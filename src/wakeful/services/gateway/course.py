@@ -111,7 +111,7 @@ class Course:
             text, buttons = await self._finish.carry_out(passage.turn)
         await passage.answer.finish(text, buttons)
         reach("turn.said")
-        await passage.keep(stage=Stage.FAILED if passage.turn.fault else Stage.DONE, text=text)
+        await passage.keep(stage=Stage.FAILED if passage.turn.fault else Stage.DONE)
         return fault
 
     async def _work(self, passage: "_Passage", *, found: bool) -> Fault | None:
@@ -196,9 +196,8 @@ class _Passage:
         self._book = book
         self.answer = answers.of(turn.place, self._keep_part, turn.parts)
 
-    async def keep(self, stage: Stage, text: str | None = None) -> None:
-        said = self.turn.text if text is None else text
-        self.turn = await self._book.keep(replace(self.turn, stage=stage, text=said))
+    async def keep(self, stage: Stage) -> None:
+        self.turn = await self._book.keep(replace(self.turn, stage=stage))
 
     async def place(self) -> None:
         """A placeholder, and its number kept."""
