@@ -15,7 +15,7 @@ from wakeful.domain.ids import SessionId
 from wakeful.ports.hands import Reply
 from wakeful.ports.sessions import Answered, Refused, Seat, Standing
 from wakeful.ports.store import Outcome
-from wakeful.services.gateway.needs import Keep, KeepTag
+from wakeful.services.gateway.needs import Keep
 
 RECOVERED = Outcome.RECOVERED
 
@@ -198,8 +198,7 @@ class Plain:
     def __init__(self) -> None:
         self.ends: list[tuple[Turn, Fault | None]] = []
 
-    async def carry_out(self, turn: Turn, keep: KeepTag) -> tuple[str, Buttons]:
-        del keep
+    async def carry_out(self, turn: Turn) -> tuple[str, Buttons]:
         return turn.text, ()
 
     async def ended(self, turn: Turn, fault: Fault | None, seconds: float) -> None:

@@ -49,7 +49,7 @@ from wakeful.services.gateway.book import Book
 from wakeful.services.gateway.conversations import Conversations
 from wakeful.services.gateway.course import Course
 from wakeful.services.gateway.decisions import Decisions
-from wakeful.services.gateway.finishing import TagFinish
+from wakeful.services.gateway.finishing import Finishing, Witnesses
 from wakeful.services.gateway.follow_ups import FollowUpRules, FollowUps
 from wakeful.services.gateway.guard import Guard
 from wakeful.services.gateway.host_watch import HostWatch
@@ -62,7 +62,6 @@ from wakeful.services.gateway.questions import Questions
 from wakeful.services.gateway.self_heal import SelfHeal
 from wakeful.services.gateway.tags_run import Rights
 from wakeful.services.gateway.turns import Turns
-from wakeful.services.gateway.witnesses import Witnesses
 
 # A pairing that was taken back is noticed this late.
 PEOPLE_SECONDS: Final = 60.0
@@ -96,7 +95,13 @@ class Gateway:
         self.auth = AuthWatch(clock, self._logins(), self.tell, config.gateway_host.watch_seconds)
         self._guard = Guard(clock, self.auth, self._thresholds())
         self._follow_ups = self._new_follow_ups()
-        self._finish = TagFinish(self._answers, self._rights_of, self._follow_ups.buttons)
+        self._finishing = Finishing(
+            store=store,
+            answers=self._answers,
+            rights_of=self._rights_of,
+            buttons=self._follow_ups.buttons,
+            name_of=self._book.key_of,
+        )
         self.turns = self._new_turns(store)
         self._heal = self._new_heal()
         self.host_watch = self._new_host_watch()
@@ -257,8 +262,8 @@ class Gateway:
             guard=self._guard,
             judging=Judging(),
             answers=self._answers,
-            finish=self._finish,
-            witness=Witnesses(self._follow_ups.ended, self._count),
+            finish=self._finishing,
+            witness=Witnesses(self._finishing.ended, self._follow_ups.ended, self._count),
             seat_for=self._seats.seat,
             limits=limits,
         )

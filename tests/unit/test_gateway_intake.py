@@ -65,11 +65,12 @@ def test_edited_and_forwarded_commands_are_none() -> None:
             message(1, "/new", edited=True),
             message(2, "fixed a typo", edited=True),
             message(3, "/new", forwarded=True),
-            *(message(n, "  ") for n in range(4, 9)),
+            *(message(n, " \x07 ") for n in range(4, 9)),
             Ignored(9),
         )
         await parts.clock.run_for(1)
-        assert [each[1] for each in parts.sessions.delivered] == ["/new"]
+        # Claude Code would take a prompt that begins with a slash for a command of its own.
+        assert [each[1] for each in parts.sessions.delivered] == ["Forwarded: /new"]
         assert [text for _, text, _ in parts.chat.sent] == [ONLY_TEXT]
         parts.chat.write(message(10, "/fly to the moon"), message(11, "/STOP@some_bot now"))
         await parts.clock.run_for(1)

@@ -8,6 +8,7 @@ import pytest
 
 from gateway_doubles import message, silent
 from gateways import Gateway, Parts, play
+from wakeful.domain.errors import WorldError
 from wakeful.domain.events import Failure
 from wakeful.domain.gateway.breaker import BreakerState
 from wakeful.domain.gateway.heard import Ended, Gone, Heard, Taken, Words
@@ -15,7 +16,7 @@ from wakeful.domain.gateway.pool import PoolLimits
 from wakeful.domain.gateway.turn import Stage
 from wakeful.ports.chat import ChatRefused
 from wakeful.ports.sessions import Answered, DaemonCutOff, DaemonNotRunning, DaemonSilent, Refused
-from wakeful.ports.store import Outcome
+from wakeful.ports.store import Note, Outcome
 from wakeful.services.gateway.judging import LOST_WORDS, STOPPED_WORDS
 
 PROVIDERS = ("claude", "codex")
@@ -436,5 +437,42 @@ def test_old_turns_are_forgotten_and_so_is_their_number() -> None:
         parts.chat.write(message(3, "lower"))
         await parts.clock.run_for(1)
         assert parts.slate.answers()[-1] == "Answer to: lower."
+
+    play(scene)
+
+
+def test_a_store_that_refuses_delays_a_turn_and_loses_nothing() -> None:
+    """A full disk in the middle of a turn: it goes on where it was kept last, asked and answered once."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        keep, refused = parts.store.keep_note, [2]
+
+        async def refusing(note: Note) -> None:
+            if b'"stage":"asked"' in note.body and refused[0]:
+                refused[0] -= 1
+                raise WorldError
+            await keep(note)
+
+        parts.store.keep_note = refusing  # type: ignore[method-assign]
+        parts.chat.write(message(1, "one"))
+        await parts.clock.run_for(61)
+        assert [each[2] for each in parts.sessions.delivered] == ["tg-99-1"]
+        assert parts.slate.messages == {1: ["…", "Answer to: one."]}
+
+    play(scene)
+
+
+def test_a_new_conversation_may_repeat_what_the_old_one_said() -> None:
+    """A loop is told by the answers of one conversation; /new begins without them."""
+    text = "This is a rather long answer that is given word for word to two questions that have nothing in common."
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.sessions.reply = lambda _prompt: (Taken(), Ended(text, stop_reason="end_turn"))
+        for n, words in enumerate(
+            ("What is the weather?", "Please deploy the shop", "/new", "List all users"), 1
+        ):
+            parts.chat.write(message(n, words))
+            await parts.clock.run_for(1)
+        assert [each == text for each in parts.slate.answers()] == [True, False, True]
 
     play(scene)

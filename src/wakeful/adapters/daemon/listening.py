@@ -5,6 +5,7 @@ conversation has none, and is asked of the daemon.
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -16,6 +17,7 @@ from wakeful.adapters.daemon.stirring import Stirring
 from wakeful.adapters.logs.following import Following
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.run_folder import RunFolder
+from wakeful.domain.errors import WorldError
 from wakeful.domain.gateway.heard import Ended, Gone, Heard
 from wakeful.domain.hosting import EPOCH_VARIABLE, SESSION_VARIABLE
 from wakeful.domain.ids import SessionId
@@ -28,6 +30,8 @@ UNKNOWN_SECONDS_MAX: Final = 1.0
 # In a folder where something stirred, a process that is not known yet is looked for this often.
 LOOK_SECONDS: Final = 1.0
 _DAY_SECONDS: Final = 86_400.0
+
+log = logging.getLogger("wakeful.gateway")
 
 AskPid = Callable[[SessionId], Awaitable[int | None]]
 """The pid the daemon knows for a session; None if it knows none that lives."""
@@ -66,13 +70,20 @@ class Listener:
         if known is not None and proc.sight(known) is Sight.ALIVE:
             return known
         found = _newest(proc.carriers(SESSION_VARIABLE, session_id, os.getuid()))
-        if found is None and (pid := await self._ask_pid(session_id)) is not None:
+        if found is None and (pid := await self._asked_pid(session_id)) is not None:
             found = proc.identify_if_seen(pid)
         if found is None:
             self._known.pop(session_id, None)
         else:
             self._known[session_id] = found
         return found
+
+    async def _asked_pid(self, session_id: SessionId) -> int | None:
+        try:
+            return await self._ask_pid(session_id)
+        except WorldError as problem:
+            log.info("whether %s runs is not known: %s", session_id, problem)
+            return None
 
     async def _successor(self, session_id: SessionId, folder: RunFolder, before: Process | None) -> Process:
         """The process that takes its place, whenever that comes: how long to wait is for whoever listens."""

@@ -50,8 +50,6 @@ class Turn(Struct, frozen=True, kw_only=True):
     text: str = ""
     # By number from 0: the first one is the placeholder.
     parts: dict[int, int] = {}
-    # How each thing stands that the text asks for by a tag, by number.
-    tags: dict[int, str] = {}
     # The pattern of a failure, or `refused`; empty for an answer.
     fault: str = ""
     cost_usd: float | None = None

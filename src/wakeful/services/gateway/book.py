@@ -58,6 +58,11 @@ class Book:
         reach(f"turn.{turn.stage}")
         return turn
 
+    async def reread(self, turn: Turn) -> Turn:
+        """The turn as it was kept last."""
+        note = await self._store.note(KIND, self._name(turn))
+        return turn if note is None else _decode(note.body)
+
     async def drop_old(self) -> int:
         """Forget the turns that nobody can ask about any more; how many. Those that are not over stay."""
         oldest = self._clock.now().wall - KEPT_SECONDS

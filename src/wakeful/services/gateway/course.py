@@ -95,6 +95,10 @@ class Course:
         ear.stop()
         await self._interrupt(ear.session_id)
 
+    def forget(self, key: ConversationKey) -> None:
+        """Another conversation begins there."""
+        self._judging.forget(key)
+
     async def _pass(self, passage: "_Passage", *, found: bool) -> Fault | None:
         fault: Fault | None = None
         if passage.turn.stage is not Stage.ANSWERING:
@@ -104,10 +108,10 @@ class Course:
         text: str = passage.turn.text
         buttons: Buttons = ()
         if not passage.turn.fault:
-            text, buttons = await self._finish.carry_out(passage.turn, passage.keep_tag)
+            text, buttons = await self._finish.carry_out(passage.turn)
         await passage.answer.finish(text, buttons)
         reach("turn.said")
-        await passage.keep(stage=Stage.FAILED if passage.turn.fault else Stage.DONE, text=text)
+        await passage.keep(stage=Stage.FAILED if passage.turn.fault else Stage.DONE)
         return fault
 
     async def _work(self, passage: "_Passage", *, found: bool) -> Fault | None:
@@ -192,12 +196,8 @@ class _Passage:
         self._book = book
         self.answer = answers.of(turn.place, self._keep_part, turn.parts)
 
-    async def keep(self, stage: Stage, text: str | None = None) -> None:
-        said = self.turn.text if text is None else text
-        self.turn = await self._book.keep(replace(self.turn, stage=stage, text=said))
-
-    async def keep_tag(self, number: int, stands: str) -> None:
-        self.turn = await self._book.keep(replace(self.turn, tags={**self.turn.tags, number: stands}))
+    async def keep(self, stage: Stage) -> None:
+        self.turn = await self._book.keep(replace(self.turn, stage=stage))
 
     async def place(self) -> None:
         """A placeholder, and its number kept."""

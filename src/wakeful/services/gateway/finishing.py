@@ -1,30 +1,73 @@
-"""What an answer asks of the gateway itself is done before its words are shown: calls of the chat first, then files."""
+"""What an answer asks of the gateway itself, done before its words appear (C5), and what is offered under it."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Final
 
+import msgspec
+
+from wakeful.domain.gateway.classifier import Fault
 from wakeful.domain.gateway.messages import Buttons
 from wakeful.domain.gateway.tags import read_tags
 from wakeful.domain.gateway.turn import Turn
+from wakeful.ports.store import Note, Store
 from wakeful.services.gateway.answering import Answers
-from wakeful.services.gateway.needs import KeepTag
 from wakeful.services.gateway.tags_run import Rights, TagsRun, with_line
 
+KIND: Final = "gateway.tags"
+_decode: Final = msgspec.json.Decoder(dict[int, str]).decode
 
-class TagFinish:
-    """Implements Finish. `rights_of` says what whoever asked may have done; `buttons_of` what is offered at once."""
+Ended = Callable[[Turn, Fault | None, float], Awaitable[None]]
+
+
+class Finishing:
+    """Implements needs.Finish. How far an answer's tags have come is a note until its turn is over."""
 
     def __init__(
         self,
+        *,
+        store: Store,
         answers: Answers,
         rights_of: Callable[[Turn], Rights],
-        buttons_of: Callable[[Turn, str], Buttons] = lambda _turn, _text: (),
+        buttons: Callable[[Turn, str], Buttons],
+        name_of: Callable[[Turn], str],
     ) -> None:
+        self._store = store
         self._answers = answers
         self._rights_of = rights_of
-        self._buttons_of = buttons_of
+        self._buttons = buttons
+        self._name_of = name_of
 
-    async def carry_out(self, turn: Turn, keep: KeepTag) -> tuple[str, Buttons]:
+    async def carry_out(self, turn: Turn) -> tuple[str, Buttons]:
         tagged = read_tags(turn.text)
-        run = TagsRun(self._answers, turn.place, self._rights_of(turn), keep)
-        text = with_line(tagged.text, await run.run(tagged, turn.tags))
-        return text, self._buttons_of(turn, text)
+        text = tagged.text
+        if tagged.calls or tagged.files or tagged.left_out:
+            stands = await self._known(turn)
+
+            async def keep(number: int, how: str) -> None:
+                stands[number] = how
+                note = Note(KIND, self._name_of(turn), msgspec.json.encode(stands))
+                await self._store.keep_note(note)
+
+            run = TagsRun(self._answers, turn.place, self._rights_of(turn), keep)
+            text = with_line(text, await run.run(tagged, dict(stands)))
+        return text, self._buttons(turn, text)
+
+    async def ended(self, turn: Turn, _fault: Fault | None, _seconds: float) -> None:
+        """Nothing of it will be done again."""
+        if "<" in turn.text:
+            await self._store.drop_note(KIND, self._name_of(turn))
+
+    async def _known(self, turn: Turn) -> dict[int, str]:
+        note = await self._store.note(KIND, self._name_of(turn))
+        return {} if note is None else _decode(note.body)
+
+
+class Witnesses:
+    """Implements needs.Witness: everybody who wants to know how turns end."""
+
+    def __init__(self, *told: Ended) -> None:
+        self._told = told
+
+    async def ended(self, turn: Turn, fault: Fault | None, seconds: float) -> None:
+        for each in self._told:
+            await each(turn, fault, seconds)

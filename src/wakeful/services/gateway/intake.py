@@ -6,6 +6,7 @@ reads in the log who it was and what to write into the configuration.
 
 import asyncio
 import logging
+import unicodedata
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
@@ -138,7 +139,7 @@ class Intake:
             message_id=update.message_id,
             user_id=update.user_id,
             at=self._clock.now().wall,
-            prompt=self._prompt_of(update) if is_turn and isinstance(update, Incoming) else "",
+            prompt=_prompt(self._prompt_of(update)) if is_turn and isinstance(update, Incoming) else "",
             stage=Stage.ACCEPTED if is_turn or pressed else Stage.DONE,
             pressed=pressed,
         )
@@ -159,7 +160,7 @@ class Intake:
 
     async def _answer_at_once(self, message: Incoming) -> None:
         """A command, or nothing that can be read."""
-        if not message.text.strip():
+        if not _words(message.text).strip():
             await self._remark(message.place, ONLY_TEXT)
             return
         word, _, arguments = message.text.strip().partition(" ")
@@ -239,6 +240,17 @@ class Intake:
 
 def _is_prompt(message: Incoming) -> bool:
     """Words for the agent. An edit of one is not asked again; what is forwarded is text, whatever it looks like."""
-    text = message.text.strip()
+    text = _words(message.text).strip()
     is_command = text.startswith("/") and not message.forwarded
     return bool(text) and not message.edited and not is_command
+
+
+def _words(text: str) -> str:
+    """Without control characters, which no client takes."""
+    return "".join(each for each in text if each in "\n\t" or unicodedata.category(each) not in ("Cc", "Cs"))
+
+
+def _prompt(text: str) -> str:
+    """Nothing that a client would take for a command of its own: only what is forwarded begins with a slash here."""
+    words = _words(text)
+    return f"Forwarded: {words}" if words.lstrip().startswith("/") else words

@@ -23,6 +23,8 @@ from wakeful.domain.gateway.validator import Finish, Recent, validate
 
 STOPPED_WORDS: Final = "Stopped."
 LOST_WORDS: Final = "This message was lost while I was restarted. Please send it again."
+# Conversations whose last answers are remembered: more than ever have a session at once.
+KEYS_MAX: Final = 200
 _FINISHES: Final = {"end_turn": Finish.COMPLETE, "max_tokens": Finish.CUT_SHORT}
 
 log = logging.getLogger("wakeful.gateway")
@@ -66,8 +68,8 @@ class Judging:
         self._recent.pop(key, None)
 
     def _rejection(self, turn: Turn, end: Ended) -> Fault | None:
-        recent = self._recent.get(turn.key, Recent())
-        self._recent[turn.key] = recent.after(turn.prompt, end.text)
+        recent = self._recent.pop(turn.key, Recent())
+        self._remember(turn.key, recent.after(turn.prompt, end.text))
         if auth_tier(end.text) is AuthTier.SURE:
             return Fault(Category.UNKNOWN, AUTH_REQUIRED)
         finish = _FINISHES.get(end.stop_reason, Finish.UNSAID)
@@ -76,3 +78,9 @@ class Judging:
             return None
         log.warning("an answer of %s was rejected: %s", turn.session_id, reason)
         return classify(Rejected(reason))
+
+    def _remember(self, key: ConversationKey, recent: Recent) -> None:
+        """A dict keeps its order: who has not written for longest is forgotten first."""
+        self._recent[key] = recent
+        if len(self._recent) > KEYS_MAX:
+            del self._recent[next(iter(self._recent))]

@@ -18,10 +18,6 @@ Keep = Callable[[int, int], Awaitable[None]]
 """Keeps that the part of this number, from 0, is the message of that number."""
 
 
-KeepTag = Callable[[int, str], Awaitable[None]]
-"""Keeps how the tag of this number, from 0, stands."""
-
-
 class Limits(Struct, frozen=True):
     """In seconds. `turn`: how long nothing may be heard of a turn; `question`: how long one waits for its answer."""
 
@@ -76,7 +72,7 @@ class Answers(Protocol):
 class Finish(Protocol):
     """What an answer asks of the gateway itself, and what is offered under it."""
 
-    async def carry_out(self, turn: Turn, keep: KeepTag) -> tuple[str, Buttons]:
+    async def carry_out(self, turn: Turn) -> tuple[str, Buttons]:
         """Do what the text asks for, each thing once however often this is called; what is left to be shown."""
 
 

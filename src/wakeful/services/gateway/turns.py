@@ -5,6 +5,7 @@ The pool decides who is next and who makes room; here it is done. Sessions are e
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Coroutine
 from typing import Any, Final
 
@@ -25,6 +26,9 @@ from wakeful.services.gateway.questions import Questions
 
 # What is thrown away after a day is looked for this often.
 DROP_SECONDS: Final = 3600.0
+# A turn that a full disk or a bug left in its middle.
+AGAIN_SECONDS: Final = 30.0
+TRIES_MAX: Final = 5
 
 log = logging.getLogger("wakeful.gateway")
 
@@ -53,6 +57,7 @@ class Turns:
         self._stirred = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._found: set[int] = set()
+        self._tries: Counter[int] = Counter()
         # Pressed buttons that an earlier gateway did not see to; the intake does.
         self.presses: list[Turn] = []
 
@@ -115,6 +120,7 @@ class Turns:
         await self.stop(key)
         evicted = self.pool.evict(key, EvictionReason.STOP, self._clock.now().awake)
         await self._conversations.forget(key)
+        self._course.forget(key)
         if evicted is not None and evicted.session_id:
             await self._end(evicted)
         return "A new conversation begins with your next message."
@@ -140,13 +146,24 @@ class Turns:
             await self._course.run(turn, found=turn.update_id in self._found)
             self._seat(turn.key)
         except Exception:
-            # One turn that cannot be kept, or fails by a bug of ours, must not keep the others from theirs. It stays
-            # open in the book: the next start goes on with it.
+            # One turn that cannot be kept, or fails by a bug of ours, must not keep the others from theirs.
             log.exception("turn %d of %s was left in its middle", turn.update_id, turn.key)
+            self._spawn(self._again(turn))
         finally:
             self._found.discard(turn.update_id)
             self.pool.done(turn.key, self._clock.now().awake)
             self._stirred.set()
+
+    async def _again(self, turn: Turn) -> None:
+        """Go on with it where it was kept last; after some tries only with the next start."""
+        self._tries[turn.update_id] += 1
+        if self._tries[turn.update_id] > TRIES_MAX:
+            return
+        await self._clock.sleep_until(self._clock.now().awake + AGAIN_SECONDS)
+        kept = await self._book.reread(turn)
+        if not kept.is_over:
+            self._found.add(kept.update_id)
+            self.add(kept)
 
     def _seat(self, key: ConversationKey) -> None:
         conversation = self._conversations.get(key)

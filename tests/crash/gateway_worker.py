@@ -1,0 +1,58 @@
+"""Lives of a gateway, one after the other, each in a process of its own that was made by fork: dying is cheap.
+
+Every line on standard input begins one: a fault (`turn.said:1:kill`), or nothing. Answers with its pid, then with how
+it ended.
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from bot_api import TOKEN
+from gateways import Gateway, Parts
+from wakeful import faults
+from wakeful.adapters.daemon.sessions import DaemonSessions
+from wakeful.adapters.sqlite.store import SqliteStore
+from wakeful.adapters.system.clock import SystemClock
+from wakeful.adapters.telegram.chat import TelegramChat
+from wakeful.ports.sessions import Seat
+from wakeful.services.gateway.answering import Answers
+
+
+async def live(folder: Path, socket: str, run: Path, api: str, home: str) -> None:
+    parts, clock = Parts(), SystemClock()
+    parts.heard_users = {1, 2, 3}
+    parts.bot = folder.name
+    parts.store = await SqliteStore.open(folder / "gateway.db")
+    chat = TelegramChat(TOKEN, api, clock)
+    environ = {"HOME": home, "PATH": os.environ["PATH"], "WAKEFUL_TEST_HOUSE": str(folder)}
+    gateway = Gateway(
+        parts,
+        clock=clock,
+        chat=chat,
+        sessions=DaemonSessions(socket, run),
+        answers=Answers(chat, clock, edit_seconds=0.01),
+        seat=Seat("claude", str(folder / "project"), (str(folder / "bin" / "claude"),), environ, ""),
+    )
+    await gateway.start()
+    await asyncio.Event().wait()
+
+
+def main(folder: str, socket: str, run: str, api: str, home: str) -> None:
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            given = line.strip()
+            faults.install(faults.Plan([faults.Fault.parse(given)]) if given else None)
+            asyncio.run(live(Path(folder), socket, Path(run), api, home))
+            os._exit(0)
+        sys.stdout.write(f"{child}\n")
+        sys.stdout.flush()
+        _, status = os.waitpid(child, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
