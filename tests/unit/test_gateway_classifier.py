@@ -47,6 +47,7 @@ CODEX_401 = (
         ),
         (Ended(CLAUDE_401, Failure.AUTH), Category.UNKNOWN, AUTH_REQUIRED),
         (Ended(CODEX_401, Failure.AUTH), Category.UNKNOWN, AUTH_REQUIRED),
+        (Ended("words of a version to come", Failure.AUTH), Category.UNKNOWN, AUTH_REQUIRED),
         (Ended(CODEX_401, Failure.PROVIDER), Category.UNKNOWN, AUTH_REQUIRED),
         (Ended("Claude AI usage limit reached", Failure.LIMIT), Category.UNKNOWN, USAGE_LIMITED),
         (Rejected(Reason.EMPTY), Category.INVALID_RESPONSE, "invalid_response"),
@@ -115,7 +116,8 @@ def test_the_categories_are_closed() -> None:
 def test_what_only_a_client_says_is_sure(text: str) -> None:
     """The sentences of both clients, at the beginning of a short text."""
     assert auth_tier(text) is AuthTier.SURE
-    assert auth_tier("x" * SHORT_CHARS_MAX + text) is None
+    assert auth_tier(f"{text} {'x' * SHORT_CHARS_MAX}") is None
+    assert auth_tier(f"The log says: {text}") is not AuthTier.SURE
 
 
 @pytest.mark.parametrize("text", ["API Error: 401", "Error: authentication failed", "HTTP 403 Forbidden"])

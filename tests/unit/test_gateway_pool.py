@@ -86,6 +86,16 @@ def test_half_an_hour_of_idleness_ends_a_session_and_nothing_is_polled_for_it() 
     assert Pool[str]().next_check_at is None
 
 
+def test_a_session_that_is_named_again_is_used_again() -> None:
+    """It goes to the end of the line, by age and for room."""
+    pool: Pool[str] = Pool()
+    work(pool, 1, 100.0)
+    work(pool, 2, 200.0)
+    pool.hold(key(1), "session-1b", 300.0)
+    assert pool.next_check_at == 2000.0
+    assert [each.session_id for each in pool.expired(2100.0)] == ["session-2", "session-1b"]
+
+
 def test_one_key_works_on_one_item_at_a_time_in_order() -> None:
     """A second item waits for the first, whoever else works."""
     pool: Pool[str] = Pool()
