@@ -29,6 +29,7 @@ ALLOWED = {
         "heartbeats",
         "home",
         "hubwork",
+        "journal_desk",
         "lookout",
         "recordings",
         "recoveries",
