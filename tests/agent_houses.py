@@ -66,13 +66,17 @@ class AgentHouse:
 
     def sit_down(self, *arguments: str) -> None:
         """Type a command at a terminal of one's own."""
-        environ = {key: value for key, value in self.daemon.environ.items() if not key.startswith("TMUX")}
-        words = shlex.join(
-            ["env", "-i", "TERM=screen", *(f"{key}={value}" for key, value in environ.items())]
-        )
-        self.desk.tmux("new-session", "-d", "-x", "120", "-y", "30", "-s", "desk", f"{words} sh")
+        self.desk.tmux("new-session", "-d", "-x", "120", "-y", "30", "-s", "desk", f"{self._person()} sh")
         self.desk.tmux("set-option", "-g", "prefix", "C-q")
         self.enter(*arguments)
+
+    def command(self, *arguments: str) -> str:
+        """The words of a command for another terminal of the same person."""
+        return f"{self._person()} {shlex.join([sys.executable, '-m', 'wakeful', *arguments])}"
+
+    def _person(self) -> str:
+        environ = {key: value for key, value in self.daemon.environ.items() if not key.startswith("TMUX")}
+        return shlex.join(["env", "-i", "TERM=screen", *(f"{key}={value}" for key, value in environ.items())])
 
     def enter(self, *arguments: str) -> None:
         """Type a command at the terminal that is there; its exit code is shown when it has ended."""

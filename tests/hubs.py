@@ -80,8 +80,11 @@ class TestHub:
         self.said: list[tuple[str, str]] = []
         self.topics: list[Topic] = []
         self.over: list[tuple[str, str]] = []
-        # Processes that end between a look and the pidfd: the world is different from then on.
+        # Processes that end between a look and the pidfd, or before they were identified: the world is different then.
         self.ends_unwatched: dict[int, str] = {}
+        self.ends_unidentified: dict[int, str] = {}
+        # Those of others, which exist and cannot be looked at.
+        self.hidden: set[int] = set()
         self.specs = specs
         self.mode = mode
         # Who else hears of changes.
@@ -122,7 +125,7 @@ class TestHub:
             ),
             runtimes=runtimes,
             sessions=self.sessions,
-            processes=Processes(lambda pid: Process(pid, 1, BOOT), self._watch),
+            processes=Processes(self._identify, self._watch),
             store=self.store,
             clock=self.clock,
         )
@@ -156,6 +159,12 @@ class TestHub:
         self.changes.append(change)
         if self.feed is not None:
             self.feed.announce(change)
+
+    def _identify(self, pid: int) -> Process | None:
+        if pid in self.ends_unidentified:
+            self.runtime.seen[self.ends_unidentified[pid]] = SESSION_DEAD
+            return None
+        return None if pid in self.hidden else Process(pid, 1, BOOT)
 
     def _watch(self, process: Process) -> Sight:
         name = self.ends_unwatched.get(process.pid)

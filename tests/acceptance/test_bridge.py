@@ -12,7 +12,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from bridges import CHAT, SESSION
+from bridges import CHAT, SESSION, Bridge
 from clients import ClaudeHome, end_tmux, wait_for
 from daemons import RunningDaemon
 from operators import DONE
@@ -156,3 +156,28 @@ def test_hung_again_the_chat_is_told_once(
     assert [each["action_taken"] for each in cycles] == ["revival_attempted", "failure_message_sent"]
     assert server.query("RedisJob", status="pending") == []
     assert telegram.texts(CHAT) == [FAILURE_MESSAGE]
+
+
+def test_what_is_held_of_a_queue_is_decided_at_the_daemons_doors(
+    daemon: RunningDaemon, server: RedisServer, tmp_path: Path
+) -> None:
+    """Cut off inside a push: a checkpoint of the daemon's own; `continue` enqueues its message once, with the note."""
+    bridge = Bridge(server, tmp_path)
+    bridge.active()
+    bridge.call("git push origin main", 930.0, ended=False)
+    daemon.watch(
+        WAKEFUL_REDIS__URL=server.url, WAKEFUL_REDIS__LOGS=bridge.logs, WAKEFUL_REDIS__INTERVAL_SECONDS="1"
+    )
+    daemon.watch(WAKEFUL_HEAL__CONFIRM_SECONDS="0.1")
+    daemon.up()
+    listed = ("checkpoint", "list", "--json")
+    (held,) = wait_for(lambda: daemon.run(*listed).json["checkpoints"] or None, "checkpoint", 20)
+    assert (held["kind"], held["subject"], "git push" in held["may_have"][0]) == ("queue", SESSION, True)
+    assert server.query("RedisJob", status="pending") == []
+    decided = daemon.run("checkpoint", "continue", "1", "--json")
+    # Enqueued; that a worker took it up was not seen yet.
+    assert (decided.exit_code, decided.json["outcome"], decided.json["changed"]) == (5, "unverified", True)
+    (job,) = server.query("RedisJob", status="pending")
+    assert "git push" in job["revival_context"]
+    assert daemon.run("checkpoint", "continue", "1", "--json").json["changed"] is False
+    assert len(server.query("RedisJob", status="pending")) == 1

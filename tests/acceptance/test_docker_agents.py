@@ -129,6 +129,25 @@ def test_the_menu_restarts_a_container_and_attaches(house: AgentHouse, docker: D
     assert (after["state"], after["container_id"]) == ("running", started["container_id"])
 
 
+def test_a_terminal_that_closes_while_attached_leaves_nothing_in_the_container(
+    house: AgentHouse, docker: DockerEngine
+) -> None:
+    """Closing the window is detaching, of that window alone; whoever else is attached stays, and the agent goes on."""
+    started = house.start("claude")
+    clients = ("exec", "agent-claude", "tmux", "list-clients", "-F", "#{client_tty}")
+    marks = ("exec", "agent-claude", "tmux", "show-options", "-g")
+    house.sit_down("attach", "claude")
+    (first,) = wait_for(lambda: docker.docker(*clients).split() or None, "attached terminal")
+    house.desk.tmux("split-window", "-t", "desk", house.command("attach", "claude"))
+    wait_for(lambda: len(docker.docker(*clients).split()) == 2 or None, "second terminal")
+    house.desk.tmux("kill-pane", "-t", "desk")
+    wait_for(lambda: docker.docker(*clients).split() == [first] or None, "end of the second")
+    house.desk.end()
+    wait_for(lambda: docker.docker(*clients) == "" or None, "end of the first")
+    assert (house.agent("claude")["state"], house.agent("claude")["pid"]) == ("running", started["pid"])
+    wait_for(lambda: "@wakeful" not in docker.docker(*marks) or None, "end of the marks")
+
+
 def test_an_image_that_is_not_there_is_an_error(house: AgentHouse) -> None:
     """Said in one line, with the name, and it stays said."""
     spoken = house.daemon.run("agent", "start", "missing")

@@ -122,6 +122,24 @@ def test_a_process_that_ended_before_it_was_watched_is_looked_at_again() -> None
     run(story)
 
 
+def test_a_process_that_ends_before_it_can_be_identified_is_no_secret() -> None:
+    """Nobody else would tell. One that merely cannot be looked at is not asked about without end."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        async with house.open():
+            house.ends_unidentified[41] = "claude"
+            await house.happens(with_pid(ALIVE, 41))
+            assert house.record().state is AgentState.STALE
+            house.hidden.add(42)
+            looks = house.runtime.looks
+            await house.happens(with_pid(ALIVE, 42))
+            assert house.record().state is AgentState.RUNNING
+            assert house.runtime.looks <= looks + 2
+
+    run(story)
+
+
 def test_what_cannot_be_seen_is_unknown_and_comes_back() -> None:
     """A dead engine says nothing about its agents; since and reason do, and one incident tells for all."""
 

@@ -1,4 +1,9 @@
-"""Which command takes a person to a pane. Pure."""
+"""Which command takes a person to a pane, on this host or in a container. Pure."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
 
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.hosting import PaneAddress
@@ -23,3 +28,31 @@ def attach_argv(pane: PaneAddress, inside: str | None) -> tuple[str, ...]:
     if inside.partition(",")[0] == pane.socket:
         return (*tmux, *shown, "switch-client", "-t", pane.target)
     raise NestedTerminal(command=f"tmux -S {pane.socket} attach-session -t {pane.session}")
+
+
+class Visit(Struct, frozen=True):
+    """The words that hand a terminal to an agent in a container, and those that end the visit from outside of it."""
+
+    argv: tuple[str, ...]
+    leave: tuple[str, ...]
+
+
+# Only what every such container has: sh and tmux. The server remembers which client this visit is.
+_COME: Final = """\
+(tmux set-option -gq "$0" "$(sh -c 'echo $PPID')"; exec "$@")
+code=$?; tmux set-option -gqu "$0" 2>/dev/null; exit $code
+"""
+_LEAVE: Final = """\
+visitor=$(tmux show-options -gqv "$0")
+tmux list-clients -F '#{client_pid} #{client_tty}' | while read -r pid tty; do
+  [ "$pid" != "$visitor" ] || tmux detach-client -t "$tty"
+done
+"""
+
+
+def container_visit(argv: Sequence[str], mark: str) -> Visit:
+    """The engine's words to attach, `… exec -it CONTAINER tmux …`, marked so that this very visit can be ended."""
+    at = list(argv).index("tmux")
+    engine, tmux, option = argv[:at], argv[at:], f"@wakeful-visit-{mark}"
+    unseen = [word for word in engine if word != "-it"]
+    return Visit((*engine, "sh", "-c", _COME, option, *tmux), (*unseen, "sh", "-c", _LEAVE, option))

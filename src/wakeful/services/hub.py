@@ -204,8 +204,14 @@ class Hub:
         self._book.looked(agent, glimpse, session)
         process = self._processes.identify(glimpse.pid) if glimpse.pid is not None else None
         agent.process = process
-        if process is not None and self._processes.watch(process) is Sight.DEAD:
-            # It ended between the look and now: nobody else would tell.
+        if process is not None:
+            ended = self._processes.watch(process) is Sight.DEAD
+        else:
+            # Gone already; or somebody else's that cannot be looked at, which a second look does not change.
+            ended = glimpse.pid is not None and glimpse.pid != agent.unidentified_pid
+            agent.unidentified_pid = glimpse.pid
+        if ended:
+            # Between the look and now: nobody else would tell.
             self._hurry((agent,))
 
     async def _look(self, agent: Agent) -> "_Look":

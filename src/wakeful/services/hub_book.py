@@ -77,6 +77,8 @@ class Agent:
         self.moved_at = now
         self.work_since = now
         self.process: Process | None = None
+        # A process that was seen, and could not be identified afterwards.
+        self.unidentified_pid: int | None = None
         # Whether anything of it was there at the last look: only then it can go.
         self.placed = False
         # Whether the runtime itself could not be asked.

@@ -1,6 +1,6 @@
 """`wakeful attach` for agents of the hub: to its terminal, or 001's menu where there is nothing to go to.
 
-The daemon acts; this command asks the person, and then becomes tmux.
+The daemon acts; this command asks the person, and then becomes tmux, or lends its terminal to it in a container.
 """
 
 import os
@@ -8,11 +8,12 @@ import shlex
 from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Final
+from uuid import uuid4
 
 from msgspec import Struct
 
 from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentState, BadAgentName, parse_agent_name
-from wakeful.domain.attaching import attach_argv
+from wakeful.domain.attaching import attach_argv, container_visit
 from wakeful.domain.errors import OperatorError, SessionNotFound, WakefulError
 from wakeful.domain.hosting import PaneAddress
 from wakeful.interfaces.cli import agent_asking
@@ -23,6 +24,7 @@ from wakeful.interfaces.cli.client import Refused
 from wakeful.interfaces.cli.listing import decoded
 from wakeful.interfaces.cli.output import say
 from wakeful.interfaces.cli.run import become
+from wakeful.interfaces.cli.visiting import lend_terminal
 
 _PROGRAMS: Final = {"claude": "Claude Code", "codex": "Codex"}
 
@@ -145,7 +147,10 @@ def _go(record: AgentRecord) -> int:
     if record.state is not AgentState.RUNNING:
         why = f" ({record.reason})" if record.reason and record.state is not AgentState.STOPPED else ""
         raise NothingToAttach(name=record.name, state=record.state, why=why, advice=_advice(record))
-    become(_argv(record))
+    argv = _argv(record)
+    if record.runtime is AgentRuntime.TMUX:
+        become(argv)
+    return lend_terminal(container_visit(argv, uuid4().hex), shlex.join(argv))
 
 
 def _argv(record: AgentRecord) -> list[str]:

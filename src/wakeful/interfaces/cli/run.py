@@ -94,7 +94,7 @@ def run(
     started = msgspec.json.decode(answer.body)
     if code or as_json or detach or headless or command[0].endswith("codex"):
         return code
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not has_terminal():
         say(f"attach to it with: wakeful attach {started['session_id']}")
         return code
     return _go(client, SessionId(started["session_id"]))
@@ -152,9 +152,13 @@ def _go(client: Client, session_id: SessionId) -> NoReturn:
     become(_argv(session_id, answer))
 
 
+def has_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
 def become(argv: list[str]) -> NoReturn:
     """Hand this terminal to another program. Raises NeedsTerminal, TmuxMissing."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not has_terminal():
         raise NeedsTerminal(command=shlex.join(argv))
     sys.stdout.flush()
     try:
