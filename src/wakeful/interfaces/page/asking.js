@@ -38,7 +38,8 @@ async function carryOut(order, dialog, said, buttons) {
   const answer = await order.give(values).catch(() => null);
   if (!dialog.open) return;
   said.textContent = outcome(answer);
-  said.dataset.outcome = answer?.ok ? "done" : "refused";
+  // What was declined, or seen by nobody, is not shown as done.
+  said.dataset.outcome = answer?.ok && (answer.body.outcome ?? "recovered") === "recovered" ? "done" : "refused";
   const again = answer && !answer.ok ? order.instead?.(answer.body) : null;
   if (again) return offer({ ...order, ...again }, dialog, said, buttons);
   const close = button("Close", () => dialog.close(), "button yes");

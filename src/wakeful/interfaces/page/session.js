@@ -1,7 +1,7 @@
 // One session: the verdict in words, what can be done, when it did what, the ladder, the evidence, its last calls.
 
 import { drawActions } from "/actions.js";
-import { byId, clear, command, element, holding, moment, redraw, setText, spoken } from "/dom.js";
+import { button, byId, clear, command, element, holding, moment, redraw, setText, spoken } from "/dom.js";
 import { drawLadder } from "/ladder.js";
 import { read } from "/link.js";
 import { aboutCall, age, doing, shortId, since, tone, words } from "/rows.js";
@@ -20,6 +20,7 @@ export class SessionView {
   #id = null;
   #record = null;
   #mute = null;
+  #isWhole = false;
   #reading = 0;
 
   constructor(post) {
@@ -63,6 +64,7 @@ export class SessionView {
   #forget(id) {
     this.#id = id;
     this.#record = this.#mute = null;
+    this.#isWhole = false;
     this.#timeline.forget();
     setText(byId("session-title"), shortId(id));
     for (const place of ["session-sentence", "session-ladder", "session-reasons", "session-calls", "session-past", "session-step"]) {
@@ -105,6 +107,17 @@ export class SessionView {
     ]);
   }
 
+  #drawCalls(record, all) {
+    const place = byId("session-calls");
+    const newest = (this.#isWhole ? all : all.slice(-CALLS_SHOWN)).toReversed();
+    const showAll = () => {
+      this.#isWhole = true;
+      this.#drawCalls(record, all);
+      place.children[CALLS_SHOWN]?.scrollIntoView({ block: "nearest" });
+    };
+    redraw(place, [newest, record.session_alive], () => callLines(newest, all.length - newest.length, record, showAll));
+  }
+
   #drawPast(record, transitions, calls, incidents, critical) {
     const mine = incidents.filter((each) => each.members.some((member) => member.id === record.id));
     const acts = critical.filter((event) => event.session_id === record.id && event.action_taken !== "none")
@@ -112,9 +125,14 @@ export class SessionView {
     this.#timeline.show({ transitions, calls, incidents: mine, acts });
     const lines = pastLines(record.id, transitions, mine, acts).slice(0, PAST_SHOWN);
     redraw(byId("session-past"), lines, () => lines.map(pastLine));
-    const newest = calls.calls.slice(-CALLS_SHOWN).reverse();
-    redraw(byId("session-calls"), [newest, record.session_alive], () => (newest.length ? newest.map((call) => callLine(call, record)) : [element("li", "soft", "Its log names no calls.")]));
+    this.#drawCalls(record, calls.calls);
   }
+}
+
+function callLines(newest, older, record, showAll) {
+  if (!newest.length) return [element("li", "soft", "Its log names no calls.")];
+  const lines = newest.map((call) => callLine(call, record));
+  return older ? [...lines, holding("li", "soft", button(`Show ${older} older`, showAll, "button small"))] : lines;
 }
 
 function standing(record) {
