@@ -200,6 +200,7 @@ class Clinic(House):
         carrier = SessionCarrier(self.healer, self.hands, self.holdings)
         self.checkpoints.carriers[CheckpointKind.SESSION] = carrier
         self.lessons.changed = self.healer.look_again
+        self.desk.recall = self.recall_events
         self.hands.cut_off = around.cut_off
         self.restorer = Restorer(self.roster, self.holdings, self.hands, self.place, pace, around)
 

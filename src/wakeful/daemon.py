@@ -335,6 +335,7 @@ def _desk(config: Config, places: Places, doors: Doors, daemon: Daemon, history:
         daemon.waking.wakes.of_session,
         timer_rules(config.supervision),
         daemon.waking.timers.warnings,
+        daemon.recall_events,
     )
 
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from desks import Doors, open_doors, received
 
 FUZZ = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-ROUTES = ("", "/health", "/status", "/inspect", "/events", "/wait", "/self", "/nothing")
+ROUTES = ("", "/health", "/status", "/inspect", "/events", "/calls", "/wait", "/self", "/nothing")
 NAMES = (
     "all",
     "include_health",

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, BrowserContext
 
 import parts
+from browsers import chromium
 from clients import ClaudeHome, CodexHome, end_tmux, require, require_tmux
 from redis_servers import RedisServer, require_redis
 from tmux_servers import Server
@@ -64,3 +66,18 @@ def quick_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents of tests either run or say at once that they cannot."""
     monkeypatch.setattr("wakeful.adapters.docker.launching.SETTLE_SECONDS", 0.05)
     monkeypatch.setattr("wakeful.adapters.docker.launching.SCREEN_POLL_SECONDS", 0.1)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One for all tests of a module: while it is open its loop is this thread's, and nobody else can have one."""
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """A browser that knows nobody."""
+    opened = browser.new_context(locale="en-GB")
+    yield opened
+    opened.close()

@@ -27,8 +27,10 @@ from wakeful.interfaces.http.event_routes import CriticalEventList
 from wakeful.interfaces.http.heal_routes import LostList
 from wakeful.interfaces.http.problems import Problem
 from wakeful.interfaces.http.shapes import SessionInspection, SessionList, SessionStatus, SessionWait
-from wakeful.services.desk import EventList, Overview
+from wakeful.services.desk import Overview
+from wakeful.services.recent_calls import CallList
 from wakeful.services.roster import Query
+from wakeful.services.session_events import EventList
 
 ONE = "/api/sessions/claude-working"
 SHAPES: dict[str, type] = {
@@ -44,6 +46,7 @@ SHAPES: dict[str, type] = {
     f"{ONE}/why": Why,
     "/api/sessions/killed/why": Why,
     f"{ONE}/events": EventList,
+    f"{ONE}/calls": CallList,
     f"{ONE}/wait?until=prompting": SessionWait,
     "/api/sessions/killed/inspect": SessionInspection,
     "/api/sessions/asking/status": SessionStatus,

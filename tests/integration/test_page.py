@@ -1,43 +1,24 @@
-"""The web page in a real browser, against the real doors."""
+"""The web page in a real browser, against the real doors: logging in, the list, its connection, its looks."""
 
 import asyncio
-import os
-import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+from playwright.sync_api import BrowserContext, Page, expect
 
+from browsers import is_live, needs_chromium, open_link, row
 from clinics import Clinic
 from desks import Doors, House, furnish, open_doors
 from wakeful.domain.checkpoint import Checkpoint, CheckpointKind, Choice, ChoiceName
+from wakeful.domain.events import Drifted
 
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+VIEWS = ("", "?session=claude-killed", "?view=decisions", "?view=incidents", "?view=agents", "?view=events")
 
-pytestmark = pytest.mark.skipif(
-    shutil.which(CHROMIUM) is None and os.environ.get("CI") != "true", reason="needs Debian's chromium"
-)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        yield opened
-        opened.close()
+pytestmark = needs_chromium
 
 
 @pytest.fixture
@@ -47,33 +28,11 @@ def doors(tmp_path: Path) -> Iterator[Doors]:
 
 
 @pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    opened = browser.new_context()
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
 def page(doors: Doors, context: BrowserContext) -> Page:
     """A page that is logged in and shows the furnished house."""
     opened = open_link(doors, context)
     expect(row(opened, "working")).to_be_visible()
     return opened
-
-
-def open_link(doors: Doors, context: BrowserContext, query: str = "") -> Page:
-    code = doors.call(doors.access.logins.new_code)
-    opened = context.new_page()
-    opened.goto(f"{doors.url}/{query}#code={code}")
-    return opened
-
-
-def row(page: Page, name: str) -> Locator:
-    return page.locator(f'tr[data-id="claude-{name}"]')
-
-
-def detail(page: Page, name: str) -> Locator:
-    return row(page, name).locator("xpath=following-sibling::tr[1]")
 
 
 def test_a_link_logs_in_once_and_leaves_no_trace(doors: Doors, context: BrowserContext) -> None:
@@ -94,7 +53,7 @@ def test_without_a_login_the_page_says_what_to_do(doors: Doors, context: Browser
     page = context.new_page()
     page.goto(doors.url)
     expect(page.locator("#door")).to_contain_text("wakeful open")
-    assert page.locator("#board").is_hidden()
+    assert page.locator("#sessions").is_hidden()
     page.goto(f"{doors.url}/?again#code=used")
     expect(page.locator("#door-text")).to_contain_text("used already")
 
@@ -111,58 +70,65 @@ def test_who_needs_you_comes_first(page: Page) -> None:
     assert page.title() == "(3) Wakeful"
 
 
-def test_a_change_is_shown_without_asking(doors: Doors, page: Page) -> None:
-    """A row changes, moves, appears and disappears as the daemon tells it."""
+def test_a_change_is_shown_and_said_without_asking(doors: Doors, page: Page) -> None:
+    """A row changes, moves and appears as the daemon tells it; whoever cannot see is told who needs somebody."""
     expect(row(page, "working").locator(".state")).to_have_text("prompting")
     doors.call(lambda: doors.house.ask("working", "Edit: main.py"))
     expect(row(page, "working").locator(".state")).to_have_text("waiting")
     expect(row(page, "working")).to_contain_text("asks you · Edit: main.py")
+    expect(page.locator("#announcer")).to_have_text("shop: asks you · Edit: main.py")
     expect(page.locator("#tally")).to_contain_text("4 need you")
     doors.call(lambda: doors.house.start("newcomer"))
     expect(row(page, "newcomer")).to_contain_text("ready for a prompt")
 
 
-def test_hostile_text_is_text(doors: Doors, page: Page) -> None:
-    """What an agent, a folder or a question says is shown letter by letter and runs nowhere."""
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-
-    def attack() -> None:
-        doors.house.start("hostile", project=HOSTILE.replace("/", ""))
-        doors.house.ask("hostile", HOSTILE)
-
-    doors.call(attack)
-    expect(row(page, "hostile")).to_contain_text("<img src=x onerror=")
-    row(page, "hostile").locator(".doing").click()
-    expect(detail(page, "hostile").locator(".untrusted")).to_contain_text("<script>")
-    assert page.locator("img[src=x], script:not([src])").count() == 0
-    assert "owned" not in page.title()
-    assert not errors
-
-
-def test_a_row_opens_to_its_reasons_and_commands(page: Page) -> None:
-    """Evidence and the exact command are one key press away, and say whether they are open."""
-    button = row(page, "killed").locator(".doing")
-    expect(button).to_have_attribute("aria-expanded", "false")
-    button.focus()
-    page.keyboard.press("Enter")
-    expect(button).to_have_attribute("aria-expanded", "true")
-    expect(detail(page, "killed")).to_contain_text("calls left open: 1")
-    expect(detail(page, "killed").locator("code", has_text="claude --resume killed")).to_be_visible()
-
-
-def test_a_filter_lives_in_the_address(doors: Doors, page: Page) -> None:
-    """Typing narrows the table, the address can be shared, Escape shows everybody again."""
+def test_search_and_choices_live_in_the_address(doors: Doors, page: Page) -> None:
+    """Words, standings, project and hands narrow the table, the address can be shared, Escape shows everybody again."""
+    rows = page.locator("tr[data-id]")
     page.keyboard.press("/")
     page.keyboard.type("bank waiting")
-    expect(page.locator("tr[data-id]")).to_have_count(1)
-    assert page.url == f"{doors.url}/?q=bank%20waiting"
+    expect(rows).to_have_count(1)
+    assert page.url == f"{doors.url}/?q=bank+waiting"
     page.reload()
-    expect(page.locator("tr[data-id]")).to_have_count(1)
+    expect(rows).to_have_count(1)
+    page.locator("#filter").focus()
     page.keyboard.press("Escape")
-    expect(page.locator("tr[data-id]")).to_have_count(5)
-    page.locator("#filter").fill("nobody is called this")
-    expect(page.locator("#empty")).to_contain_text("Nothing fits")
+    expect(rows).to_have_count(5)
+    page.get_by_role("button", name="3 need you").click()
+    expect(rows).to_have_count(3)
+    expect(page.get_by_role("button", name="3 need you")).to_be_focused()
+    page.locator("#project").select_option("bank")
+    expect(rows).to_have_count(2)
+    page.goto(f"{doors.url}/?is=idle,stopped&project=shop&hands=found")
+    expect(rows).to_have_count(1)
+    page.goto(f"{doors.url}/?hands=managed")
+    expect(page.locator("#empty")).to_contain_text("None of 5 sessions fits")
+    page.locator("body").press("Escape")
+    expect(rows).to_have_count(5)
+
+
+def test_the_keyboard_goes_everywhere(page: Page) -> None:
+    """j and k walk, n finds who needs somebody, Enter opens, Escape comes back to the same row, ? tells the keys."""
+    page.locator("body").press("j")
+    page.keyboard.press("j")
+    expect(row(page, "failed").locator("a")).to_be_focused()
+    page.keyboard.press("k")
+    expect(row(page, "asking").locator("a")).to_be_focused()
+    for name in ("failed", "killed", "asking"):
+        page.keyboard.press("n")
+        expect(row(page, name).locator("a")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#session-title")).to_be_focused()
+    assert page.url.endswith("?session=claude-asking")
+    page.keyboard.press("Escape")
+    expect(row(page, "asking").locator("a")).to_be_focused()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#keys")).to_be_hidden()
+    for key, heading in (("2", "Waits for your decision"), ("3", "Incidents"), ("5", "Critical events")):
+        page.keyboard.press(key)
+        expect(page.get_by_role("heading", name=heading)).to_be_visible()
 
 
 def test_an_empty_house_helps(tmp_path: Path, context: BrowserContext) -> None:
@@ -172,32 +138,88 @@ def test_an_empty_house_helps(tmp_path: Path, context: BrowserContext) -> None:
         expect(page.locator("#empty")).to_contain_text("Start Claude Code or Codex")
 
 
-def test_a_lost_connection_is_never_green(tmp_path: Path, browser: Browser) -> None:
-    """When the daemon goes the table greys and says from when it is; when it is back, so is the page."""
+def test_sessions_that_were_only_found_can_be_handed_over(tmp_path: Path, context: BrowserContext) -> None:
+    """Whoever has none managed is told what that means and asked; the hint goes with the answer."""
+    clinic = Clinic()
+    clinic.start("one")
+    clinic.start("two")
+    with open_doors(tmp_path, clinic) as doors:
+        page = open_link(doors, context, hurry=True)
+        expect(page.locator("#hint-text")).to_have_text(
+            "2 found, 0 managed: Wakeful will only tell you. Adopt?"
+        )
+        page.get_by_role("button", name="Adopt…").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("Adopt 2 sessions?")
+        dialog.get_by_role("button", name="Adopt", exact=True).click()
+        expect(dialog).to_contain_text("2 of 2 are managed now.")
+        doors.call(clinic.settle)
+        dialog.get_by_role("button", name="Close").click()
+        expect(page.locator("#hint")).to_be_hidden()
+        expect(row(page, "one")).to_contain_text("managed")
+
+
+def test_a_lost_connection_is_never_green_and_comes_back(doors: Doors, context: BrowserContext) -> None:
+    """The page greys and says from when it is; when the daemon answers again, what happened meanwhile is there."""
+    page = open_link(doors, context, hurry=True)
+    is_live(page)
+    page.route("**/api/status", lambda route: route.abort())
+    expect(page.locator("#banner")).to_contain_text("Connection lost, data from")
+    expect(page.locator("body.lost")).to_have_count(1)
+    assert page.locator("main").evaluate("main => getComputedStyle(main).filter") == "grayscale(1)"
+    assert page.title().startswith("✕")
+    doors.call(lambda: doors.house.ask("done", "Edit: main.py"))
+    page.unroute("**/api/status")
+    is_live(page)
+    expect(page.locator("#banner")).to_be_hidden()
+    expect(page.locator("body.lost")).to_have_count(0)
+    expect(row(page, "done").locator(".state")).to_have_text("waiting")
+
+
+def test_a_daemon_that_went_is_not_shown_as_alive(tmp_path: Path, context: BrowserContext) -> None:
+    """Its sockets close: at once nothing on the page is green."""
     house = House()
     furnish(house)
-    with browser.new_context() as context:
-        with open_doors(tmp_path, house) as doors:
-            page = open_link(doors, context)
-            expect(page.locator("#link-text")).to_have_text("live")
-            expect(page.locator("body.lost")).to_have_count(0)
-        expect(page.locator("#banner")).to_contain_text("Connection lost. What you see is from")
-        expect(page.locator("body.lost")).to_have_count(1)
-        grey = page.locator("table").evaluate("table => getComputedStyle(table).filter")
-        assert grey == "grayscale(1)"
+    with open_doors(tmp_path, house) as doors:
+        page = open_link(doors, context)
+        is_live(page)
+    expect(page.locator("#banner")).to_contain_text("Connection lost, data from")
+    expect(page.locator("body.lost")).to_have_count(1)
 
 
-def test_a_pause_is_said_above_everything(doors: Doors, context: BrowserContext) -> None:
-    """Who, since when and why, as text; it goes with the pause, without a new visit."""
-    context.add_init_script(HURRY)
+def test_a_daemon_that_hangs_is_noticed(doors: Doors, context: BrowserContext) -> None:
+    """Open sockets prove nothing: without an answer the page stops saying live."""
+    page = open_link(doors, context, hurry=True)
+    is_live(page)
+    page.route("**/api/status", lambda _route: None)
+    expect(page.locator("#link-text")).to_have_text("connection lost", timeout=15_000)
+
+
+def test_a_login_that_ended_is_noticed(doors: Doors, context: BrowserContext) -> None:
+    """Whoever is logged out elsewhere sees the door, not yesterday's table."""
+    page = open_link(doors, context, hurry=True)
+    is_live(page)
+    doors.call(doors.access.logins._open._kept.clear)
+    expect(page.locator("#door")).to_be_visible(timeout=15_000)
+    assert page.locator("#sessions").is_hidden()
+
+
+def test_what_limits_wakeful_is_said_above_everything(doors: Doors, context: BrowserContext) -> None:
+    """A pause with who, when and why, as text, ended from the page; logs that nobody can read any more."""
     with doors.socket() as owner:
         owner.post("/api/pause", json={"by": "ada@host", "reason": HOSTILE}).raise_for_status()
-        page = open_link(doors, context)
-        expect(page.locator("#paused")).to_contain_text("PAUSED by ada@host since Jan")
-        expect(page.locator("#paused")).to_contain_text("<script>")
-        expect(page).to_have_title("(3) Wakeful")
-        owner.post("/api/resume", json={}).raise_for_status()
-    expect(page.locator("#paused")).to_be_hidden(timeout=15_000)
+    page = open_link(doors, context, hurry=True)
+    expect(page.locator("#paused")).to_contain_text("PAUSED by ada@host since")
+    expect(page.locator("#paused")).to_contain_text("<script>")
+    expect(page).to_have_title("(3) Wakeful")
+    doors.call(lambda: doors.house.hear("done", Drifted(doors.house.clock.now().wall, "type")))
+    expect(page.locator("[data-notice=drift]")).to_contain_text(
+        "1 session writes in a way Wakeful does not know"
+    )
+    page.get_by_role("button", name="Resume").click()
+    page.get_by_role("dialog").get_by_role("button", name="Resume", exact=True).click()
+    expect(page.get_by_role("dialog")).to_contain_text("Wakeful acts again.")
+    expect(page.locator("#paused")).to_have_count(0)
 
 
 def checkpoint_draft(subject: str) -> Checkpoint:
@@ -237,8 +259,8 @@ def decided(doors: Doors) -> dict[int, tuple[str, str]]:
 
 def test_what_waits_for_a_decision_is_decided_with_two_clicks(asking: Doors, context: BrowserContext) -> None:
     """The first shows what follows and the command, the second does it; Back does nothing; words are only words."""
-    context.add_init_script(HURRY)
-    page = open_link(asking, context)
+    page = open_link(asking, context, hurry=True)
+    page.get_by_role("link", name="Decisions 3").click()
     one, two = (page.locator(f'[data-checkpoint="{number}"]') for number in (1, 2))
     expect(one).to_contain_text("<img src=x onerror=")
     assert page.locator("img[src=x]").count() == 0
@@ -259,10 +281,10 @@ def test_what_waits_for_a_decision_is_decided_with_two_clicks(asking: Doors, con
 
 def test_a_tab_without_its_own_login_shows_commands_only(asking: Doors, context: BrowserContext) -> None:
     """The cookie alone decides nothing; and whoever was slower than another is told so."""
-    page = open_link(asking, context)
+    page = open_link(asking, context, "?view=decisions")
     page.locator('[data-checkpoint="3"]').get_by_role("button", name="Continue").click()
     other = context.new_page()
-    other.goto(asking.url)
+    other.goto(f"{asking.url}/?view=decisions")
     choices = other.locator('[data-checkpoint="3"] .choices')
     expect(choices.locator("code").first).to_have_text("wakeful checkpoint continue 3")
     expect(choices.locator("code").nth(1)).to_have_text("wakeful checkpoint continue 3 --done")
@@ -273,39 +295,48 @@ def test_a_tab_without_its_own_login_shows_commands_only(asking: Doors, context:
     expect(page.locator('[data-checkpoint="3"]')).to_contain_text("was aborted by ann@host")
 
 
-HURRY = "const real = setTimeout; window.setTimeout = (act, ms) => real(act, Math.min(ms, 200));"
+# Every text against what is painted behind it; a large or a bold one may have less, and is not let off here.
+FAINT = """() => {
+  const channel = (value) => (value /= 255) <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+  const light = ([red, green, blue]) => 0.2126 * channel(red) + 0.7152 * channel(green) + 0.0722 * channel(blue);
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const behind = (node) => {
+    for (; node; node = node.parentElement) {
+      const colour = parse(getComputedStyle(node).backgroundColor);
+      if (colour.length === 3 || colour[3] === 1) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const faint = [];
+  for (const node of document.querySelectorAll("body *")) {
+    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
+    if (!own || !node.checkVisibility() || node.closest("svg, .unseen, .skip")) continue;
+    const [one, other] = [light(parse(getComputedStyle(node).color)), light(behind(node))].sort((a, b) => b - a);
+    const contrast = (one + 0.05) / (other + 0.05);
+    if (contrast < 4.5) faint.push(`${node.tagName}.${node.className} ${node.textContent.slice(0, 30)} ${contrast.toFixed(2)}`);
+  }
+  return faint;
+}"""
+NAMELESS = """() => [...document.querySelectorAll("a, button, input, select, textarea, table, nav, svg[role=img], dialog[open]")]
+  .filter((node) => node.checkVisibility())
+  .filter((node) => !(node.getAttribute("aria-label") || node.textContent.trim() || node.labels?.[0]?.textContent.trim()))
+  .map((node) => node.outerHTML)"""
 
 
-def test_a_daemon_that_hangs_is_noticed(doors: Doors, context: BrowserContext) -> None:
-    """Open sockets prove nothing: without an answer the page stops saying live."""
-    context.add_init_script(HURRY)
+def test_every_view_can_be_read(doors: Doors, context: BrowserContext) -> None:
+    """On a phone and a desk, by day and by night: no sideways scrolling, no faint text, no control without a name."""
+    asked: list[str] = []
+    context.on("request", lambda request: asked.append(request.url))
     page = open_link(doors, context)
-    expect(page.locator("#link-text")).to_have_text("live")
-    page.route("**/api/status", lambda _route: None)
-    expect(page.locator("#link-text")).to_have_text("connection lost", timeout=15_000)
-
-
-def test_a_login_that_ended_is_noticed(doors: Doors, context: BrowserContext) -> None:
-    """Whoever is logged out elsewhere sees the door, not yesterday's table."""
-    context.add_init_script(HURRY)
-    page = open_link(doors, context)
-    expect(page.locator("#link-text")).to_have_text("live")
-    doors.call(doors.access.logins._open._kept.clear)
-    expect(page.locator("#door")).to_be_visible(timeout=15_000)
-    assert page.locator("#board").is_hidden()
-
-
-@pytest.mark.parametrize(
-    ("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 360), ("dark", 360)]
-)
-def test_nothing_is_cut_off(doors: Doors, browser: Browser, scheme: str, width: int) -> None:
-    """No sideways scrolling on a phone or a desk, in either light, and no request leaves the machine."""
-    with browser.new_context(
-        color_scheme="dark" if scheme == "dark" else "light", viewport={"width": width, "height": 800}
-    ) as context:
-        asked: list[str] = []
-        context.on("request", lambda request: asked.append(request.url))
-        page = open_link(doors, context)
-        expect(row(page, "working")).to_be_visible()
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert all(url.startswith(doors.url) for url in asked)
+    is_live(page)
+    for view in VIEWS:
+        page.goto(f"{doors.url}/{view}")
+        is_live(page)
+        page.wait_for_load_state("networkidle")
+        for is_dark, width in product((False, True), (1280, 390)):
+            page.emulate_media(color_scheme="dark" if is_dark else "light", reduced_motion="reduce")
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+            assert page.evaluate(FAINT) == [], (view, is_dark)
+            assert page.evaluate(NAMELESS) == [], view
+    assert all(url.startswith(doors.url) for url in asked), "nothing leaves the machine"

@@ -10,6 +10,7 @@ from msgspec import Struct
 from wakeful.domain.agents import AgentsStanding
 from wakeful.domain.calm import PauseRecord
 from wakeful.domain.errors import OperatorError, SessionNotFound
+from wakeful.domain.events import Event
 from wakeful.domain.evidence import Pane
 from wakeful.domain.findings import EXIT_CODES, State
 from wakeful.domain.ids import SessionId
@@ -26,7 +27,9 @@ from wakeful.ports.clock import Clock
 from wakeful.ports.store import Transition
 from wakeful.services.cases import EVENTS_RECALLED_MAX, CaseBook, Expect, KeptCase, NoCaseBook, case_of
 from wakeful.services.feed import Feed
+from wakeful.services.recent_calls import recent_calls
 from wakeful.services.roster import Ending, Query, Roster
+from wakeful.services.session_events import EventList, event_record
 from wakeful.services.watched import Watched
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -135,25 +138,6 @@ class Evidence(Struct, frozen=True):
     untrusted: tuple[str, ...]
 
 
-class EventRecord(Struct, frozen=True):
-    """One transition of a session."""
-
-    seq: int
-    at: str
-    old_state: str | None
-    state: str
-    old_health: str | None
-    health: str
-    reason: str
-
-
-class EventList(Struct, frozen=True):
-    """Transitions, oldest first. Pass `next_cursor` as `after` to go on."""
-
-    events: tuple[EventRecord, ...]
-    next_cursor: int | None
-
-
 class Desk:
     """Reads the roster for every door. Holds no state of its own."""
 
@@ -173,9 +157,12 @@ class Desk:
         wake_of: Callable[[SessionId], HeartbeatStatus | None] = lambda _session_id: None,
         timers: TimerRules = TimerRules(),  # noqa: B008 - frozen, and its defaults are the documented ones
         warnings_of: Callable[[SessionId], tuple[str, ...]] = lambda _session_id: (),
+        recall: Callable[[SessionId, int], Sequence[Event]] = lambda _session_id, _limit: (),
     ) -> None:
         self.feed = feed
         self.wake_of = wake_of
+        # The newest events of a session's log. Blocks.
+        self.recall = recall
         self._timers = timers
         self._warnings_of = warnings_of
         self._clock = clock
@@ -281,7 +268,14 @@ class Desk:
         session_id = self._roster.resolve(text)
         rows = await self._history(session_id, after=after, limit=limit)
         more = rows[-1].seq if len(rows) == limit else None
-        return Answer(_encode(EventList(tuple(_event(row) for row in rows), more)))
+        return Answer(_encode(EventList(tuple(map(event_record, rows)), more)))
+
+    async def calls(self, text: str, *, limit: int) -> Answer:
+        """The newest calls of one session, oldest first; what they say is redacted."""
+        session_id = self._roster.resolve(text)
+        # In a thread: a long log takes longer to read than verdicts may wait.
+        events = await asyncio.to_thread(self.recall, session_id, EVENTS_RECALLED_MAX)
+        return Answer(_encode(recent_calls(events, limit)))
 
     async def wait(self, text: str, until: State, timeout_seconds: float) -> Answer:
         """Block until the session is in a state, needs a person, died, or the time is over."""
@@ -350,18 +344,6 @@ def _treated(why: Why, trouble: Trouble) -> Why:
         evidence=evidence,
         command=("wakeful", "checkpoint", "show", str(trouble.checkpoint)),
         command_text="shows what was cut off and what you can decide",
-    )
-
-
-def _event(row: Transition) -> EventRecord:
-    return EventRecord(
-        row.seq,
-        iso(row.at),
-        row.old_state or None,
-        row.new_state,
-        row.old_health or None,
-        row.new_health,
-        row.reason,
     )
 
 

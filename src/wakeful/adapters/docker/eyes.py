@@ -120,7 +120,8 @@ class ContainerEyes:
             eye.catch_up(session_id)
 
     def recall_events(self, session_id: SessionId, limit: int) -> list[Event]:
-        pairs = self._pairs.values()
+        # A copy: whoever asks may do so in a thread, while containers come and go.
+        pairs = tuple(self._pairs.values())
         return [event for pair in pairs for event in pair.logs.recall_events(session_id, limit)]
 
     def take_bookmarks(self) -> Iterator[Bookmark]:

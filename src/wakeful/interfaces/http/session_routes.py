@@ -17,8 +17,10 @@ from wakeful.interfaces.http.asgi import PEER, Receive, Scope
 from wakeful.interfaces.http.problems import MEDIA_TYPE, Problem
 from wakeful.interfaces.http.refusals import CallerGone
 from wakeful.interfaces.http.shapes import SessionInspection, SessionList, SessionStatus, SessionWait
-from wakeful.services.desk import Desk, EventList, Overview
+from wakeful.services.desk import Desk, Overview
+from wakeful.services.recent_calls import CALLS_MAX, CallList
 from wakeful.services.roster import LIMIT_MAX, Query
+from wakeful.services.session_events import EventList
 
 WAIT_SECONDS_MAX = 3600
 EVENTS_MAX = 1000
@@ -58,6 +60,7 @@ class SessionRoutes:
             f"{one}/inspect": self.inspect,
             f"{one}/why": self.why,
             f"{one}/events": self.events,
+            f"{one}/calls": self.calls,
             f"{one}/wait": self.wait,
         }
         return [_reading(path, fn) for path, fn in table.items()]
@@ -120,6 +123,12 @@ class SessionRoutes:
     ) -> Encoded[EventList]:
         """The transitions of one session, oldest first."""
         return Encoded(await self._desk.events(session_id, after=after, limit=limit))
+
+    async def calls(
+        self, session_id: FromPath[str], limit: Annotated[int, QueryParameter(ge=1, le=CALLS_MAX)] = 50
+    ) -> Encoded[CallList]:
+        """The newest tool calls of one session, oldest first, redacted."""
+        return Encoded(await self._desk.calls(session_id, limit=limit))
 
     async def wait(
         self,

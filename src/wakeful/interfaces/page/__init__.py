@@ -13,17 +13,37 @@ _MEDIA_TYPES: Final = {
     "js": "text/javascript",
     "svg": "image/svg+xml",
 }
-PAGE_PATHS: Final[Mapping[str, str]] = {
-    "/": "index.html",
-    "/page.css": "page.css",
-    "/page.js": "page.js",
-    "/rows.js": "rows.js",
-    "/table.js": "table.js",
-    "/link.js": "link.js",
-    "/agents.js": "agents.js",
-    "/checkpoints.js": "checkpoints.js",
-    "/icon.svg": "icon.svg",
-}
+_FILES: Final = (
+    "page.css",
+    "views.css",
+    "icon.svg",
+    *(
+        f"{name}.js"
+        for name in (
+            "page",
+            "link",
+            "address",
+            "keys",
+            "dom",
+            "rows",
+            "roster",
+            "sessions",
+            "table",
+            "session",
+            "spans",
+            "timeline",
+            "ladder",
+            "actions",
+            "asking",
+            "notices",
+            "checkpoints",
+            "incidents",
+            "agents",
+            "events",
+        )
+    ),
+)
+PAGE_PATHS: Final[Mapping[str, str]] = {"/": "index.html", **{f"/{name}": name for name in _FILES}}
 """Where each file is served; the only paths besides /healthz and the login that need no proof."""
 
 

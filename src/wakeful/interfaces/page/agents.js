@@ -1,49 +1,117 @@
-// The agents of the hub: a line each, with what it is and why. Everything in it enters through textContent only.
+// The agents of the hub: a card each, with what it is, why, and what can be ordered. Its words are only ever textContent.
 
-import { age } from "/rows.js";
-import { element } from "/table.js";
+import { sessionAddress } from "/address.js";
+import { confirmed } from "/asking.js";
+import { button, command, element, holding, inward, redraw, setText } from "/dom.js";
+import { age, shortId } from "/rows.js";
 
 // Who needs somebody comes first.
 const ORDER = ["stale", "error", "unknown", "starting", "stopping", "running", "stopped"];
+// As the hub's own table takes them; it has the last word.
+const ORDERS = {
+  stopped: ["start"],
+  error: ["start", "stop"],
+  starting: ["stop"],
+  running: ["stop"],
+  stale: ["restart-session", "teardown"],
+  unknown: ["stop"],
+  stopping: [],
+};
+const WORDS = {
+  start: { label: "Start", consequence: "It is started as it is declared, and shown as running once it was seen ready." },
+  stop: { label: "Stop", grave: true, consequence: "Its session is ended and its container is removed." },
+  teardown: { label: "Tear down", grave: true, consequence: "What is left of it is ended and its container is removed. Its conversation can be resumed later." },
+  "restart-session": { label: "Restart session", consequence: "A new session is begun where the old one ended; its container stays." },
+};
+const COMMANDS = {
+  start: (name) => ["wakeful", "agent", "start", name],
+  stop: (name) => ["wakeful", "agent", "stop", name],
+  teardown: (name) => ["wakeful", "attach", name, "--teardown"],
+  "restart-session": (name) => ["wakeful", "agent", "restart-session", name],
+};
 
-/** Keeps the list of agents; `show` draws it whole, for there are few. */
+/** Keeps the list of agents. */
 export class Agents {
   #list;
-  #section;
+  #empty;
+  #post;
   #records = new Map();
 
-  constructor(section, list) {
-    this.#section = section;
+  constructor({ list, empty, post }) {
     this.#list = list;
+    this.#empty = empty;
+    this.#post = post;
   }
 
   replace(records) {
     this.#records = new Map(records.map((record) => [record.id, record]));
-    this.show();
+    this.#show();
   }
 
   change({ record }) {
     this.#records.set(record.id, record);
-    this.show();
+    this.#show();
   }
 
-  show() {
+  /** How many need somebody. */
+  get troubled() {
+    return [...this.#records.values()].filter(({ state }) => ["stale", "error", "unknown"].includes(state)).length;
+  }
+
+  tick(now) {
+    for (const each of this.#list.querySelectorAll("[data-since]")) setText(each, age(each.dataset.since, now));
+  }
+
+  #show() {
     const records = [...this.#records.values()].sort(
       (one, other) => ORDER.indexOf(one.state) - ORDER.indexOf(other.state) || (one.id < other.id ? -1 : 1),
     );
-    this.#section.hidden = !records.length;
-    this.#list.replaceChildren(...records.map(line));
+    this.#empty.hidden = records.length > 0;
+    redraw(this.#list, records, () => records.map((record) => card(record, this.#post)));
   }
 }
 
-function line(record) {
-  const made = element("li");
-  made.dataset.agent = record.id;
+function card(record, post) {
   const badge = element("span", "agent-state", record.state);
   badge.dataset.state = record.state;
   const since = element("span", "age", age(record.since, Date.now()));
-  const why = record.state === "running" ? (record.session_id ?? "") : record.reason;
-  made.append(badge, element("b", "", record.name), since, element("span", "agent-why", why));
-  if (record.state === "stale") made.append(element("code", "", `wakeful attach ${record.name}`));
+  since.dataset.since = record.since;
+  const head = holding("p", "agent-head", element("b", "", record.name), badge, since, element("span", "badge", record.runtime));
+  const made = holding("li", "card", head, element("p", "agent-why", record.reason), place(record), orders(record, post));
+  made.dataset.agent = record.id;
   return made;
 }
+
+function place(record) {
+  const alive = element("span", "soft", record.session_alive ? "its session was seen alive" : "no session was seen alive");
+  const link = record.session_id ? inward(shortId(record.session_id), sessionAddress(record.session_id)) : null;
+  return holding("p", "agent-place", alive, link);
+}
+
+function orders(record, post) {
+  const names = ORDERS[record.state] ?? [];
+  const attach = ["running", "stale"].includes(record.state) ? command(["wakeful", "attach", record.name], "attach") : null;
+  if (!post) return holding("div", "actions commands", ...names.map((name) => command(COMMANDS[name](record.name), name)), attach);
+  const buttons = names.map((name) => {
+    const made = button(WORDS[name].label, () => confirmed(order(name, record, post)), WORDS[name].grave ? "button grave" : "button");
+    made.setAttribute("aria-label", `${WORDS[name].label} ${record.name}`);
+    made.dataset.order = name;
+    return made;
+  });
+  return holding("div", "actions", ...buttons, attach);
+}
+
+function order(name, record, post) {
+  // Tearing down is stopping what has no session any more.
+  const path = `/api/agents/${encodeURIComponent(record.name)}/${name === "teardown" ? "stop" : name}`;
+  const give = async (body) => told(await post(path, body));
+  return {
+    ...WORDS[name],
+    title: `${WORDS[name].label} ${record.name}?`,
+    argv: COMMANDS[name](record.name),
+    give: () => give({}),
+    instead: (problem) => (problem.code === "agent-busy" ? { label: "Yes, in the middle of its turn", grave: true, give: () => give({ yes: true }) } : null),
+  };
+}
+
+const told = (answer) => (answer.ok ? { ok: true, body: { told: `It is ${answer.body.state}.` } } : answer);

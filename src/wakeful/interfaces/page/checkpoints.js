@@ -1,23 +1,24 @@
 // What waits for a person's decision: what may have happened, each choice, what follows from it, and a second click.
 // Everything in it may hold an agent's words and enters through textContent only.
 
-import { element } from "/table.js";
+import { sessionAddress } from "/address.js";
+import { button, element, inward, moment } from "/dom.js";
 
 const SHOWN_MAX = 50;
 const LABELS = { continue: "Continue", done: "It has happened", rollback: "Roll back", abort: "Abort" };
 
 /** Keeps the list. `post(path, order)` answers with {ok, body}; without it, only commands are shown. */
 export class Checkpoints {
-  #section;
   #list;
   #more;
+  #empty;
   #post;
   #shown = new Map();
 
-  constructor({ section, list, more, post }) {
-    this.#section = section;
+  constructor({ list, more, empty, post }) {
     this.#list = list;
     this.#more = more;
+    this.#empty = empty;
     this.#post = post;
   }
 
@@ -38,22 +39,24 @@ export class Checkpoints {
     }
     const left = records.length - open.length;
     this.#more.textContent = left ? `${left} more: wakeful checkpoint list` : "";
-    this.#section.hidden = !records.length;
+    this.#empty.hidden = records.length > 0;
   }
 
   #entry(record) {
-    const made = element("li");
+    const made = element("li", "card");
     made.dataset.checkpoint = record.number;
     const head = element("p", "checkpoint-head");
     head.append(
       element("b", "", `Checkpoint ${record.number}`),
-      element("span", "", record.project || "–"),
-      element("span", "age", `${record.kind} ${record.subject}, since ${moment(record.opened_at)}`),
+      element("span", "badge", record.project || "no project"),
+      record.kind === "session" ? inward(record.subject, sessionAddress(record.subject)) : element("span", "", record.subject),
+      element("span", "age", "since"),
+      moment(record.opened_at),
     );
     const doubts = element("ul", "doubts");
     doubts.append(...record.may_have.map((line) => element("li", "", line)));
     const choices = element("div", "choices");
-    made.append(head, element("p", "", "May have happened:"), doubts, choices);
+    made.append(head, element("p", "", "May have happened already:"), doubts, choices);
     this.#offer(record, choices);
     return made;
   }
@@ -74,7 +77,7 @@ export class Checkpoints {
     const label = LABELS[choice.name] ?? choice.name;
     const [order, ...steps] = choice.commands;
     const yes = button(`Yes: ${label.toLowerCase()}`, () => this.#decide(record, choice, place));
-    yes.classList.add("yes");
+    yes.classList.add("yes", "grave");
     const told = element("p", "consequence", `${label}: ${choice.consequence}`);
     const runs = steps.map((step) => element("code", "step", step));
     place.replaceChildren(told, ...runs, yes, button("Back", () => this.#offer(record, place)), element("code", "", order));
@@ -98,13 +101,4 @@ function ordered(name) {
   const by = "web page";
   if (name === "done") return { path: "continue", order: { by, done: true } };
   return name === "rollback" ? { path: name, order: { by, dry_run: false } } : { path: name, order: { by } };
-}
-
-const moment = (stamp) => new Date(stamp).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
-
-function button(label, act) {
-  const made = element("button", "choice", label);
-  made.type = "button";
-  made.addEventListener("click", act);
-  return made;
 }

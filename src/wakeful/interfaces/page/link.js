@@ -1,10 +1,14 @@
 // The way to the daemon: the one-time login, the WebSocket, and the certainty that it is still alive.
 
 const ANSWER_MS_MAX = 5000;
+// Ten thousand records are 12 MB.
+const LIST_MS_MAX = 20000;
 // A daemon that hangs keeps its sockets open: only an answer shows that it lives.
 const PROOF_MS = 10000;
 const RETRY_MS_MIN = 500;
 const RETRY_MS_MAX = 10000;
+// A list has ten thousand at most; beyond this many pages nobody reads.
+const PAGES_MAX = 10;
 
 /** Spend the code in the address, if there is one, and take it out of the address at once. */
 export async function logIn() {
@@ -37,10 +41,20 @@ export function orders() {
   };
 }
 
-/**
- * Keeps a WebSocket open and says what comes through it.
- * Calls: hello, sessions, changes, agents, agent, checkpoints, lost, loggedOut.
- */
+/** The body of an answer; null if there is none, or it says no. */
+export async function read(path) {
+  const answer = await ask(path).catch(() => null);
+  if (answer?.ok) return answer.json().catch(() => null);
+  leaveUnread(answer);
+  return null;
+}
+
+/** A body nobody reads holds its connection until it times out. */
+function leaveUnread(answer) {
+  answer?.body?.cancel();
+}
+
+/** Keeps a WebSocket open and says what comes through it. Calls: hello, sessions, changes, agent, lost, loggedOut. */
 export class Link {
   #tell;
   #socket = null;
@@ -61,6 +75,7 @@ export class Link {
     try {
       // Asked first, because a WebSocket that is refused does not say why.
       const answer = await ask("/api/status");
+      leaveUnread(answer);
       if (answer.status === 401) this.#tell.loggedOut();
       else this.#connect();
     } catch {
@@ -85,7 +100,7 @@ export class Link {
     } else if (message.agent) {
       this.#tell.agent(message.agent);
     } else if (message.supervision) {
-      // Timers of running prompts: nothing on this page shows them.
+      // Timers of running prompts: a session's warnings come with its reasons.
       return;
     } else if (this.#waiting) {
       this.#waiting.push(message.changes);
@@ -98,26 +113,14 @@ export class Link {
   async #fetchAll() {
     const socket = this.#socket;
     try {
-      const page = await (await ask("/api/sessions?include_health=true")).json();
+      const [records, older] = await everySession();
       if (socket !== this.#socket) return;
-      this.#tell.sessions(page);
-      this.#fetchAgents(socket);
-      this.#fetchCheckpoints(socket);
+      this.#tell.sessions(records, older);
       for (const changes of this.#waiting) this.#tell.changes(changes);
       this.#waiting = null;
     } catch {
       this.#lose(socket);
     }
-  }
-
-  async #fetchAgents(socket) {
-    const answer = await ask("/api/agents").catch(() => null);
-    if (answer?.ok && socket === this.#socket) this.#tell.agents((await answer.json()).agents);
-  }
-
-  async #fetchCheckpoints(socket) {
-    const answer = await ask("/api/checkpoints").catch(() => null);
-    if (answer?.ok && socket === this.#socket) this.#tell.checkpoints((await answer.json()).checkpoints);
   }
 
   async #prove() {
@@ -130,7 +133,6 @@ export class Link {
       const overview = await answer.json();
       if (socket !== this.#socket) return;
       if (this.#tell.hello(overview)) await this.#refetch();
-      else this.#fetchCheckpoints(socket);
       this.#proof = setTimeout(() => this.#prove(), PROOF_MS);
     } catch {
       this.#lose(socket);
@@ -153,6 +155,20 @@ export class Link {
   }
 }
 
-function ask(path) {
-  return fetch(path, { signal: AbortSignal.timeout(ANSWER_MS_MAX), cache: "no-store" });
+function ask(path, msMax = ANSWER_MS_MAX) {
+  return fetch(path, { signal: AbortSignal.timeout(msMax), cache: "no-store" });
+}
+
+async function everySession() {
+  const records = [];
+  let older = 0;
+  let cursor = "";
+  for (let page = 0; page < PAGES_MAX; page += 1) {
+    const body = await (await ask(`/api/sessions?include_health=true${cursor}`, LIST_MS_MAX)).json();
+    for (const record of body.sessions) records.push(record);
+    older = body.older;
+    if (!body.next_cursor) break;
+    cursor = `&cursor=${encodeURIComponent(body.next_cursor)}`;
+  }
+  return [records, older];
 }

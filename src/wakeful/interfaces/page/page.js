@@ -1,76 +1,130 @@
-// Joins the link to the table. Never stale green: without a proven link everything is grey and says from when it is.
+// Joins the link to the views. Never stale green: without a proven link everything is grey and says from when it is.
 
+import { adoptAll } from "/actions.js";
+import { Address, addressOf } from "/address.js";
 import { Agents } from "/agents.js";
+import { confirmed } from "/asking.js";
 import { Checkpoints } from "/checkpoints.js";
-import { Link, logIn, orders } from "/link.js";
-import { matches, needsYou, tally } from "/rows.js";
-import { Table, element } from "/table.js";
+import { byId, hourAndMinute, setText } from "/dom.js";
+import { drawEvents } from "/events.js";
+import { drawIncidents } from "/incidents.js";
+import { listen } from "/keys.js";
+import { Link, logIn, orders, read } from "/link.js";
+import { drawNotices, drawStanding } from "/notices.js";
+import { Roster } from "/roster.js";
+import { doing } from "/rows.js";
+import { SessionList } from "/sessions.js";
+import { SessionView } from "/session.js";
 
 // Twice the time between two proofs, and one that takes its time.
 const UNPROVEN_MS_MAX = 25000;
-const byId = (id) => document.getElementById(id);
-const table = new Table(byId("rows"));
-const agents = new Agents(byId("agents"), byId("agent-rows"));
-const records = new Map();
-const filter = byId("filter");
-let checkpoints = null;
-let older = 0;
+// What is not pushed is asked for again this long after a change.
+const SETTLED_MS = 700;
+const ANNOUNCED_MAX = 3;
+
+const roster = new Roster();
+let overview = null;
 let provenAt = null;
-let drawing = 0;
+let settling = 0;
 
-function drawSoon() {
-  drawing ||= requestAnimationFrame(draw);
+const refused = await logIn().catch(() => null);
+const post = orders();
+const address = new Address(moved);
+const list = new SessionList(roster, address);
+const session = new SessionView(post && guarded(post));
+const agents = new Agents({ list: byId("agent-rows"), empty: byId("agents-empty"), post });
+const checkpoints = new Checkpoints({ list: byId("checkpoint-rows"), more: byId("checkpoints-more"), empty: byId("checkpoints-empty"), post });
+
+/** An order changes what is shown: look again once it was given. */
+function guarded(give) {
+  return async (path, order) => {
+    const answer = await give(path, order);
+    settle();
+    return answer;
+  };
 }
 
-function draw() {
-  drawing = 0;
-  const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-  const fitting = [...records.values()].filter((record) => matches(record, words));
-  const left = table.show(fitting);
-  drawTally();
-  drawMore(left);
-  drawEmpty(fitting.length, words.length);
-  const needing = [...records.values()].filter(needsYou).length;
-  document.title = needing ? `(${needing}) Wakeful` : "Wakeful";
+function moved(choice, before) {
+  const elsewhere = choice.view !== before?.view || choice.session !== before?.session;
+  if (before?.view === "sessions" && elsewhere) list.leave();
+  drawView(choice);
+  if (!elsewhere) return;
+  if (choice.view === "sessions") list.come();
+  else scrollTo(0, 0);
+  refresh();
+  const heading = byId(choice.view).querySelector("h2");
+  if (choice.view === "session") heading.focus({ preventScroll: true });
 }
 
-function drawTally() {
-  const chips = tally(records.values()).map(([word, count]) => {
-    const chip = element("li", "", `${count} ${word === "need you" && count === 1 ? "needs you" : word}`);
-    chip.dataset.word = word;
-    return chip;
-  });
-  byId("tally").replaceChildren(...chips);
+function drawView(choice) {
+  for (const view of document.querySelectorAll(".view")) view.hidden = view.id !== choice.view;
+  for (const link of document.querySelectorAll("#views a")) {
+    const here = link.dataset.view === choice.view || (choice.view === "session" && link.dataset.view === "sessions");
+    if (here) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (choice.view === "sessions") list.draw();
+  byId("past").checked = choice.past;
+  byId("since").value = choice.since;
 }
 
-function drawMore(left) {
-  const parts = [];
-  if (left) parts.push(`${left} more sessions: filter to see them.`);
-  if (older) parts.push(`${older} older ${older === 1 ? "session is" : "sessions are"} folded: wakeful ls --all`);
-  byId("more").textContent = parts.join(" ");
-  byId("more").hidden = !parts.length;
+/** What the view shows and nobody pushes. */
+async function refresh() {
+  const { view, session: id, past, since } = address.choice;
+  if (view === "session") await session.show(id, roster.get(id));
+  if (view === "incidents") {
+    const found = await read(`/api/incidents${past ? "?all=true" : ""}`);
+    if (found) drawIncidents({ list: byId("incident-rows"), empty: byId("incidents-empty") }, found.incidents, past);
+  }
+  if (view === "events") {
+    const found = await read(`/api/events?since=${encodeURIComponent(since)}`);
+    if (found) drawEvents({ rows: byId("event-rows"), empty: byId("events-empty"), more: byId("events-more"), table: byId("event-table") }, found);
+  }
 }
 
-function drawEmpty(shown, filtered) {
-  byId("empty").hidden = shown > 0;
-  document.querySelector("table").hidden = shown === 0;
-  byId("empty-title").textContent = filtered ? "Nothing fits this filter" : "No agent is at work here";
-  byId("empty-text").textContent = filtered
-    ? `${records.size} sessions do not contain these words. Escape clears the filter.`
-    : "Start Claude Code or Codex in any terminal and it appears here by itself. `wakeful doctor` says what Wakeful looks at.";
+/** What the tabs count. */
+async function count() {
+  const [decisions, incidents, hub] = await Promise.all([read("/api/checkpoints"), read("/api/incidents"), read("/api/agents")]);
+  if (decisions) checkpoints.replace(decisions.checkpoints);
+  if (hub) agents.replace(hub.agents);
+  badge("decisions", decisions?.checkpoints.length ?? 0);
+  badge("incidents", incidents?.incidents.length ?? 0);
+  badge("agents", agents.troubled);
+  byId("agents-empty").hidden = Boolean(hub?.agents.length);
+  byId("checkpoints-empty").hidden = Boolean(decisions?.checkpoints.length);
 }
 
-/** Who stopped Wakeful, in their own words: only ever textContent. */
-function drawPause(pause) {
-  byId("paused").hidden = !pause;
-  if (!pause) return;
-  const when = new Date(pause.since).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
-  const why = pause.reason ? `: ${pause.reason}` : "";
-  byId("paused").textContent = `PAUSED by ${pause.by} since ${when}${why}. Wakeful does nothing by itself until \`wakeful resume\`.`;
+function badge(view, number) {
+  const shown = document.querySelector(`#views [data-view="${view}"] .count`);
+  setText(shown, String(number));
+  shown.hidden = !number;
+}
+
+/** Soon after the last of some changes, and not once for each. */
+function settle() {
+  settling ||= setTimeout(() => {
+    settling = 0;
+    count();
+    refresh();
+  }, SETTLED_MS);
+}
+
+function drawAround() {
+  drawNotices(overview, roster.drifted(), post);
+  const needing = roster.needing();
+  document.title = `${byId("link").dataset.link === "lost" ? "✕ " : ""}${needing ? `(${needing}) ` : ""}Wakeful`;
+}
+
+function announce(records) {
+  if (!records.length) return;
+  const named = records.slice(0, ANNOUNCED_MAX).map((record) => `${record.project || record.id}: ${doing(record)}`);
+  const left = records.length - named.length;
+  setText(byId("announcer"), [...named, ...(left ? [`${left} more need you`] : [])].join(". "));
 }
 
 function proven() {
   provenAt = new Date();
+  if (byId("link").dataset.link === "lost" && !byId("banner").hidden) setText(byId("announcer"), "Connected again.");
   setLink("live", "live");
   byId("banner").hidden = true;
 }
@@ -78,108 +132,95 @@ function proven() {
 /** Ages go on; and what was not proven for long (the tab was hidden, the host slept) is not shown as live. */
 function tick() {
   if (document.hidden) return;
-  table.tick(Date.now());
-  agents.show();
-  if (provenAt && Date.now() - provenAt > UNPROVEN_MS_MAX && byId("link").dataset.link === "live") setLink("doubt", "checking…");
+  const now = Date.now();
+  list.tick(now);
+  session.tick(now);
+  agents.tick(now);
+  if (provenAt && now - provenAt > UNPROVEN_MS_MAX && byId("link").dataset.link === "live") setLink("doubt", "checking…");
 }
 
 function setLink(state, text) {
   byId("link").dataset.link = state;
-  byId("link-text").textContent = text;
+  setText(byId("link-text"), text);
   document.body.classList.toggle("lost", state !== "live");
 }
 
-function show(section) {
-  byId("door").hidden = section !== "door";
-  byId("board").hidden = section !== "board";
+function show(inside) {
+  byId("door").hidden = inside;
+  byId("views").hidden = !inside;
+  if (inside) drawView(address.choice);
+  else for (const view of document.querySelectorAll(".view")) view.hidden = true;
 }
-
-const MODES = {
-  observe: "observe: acts on nothing",
-  mine: "mine: heals only what it started or was given",
-  all: "all: heals every session",
-};
 
 const link = new Link({
   /** Returns whether the list must be fetched anew: sessions that went away are not announced. */
-  hello(overview) {
+  hello(told) {
+    const first = overview === null;
+    overview = told;
     proven();
-    show("board");
-    drawPause(overview.daemon.paused);
-    const mode = MODES[overview.mode] ?? overview.mode;
-    const notes = overview.daemon.eyes.filter((eye) => eye.slow).map((eye) => `${eye.name}: ${eye.slow}`);
-    byId("standing").textContent = [`Mode ${mode}`, overview.daemon.host, ...overview.daemon.notes, ...notes].join(" · ");
-    const { total } = overview.sessions;
-    return total.shown !== records.size || total.older !== older;
+    if (first) show(true);
+    drawStanding(told);
+    drawAround();
+    count();
+    refresh();
+    const { total } = told.sessions;
+    return total.shown !== roster.size || total.older !== roster.older;
   },
-  sessions(page) {
-    records.clear();
-    older = page.older;
-    for (const record of page.sessions) records.set(record.id, record);
-    drawSoon();
+  sessions(records, older) {
+    roster.replace(records, older);
+    list.ready = true;
+    list.draw();
+    drawAround();
   },
   changes(changes) {
     proven();
-    for (const change of changes) {
-      const known = records.get(change.session_id);
-      if (!known || known.updated_at <= change.record.updated_at) records.set(change.session_id, change.record);
-    }
-    drawSoon();
-  },
-  agents(records) {
-    agents.replace(records);
+    announce(roster.change(changes));
+    session.change(roster.get(address.choice.session));
+    list.drawSoon();
+    drawAround();
+    settle();
   },
   agent(change) {
     proven();
     agents.change(change);
-  },
-  checkpoints(records) {
-    checkpoints.replace(records);
+    badge("agents", agents.troubled);
   },
   lost() {
-    const when = provenAt?.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
     setLink("lost", "connection lost");
-    byId("banner").textContent = when
-      ? `Connection lost. What you see is from ${when}. Trying again…`
-      : "Wakeful does not answer. Trying again… `wakeful up` starts it.";
+    setText(byId("banner"), provenAt
+      ? `Connection lost, data from ${hourAndMinute(provenAt)}. Nothing here is known to be true now. Trying again…`
+      : "Wakeful does not answer. Trying again… `wakeful up` starts it.");
     byId("banner").hidden = false;
+    drawAround();
   },
   loggedOut() {
     setLink("lost", "logged out");
     byId("banner").hidden = true;
-    drawPause(null);
-    records.clear();
+    overview = null;
+    roster.replace([], 0);
     agents.replace([]);
     checkpoints.replace([]);
-    byId("door-text").textContent = refused ?? "This browser is not logged in.";
-    show("door");
+    drawAround();
+    setText(byId("door-text"), refused ?? "This browser is not logged in.");
+    show(false);
   },
 });
 
-filter.value = new URLSearchParams(location.search).get("q") ?? "";
-filter.addEventListener("input", () => {
-  const query = filter.value ? `?q=${encodeURIComponent(filter.value)}` : "";
-  history.replaceState(null, "", location.pathname + query);
-  drawSoon();
+list.adopting = (found) => confirmed({
+  title: found.length === 1 ? "Adopt 1 session?" : `Adopt ${found.length} sessions?`,
+  label: "Adopt",
+  argv: found.length === 1 ? ["wakeful", "session", "adopt", found[0].id] : null,
+  consequence: `Wakeful may then act on them: bring them back when they die. ${found.map((record) => record.project || record.id).slice(0, 12).join(", ")}`,
+  give: () => adoptAll(found, guarded(post)),
 });
-addEventListener("keydown", (event) => {
-  if (event.key === "/" && document.activeElement !== filter) {
-    event.preventDefault();
-    filter.focus();
-  } else if (event.key === "Escape" && filter.value) {
-    filter.value = "";
-    filter.dispatchEvent(new Event("input"));
-  }
-});
-addEventListener("hashchange", () => location.reload());
+list.canAdopt = post !== null;
+byId("help").addEventListener("click", () => byId("keys").showModal());
+byId("keys-close").addEventListener("click", () => byId("keys").close());
+byId("past").addEventListener("change", ({ target }) => { address.adjust({ past: target.checked }); refresh(); });
+byId("since").addEventListener("change", ({ target }) => { address.adjust({ since: target.value }); refresh(); });
+byId("session-back").addEventListener("click", (event) => { event.preventDefault(); address.back(addressOf({})); });
+listen({ address, table: list.table, filter: byId("filter"), isNeeding: (row) => row.standing === "need you" });
+addEventListener("hashchange", () => new URLSearchParams(location.hash.slice(1)).has("code") && location.reload());
 setInterval(tick, 1000);
 document.addEventListener("visibilitychange", tick);
-
-const refused = await logIn().catch(() => null);
-checkpoints = new Checkpoints({
-  section: byId("checkpoints"),
-  list: byId("checkpoint-rows"),
-  more: byId("checkpoints-more"),
-  post: orders(),
-});
 link.open();

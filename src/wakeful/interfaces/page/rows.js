@@ -6,8 +6,44 @@ const STATES = ["waiting", "prompting", "starting", "stopping", "idle", "detache
 const TELLING = ["command", "cmd", "file_path", "path", "pattern", "query", "url", "description", "prompt"];
 // Records keep the beginning of a long input only, so it need not be whole JSON.
 const TELLING_CUT = new RegExp(`"(?:${TELLING.join("|")})"\\s*:\\s*\\[?"((?:[^"\\\\]|\\\\.)*)`);
+/** What people are counted by, in the order in which it is shown; nobody is counted twice. */
+export const STANDINGS = ["need you", ...STATES];
 
 export const needsYou = (record) => FIRST.includes(record.attention);
+export const standing = (record) => (needsYou(record) ? "need you" : record.state);
+
+/** A record with all that sorting and searching ask of it again and again. */
+export function rowOf(record) {
+  const rank = needsYou(record) ? FIRST.indexOf(record.attention) : FIRST.length;
+  return {
+    record,
+    id: record.id,
+    order: rank * STATES.length + STATES.indexOf(record.state),
+    // ISO 8601 in UTC sorts as text.
+    activeAt: record.last_activity_at ?? "",
+    standing: standing(record),
+    text: null,
+  };
+}
+
+/** Who needs a person first, then who works, then the rest; the most recently active first among equals. */
+export function order(one, other) {
+  if (one.order !== other.order) return one.order - other.order;
+  if (one.activeAt !== other.activeAt) return one.activeAt > other.activeAt ? -1 : 1;
+  return one.id < other.id ? -1 : 1;
+}
+
+/** Every word of the search stands somewhere in what is shown. */
+export function says(row, words) {
+  if (!words.length) return true;
+  row.text ??= searchable(row.record);
+  return words.every((word) => row.text.includes(word));
+}
+
+function searchable(record) {
+  return [record.id, record.name ?? "", record.project, record.state, record.health, record.attention, record.provider,
+    record.agent ?? "", ...record.findings.map((finding) => finding.code), doing(record)].join(" ").toLowerCase();
+}
 
 export function tone(record) {
   if (record.attention === "person" || record.attention === "login") return "needs-you";
@@ -16,17 +52,6 @@ export function tone(record) {
   if (record.state === "stopped") return "past";
   return record.state === "idle" || record.state === "detached" ? "calm" : "busy";
 }
-
-/** Who needs a person first, then who works, then the rest; the most recently active first among equals. */
-export function order(one, other) {
-  return rank(one) - rank(other)
-    || STATES.indexOf(one.state) - STATES.indexOf(other.state)
-    || wall(other.last_activity_at) - wall(one.last_activity_at)
-    || (one.id < other.id ? -1 : 1);
-}
-
-const rank = (record) => (needsYou(record) ? FIRST.indexOf(record.attention) : FIRST.length);
-const wall = (stamp) => (stamp ? Date.parse(stamp) : 0);
 
 export function since(record) {
   return record.findings[0]?.since ?? record.expected_waits[0]?.since ?? record.last_activity_at;
@@ -60,9 +85,13 @@ export function shortId(id) {
 /** `Bash {"command": "make test"}` is `Bash: make test`. */
 export function callText(text) {
   const at = text.indexOf(" {");
-  if (at < 0) return text;
-  const telling = tellingOf(text.slice(at + 1));
-  return telling ? `${text.slice(0, at)}: ${telling}` : text;
+  return at < 0 ? text : aboutCall(text.slice(0, at), text.slice(at + 1)) ?? text;
+}
+
+/** A tool and what it was given, in one line; null if the input tells nothing. */
+export function aboutCall(tool, input) {
+  const telling = tellingOf(input);
+  return telling ? `${tool}: ${telling}` : null;
 }
 
 function tellingOf(text) {
@@ -76,28 +105,15 @@ function tellingOf(text) {
 }
 
 export function age(stamp, now) {
-  if (!stamp) return "–";
-  const seconds = Math.max(0, Math.floor((now - Date.parse(stamp)) / 1000));
+  return stamp ? span(Math.max(0, now - Date.parse(stamp))) : "–";
+}
+
+export function span(ms) {
+  const seconds = Math.floor(ms / 1000);
   if (seconds < 60) return `${seconds} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
   if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
   return `${Math.floor(seconds / 86400)} d`;
 }
 
-/** Every word of the filter stands somewhere in what is shown. */
-export function matches(record, words) {
-  if (!words.length) return true;
-  const text = [record.id, record.project, record.state, record.health, record.attention, record.provider,
-    record.agent ?? "", doing(record)].join(" ").toLowerCase();
-  return words.every((word) => text.includes(word));
-}
-
-/** `3 need you`, `2 prompting`, …; nobody counted twice. */
-export function tally(records) {
-  const counts = new Map();
-  for (const record of records) {
-    const word = needsYou(record) ? "need you" : record.state;
-    counts.set(word, (counts.get(word) ?? 0) + 1);
-  }
-  return ["need you", ...STATES].filter((word) => counts.has(word)).map((word) => [word, counts.get(word)]);
-}
+export const words = (code) => code.replaceAll("_", " ");

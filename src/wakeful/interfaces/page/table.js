@@ -1,151 +1,175 @@
-// The table of sessions. Everything a record says enters through textContent.
+// The table of sessions: only the rows in sight are in the document, so ten thousand cost what forty cost.
 
-import { age, callText, doing, order, shortId, since, tone } from "/rows.js";
+import { sessionAddress } from "/address.js";
+import { element, inward, setText } from "/dom.js";
+import { age, doing, shortId, since, tone } from "/rows.js";
 
-// More rows than anybody reads; the filter finds the rest.
-const ROWS_SHOWN_MAX = 500;
+// Rows above and below the window, so that scrolling finds them drawn.
+const OVERSCAN = 12;
 
 export class Table {
+  #table;
   #body;
-  #rows = new Map();
-  #opened = new Set();
+  #above = spacer();
+  #below = spacer();
+  #wanted = [];
+  #drawn = new Map();
+  #selected = null;
+  #scrolling = 0;
 
-  constructor(body) {
-    this.#body = body;
+  constructor(table) {
+    this.#table = table;
+    this.#body = table.tBodies[0];
+    this.#body.append(this.#above, this.#below);
+    const soon = () => (this.#scrolling ||= requestAnimationFrame(() => this.#scrolled()));
+    addEventListener("scroll", soon, { passive: true });
+    addEventListener("resize", soon, { passive: true });
   }
 
-  /** Show these records, moving and changing only the rows that differ. Returns how many were left out. */
-  show(records) {
-    const wanted = [...records].sort(order);
-    const shown = wanted.slice(0, ROWS_SHOWN_MAX);
-    const keep = new Set(shown.map((record) => record.id));
-    for (const [id, row] of this.#rows) {
-      if (!keep.has(id)) this.#remove(id, row);
-    }
-    let at = this.#body.firstElementChild;
-    for (const record of shown) {
-      const row = this.#rowOf(record);
-      if (row.main === at) at = row.detail.nextElementSibling;
-      else this.#body.insertBefore(row.main, at).after(row.detail);
-    }
-    return wanted.length - shown.length;
+  /** Show these rows, in this order. */
+  show(rows) {
+    this.#wanted = rows;
+    this.#table.setAttribute("aria-rowcount", String(rows.length + 1));
+    this.#draw();
   }
 
   tick(now) {
-    for (const row of this.#rows.values()) setText(row.age, age(since(row.record), now));
+    for (const row of this.#drawn.values()) setText(row.age, age(since(row.record), now));
   }
 
-  #remove(id, row) {
-    row.main.remove();
-    row.detail.remove();
-    this.#rows.delete(id);
+  get selected() {
+    return this.#selected;
   }
 
-  #rowOf(record) {
-    const row = this.#rows.get(record.id) ?? this.#newRow(record.id);
-    if (row.record !== record) this.#fill(row, record);
+  /** Go some rows down, or up; the row comes into sight and has the focus. */
+  step(by) {
+    const now = this.#wanted.findIndex((row) => row.id === this.#selected);
+    this.#select(now < 0 ? 0 : Math.min(this.#wanted.length - 1, Math.max(0, now + by)));
+  }
+
+  /** The next one below, or else the first, that fits. */
+  seek(fits) {
+    const now = this.#wanted.findIndex((row) => row.id === this.#selected);
+    const after = this.#wanted.findIndex((row, at) => at > now && fits(row));
+    const found = after < 0 ? this.#wanted.findIndex(fits) : after;
+    if (found >= 0) this.#select(found);
+  }
+
+  /** The focus returns to the row one came from. */
+  refocus() {
+    this.#drawn.get(this.#selected)?.doing.focus({ preventScroll: true });
+  }
+
+  #select(at) {
+    if (!this.#wanted[at]) return;
+    this.#selected = this.#wanted[at].id;
+    const height = this.#rowHeight();
+    const head = this.#table.tHead.offsetHeight;
+    const top = this.#body.getBoundingClientRect().top + at * height;
+    if (top < head + height) scrollBy(0, top - innerHeight / 3);
+    else if (top + height > innerHeight - height) scrollBy(0, top - (innerHeight * 2) / 3);
+    this.#draw();
+    this.refocus();
+  }
+
+  #scrolled() {
+    this.#scrolling = 0;
+    if (this.#table.offsetParent) this.#draw();
+  }
+
+  #draw() {
+    const height = this.#rowHeight();
+    const top = this.#body.getBoundingClientRect().top;
+    const first = clamp(Math.floor(-top / height) - OVERSCAN, this.#wanted.length);
+    const last = clamp(Math.ceil((innerHeight - top) / height) + OVERSCAN, this.#wanted.length);
+    this.#above.firstChild.style.height = `${first * height}px`;
+    this.#below.firstChild.style.height = `${(this.#wanted.length - last) * height}px`;
+    const shown = this.#wanted.slice(first, last);
+    this.#leave(new Set(shown.map((row) => row.id)));
+    let place = this.#above.nextElementSibling;
+    shown.forEach((row, at) => {
+      const drawn = this.#rowOf(row.record, first + at);
+      if (drawn.main === place) place = place.nextElementSibling;
+      else this.#body.insertBefore(drawn.main, place);
+    });
+  }
+
+  #leave(keep) {
+    for (const [id, row] of this.#drawn) {
+      if (keep.has(id)) continue;
+      row.main.remove();
+      this.#drawn.delete(id);
+    }
+  }
+
+  #rowHeight() {
+    return parseFloat(getComputedStyle(this.#table).getPropertyValue("--row-height"));
+  }
+
+  #rowOf(record, at) {
+    const row = this.#drawn.get(record.id) ?? this.#newRow(record.id);
+    if (row.record !== record) fill(row, record);
+    // The head is the first.
+    row.main.setAttribute("aria-rowindex", String(at + 2));
+    row.main.classList.toggle("selected", record.id === this.#selected);
     return row;
   }
 
   #newRow(id) {
     const row = {
-      main: element("tr"), detail: element("tr", "detail"), record: null,
-      state: element("span", "state"), health: element("span", "health"), age: element("td", "age"),
-      project: element("td", "project"), doing: element("button", "doing"), session: element("td", "session"),
-      facts: element("td"),
+      main: element("tr"), record: null, mark: element("span", "mark"), state: element("span", "state"),
+      health: element("span", "health"), age: element("td", "age"), project: element("td", "project"),
+      doing: inward("", sessionAddress(id), "doing"), session: element("td", "session"),
     };
-    row.doing.type = "button";
-    row.doing.addEventListener("click", () => this.#toggle(id, row));
+    row.mark.setAttribute("aria-hidden", "true");
     const badges = element("td", "badges");
-    badges.append(row.state, row.health);
-    const doingCell = element("td", "what");
-    doingCell.append(row.doing);
-    row.main.append(badges, row.age, row.project, doingCell, row.session);
-    row.facts.colSpan = 5;
-    row.detail.append(row.facts);
-    this.#rows.set(id, row);
-    this.#open(id, row);
+    badges.append(row.mark, row.state, row.health);
+    const what = element("td", "what");
+    what.append(row.doing);
+    row.main.append(badges, row.project, what, row.age, row.session);
+    row.main.dataset.id = id;
+    row.main.addEventListener("click", (event) => this.#clicked(event, row));
+    row.doing.addEventListener("focus", () => this.#mark(id));
+    this.#drawn.set(id, row);
     return row;
   }
 
-  #toggle(id, row) {
-    if (!this.#opened.delete(id)) this.#opened.add(id);
-    this.#open(id, row);
+  /** All of the row is its link; whoever marks text in it does not want to go. */
+  #clicked(event, row) {
+    if (!event.target.closest("a") && !String(getSelection())) row.doing.click();
   }
 
-  #open(id, row) {
-    const open = this.#opened.has(id);
-    row.detail.hidden = !open;
-    row.doing.setAttribute("aria-expanded", String(open));
-  }
-
-  #fill(row, record) {
-    row.record = record;
-    row.main.dataset.tone = tone(record);
-    row.main.dataset.id = record.id;
-    setText(row.state, record.state);
-    setText(row.health, record.health);
-    row.health.dataset.health = record.health;
-    setText(row.project, record.project || "–");
-    setText(row.doing, doing(record) || "–");
-    setText(row.session, shortId(record.id));
-    row.session.title = record.id;
-    setText(row.age, age(since(record), Date.now()));
-    row.facts.replaceChildren(...facts(record));
+  #mark(id) {
+    this.#drawn.get(this.#selected)?.main.classList.remove("selected");
+    this.#selected = id;
+    this.#drawn.get(id)?.main.classList.add("selected");
   }
 }
 
-/** Why it stands where it stands, and the exact commands that can be run about it. */
-function facts(record) {
-  const parts = [];
-  for (const finding of record.findings) {
-    parts.push(fact(finding.code.replaceAll("_", " "), [finding.summary, ...finding.evidence]));
-    if (finding.untrusted.length) parts.push(quoted(finding.untrusted));
-  }
-  for (const wait of record.expected_waits) {
-    parts.push(fact(`waits for ${wait.kind}`, [wait.evidence]));
-    if (wait.untrusted) parts.push(quoted([wait.untrusted]));
-  }
-  parts.push(fact("session", [record.id]));
-  parts.push(fact("alive to", [record.alive_to.replaceAll("_", " ")]));
-  if (record.broken_at) parts.push(fact("broken at", [record.broken_at.replaceAll("_", " ")]));
-  if (record.cwd) parts.push(fact("folder", [record.cwd]));
-  parts.push(fact("mode", [record.managed ? "managed: Wakeful may act" : "found: Wakeful only tells"]));
-  for (const action of record.actions.filter((each) => each.allowed)) parts.push(command(action));
-  return parts;
+function fill(row, record) {
+  row.record = record;
+  row.main.dataset.tone = tone(record);
+  row.main.dataset.health = record.health;
+  setText(row.state, record.state);
+  setText(row.health, record.health);
+  setText(row.project, record.project || "–");
+  row.project.title = record.cwd ?? "";
+  const what = doing(record) || "–";
+  setText(row.doing, what);
+  row.doing.title = what;
+  row.doing.setAttribute("aria-label", `${record.project || "No project"}: ${record.state}, ${record.health}. ${what}`);
+  setText(row.session, (record.managed ? "managed · " : "") + (record.name ?? record.agent ?? shortId(record.id)));
+  row.session.title = record.id;
+  setText(row.age, age(since(record), Date.now()));
 }
 
-function fact(name, texts) {
-  const line = element("p", "fact");
-  line.append(element("b", "", name), element("span", "", texts.filter(Boolean).join(" · ")));
-  return line;
+function spacer() {
+  const row = element("tr", "spacer");
+  row.setAttribute("aria-hidden", "true");
+  const cell = element("td");
+  cell.colSpan = 5;
+  row.append(cell);
+  return row;
 }
 
-function quoted(texts) {
-  return element("pre", "untrusted", texts.map(callText).join("\n"));
-}
-
-function command(action) {
-  const line = element("p", "fact");
-  const text = action.argv.map((part) => (/^[\w@%+=:,./-]+$/.test(part) ? part : `'${part.replaceAll("'", "'\\''")}'`)).join(" ");
-  const copy = element("button", "copy", "copy");
-  copy.type = "button";
-  copy.setAttribute("aria-label", `Copy the command to ${action.name}`);
-  copy.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(text);
-    copy.textContent = "copied";
-  });
-  line.append(element("b", "", action.name), element("code", "", text), copy);
-  return line;
-}
-
-export function element(kind, className = "", text = "") {
-  const made = document.createElement(kind);
-  if (className) made.className = className;
-  if (text) made.textContent = text;
-  return made;
-}
-
-function setText(node, text) {
-  if (node.textContent !== text) node.textContent = text;
-}
+const clamp = (at, count) => Math.min(count, Math.max(0, at));

@@ -1,0 +1,140 @@
+// What can be done about a session: what its record allows, and why not where it does not. Each asks before it acts.
+
+import { choiceField, confirmed, textField } from "/asking.js";
+import { button, command, element, holding } from "/dom.js";
+import { shortId } from "/rows.js";
+
+const BY = "web page";
+const HOURS = [["1800", "30 minutes"], ["7200", "2 hours"], ["28800", "8 hours"], ["86400", "one day"]];
+const EXPECTED = [
+  ["ok", "It was fine"], ["dead", "It was dead"], ["silent", "It had gone silent"], ["loop", "It ran in circles"],
+  ["error_cascade", "It failed again and again"], ["runaway", "It ran away"],
+];
+const FOUND = "Wakeful only found it; adopt it first";
+
+/** The row of buttons; without `post`, which needs this tab's own login, the commands instead. */
+export function drawActions(record, mute, post) {
+  const offered = offers(record, mute);
+  if (!post) return holding("div", "actions commands", ...offered.filter((each) => !each.reason).map(spelled));
+  return holding("div", "actions", ...offered.map((each) => drawn(each, record, post)));
+}
+
+function drawn(offer, record, post) {
+  const act = offer.reason ? () => {} : () => confirmed(order(offer, record, post));
+  const made = button(offer.label, act, offer.grave ? "button grave" : "button");
+  made.dataset.action = offer.name;
+  if (!offer.reason) return made;
+  // Not `disabled`: whoever cannot see the reason must be able to reach and hear it.
+  made.setAttribute("aria-disabled", "true");
+  made.setAttribute("aria-label", `${offer.label}: not now, ${offer.reason}`);
+  made.title = offer.reason;
+  return made;
+}
+
+function spelled(offer) {
+  return holding("p", "", element("b", "", offer.label), command(offer.argv, offer.label.toLowerCase()));
+}
+
+function order(offer, record, post) {
+  const path = offer.path ?? `/api/sessions/${encodeURIComponent(record.id)}/${offer.name}`;
+  return {
+    ...offer,
+    title: `${offer.label} ${record.project || shortId(record.id)}?`,
+    give: async (values) => offer.tell(await post(path, offer.body(values))),
+    instead: (problem) => offer.instead?.(problem, (body) => post(path, body)),
+  };
+}
+
+/** Every act of the page, with the reason where it is not to be had. */
+function offers(record, mute) {
+  const acts = new Map(record.actions.map((action) => [action.name, action]));
+  return [
+    revive(record),
+    stop(record, acts.get("stop")),
+    record.managed ? release(record, acts.get("release")) : adopt(record, acts.get("adopt")),
+    mute ? unmute(record, mute) : silence(record),
+    wrong(record),
+  ].map((offer) => ({ body: () => ({}), tell: (answer) => answer, ...offer }));
+}
+
+function revive(record) {
+  const inTrouble = record.findings.length > 0 || record.health === "dead";
+  const yes = { label: "I looked: revive it all the same", grave: true };
+  return {
+    name: "revive", label: "Revive", argv: ours("revive", record),
+    reason: !record.managed ? FOUND : inTrouble ? "" : "nothing is wrong with it",
+    consequence: "Its conversation goes on: the old process is seen to be gone first, and the agent is told what was cut off.",
+    body: () => ({ by: BY }),
+    // What was cut off may have happened elsewhere: a person's yes is a click of its own.
+    instead: (problem, post) => (problem.code?.startsWith("held") ? { ...yes, give: () => post({ by: BY, approved: true }), instead: null } : null),
+  };
+}
+
+function stop(record, action) {
+  return {
+    name: "stop", label: "Stop", grave: true, argv: ours("stop", record),
+    reason: !record.managed ? FOUND : action?.allowed ? "" : (action?.reason ?? "its process is gone"),
+    consequence: "Its agent is ended, gently first, with the tools it left behind. A person's stop is final: nothing revives it.",
+  };
+}
+
+function adopt(record, action) {
+  // Records offer it where something is wrong; whoever lives can be handed over at any time.
+  const possible = action?.allowed || record.session_alive;
+  return {
+    name: "adopt", label: "Adopt", argv: ours("adopt", record), reason: possible ? "" : "its process was not seen",
+    consequence: "Wakeful may then act on it: bring it back when it dies, stop it when you say so. You can take it back at any time.",
+    tell: (answer) => told(answer, "It is managed now."),
+  };
+}
+
+function release(record, action) {
+  return {
+    name: "release", label: "Release", argv: ours("release", record), reason: action?.allowed ? "" : (action?.reason ?? "not now"),
+    consequence: "Wakeful goes on watching it and touches it no more. Its agent goes on.",
+    tell: (answer) => told(answer, "It is only watched now."),
+  };
+}
+
+function silence(record) {
+  return {
+    name: "mute", label: "Mute", argv: ["wakeful", "mute", record.id, "--for", "2h"], reason: "",
+    consequence: "Nothing is told about it for a while. Watching and healing go on.",
+    fields: [choiceField("seconds", "For", HOURS)],
+    body: ({ seconds }) => ({ for_seconds: Number(seconds), by: BY }),
+    tell: (answer) => told(answer, "Muted."),
+  };
+}
+
+function unmute(record, mute) {
+  return {
+    name: "unmute", label: "Unmute", argv: ["wakeful", "unmute", record.id], reason: "", path: "/api/unmute",
+    consequence: `It was muted by ${mute.by}. From now on it is told about again.`,
+    body: () => ({ kind: "session", value: record.id }),
+    tell: (answer) => told(answer, "It is told about again."),
+  };
+}
+
+function wrong(record) {
+  return {
+    name: "wrong", label: "This was wrong", argv: ours("wrong", record), reason: "",
+    consequence: `Wakeful said ${record.state}, ${record.health}. What it saw is kept on this machine, redacted, as a case to test the rules with.`,
+    fields: [choiceField("expect", "It should have said", EXPECTED), textField("note", "Why (optional)")],
+    body: ({ expect, note }) => ({ expect, note }),
+    tell: (answer) => told(answer, `Kept in ${answer.body.path}. Thank you.`),
+  };
+}
+
+const ours = (act, record) => ["wakeful", "session", act, record.id];
+const told = (answer, words) => (answer.ok ? { ok: true, body: { told: words } } : answer);
+
+/** Hand several over, one after another; what was refused is named. */
+export async function adoptAll(records, post) {
+  const refused = [];
+  for (const record of records) {
+    const answer = await post(`/api/sessions/${encodeURIComponent(record.id)}/adopt`, {}).catch(() => null);
+    if (!answer?.ok) refused.push(`${record.project || shortId(record.id)}: ${answer?.body.detail ?? "no answer"}`);
+  }
+  const words = `${records.length - refused.length} of ${records.length} are managed now.`;
+  return { ok: !refused.length, body: { told: words, detail: [words, ...refused].join(" ") } };
+}

@@ -1,0 +1,75 @@
+// The second click: what follows, the command that does the same, and what came of it. One dialog for all orders.
+
+import { button, byId, command, element, holding } from "/dom.js";
+
+/**
+ * Ask before an order. `order`: {title, consequence, argv, label, fields, give(values)}; `give` answers {ok, body}.
+ * Returns once the dialog is closed.
+ */
+export function confirmed(order) {
+  const dialog = byId("asking");
+  const said = element("p", "said-back");
+  said.setAttribute("role", "status");
+  const buttons = element("div", "buttons");
+  dialog.replaceChildren(...parts(order), said, buttons);
+  offer(order, dialog, said, buttons);
+  dialog.showModal();
+  return new Promise((done) => dialog.addEventListener("close", done, { once: true }));
+}
+
+function parts({ title, consequence, argv, fields = [] }) {
+  const heading = element("h2", "", title);
+  heading.id = "asking-title";
+  const same = argv ? holding("p", "same", element("span", "", "The same in a terminal"), command(argv, "do the same")) : null;
+  return [heading, element("p", "", consequence), ...fields, same].filter(Boolean);
+}
+
+function offer(order, dialog, said, buttons) {
+  const yes = button(order.label, () => carryOut(order, dialog, said, buttons), order.grave ? "button yes grave" : "button yes");
+  buttons.replaceChildren(button("Back", () => dialog.close()), yes);
+  queueMicrotask(() => (dialog.querySelector("select, textarea, input") ?? yes).focus());
+}
+
+async function carryOut(order, dialog, said, buttons) {
+  for (const each of buttons.children) each.disabled = true;
+  said.textContent = "Waiting for what comes of it…";
+  said.dataset.outcome = "";
+  const values = Object.fromEntries([...dialog.querySelectorAll("[name]")].map((field) => [field.name, field.value]));
+  const answer = await order.give(values).catch(() => null);
+  if (!dialog.open) return;
+  said.textContent = outcome(answer);
+  // What was declined, or seen by nobody, is not shown as done.
+  said.dataset.outcome = answer?.ok && (answer.body.outcome ?? "recovered") === "recovered" ? "done" : "refused";
+  const again = answer && !answer.ok ? order.instead?.(answer.body) : null;
+  if (again) return offer({ ...order, ...again }, dialog, said, buttons);
+  const close = button("Close", () => dialog.close(), "button yes");
+  buttons.replaceChildren(close);
+  close.focus();
+}
+
+/** What Wakeful says came of it; it says so itself where it saw nothing. */
+function outcome(answer) {
+  if (!answer) return "Wakeful did not answer. Nobody knows whether it was done: look before you try again.";
+  const { words, outcome: seen, detail, told } = answer.body;
+  if (!answer.ok) return detail;
+  return told ?? ([seen, words].filter(Boolean).join(": ") || "Done.");
+}
+
+export function choiceField(name, label, options) {
+  const select = element("select");
+  select.name = name;
+  for (const [value, text] of options) {
+    const option = element("option", "", text);
+    option.value = value;
+    select.append(option);
+  }
+  return holding("label", "field", element("span", "", label), select);
+}
+
+export function textField(name, label) {
+  const area = element("textarea");
+  area.name = name;
+  area.rows = 3;
+  area.maxLength = 2000;
+  return holding("label", "field", element("span", "", label), area);
+}

@@ -1,0 +1,93 @@
+// Small parts of the document. Whatever anybody wrote enters here, and only through textContent.
+
+const PLAIN_WORD = /^[\w@%+=:,./-]+$/;
+
+export const byId = (id) => document.getElementById(id);
+
+export function element(kind, className = "", text = "") {
+  const made = document.createElement(kind);
+  if (className) made.className = className;
+  if (text) made.textContent = text;
+  return made;
+}
+
+/** The same with children instead of text. */
+export function holding(kind, className, ...children) {
+  const made = element(kind, className);
+  made.append(...children.filter((child) => child !== null));
+  return made;
+}
+
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+export function button(label, act, className = "button") {
+  const made = element("button", className, label);
+  made.type = "button";
+  made.addEventListener("click", act);
+  return made;
+}
+
+/** A link within the page: the router takes it, a middle click opens a tab. */
+export function inward(label, href, className = "") {
+  const made = element("a", className, label);
+  made.href = href;
+  made.dataset.inward = "";
+  return made;
+}
+
+/** Words that may hold somebody else's inside backquotes, which become code. */
+export function spoken(text) {
+  const pieces = text.split("`");
+  // Without its partner the last backquote is only a character.
+  if (pieces.length % 2 === 0) pieces.push(`${pieces.splice(-2).join("`")}`);
+  return pieces.map((piece, at) => (at % 2 ? element("code", "said", piece) : document.createTextNode(piece)));
+}
+
+/** A command as a person would type it, with a button that copies it. */
+export function command(argv, name) {
+  const text = argv.map(quoted).join(" ");
+  const copy = button("Copy", async () => {
+    await navigator.clipboard.writeText(text);
+    copy.textContent = "Copied";
+  }, "copy");
+  copy.setAttribute("aria-label", `Copy the command to ${name}`);
+  return holding("span", "command", element("code", "", text), copy);
+}
+
+function quoted(part) {
+  return PLAIN_WORD.test(part) ? part : `'${part.replaceAll("'", "'\\''")}'`;
+}
+
+export function moment(stamp) {
+  const made = element("time", "", at(stamp));
+  made.dateTime = stamp;
+  made.title = new Date(stamp).toLocaleString([], { dateStyle: "full", timeStyle: "medium" });
+  return made;
+}
+
+/** `14:03` of today, `15 Jan 14:03` of any other day. */
+export function at(stamp, now = new Date()) {
+  const when = new Date(stamp);
+  const clock = hourAndMinute(when);
+  if (when.toDateString() === now.toDateString()) return clock;
+  return `${when.toLocaleDateString([], { day: "numeric", month: "short" })} ${clock}`;
+}
+
+export const hourAndMinute = (when) => when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+
+const drawnFrom = new WeakMap();
+
+/** Draw a place from a value, unless it shows that value: nobody loses the focus, or what they opened, to a clock. */
+export function redraw(place, value, make) {
+  const key = JSON.stringify(value);
+  if (drawnFrom.get(place) === key) return;
+  drawnFrom.set(place, key);
+  place.replaceChildren(...make());
+}
+
+export function clear(place) {
+  drawnFrom.delete(place);
+  place.replaceChildren();
+}

@@ -1,0 +1,50 @@
+// Incidents: one card for each episode, however many sessions are in it. Its words are only ever textContent.
+
+import { sessionAddress } from "/address.js";
+import { element, holding, inward, moment, redraw, spoken } from "/dom.js";
+import { shortId, words } from "/rows.js";
+
+const MEMBERS_SHOWN = 50;
+
+export function drawIncidents({ list, empty }, incidents, past) {
+  empty.hidden = incidents.length > 0;
+  redraw(list, [incidents, past], () => incidents.map(card));
+}
+
+function card(incident) {
+  const open = !incident.resolved_at;
+  const state = element("span", "incident-state", open ? "open" : "over");
+  state.dataset.open = String(open);
+  const head = holding("p", "incident-head", state, element("span", "badge", words(incident.cause)),
+    holding("span", "age", "since ", moment(incident.opened_at), ...(open ? [] : [" to ", moment(incident.resolved_at)])));
+  const made = holding("li", "card", head, element("h3", "", incident.words), said(incident), until(incident), members(incident), issue(incident));
+  made.dataset.incident = incident.id;
+  made.dataset.open = String(open);
+  return made;
+}
+
+const said = ({ did }) => (did ? holding("p", "did", element("b", "", "Wakeful"), " ", ...spoken(did)) : null);
+const until = ({ until: end }) => (end ? holding("p", "soft", "Its cause ends by itself at ", moment(end), ".") : null);
+
+function members({ members: all }) {
+  if (!all.length) return null;
+  if (all.length === 1) return inward(all[0].name || shortId(all[0].id), sessionAddress(all[0].id), "member");
+  const lines = all.slice(0, MEMBERS_SHOWN).map((member) =>
+    holding("li", "", inward(member.name || shortId(member.id), sessionAddress(member.id)), holding("span", "soft", ...spoken(member.words))));
+  const left = all.length - lines.length;
+  if (left) lines.push(element("li", "soft", `and ${left} more: wakeful incidents`));
+  const made = holding("details", "", element("summary", "", `${all.length} sessions`), holding("ul", "members", ...lines));
+  made.open = all.length <= 5;
+  return made;
+}
+
+/** Only an address of the web becomes a link. */
+function issue({ issue_url: url }) {
+  if (!url) return null;
+  if (!/^https?:\/\//.test(url)) return element("p", "soft", url);
+  const link = element("a", "", url);
+  link.href = url;
+  link.rel = "noreferrer noopener";
+  link.target = "_blank";
+  return holding("p", "", link);
+}

@@ -1,0 +1,31 @@
+// The ladder of liveness as a column: green down to the deepest rung that is known to hold, a cross at the break.
+
+import { element, holding } from "/dom.js";
+import { words } from "/rows.js";
+
+const RUNGS = { runtime: "tmux server", agent_process: "agent process", pane_process: "pane process" };
+const MARKS = { alive: "", broken: "✕", unknown: "?", not_applicable: "" };
+const HOLDS = { alive: "holds", broken: "broken here", unknown: "not known", not_applicable: "not used" };
+
+export function drawLadder(rungs) {
+  const list = element("ol", "ladder");
+  list.setAttribute("aria-label", "Ladder of liveness, from the host inwards");
+  const deepest = rungs.findLastIndex((each) => each.hold === "alive");
+  list.append(...rungs.map((each, at) => rung(each, at < deepest)));
+  return list;
+}
+
+/** `linked`: the line to the next rung is green, because something below it is known to hold. */
+function rung({ rung: name, hold }, linked) {
+  const made = holding("li", "", mark(hold), element("span", "rung", RUNGS[name] ?? words(name)), element("span", "hold", HOLDS[hold]));
+  made.dataset.hold = hold;
+  made.dataset.rung = name;
+  if (linked) made.classList.add("linked");
+  return made;
+}
+
+function mark(hold) {
+  const made = element("span", "rung-mark", MARKS[hold]);
+  made.setAttribute("aria-hidden", "true");
+  return made;
+}

@@ -1,0 +1,414 @@
+"""The views of the page in a real browser: one session and what is done about it, agents, hostile words, a crowd."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from playwright.sync_api import BrowserContext, Locator, Page, expect
+
+from browsers import WITNESS, is_live, needs_chromium, open_link
+from clinics import Clinic
+from desks import BOOT, Doors, open_doors, subject
+from hostile_texts import HOSTILE_TEXTS
+from hubs import TestHub, agent, with_pid
+from wakeful.adapters.critical.log import CriticalLog
+from wakeful.domain.agents import Glimpse
+from wakeful.domain.checkpoint import Checkpoint, CheckpointKind, Choice, ChoiceName
+from wakeful.domain.critical import critical_event
+from wakeful.domain.events import Asked, CallEnded, CallStarted, Failure, Opened, Prompted, TurnFailed
+from wakeful.domain.ids import ConversationId, SessionId
+from wakeful.domain.incident import Cause, Fate, Origin
+from wakeful.domain.plan import Rules
+from wakeful.domain.process import Process, Sight
+from wakeful.testing.scripted_runtime import ALIVE, SESSION_DEAD
+
+KEY = "sk-ant-api03-" + "a1B2" * 12
+MANY = 10_000
+
+pytestmark = needs_chromium
+
+
+@pytest.fixture
+def clinic() -> Clinic:
+    """Nobody waits here for a trouble to last."""
+    return Clinic(rules=Rules(confirm_seconds=0.0), burst=1_000_000)
+
+
+@pytest.fixture
+def doors(tmp_path: Path, clinic: Clinic) -> Iterator[Doors]:
+    with open_doors(tmp_path, clinic) as opened:
+        yield opened
+
+
+def rung(page: Page, name: str) -> Locator:
+    return page.locator(f'[data-rung="{name}"]')
+
+
+def act(page: Page, name: str, label: str, *, exact: bool = True) -> Locator:
+    """Ask for an act, say yes, and see what came of it."""
+    page.locator(f'[data-action="{name}"]').click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name=label, exact=exact).click()
+    return dialog.get_by_role("status")
+
+
+def close(page: Page) -> None:
+    page.get_by_role("dialog").get_by_role("button", name="Close").click()
+
+
+def test_a_session_dies_and_is_revived_before_ones_eyes(
+    doors: Doors, clinic: Clinic, context: BrowserContext
+) -> None:
+    """Without a reload: green, then a cross at the break with the reason in words, then a person's yes brings it back."""
+    process = doors.run(clinic.manage("a"))
+    doors.call(lambda: clinic.work("a", "make test"))
+    page = open_link(doors, context, "?session=claude-a", hurry=True)
+    page.evaluate("window.here = true")
+    expect(page.locator("#session-standing")).to_contain_text("prompting")
+    expect(rung(page, "agent_process")).to_have_attribute("data-hold", "alive")
+    expect(page.locator("[data-action=revive]")).to_have_attribute("aria-disabled", "true")
+    expect(page.locator("[data-action=revive]")).to_have_attribute("title", "nothing is wrong with it")
+    doors.call(lambda: clinic.end(process))
+    expect(page.locator("#session-standing")).to_contain_text("dead")
+    expect(page.locator("#session-sentence")).to_contain_text("died in the middle of")
+    expect(rung(page, "agent_process")).to_have_attribute("data-hold", "broken")
+    expect(rung(page, "host")).to_have_attribute("data-hold", "alive")
+    expect(page.locator(".span-dead, .picture")).not_to_have_count(0)
+    expect(page.locator("#announcer")).to_contain_text("died in the middle of a turn")
+    said = act(page, "revive", "Revive")
+    expect(said).to_contain_text("recovered: ")
+    close(page)
+    expect(page.locator("#session-standing")).to_contain_text("prompting")
+    expect(page.locator("#session-standing")).to_contain_text("healthy")
+    expect(rung(page, "agent_process")).to_have_attribute("data-hold", "alive")
+    assert page.evaluate("window.here"), "the page was never loaded again"
+
+
+@contextmanager
+def healing(doors: Doors, clinic: Clinic) -> Iterator[None]:
+    """The healer is at work, as in a daemon."""
+    opened = clinic.open()
+    doors.run(opened.__aenter__())
+    try:
+        yield
+    finally:
+        doors.run(opened.__aexit__(None, None, None))
+
+
+def test_what_may_have_happened_elsewhere_needs_a_second_yes(
+    doors: Doors, clinic: Clinic, context: BrowserContext
+) -> None:
+    """What is held asks under Decisions; reviving it says why not, and only a click of its own goes on."""
+    with healing(doors, clinic):
+        process = doors.run(clinic.manage("a"))
+        doors.call(lambda: clinic.work("a", "git push origin main"))
+        page = open_link(doors, context, "?session=claude-a", hurry=True)
+        doors.call(lambda: clinic.end(process))
+        expect(page.locator('#views [data-view="decisions"] .count')).to_have_text("1")
+        said = act(page, "revive", "Revive")
+        expect(said).to_contain_text("git push origin main")
+        assert [name for name, _ in clinic.living.asked] == []
+        page.get_by_role("dialog").get_by_role("button", name="I looked: revive it all the same").click()
+        expect(said).to_contain_text("recovered: ")
+        close(page)
+        expect(page.locator('#views [data-view="decisions"] .count')).to_be_hidden()
+
+
+def test_a_session_is_adopted_muted_called_wrong_stopped_and_released(
+    doors: Doors, clinic: Clinic, context: BrowserContext
+) -> None:
+    """Each asks first and says what came of it; what the record does not allow says why."""
+    doors.call(lambda: clinic.start("a"))
+    page = open_link(doors, context, "?session=claude-a", hurry=True)
+    for name in ("revive", "stop"):
+        expect(page.locator(f"[data-action={name}]")).to_have_attribute(
+            "title", "Wakeful only found it; adopt it first"
+        )
+    page.locator("[data-action=stop]").dispatch_event("click")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(act(page, "adopt", "Adopt")).to_have_text("It is managed now.")
+    doors.call(clinic.settle)
+    close(page)
+    page.locator("[data-action=mute]").click()
+    page.get_by_role("combobox", name="For").select_option("8 hours")
+    page.get_by_role("dialog").get_by_role("button", name="Mute", exact=True).click()
+    expect(page.get_by_role("dialog").get_by_role("status")).to_have_text("Muted.")
+    close(page)
+    expect(page.locator("#session-actions")).to_contain_text("Muted by web page until")
+    expect(act(page, "unmute", "Unmute")).to_have_text("It is told about again.")
+    close(page)
+    expect(act(page, "wrong", "This was wrong")).to_contain_text("Only the running daemon keeps cases.")
+    close(page)
+    expect(act(page, "stop", "Stop")).to_contain_text("recovered")
+    close(page)
+    expect(page.locator("#session-standing")).to_contain_text("stopped")
+    expect(act(page, "release", "Release")).to_have_text("It is only watched now.")
+
+
+def test_last_calls_are_listed_without_their_secrets(
+    doors: Doors, clinic: Clinic, context: BrowserContext
+) -> None:
+    """What each was about and how it ended, the newest first; a key is nowhere in the document."""
+    at = clinic.wall()
+
+    def calls() -> None:
+        clinic.start("a")
+        clinic.hear(
+            "a",
+            Prompted(at),
+            CallStarted(at, "1", "Bash", input=msgspec.json.encode({"command": f"curl -H {KEY} shop"})),
+            CallEnded(at + 1, "1", is_error=True, result=f"token {KEY} refused".encode()),
+            CallStarted(at + 2, "2", "Read", input=b'{"file_path": "src/cart.py"}'),
+        )
+
+    doors.call(calls)
+    page = open_link(doors, context, "?session=claude-a")
+    lines = page.locator("#session-calls li")
+    expect(lines).to_have_count(2)
+    expect(lines.nth(0)).to_contain_text("Read: src/cart.py")
+    expect(lines.nth(0)).to_contain_text("running")
+    expect(lines.nth(1)).to_contain_text("failed, 1 s")
+    assert KEY not in page.content()
+
+
+def test_a_tab_with_a_cookie_only_shows_commands(
+    doors: Doors, clinic: Clinic, context: BrowserContext
+) -> None:
+    """Orders need the login of the tab itself; every other tab can read, and says what to type."""
+    doors.run(clinic.manage("a"))
+    is_live(open_link(doors, context))
+    other = context.new_page()
+    other.goto(f"{doors.url}/?session=claude-a")
+    expect(other.locator("#session-actions")).to_contain_text("wakeful session stop claude-a")
+    assert other.locator("[data-action]").count() == 0
+
+
+def test_a_session_nobody_knows_is_said_to_be_unknown(doors: Doors, context: BrowserContext) -> None:
+    """An old address is no error, and shows nothing of anybody else."""
+    page = open_link(doors, context, "?session=claude-nobody")
+    expect(page.locator("#session-missing")).to_contain_text("does not know this session any more")
+
+
+class HubDoors:
+    """Doors of a house with a hub; what is told is looked at when a test says so."""
+
+    def __init__(self, doors: Doors, hub: TestHub) -> None:
+        self.doors = doors
+        self.hub = hub
+
+    def happens(self, name: str, glimpse: Glimpse) -> None:
+        self.hub.runtime.seen[name] = glimpse
+        self.doors.run(self.hub.hub.look_at(tuple(self.hub.book.agents.values())))
+
+
+@pytest.fixture
+def hub(tmp_path: Path, clinic: Clinic) -> Iterator[HubDoors]:
+    scripted = TestHub(agent("fox"), agent("owl"))
+    scripted.feed = clinic.feed
+    clinic.hub = scripted.hub
+    with open_doors(tmp_path, clinic) as opened:
+        yield HubDoors(opened, scripted)
+
+
+def test_agents_are_started_stopped_and_brought_back(hub: HubDoors, context: BrowserContext) -> None:
+    """A badge each as they change, stale with its own; in the middle of a turn a stop needs a second yes."""
+    page = open_link(hub.doors, context, "?view=agents", hurry=True)
+    fox = page.locator('[data-agent="fox"]')
+    badge = fox.locator(".agent-state")
+    dialog = page.get_by_role("dialog")
+
+    def order(name: str, label: str) -> None:
+        fox.locator(f'[data-order="{name}"]').click()
+        dialog.get_by_role("button", name=label, exact=True).click()
+
+    expect(badge).to_have_text("stopped")
+    order("start", "Start")
+    expect(dialog.get_by_role("status")).to_have_text("It is running.")
+    close(page)
+    expect(badge).to_have_text("running")
+    hub.happens("fox", replace(SESSION_DEAD, reason=HOSTILE_TEXTS[2]))
+    expect(badge).to_have_text("stale")
+    expect(fox.locator(".agent-why")).to_contain_text("<script>")
+    expect(page.locator('#views [data-view="agents"] .count')).to_have_text("1")
+    order("restart-session", "Restart session")
+    expect(dialog.get_by_role("status")).to_have_text("It is running.")
+    close(page)
+    busy = SessionId("claude-busy")
+    hub.hub.sessions.by_pid[41] = busy
+    hub.hub.sessions.busy.add(busy)
+    hub.happens("fox", with_pid(ALIVE, 41))
+    order("stop", "Stop")
+    expect(dialog.get_by_role("status")).to_contain_text("turn")
+    dialog.get_by_role("button", name="Yes, in the middle of its turn").click()
+    expect(dialog.get_by_role("status")).to_have_text("It is stopped.")
+    close(page)
+    hub.happens("fox", SESSION_DEAD)
+    order("teardown", "Tear down")
+    expect(dialog.get_by_role("status")).to_have_text("It is stopped.")
+    acts = [act for act, _ in hub.hub.runtime.acts]
+    assert acts == ["start fox", "restart-session fox", "stop fox", "stop fox"]
+
+
+def speak(clinic: Clinic, number: int, text: str) -> None:
+    """A session that says this wherever an agent can say anything."""
+    name, at = f"h{number:03}", clinic.wall()
+    process = Process(500_000 + number, 1, BOOT)
+    clinic.supervisor.held(subject(name), process, Sight.ALIVE, source="a test")
+    events = [
+        Opened(at, ConversationId(name), f"/home/me/{text.replace('/', '|')}"),
+        Prompted(at),
+        CallStarted(at, "1", text, input=msgspec.json.encode({"command": text, text: text})),
+        CallEnded(at, "1", is_error=True, result=text.encode()),
+        CallStarted(at, "2", "Bash", input=text.encode()),
+    ]
+    if number == 0:
+        events += [
+            each for number, said in enumerate(HOSTILE_TEXTS) for each in called(at, f"all {number}", said)
+        ]
+    last = Asked(at, text) if number % 2 else TurnFailed(at, Failure.REQUEST, text)
+    clinic.log[subject(name).id] = [*events, last]
+    clinic.supervisor.heard(subject(name), [*events, last], live=True)
+
+
+def called(at: float, call: str, text: str) -> tuple[CallStarted, CallEnded]:
+    return CallStarted(at, call, text, input=text.encode()), CallEnded(at, call, result=text.encode())
+
+
+async def speak_elsewhere(clinic: Clinic, folder: Path) -> None:
+    """The same words in checkpoints, incidents and critical events."""
+    log = CriticalLog(folder / "critical_events.jsonl")
+    for number, text in enumerate(HOSTILE_TEXTS):
+        name = subject(f"h{number:03}").id
+        incident = await clinic.incidents.join(name, Origin(Cause.SESSION, text), text, text)
+        await clinic.incidents.keep(replace(incident.treated(name, Fate.REVIVED, text), issue_url=text))
+        if number % 5 == 0:
+            choices = (Choice(ChoiceName.CONTINUE, text, (text,)), Choice(ChoiceName.ABORT, text))
+            draft = Checkpoint(0, CheckpointKind.JOURNAL, text, text, 0.0, (text,), (text,), (text,), choices)
+            await clinic.checkpoints.open(draft)
+            event = critical_event(
+                "queue_stalled", text, text, text, "none", text, {text: text}, at_wall=clinic.wall()
+            )
+            log.append(event)
+
+
+# Whatever a text could have become, had it been taken for more than text.
+INTRUDERS = """() => {
+  const strange = "img[src=x], iframe, object, embed, video, marquee, math, form, base, use, script:not([src]), style, template";
+  const found = [...document.querySelectorAll(strange)].map((node) => node.outerHTML);
+  for (const node of document.querySelectorAll("*")) {
+    for (const { name, value } of node.attributes) {
+      if (name.startsWith("on") || /^\\s*(javascript|data):/i.test(name === "href" || name === "src" ? value : "")) found.push(node.outerHTML);
+    }
+  }
+  return found;
+}"""
+
+
+def test_two_hundred_hostile_texts_stay_text(
+    tmp_path: Path, doors: Doors, clinic: Clinic, context: BrowserContext
+) -> None:
+    """In every field an agent can set and in every view: shown letter by letter, nothing runs, CSP has nothing to report."""
+    troubles: list[str] = []
+    asked: list[str] = []
+
+    def attack() -> None:
+        for number, text in enumerate(HOSTILE_TEXTS):
+            speak(clinic, number, text)
+        clinic.settle()
+
+    doors.call(attack)
+    doors.run(speak_elsewhere(clinic, tmp_path))
+    context.add_init_script(WITNESS)
+    context.on("request", lambda request: asked.append(request.url))
+    context.on("weberror", lambda error: troubles.append(str(error.error)))
+    context.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
+    context.on("console", lambda message: message.type == "error" and troubles.append(message.text))
+    # A house without a hub has no such route, which is no trouble of the page.
+    context.route("**/api/agents", lambda route: route.fulfill(json={"agents": [], "found": []}))
+    page = open_link(doors, context)
+    expect(page.locator("tr[data-id]").first).to_be_visible()
+    page.set_viewport_size({"width": 1280, "height": 12_000})
+    expect(page.locator("tr[data-id]")).to_have_count(200)
+    shown = page.locator("tr[data-id] .doing").all_text_contents()
+    assert sum("owned" in text or "<" in text for text in shown) > 150, "they are there to be read"
+    assert page.evaluate(INTRUDERS) == []
+    page.set_viewport_size({"width": 1280, "height": 800})
+    for view in ("decisions", "incidents", "events", "agents"):
+        page.locator(f'#views [data-view="{view}"]').click()
+        expect(page.locator(f"#{view}")).to_be_visible()
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate(INTRUDERS) == [], view
+    page.locator("#views [data-view=decisions]").click()
+    page.locator("[data-checkpoint]").first.get_by_role("button", name="Continue").click()
+    for number in (0, 101, 178):
+        page.goto(f"{doors.url}/?session=claude-h{number:03}")
+        expect(page.locator("#session-calls li")).not_to_have_count(0)
+        page.locator("[data-action=mute]").click()
+        assert page.evaluate(INTRUDERS) == [], HOSTILE_TEXTS[number]
+        page.keyboard.press("Escape")
+        if number == 0:
+            page.get_by_role("button", name="Show 190 older").click()
+            expect(page.locator("#session-calls li")).to_have_count(202)
+            assert page.evaluate(INTRUDERS) == []
+    assert page.evaluate("[window.owned, document.title.includes('owned'), window.broken]") == [
+        None,
+        False,
+        [],
+    ]
+    assert not troubles
+    assert all(url.startswith(doors.url) for url in asked)
+
+
+SLOW = """
+window.slow = [];
+new PerformanceObserver((list) => {
+  for (const each of list.getEntries()) if (each.interactionId) window.slow.push([each.name, each.duration]);
+}).observe({ type: "event", durationThreshold: 16 });
+"""
+
+
+def test_ten_thousand_sessions_stay_smooth(doors: Doors, clinic: Clinic, context: BrowserContext) -> None:
+    """Searching, choosing, walking and opening each answer within 100 ms, while sessions go on changing."""
+
+    def crowd() -> None:
+        for number in range(MANY):
+            name = f"s{number:05}"
+            clinic.supervisor.held(
+                subject(name), Process(500_000 + number, 1, BOOT), Sight.ALIVE, source="a test"
+            )
+            opened = Opened(clinic.wall(), ConversationId(name), f"/home/me/p{number % 50}")
+            clinic.supervisor.heard(
+                subject(name), [opened, *([Prompted(clinic.wall())] * (number % 3 == 0))], live=True
+            )
+        clinic.settle()
+
+    doors.call(crowd)
+    context.add_init_script(SLOW)
+    page = open_link(doors, context)
+    expect(page.locator("#tally")).to_contain_text("6,666 idle", timeout=20_000)
+    assert page.locator("tr[data-id]").count() < 100, "only what is in sight is drawn"
+    page.wait_for_load_state("networkidle")
+    page.evaluate("window.slow.length = 0")
+    idle = page.locator('[data-word="idle"]')
+    for number in range(0, 9, 3):
+        doors.call(lambda number=number: clinic.ask(f"s{number:05}", "Edit: main.py"))
+        page.keyboard.press("/")
+        page.keyboard.type("p7 idle")
+        expect(page.locator("#table")).to_have_attribute("aria-rowcount", "134")
+        page.keyboard.press("Escape")
+        idle.click()
+        expect(page.locator("#table")).to_have_attribute("aria-rowcount", "6667")
+        idle.click()
+        for key in "jjjjkn":
+            page.keyboard.press(key)
+    page.mouse.wheel(0, 200_000)
+    expect(page.locator("tr[aria-rowindex]").nth(20)).to_be_in_viewport()
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.locator("#session-title")).to_be_focused()
+    slow = page.evaluate("window.slow")
+    worst = max((duration for _, duration in slow), default=0)
+    assert worst < 100, slow

@@ -1,0 +1,73 @@
+"""Claims about the calls of a session, as a page lists them."""
+
+import json
+
+import msgspec
+
+from wakeful.domain.events import CallEnded, CallStarted, Event, Prompted, Spoke, TurnEnded
+from wakeful.services.recent_calls import CallEnd, CallList, recent_calls
+
+KEY = "sk-ant-api03-" + "a1B2" * 12
+
+
+def started(at: float, call: str, tool: str = "Bash", **given: str) -> CallStarted:
+    return CallStarted(at, call, tool, input=json.dumps(given).encode())
+
+
+def ends(found: CallList) -> list[tuple[str, CallEnd]]:
+    return [(each.untrusted.tool, each.end) for each in found.calls]
+
+
+def test_calls_are_joined_with_what_came_of_them() -> None:
+    """Each end says how; what is open stays open, and a turn that is over cuts off what did not come back."""
+    events: list[Event] = [
+        Prompted(10.0),
+        started(11.0, "a", "Read", file_path="x"),
+        CallEnded(12.0, "a", result=b"fine"),
+        started(13.0, "b", "Bash", command="false"),
+        CallEnded(14.0, "b", is_error=True),
+        started(15.0, "c", "Write"),
+        CallEnded(16.0, "c", is_error=True, refused=True),
+        started(17.0, "d", "Fetch"),
+        TurnEnded(18.0),
+        Prompted(19.0),
+        started(20.0, "e", "Task"),
+    ]
+    found = recent_calls(events, 50)
+    assert ends(found) == [
+        ("Read", CallEnd.OK),
+        ("Bash", CallEnd.ERROR),
+        ("Write", CallEnd.REFUSED),
+        ("Fetch", CallEnd.CUT_OFF),
+        ("Task", CallEnd.OPEN),
+    ]
+    assert found.calls[0].untrusted.result == "fine"
+    assert (found.calls[0].at, found.calls[0].ended_at) == (
+        "1970-01-01T00:00:11.000Z",
+        "1970-01-01T00:00:12.000Z",
+    )
+    assert found.calls[4].ended_at is None
+    assert found.since == "1970-01-01T00:00:10.000Z"
+
+
+def test_a_log_without_ids_means_the_newest_open_call() -> None:
+    """Two calls of one tool are open: the later one came back."""
+    events = [started(1.0, "a"), started(2.0, "b"), CallEnded(3.0, "", tool="Bash"), CallEnded(4.0, "nobody")]
+    assert ends(recent_calls(events, 50)) == [("Bash", CallEnd.OPEN), ("Bash", CallEnd.OK)]
+
+
+def test_only_the_newest_are_told_and_no_secret_is() -> None:
+    """A key in a command, in a result or in a tool's name is removed, and long words are cut."""
+    events: list[Event] = [Spoke(0.0)]
+    for number in range(9):
+        events.append(started(number + 1.0, str(number), f"Bash {KEY}", command=f"curl -H {KEY} {'x' * 400}"))
+        events.append(CallEnded(number + 1.5, str(number), result=KEY.encode()))
+    found = recent_calls(events, 3)
+    assert len(found.calls) == 3
+    assert KEY not in msgspec.json.encode(found).decode()
+    assert max(len(text) for each in found.calls for text in msgspec.structs.astuple(each.untrusted)) <= 300
+
+
+def test_nothing_is_known_of_a_log_that_cannot_be_read() -> None:
+    """No events are an empty list, not an error."""
+    assert recent_calls([], 50) == CallList((), None)
