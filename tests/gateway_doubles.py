@@ -45,6 +45,7 @@ class ScriptedSessions:
         # Raised by the next calls of a name, one each.
         self.problems: dict[str, list[Exception]] = defaultdict(list)
         self.outcomes: dict[str, Answered] = {}
+        self._started = 0
         self._by_key: dict[str, Answered] = {}
         self._said: dict[str, list[Heard]] = defaultdict(list)
         self._stirred = asyncio.Event()
@@ -58,7 +59,8 @@ class ScriptedSessions:
         self._raise("start")
         if key in self._by_key:
             return self._by_key[key]
-        session_id = f"{seat.provider}-{len(self.known) + 1}"
+        self._started += 1
+        session_id = f"{seat.provider}-{self._started}"
         self.known.add(session_id)
         self.alive.add(session_id)
         return self._deliver(session_id, prompt, key)

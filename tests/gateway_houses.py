@@ -22,8 +22,6 @@ from wakeful.ports.sessions import Seat
 from wakeful.services.gateway.answering import Answers
 
 EDIT_SECONDS = 0.01
-# By which the agents of a house are known.
-MARK = "WAKEFUL_TEST_HOUSE"
 
 
 class House:
@@ -44,7 +42,6 @@ class House:
         project = self.folder / "project"
         project.mkdir(exist_ok=True)
         environ = {name: self.daemon.environ[name] for name in ("HOME", "PATH", "LANG")}
-        environ[MARK] = str(self.folder)
         return Seat("claude", str(project), (program,), environ, "")
 
     def gateway(self) -> "Inhabited":
@@ -52,9 +49,11 @@ class House:
         return Inhabited(self)
 
     def end_agents(self) -> None:
-        """Sessions outlive the daemon, as they should; not the test."""
-        for process in proc.carriers(MARK, str(self.folder), os.getuid()):
-            os.kill(process.pid, signal.SIGKILL)
+        """Sessions outlive the daemon, as they should; not the test. One that was healed has the daemon's environment."""
+        program = str(self.folder / "bin" / "claude")
+        for process in proc.carriers("HOME", self.daemon.environ["HOME"], os.getuid()):
+            if program in proc.command(process.pid):
+                os.kill(process.pid, signal.SIGKILL)
 
     @property
     def run(self) -> Path:

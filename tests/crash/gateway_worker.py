@@ -26,7 +26,7 @@ async def live(folder: Path, socket: str, run: Path, api: str, home: str) -> Non
     parts.bot = folder.name
     parts.store = await SqliteStore.open(folder / "gateway.db")
     chat = TelegramChat(TOKEN, api, clock)
-    environ = {"HOME": home, "PATH": os.environ["PATH"], "WAKEFUL_TEST_HOUSE": str(folder)}
+    environ = {"HOME": home, "PATH": os.environ["PATH"]}
     gateway = Gateway(
         parts,
         clock=clock,

@@ -177,6 +177,9 @@ def test_a_new_process_goes_on_with_the_turn() -> None:
     late = ClaudeHearing(OURS)
     assert heard(late, brief) == []
     assert late.caught_up()[-1] == Ended("done after all", spent=Spent(7, 7, 0.001))
+    somebody_elses = ClaudeHearing(OURS)
+    assert heard(somebody_elses, [*turn("other", "theirs"), *brief]) == []
+    assert somebody_elses.caught_up() == []
     after = ClaudeHearing(OURS)
     assert heard(after, [*brief, *turn(OURS, "mine")])[-1] == Ended("mine", spent=Spent(7, 7, 0.0))
 

@@ -224,6 +224,8 @@ def test_a_revived_turn_fills_the_same_message() -> None:
         parts.sessions.say("tg-99-1", Taken(), Words("all"), Ended("all of it", stop_reason="end_turn"))
         await parts.clock.run_for(1)
         assert parts.slate.messages == {1: ["…", "all of it"]}
+        # What the dead process had said is not put before it.
+        assert parts.slate.grown == ["half a", "all"]
 
     play(scene)
 
@@ -363,7 +365,10 @@ def test_a_refusal_is_told_and_an_unknown_session_begins_anew() -> None:
         parts.sessions.known.clear()
         parts.chat.write(message(3, "three"))
         await parts.clock.run_for(1)
-        assert parts.slate.answers()[1:] == ["Answer to: two.", "Answer to: three."]
+        parts.chat.write(message(4, "four"))
+        await parts.clock.run_for(1)
+        assert parts.slate.answers()[1:] == ["Answer to: two.", "Answer to: three.", "Answer to: four."]
+        assert [each[0] for each in parts.sessions.delivered] == ["claude-1", "claude-2", "claude-2"]
 
     play(scene)
 
@@ -476,3 +481,39 @@ def test_a_new_conversation_may_repeat_what_the_old_one_said() -> None:
         assert [each == text for each in parts.slate.answers()] == [True, False, True]
 
     play(scene)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_stopped_turn_says_nothing_about_its_provider(provider: str) -> None:
+    """Neither a success nor a failure: the third failure opens the breaker as if nobody had stopped anything."""
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        parts.sessions.reply = lambda prompt: (Taken(),) if prompt == "long" else failing()(prompt)
+        for n, words in enumerate(("fail", "fail", "long", "/stop", "fail"), 1):
+            parts.chat.write(message(n, words))
+            await parts.clock.run_for(20)
+        assert len(parts.slate.answers()) == 4
+        assert gateway.guard.breaker(provider).opened_at is not None
+
+    play(scene, lambda: Parts(provider=provider))
+
+
+def test_an_ended_session_has_no_place_after_a_restart() -> None:
+    """What was evicted is not counted again; its conversation is still known."""
+
+    async def played() -> None:
+        parts = Parts()
+        first = Gateway(parts)
+        await first.start()
+        parts.chat.write(message(1, "one"))
+        await parts.clock.run_for(1801)
+        await first.end()
+        second = Gateway(parts)
+        await second.start()
+        assert second.turns.pool.active == 0
+        parts.chat.write(message(2, "two"))
+        await parts.clock.run_for(1)
+        assert [each[0] for each in parts.sessions.delivered] == ["claude-1", "claude-1"]
+        await second.end()
+
+    asyncio.run(played())
