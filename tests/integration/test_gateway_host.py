@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from clients import wait_for
 from wakeful.adapters.system.gateway_host import GatewayHost
-from wakeful.adapters.system.host_figures import HostFigures
+from wakeful.adapters.system.host_figures import HostFigures, taken_by
 from wakeful.domain.gateway.host_watch import Unit
 from wakeful.domain.gateway.messages import ConversationKey
 from wakeful.domain.hosting import SESSION_VARIABLE
@@ -151,6 +152,12 @@ def burning() -> Iterator[subprocess.Popen[str]]:
     process.stdout.close()
 
 
+def cpu_seconds(pid: int) -> float:
+    taken = taken_by(pid)
+    assert taken is not None
+    return taken.cpu_seconds
+
+
 def test_a_process_of_ours_is_measured_between_two_looks(
     scene: Scene, burning: subprocess.Popen[str]
 ) -> None:
@@ -159,9 +166,12 @@ def test_a_process_of_ours_is_measured_between_two_looks(
 
     async def looks() -> None:
         (first,) = await scene.host.hogs(sessions, 90.0)
+        began = cpu_seconds(burning.pid)
         assert (first.key, first.process, first.busy_seconds) == (A, f"pid {burning.pid}", 0.0)
-        # It burns real time while the clock of the test stands: less of that makes it busier.
-        await asyncio.sleep(0.3)
+        # It burns real time while the clock of the test stands, as much as it gets on a busy machine.
+        await asyncio.to_thread(
+            wait_for, lambda: cpu_seconds(burning.pid) > began + 0.3 or None, "0.3 s of processor"
+        )
         scene.clock.advance(0.1)
         (second,) = await scene.host.hogs(sessions, 90.0)
         assert second.cpu_percent > 90

@@ -1,7 +1,7 @@
 """Tags in answers: read exactly, taken out of what is shown, and text wherever they are quoted or wrong."""
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from wakeful.domain.gateway.tags import CALLS_MAX, ApiCall, FileToSend, read_tags, shown_so_far
 
@@ -79,6 +79,8 @@ PIECES = st.lists(
 
 
 @given(PIECES)
+@example("````<send-file ```\n``")
+@example('`<send-file path="a"/>```\n')
 def test_what_is_shown_of_a_growing_answer_only_grows(text: str) -> None:
     """Every state begins with the one before, and the last one is within what is shown in the end."""
     shown = ""

@@ -57,7 +57,7 @@ def prose_lines(text: str) -> Iterator[str]:
             yield line
 
 
-def code_spans(text: str, *, inline: bool = True) -> Iterator[tuple[int, int]]:
+def code_spans(text: str) -> Iterator[tuple[int, int]]:
     """Where code stands: blocks with their fences, line by line, and inline code in the lines between them."""
     fence: Fence | None = None
     position = 0
@@ -65,7 +65,7 @@ def code_spans(text: str, *, inline: bool = True) -> Iterator[tuple[int, int]]:
         before, fence = fence, after_line(fence, line)
         if before is not None or fence is not None:
             yield position, position + len(line)
-        elif inline and "`" in line:
+        elif "`" in line:
             yield from (
                 (position + found.start(), position + found.end()) for found in _INLINE.finditer(line)
             )

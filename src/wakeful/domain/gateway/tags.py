@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.domain.gateway.fences import code_spans
+from wakeful.domain.gateway.fences import code_spans, open_at_end
 
 # 002: twenty calls at most. As many files: more than that is a folder.
 CALLS_MAX: Final = 20
@@ -84,15 +84,28 @@ def _certain(text: str) -> int:
     """How much of a growing text is certainly text, tag or code."""
     if "<" not in text:
         return len(text)
-    # What is inline code is certain when its line is at an end.
-    code = list(code_spans(text, inline=False))
-    line_start = text.rfind("\n") + 1
-    begun = _BEGUN.search(text, max(0, len(text) - TAG_CHARS_MAX))
-    doubtful = [begun.start()] if begun is not None and _may_become_tag(begun[0]) else []
-    doubtful += [
-        found.start() for found in _TAG.finditer(text, line_start) if "`" in text[line_start : found.start()]
-    ]
-    return min((each for each in doubtful if not _in_code(each, code)), default=len(text))
+    end = _begun_at(text)
+    line_start = text.rfind("\n", 0, end) + 1
+    if _is_in_block(text, end):
+        return end
+    # What is inline code is certain when its line is at an end: a tag behind a backtick may turn out to be quoted.
+    tags = (found.start() for found in _TAG.finditer(text, line_start, end))
+    return next((start for start in tags if "`" in text[line_start:start]), end)
+
+
+def _begun_at(text: str) -> int:
+    """Where something begins that may become a tag; the end if nothing does."""
+    position = max(0, len(text) - TAG_CHARS_MAX)
+    while (begun := _BEGUN.search(text, position)) is not None:
+        if _may_become_tag(begun[0]) and not _is_in_block(text, begun.start()):
+            return begun.start()
+        position = begun.start() + 1
+    return len(text)
+
+
+def _is_in_block(text: str, position: int) -> bool:
+    """Whether the line of this place stands in a code block, as far as the lines before it say."""
+    return open_at_end(text[: text.rfind("\n", 0, position) + 1]) is not None
 
 
 def _may_become_tag(begun: str) -> bool:
