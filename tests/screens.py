@@ -1,5 +1,10 @@
-"""Takes the pictures of the page for the documentation: `python tests/screens.py docs/images`. Needs Chromium."""
+"""Takes the pictures of the page for the documentation: `python tests/screens.py docs/images`.
 
+Needs Chromium; where Debian's pngquant is installed the pictures are a third of the size.
+"""
+
+import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -7,7 +12,7 @@ from typing import Final
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from browsers import CHROMIUM, FLAGS
+from browsers import CHROMIUM, FLAGS, is_live
 from clinics import Clinic
 from desks import Doors, open_doors, subject
 from page_scenes import NAMES, Morning, hub_of_three, play
@@ -20,7 +25,10 @@ VIEWS: Final = {
     "agents": "?view=agents",
     "events": "?view=events",
 }
-SIZES: Final = {"wide": (1280, 800), "phone": (390, 844)}
+LOOKS: Final = {"light": (1280, 800), "dark": (1280, 800), "phone": (390, 844)}
+# One session has more to show than a screen.
+SESSION_HEIGHT: Final = 1190
+PNGQUANT: Final = ("pngquant", "--force", "--skip-if-larger", "--ext", ".png", "--")
 
 
 def main(folder: Path) -> None:
@@ -31,16 +39,18 @@ def main(folder: Path) -> None:
         with open_doors(Path(place), clinic) as doors:
             play(doors, Morning(clinic, Path(place)), hub)
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-            for scheme in ("light", "dark"):
-                for size in SIZES:
-                    take(doors, browser, folder, scheme, size)
+            for look in LOOKS:
+                take(doors, browser, folder, look)
             browser.close()
+    if shutil.which("pngquant") is not None:
+        # 99: nothing would become smaller.
+        subprocess.run([*PNGQUANT, *map(str, folder.glob("page-*.png"))], check=False)
 
 
-def take(doors: Doors, browser: Browser, folder: Path, scheme: str, size: str) -> None:
-    width, height = SIZES[size]
+def take(doors: Doors, browser: Browser, folder: Path, look: str) -> None:
+    width, height = LOOKS[look]
     with browser.new_context(
-        color_scheme="dark" if scheme == "dark" else "light",
+        color_scheme="dark" if look == "dark" else "light",
         viewport={"width": width, "height": height},
         timezone_id="UTC",
         locale="en-GB",
@@ -49,19 +59,19 @@ def take(doors: Doors, browser: Browser, folder: Path, scheme: str, size: str) -
         page = context.new_page()
         page.clock.set_fixed_time(doors.house.clock.now().wall)
         page.goto(f"{doors.url}/#code={doors.call(doors.access.logins.new_code)}")
-        page.locator("#link-text", has_text="live").wait_for()
+        is_live(page)
         for name, query in VIEWS.items():
-            picture(
-                page, f"{doors.url}/{query}", folder / f"{name}-{size}-{scheme}.png", whole=name == "session"
-            )
+            if name == "session":
+                page.set_viewport_size({"width": width, "height": SESSION_HEIGHT})
+            picture(page, f"{doors.url}/{query}", folder / f"page-{name}-{look}.png")
+            page.set_viewport_size({"width": width, "height": height})
 
 
-def picture(page: Page, url: str, path: Path, *, whole: bool) -> None:
+def picture(page: Page, url: str, path: Path) -> None:
     page.goto(url)
-    page.locator("#link-text", has_text="live").wait_for()
+    is_live(page)
     page.wait_for_load_state("networkidle")
-    page.wait_for_timeout(400)
-    page.screenshot(path=path, full_page=whole)
+    page.screenshot(path=path)
 
 
 if __name__ == "__main__":
