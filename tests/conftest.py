@@ -4,9 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from daemons import RunningDaemon
 from docker_engines import DockerEngine, make_image, require_docker
+
+# How long an example takes says more about the machine's other work than about the rule.
+settings.register_profile("wakeful", deadline=None)
+settings.load_profile("wakeful")
 
 
 @pytest.fixture

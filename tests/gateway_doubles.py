@@ -222,6 +222,9 @@ class OpenDoor:
         self.told.append(("failed", provider))
         self.locked[provider] = "The agent is not logged in at the moment."
 
+    async def suspected(self, provider: str) -> None:
+        self.told.append(("suspected", provider))
+
     async def succeeded(self, provider: str) -> None:
         self.told.append(("succeeded", provider))
 

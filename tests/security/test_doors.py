@@ -21,6 +21,7 @@ from websockets.sync.client import ClientConnection, connect, unix_connect
 from desks import Doors, open_doors, raw
 from wakeful.interfaces.http.access import OPEN
 from wakeful.interfaces.http.access_log import FILE_BYTES_MAX, NOTES_MAX, Note, access_file
+from wakeful.interfaces.page import PAGE_PATHS
 
 FOREIGN_HOSTS = (
     "evil.example",
@@ -91,18 +92,7 @@ def refused(doors: Doors, **headers: str) -> int:
 
 def test_every_route_without_a_token_is_401(doors: Doors) -> None:
     """Nothing answers a stranger but the health check, the page's shell and the one-time login."""
-    open_paths = {
-        "/",
-        "/healthz",
-        "/page.css",
-        "/page.js",
-        "/rows.js",
-        "/table.js",
-        "/link.js",
-        "/agents.js",
-        "/checkpoints.js",
-        "/icon.svg",
-    }
+    open_paths = {"/healthz", *PAGE_PATHS}
     with doors.tcp(token="") as stranger:
         for method, path in every_route(doors):
             status = stranger.request(method, path).status_code

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from wakeful.config import ConfigError, Document, combine
 from wakeful.gateway_import import NAMES, Imported, merged, read_gateway_json, toml_lines
-from wakeful.interfaces.cli.config_import import import_file
+from wakeful.interfaces.cli.app import root
 
 WHOLE = {
     "conversation": {
@@ -49,7 +49,9 @@ class Run:
     def __call__(self, document: object, *arguments: str) -> Result:
         raw = document if isinstance(document, bytes) else msgspec.json.encode(document)
         self._file.write_bytes(raw)
-        return CliRunner().invoke(import_file, [str(self._file), *arguments], standalone_mode=False)
+        return CliRunner().invoke(
+            root, ["config", "import", str(self._file), *arguments], standalone_mode=False
+        )
 
 
 def test_every_key_of_002_has_its_place() -> None:

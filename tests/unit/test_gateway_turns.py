@@ -288,22 +288,36 @@ def test_three_failures_open_the_breaker_and_two_successes_close_it(provider: st
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("as_answer", [False, True])
-def test_a_missing_login_locks_the_provider_and_is_never_shown(provider: str, as_answer: bool) -> None:
-    """Said as a failure or as an answer, its text stays out of the chat, growing or final; the breaker stays closed."""
+def test_a_missing_login_locks_the_provider_and_is_never_shown(provider: str) -> None:
+    """Its text stays out of the chat, growing or final; the breaker stays closed."""
     words = "Invalid API key · Fix external API key"
 
     async def scene(parts: Parts, gateway: Gateway) -> None:
-        said = (Taken(), Words(words), Ended(words, None if as_answer else Failure.AUTH))
-        parts.sessions.reply = lambda _prompt: said
-        parts.chat.write(message(1))
-        await parts.clock.run_for(1)
-        parts.chat.write(message(2))
-        await parts.clock.run_for(1)
+        parts.sessions.reply = lambda _prompt: (Taken(), Words(words), Ended(words, Failure.AUTH))
+        for n in (1, 2):
+            parts.chat.write(message(n))
+            await parts.clock.run_for(1)
         assert len(parts.sessions.delivered) == 1
         assert parts.slate.answers() == ["The agent is not logged in at the moment."] * 2
         assert not any(words in text for text in parts.slate.grown)
         assert gateway.guard.breaker(provider).failures == 0
+
+    play(scene, lambda: Parts(provider=provider))
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_answer_that_reads_like_a_login_prompt_is_not_shown_and_locks_nobody_out(provider: str) -> None:
+    """Anybody can have a model say that: whether the login is gone is for a probe to find out."""
+    words = "Invalid API key · Fix external API key"
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.sessions.reply = lambda _prompt: (Taken(), Words(words), Ended(words))
+        for n in (1, 2):
+            parts.chat.write(message(n))
+            await parts.clock.run_for(1)
+        assert len(parts.sessions.delivered) == 2
+        assert parts.door.told == [("suspected", provider)] * 2
+        assert not any(words in text for text in (*parts.slate.grown, *parts.slate.shown))
 
     play(scene, lambda: Parts(provider=provider))
 

@@ -128,7 +128,8 @@ class Course:
         end = await self._heard(passage, found=found)
         reach("turn.heard")
         fault, text = self._judging.judge(passage.turn, end)
-        await self._guard.ended(provider, since, fault, stopped=isinstance(end, Stopped))
+        by_text = isinstance(end, Ended) and end.failure is None
+        await self._guard.ended(provider, since, fault, stopped=isinstance(end, Stopped), by_text=by_text)
         if fault is not None and fault.pattern == AUTH_REQUIRED:
             text = self._guard.refusal(provider) or text
         cost_usd = end.spent.cost_usd if isinstance(end, Ended) else None

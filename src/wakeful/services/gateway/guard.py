@@ -43,13 +43,21 @@ class Guard:
             self._breakers[provider] = breaker.passing(now)
         return now
 
-    async def ended(self, provider: str, since: float, fault: Fault | None, *, stopped: bool = False) -> None:
-        """How it went. A turn that its user stopped says nothing about its provider."""
+    async def ended(
+        self,
+        provider: str,
+        since: float,
+        fault: Fault | None,
+        *,
+        stopped: bool = False,
+        by_text: bool = False,
+    ) -> None:
+        """How it went. A turn that its user stopped says nothing about its provider; `by_text`: only its answer says so."""
         outcome = Outcome.SUCCESS if fault is None else Outcome.FAILURE
         if stopped or (fault is not None and not fault.counts_for_breaker):
             outcome = Outcome.NEITHER
         self._breakers[provider] = self.breaker(provider).after(outcome, self._clock.now().awake, since)
         if fault is not None and fault.pattern == AUTH_REQUIRED:
-            await self._auth.failed(provider)
+            await (self._auth.suspected(provider) if by_text else self._auth.failed(provider))
         elif outcome is Outcome.SUCCESS:
             await self._auth.succeeded(provider)

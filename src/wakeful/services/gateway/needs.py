@@ -44,6 +44,9 @@ class AuthGate(Protocol):
     async def failed(self, provider: str) -> None:
         """A turn ended for want of a login."""
 
+    async def suspected(self, provider: str) -> None:
+        """A turn ended well, and its answer reads like a login prompt: anybody can have a model say that."""
+
     async def succeeded(self, provider: str) -> None:
         """A turn ended well."""
 
