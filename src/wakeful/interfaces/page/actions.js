@@ -39,7 +39,8 @@ function order(offer, record, post) {
   const path = offer.path ?? `/api/sessions/${encodeURIComponent(record.id)}/${offer.name}`;
   return {
     ...offer,
-    title: `${offer.label} ${record.project || shortId(record.id)}?`,
+    title: offer.title ?? `${offer.label} ${record.project || shortId(record.id)}?`,
+    label: offer.yes ?? offer.label,
     give: async (values) => offer.tell(await post(path, offer.body(values))),
     instead: (problem) => offer.instead?.(problem, (body) => post(path, body)),
   };
@@ -117,7 +118,7 @@ function unmute(record, mute) {
 
 function wrong(record) {
   return {
-    name: "wrong", label: "This was wrong", argv: ours("wrong", record), reason: "",
+    name: "wrong", label: "This was wrong", title: "What should Wakeful have said?", yes: "Keep it", argv: ours("wrong", record), reason: "",
     consequence: `Wakeful said ${record.state}, ${record.health}. What it saw is kept on this machine, redacted, as a case to test the rules with.`,
     fields: [choiceField("expect", "It should have said", EXPECTED), textField("note", "Why (optional)")],
     body: ({ expect, note }) => ({ expect, note }),

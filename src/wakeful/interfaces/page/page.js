@@ -110,8 +110,8 @@ function settle() {
 }
 
 function drawAround() {
-  drawNotices(overview, roster.drifted(), post);
-  const needing = roster.needing();
+  const { drifted, needing } = roster.census();
+  drawNotices(overview, drifted, post);
   document.title = `${byId("link").dataset.link === "lost" ? "✕ " : ""}${needing ? `(${needing}) ` : ""}Wakeful`;
 }
 

@@ -2,9 +2,12 @@
 
 import { order, rowOf, says, STANDINGS } from "/rows.js";
 
+const PREPARED_AT_ONCE = 100;
+
 export class Roster {
   #rows = new Map();
   #sorted = null;
+  #census = null;
   older = 0;
 
   get size() {
@@ -17,8 +20,9 @@ export class Roster {
 
   replace(records, older) {
     this.#rows = new Map(records.map((record) => [record.id, rowOf(record)]));
-    this.#sorted = null;
+    this.#sorted = this.#census = null;
     this.older = older;
+    this.#prepare();
   }
 
   /** Take newer records; returns those that need somebody since this moment. */
@@ -30,7 +34,7 @@ export class Roster {
       const row = rowOf(record);
       if (row.standing === "need you" && known?.standing !== "need you") calling.push(record);
       this.#rows.set(id, row);
-      this.#sorted = null;
+      this.#sorted = this.#census = null;
     }
     return calling;
   }
@@ -47,25 +51,15 @@ export class Roster {
     };
   }
 
-  needing() {
-    return this.#count((record, row) => row.standing === "need you");
-  }
-
-  managed() {
-    return this.#count((record) => record.managed);
+  /** Who is there, counted once until somebody changes: {needing, managed, drifted, found, projects}. */
+  census() {
+    this.#census ??= counted(this.#rows.values());
+    return this.#census;
   }
 
   /** Living sessions that Wakeful only found. */
   found() {
-    return this.#all().map((row) => row.record).filter((record) => !record.managed && record.session_alive);
-  }
-
-  drifted() {
-    return this.#count((record) => record.findings.some((finding) => finding.code === "reader_drift"));
-  }
-
-  projects() {
-    return [...new Set(this.#all().map((row) => row.record.project).filter(Boolean))].sort();
+    return this.#all().map((row) => row.record).filter(isFound);
   }
 
   #all() {
@@ -73,11 +67,30 @@ export class Roster {
     return this.#sorted;
   }
 
-  #count(matches) {
-    let count = 0;
-    for (const row of this.#rows.values()) count += matches(row.record, row);
-    return count;
+  /** What a search looks through is made while nobody waits for it, a slice at a time. */
+  #prepare() {
+    const rows = [...this.#rows.values()];
+    const slice = (deadline) => {
+      while (rows.length && deadline.timeRemaining() > 2) for (const row of rows.splice(-PREPARED_AT_ONCE)) says(row, [""]);
+      if (rows.length) requestIdleCallback(slice);
+    };
+    requestIdleCallback(slice);
   }
+}
+
+const isFound = (record) => !record.managed && record.session_alive;
+
+function counted(rows) {
+  const projects = new Set();
+  const census = { needing: 0, managed: 0, drifted: 0, found: 0 };
+  for (const { record, standing } of rows) {
+    census.needing += standing === "need you";
+    census.managed += record.managed;
+    census.found += isFound(record);
+    census.drifted += record.findings.some((finding) => finding.code === "reader_drift");
+    if (record.project) projects.add(record.project);
+  }
+  return { ...census, projects: [...projects].sort() };
 }
 
 function fits(row, { project, hands }) {

@@ -76,7 +76,7 @@ export class SessionList {
     if (filter.value !== choice.q) filter.value = choice.q;
     byId("hands").value = choice.hands;
     this.#drawTally(choice, tally);
-    const projects = this.#roster.projects();
+    const projects = [...this.#roster.census().projects];
     if (choice.project && !projects.includes(choice.project)) projects.push(choice.project);
     redraw(byId("project"), projects, () => [option("", "All projects"), ...projects.map((name) => option(name, name))]);
     byId("project").value = choice.project;
@@ -109,8 +109,8 @@ export class SessionList {
   }
 
   #drawHint() {
-    const found = this.#roster.found().length;
-    const helps = found > 0 && this.#roster.managed() === 0 && localStorage.getItem(HINT_CLOSED) === null;
+    const { found, managed } = this.#roster.census();
+    const helps = found > 0 && managed === 0 && localStorage.getItem(HINT_CLOSED) === null;
     byId("hint").hidden = !helps;
     setText(byId("hint-text"), `${found} found, 0 managed: Wakeful will only tell you. ${this.canAdopt ? "Adopt?" : "`wakeful session adopt ID` hands one over."}`);
     byId("hint-adopt").hidden = !this.canAdopt;
