@@ -143,7 +143,7 @@ MEANINGS: Final = {
     "gateway.allow": "Who is heard, by user id. Empty: nobody.",
     "gateway.admins": "Who of them may see health and errors, decide, and use <telegram-api>.",
     "gateway.provider": "Who answers where a chat does not say.",
-    "gateway.turn_seconds": "A turn that takes longer is given up.",
+    "gateway.turn_seconds": "A turn of which nothing is heard for this long is given up.",
     "gateway.question_seconds": "A permission nobody gave by then is denied.",
     "gateway.edit_seconds": "A message that is being written is edited this often at most.",
     "gateway.claude.argv": "How Claude Code is run; flags of yours stand behind the program.",
