@@ -22,7 +22,7 @@ from wakeful.services.gateway.answering import Answers
 
 async def live(folder: Path, socket: str, run: Path, api: str, home: str) -> None:
     parts, clock = Parts(), SystemClock()
-    parts.heard_users = {1, 2, 3}
+    parts.heard_users = set(range(1, 200))
     parts.bot = folder.name
     parts.store = await SqliteStore.open(folder / "gateway.db")
     chat = TelegramChat(TOKEN, api, clock)

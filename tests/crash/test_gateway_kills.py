@@ -3,17 +3,14 @@
 import os
 import random
 import signal
-import subprocess
-import sys
-import threading
 from pathlib import Path
 
 from bot_api import BotApi
 from clients import wait_for
 from daemons import RunningDaemon
 from gateway_houses import House
+from gateway_lives import Lives, answers, one_life, prompts_in
 
-HERE = Path(__file__).parent
 POINTS = (
     "turn.accepted",
     "turn.sent",
@@ -28,53 +25,6 @@ POINTS = (
 )
 # Besides the points: killed at any time, as often.
 TIMES = 10
-
-
-class Lives:
-    """A gateway that is started and killed by the test."""
-
-    def __init__(self, house: House) -> None:
-        arguments = (
-            house.folder,
-            house.daemon.socket,
-            house.run,
-            house.api.url,
-            house.daemon.environ["HOME"],
-        )
-        self._worker = subprocess.Popen(
-            [sys.executable, str(HERE / "gateway_worker.py"), *map(str, arguments)],
-            env={**os.environ, "PYTHONPATH": str(HERE.parent)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def begin(self, fault: str = "") -> int:
-        assert self._worker.stdin is not None
-        assert self._worker.stdout is not None
-        self._worker.stdin.write(f"{fault}\n")
-        self._worker.stdin.flush()
-        return int(self._worker.stdout.readline())
-
-    def ended(self) -> int:
-        """How it ended; waits for it."""
-        assert self._worker.stdout is not None
-        return int(self._worker.stdout.readline())
-
-    def close(self) -> None:
-        assert self._worker.stdin is not None
-        assert self._worker.stdout is not None
-        self._worker.stdin.close()
-        self._worker.wait(10)
-        self._worker.stdout.close()
-
-
-def prompts_in(home: Path) -> list[str]:
-    """Every prompt that the agents were given, by their own records."""
-    lines = [
-        line for each in home.glob(".claude/projects/*/*.jsonl") for line in each.read_text().splitlines()
-    ]
-    return [line for line in lines if '"type": "user"' in line]
 
 
 def test_killed_at_every_point_and_at_any_time(daemon: RunningDaemon, tmp_path: Path) -> None:
@@ -108,19 +58,3 @@ def test_killed_at_every_point_and_at_any_time(daemon: RunningDaemon, tmp_path: 
     given = prompts_in(daemon.home)
     for messages in sent.values():
         assert [sum(f'"{each}"' in line for line in given) for each in messages] == [1] * len(messages)
-
-
-def one_life(lives: Lives, fault: str, seconds: float) -> None:
-    """Begin one; it kills itself at the fault, or is killed when its time is over."""
-    pid = lives.begin(fault)
-    killer = threading.Timer(seconds, os.kill, (pid, signal.SIGKILL))
-    killer.start()
-    try:
-        assert lives.ended() == -signal.SIGKILL
-        assert not fault or killer.is_alive(), "a fault that was never reached shows nothing"
-    finally:
-        killer.cancel()
-
-
-def answers(api: BotApi, person: int) -> list[str]:
-    return [text for text in api.seen(person) if text != "…"]
