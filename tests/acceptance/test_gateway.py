@@ -35,6 +35,7 @@ class Chat:
         config.write_text(
             f'[gateway]\nallow = [{USER}]\nadmins = [{USER}]\nprovider = "{provider}"\napi = "{api.url}"\n'
             f'[gateway.chats.default]\nfolder = "{home.project}"\n[response_actions]\nenabled = false\n'
+            "[gateway.host]\nwatch_seconds = 1\n"
         )
         daemon.watch(
             **home.environ(),
@@ -140,3 +141,22 @@ def test_codex_answers_and_goes_on_in_its_thread(
     assert (first.thread_id, second.thread_id) == (7, 7)
     (session,) = daemon.sessions()
     assert (session["provider"], session["managed"]) == ("codex", True)
+
+
+def test_a_lost_login_is_told_once_and_comes_back_by_itself(
+    api: BotApi, daemon: RunningDaemon, claude: ClaudeHome
+) -> None:
+    """A 401: nobody sees the client's words, nothing more is started, the admin is told; new credentials end it."""
+    chat = Chat(api, daemon, claude, "claude")
+    chat.ask({"status": 401})
+    chat.sees("its login has to be renewed")
+    chat.sees("critical: The login of claude is gone")
+    asked = len(claude.transcripts())
+    chat.ask({"text": "too early"})
+    wait_for(lambda: chat.times("its login has to be renewed") == 2 or None, "a refusal at once", SECONDS_MAX)
+    assert len(claude.transcripts()) == asked
+    (claude.home / ".claude" / "settings.json").write_text("{}")
+    chat.sees("info: The login of claude works again")
+    chat.ask({"text": "back again"})
+    chat.sees("back again")
+    assert [chat.times(words) for words in ("critical:", "401", "too early")] == [1, 0, 0]
