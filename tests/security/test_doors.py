@@ -32,6 +32,29 @@ FOREIGN_HOSTS = (
 )
 FOREIGN_ORIGINS = ("http://evil.example", "null", "http://localhost:1", "https://127.0.0.1:{port}", "")
 PROBLEM = "application/problem+json"
+# Named here once more: whatever else is served to strangers is a mistake.
+PAGE_SCRIPTS = [
+    "page",
+    "link",
+    "address",
+    "keys",
+    "dom",
+    "rows",
+    "roster",
+    "sessions",
+    "table",
+    "session",
+    "spans",
+    "timeline",
+    "ladder",
+    "actions",
+    "asking",
+    "notices",
+    "checkpoints",
+    "incidents",
+    "agents",
+    "events",
+]
 
 
 @pytest.fixture(scope="module")
@@ -95,12 +118,8 @@ def test_every_route_without_a_token_is_401(doors: Doors) -> None:
         "/",
         "/healthz",
         "/page.css",
-        "/page.js",
-        "/rows.js",
-        "/table.js",
-        "/link.js",
-        "/agents.js",
-        "/checkpoints.js",
+        "/views.css",
+        *(f"/{name}.js" for name in PAGE_SCRIPTS),
         "/icon.svg",
     }
     with doors.tcp(token="") as stranger:
