@@ -13,15 +13,12 @@ from playwright.sync_api import BrowserContext, Locator, Page, expect
 from browsers import WITNESS, is_live, needs_chromium, open_link
 from clinics import Clinic
 from desks import BOOT, Doors, open_doors, subject
+from hostile_house import speak, speak_elsewhere
 from hostile_texts import HOSTILE_TEXTS
 from hubs import TestHub, agent, with_pid
-from wakeful.adapters.critical.log import CriticalLog
 from wakeful.domain.agents import Glimpse
-from wakeful.domain.checkpoint import Checkpoint, CheckpointKind, Choice, ChoiceName
-from wakeful.domain.critical import critical_event
-from wakeful.domain.events import Asked, CallEnded, CallStarted, Failure, Opened, Prompted, TurnFailed
+from wakeful.domain.events import CallEnded, CallStarted, Opened, Prompted
 from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.incident import Cause, Fate, Origin
 from wakeful.domain.plan import Rules
 from wakeful.domain.process import Process, Sight
 from wakeful.testing.scripted_runtime import ALIVE, SESSION_DEAD
@@ -252,48 +249,6 @@ def test_agents_are_started_stopped_and_brought_back(hub: HubDoors, context: Bro
     expect(dialog.get_by_role("status")).to_have_text("It is stopped.")
     acts = [act for act, _ in hub.hub.runtime.acts]
     assert acts == ["start fox", "restart-session fox", "stop fox", "stop fox"]
-
-
-def speak(clinic: Clinic, number: int, text: str) -> None:
-    """A session that says this wherever an agent can say anything."""
-    name, at = f"h{number:03}", clinic.wall()
-    process = Process(500_000 + number, 1, BOOT)
-    clinic.supervisor.held(subject(name), process, Sight.ALIVE, source="a test")
-    events = [
-        Opened(at, ConversationId(name), f"/home/me/{text.replace('/', '|')}"),
-        Prompted(at),
-        CallStarted(at, "1", text, input=msgspec.json.encode({"command": text, text: text})),
-        CallEnded(at, "1", is_error=True, result=text.encode()),
-        CallStarted(at, "2", "Bash", input=text.encode()),
-    ]
-    if number == 0:
-        events += [
-            each for number, said in enumerate(HOSTILE_TEXTS) for each in called(at, f"all {number}", said)
-        ]
-    last = Asked(at, text) if number % 2 else TurnFailed(at, Failure.REQUEST, text)
-    clinic.log[subject(name).id] = [*events, last]
-    clinic.supervisor.heard(subject(name), [*events, last], live=True)
-
-
-def called(at: float, call: str, text: str) -> tuple[CallStarted, CallEnded]:
-    return CallStarted(at, call, text, input=text.encode()), CallEnded(at, call, result=text.encode())
-
-
-async def speak_elsewhere(clinic: Clinic, folder: Path) -> None:
-    """The same words in checkpoints, incidents and critical events."""
-    log = CriticalLog(folder / "critical_events.jsonl")
-    for number, text in enumerate(HOSTILE_TEXTS):
-        name = subject(f"h{number:03}").id
-        incident = await clinic.incidents.join(name, Origin(Cause.SESSION, text), text, text)
-        await clinic.incidents.keep(replace(incident.treated(name, Fate.REVIVED, text), issue_url=text))
-        if number % 5 == 0:
-            choices = (Choice(ChoiceName.CONTINUE, text, (text,)), Choice(ChoiceName.ABORT, text))
-            draft = Checkpoint(0, CheckpointKind.JOURNAL, text, text, 0.0, (text,), (text,), (text,), choices)
-            await clinic.checkpoints.open(draft)
-            event = critical_event(
-                "queue_stalled", text, text, text, "none", text, {text: text}, at_wall=clinic.wall()
-            )
-            log.append(event)
 
 
 # Whatever a text could have become, had it been taken for more than text.
