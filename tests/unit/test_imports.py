@@ -32,6 +32,7 @@ ALLOWED = {
         "heartbeats",
         "home",
         "hubwork",
+        "journal_desk",
         "lookout",
         "recordings",
         "recoveries",
