@@ -17,6 +17,7 @@ from wakeful.config import KEYS
 from wakeful.domain.agents import MOVES, AgentState, Move, accepts
 from wakeful.domain.eligibility import RULES as WAKE_RULES, Reason
 from wakeful.domain.evidence import Rung
+from wakeful.domain.figures import FAMILIES, SECONDS_BOUNDS, Kind
 from wakeful.domain.findings import EXIT_CODES, MEANINGS, Code, Health, State
 from wakeful.domain.incident import SENTENCES, Cause
 from wakeful.domain.journal import Last, OnAlive, StepEffects
@@ -391,7 +392,36 @@ def gateway() -> str:
     return gateway_page(MADE)
 
 
+def metrics() -> str:
+    """Every figure of /metrics."""
+    suffixes = {Kind.COUNTER: "_total", Kind.INFO: "_info"}
+    lines = [
+        MADE,
+        "# Metrics",
+        "",
+        "What `GET /metrics` shows ([how to have it scraped](../how-to/metrics.md)). Counters count since the daemon",
+        "started. Labels come from closed lists or from the configuration: no session, project or path is named.",
+        "",
+        "| figure | kind | labels | what |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| `{family.name}{suffixes.get(family.kind, '')}` | {family.kind} "
+        f"| {', '.join(f'`{label}`' for label in family.labels)} | {family.meaning} |"
+        for family in FAMILIES
+    ]
+    lines += [
+        "",
+        "Beside them `process_…` of Prometheus' own client: CPU time, memory, descriptors, start time.",
+        "",
+        f"Histograms count at {', '.join(f'{bound:g}' for bound in SECONDS_BOUNDS)} seconds and beyond.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
 PAGES = {
+    "metrics.md": metrics,
     "gateway.md": gateway,
     "alerts.md": alerts,
     "wake.md": wake,

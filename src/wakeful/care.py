@@ -5,6 +5,7 @@ What `handwork` is to acting. Nothing here decides; the daemon builds it on its 
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
@@ -22,7 +23,7 @@ from wakeful.channels import open_channels, rules_of
 from wakeful.config import Config, RedisPlace, Runaway
 from wakeful.domain.alerts import Alert, AlertKind, Question, notice, resolved
 from wakeful.domain.checkpoint import CheckpointKind
-from wakeful.domain.critical import CriticalEvent
+from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause
 from wakeful.domain.moment import iso
@@ -91,6 +92,8 @@ class Care:
         clock = lookout.clock
         path = config.events.critical_path or f"{places.logs}/critical_events.jsonl"
         self.critical = CriticalLog(Path(path))
+        # What was written since the start.
+        self.written: Counter[tuple[Happening, ActionTaken]] = Counter()
         self.incidents = Incidents(store, clock)
         self.lessons = Lessons(store, clock)
         self.checkpoints = Checkpoints(store, clock, CheckpointFiles(Path(places.home, "checkpoints")))
@@ -185,6 +188,7 @@ class Care:
     async def write(self, event: CriticalEvent) -> None:
         """Add a line to the log of critical events. A slow disk does not stop the loop."""
         await asyncio.to_thread(self.critical.append, event)
+        self.written[event.event, event.action_taken] += 1
 
     async def forget_old(self) -> None:
         """Critical events that nobody archived are kept for a month."""

@@ -30,12 +30,14 @@ from wakeful.config import Config, Mode
 from wakeful.domain.calm import pause_words
 from wakeful.domain.eligibility import Reach
 from wakeful.domain.errors import WorldError
+from wakeful.domain.figures import Spread
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process
 from wakeful.domain.record import SessionRecord
 from wakeful.doors import Doors
 from wakeful.faults import reach
+from wakeful.gauges import figures_of, unready
 from wakeful.handwork import Handwork
 from wakeful.home import store_path
 from wakeful.hubwork import ancestor_pids, build_hub
@@ -44,6 +46,7 @@ from wakeful.interfaces.http.access_log import access_file
 from wakeful.interfaces.http.app import build_app
 from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.gate import Gate
+from wakeful.interfaces.http.own_routes import OwnRoutes
 from wakeful.interfaces.http.server import serve as serve_door
 from wakeful.interfaces.http.token_file import load_or_create_token
 from wakeful.lookout import BOOKMARKS_AT_ONCE_MAX, Lookout
@@ -54,6 +57,7 @@ from wakeful.services.cases import CaseBook
 from wakeful.services.desk import Desk, History, Standing
 from wakeful.services.expiry import RunExpiry
 from wakeful.services.feed import Change, Feed
+from wakeful.services.figures import LoopLag
 from wakeful.services.scribe import Scribe
 from wakeful.services.watched import Standing as SessionStanding, standing_of
 from wakeful.services.work import WorkDesk
@@ -110,6 +114,10 @@ class Daemon(Lookout):
         self._searches: set[asyncio.Task[None]] = set()
         # Programs of ours that are kept running as long as this one does.
         self.beside: list[KeptChild] = []
+        self.mode = config.daemon.mode
+        # Whether everything was looked at once, and whether the file system's word is being heard.
+        self.looked = self.listening = False
+        self.lag, self.judging, self.sweeping = LoopLag(), Spread(), Spread()
 
     def wake(self) -> None:
         self._loop.call_soon(self._settle)
@@ -144,19 +152,25 @@ class Daemon(Lookout):
 
     async def listen(self) -> None:
         """Pass on what the file system tells, until cancelled."""
-        async for told in self._folders:
-            for eye in self.eyes:
-                eye.told(told)
+        self.listening = True
+        try:
+            async for told in self._folders:
+                for eye in self.eyes:
+                    eye.told(told)
+        finally:
+            self.listening = False
 
     async def sweep(self) -> None:
         """The backstop behind being told."""
         while True:
             slow = any(eye.slow for eye in self.eyes)
             await asyncio.sleep(SLOW_SWEEP_SECONDS if slow else SWEEP_SECONDS)
+            began = self._loop.time()
             for log_eye in self.logs:
                 await log_eye.sweep()
             for eye in (*self.holders, self.streams, self.spool):
                 eye.look()
+            self.sweeping.take(self._loop.time() - began)
 
     async def forget_old(self) -> None:
         """Transitions are kept for a month; a session's newest one stays."""
@@ -187,7 +201,10 @@ class Daemon(Lookout):
         self.hub.ended(process)
 
     def _settle(self) -> None:
-        if self.supervisor.settle():
+        began = self._loop.time()
+        more = self.supervisor.settle()
+        self.judging.take(self._loop.time() - began)
+        if more:
             self._loop.call_soon(self._settle)
 
     def _ring(self) -> None:
@@ -234,6 +251,7 @@ async def serve(
         daemon.settle()
         reach("daemon.judged")
         await daemon.waking.take_up()
+        daemon.looked = True
         if gateway is not None:
             daemon.beside.append(_gateway(places, gateway))
         ended = asyncio.Event()
@@ -291,6 +309,7 @@ def _app(
         hub=daemon.hub,
         wakes=daemon.waking.wakes,
         repairs=daemon.waking.repairs,
+        own=OwnRoutes(partial(unready, daemon), partial(figures_of, daemon)),
     )
     return app, access
 
@@ -394,6 +413,7 @@ async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], end
         daemon.sweep(),
         daemon.tmux.run(),
         daemon.scribe.run(),
+        daemon.lag.run(),
         _whatever_the_store_says(daemon.keep_place, "bookmarks are not saved"),
         _whatever_the_store_says(daemon.expiry.run, "leases do not expire"),
         _whatever_the_store_says(daemon.forget_old, "old transitions are not dropped"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from wakeful.adapters.redis.connection import DEADLINE_SECONDS, Connection
 from wakeful.adapters.redis.jobs import RedisJobs
 from wakeful.adapters.tool_use.ground import ToolLogGround
+from wakeful.domain.figures import Spread
 from wakeful.domain.ids import SessionId
 from wakeful.domain.lessons import Lesson
 from wakeful.domain.plan import Rules
@@ -134,6 +135,16 @@ class RedisWatch:
     def trouble(self) -> str | None:
         """Why the last look came to nothing, for `wakeful status`."""
         return self._watchdog.trouble
+
+    @property
+    def cycles(self) -> Spread:
+        """How long cycles took."""
+        return self._watchdog.cycles
+
+    @property
+    def failed(self) -> int:
+        """How many of them could not look, or not to the end."""
+        return self._watchdog.failed
 
     async def close(self) -> None:
         await self.jobs.close()

@@ -21,7 +21,7 @@ from wakeful.ports.clock import Clock
 from wakeful.ports.messenger import Messenger
 from wakeful.ports.store import Note, Store
 from wakeful.services.calm import Calm
-from wakeful.services.courier import Courier
+from wakeful.services.courier import Courier, Delivery
 
 KIND: Final = "alert"
 # A channel that is out for a week on a bad machine; beyond that the oldest are given up.
@@ -83,6 +83,16 @@ class AlertDesk:
             for each in self._couriers
             if each.trouble is not None
         )
+
+    @property
+    def deliveries(self) -> dict[tuple[str, ...], float]:
+        """How many messages each channel took, refused or may have lost since the start."""
+        return {(each.name, came): each.told[came] for each in self._couriers for came in Delivery}
+
+    @property
+    def waiting(self) -> dict[tuple[str, ...], float]:
+        """How many messages each channel has yet to take."""
+        return {(name,): len(self.pending(name)) for name in self._names}
 
     async def take_up(self) -> None:
         """Recall what an earlier daemon owed. Raises the store's errors; twice is once."""

@@ -6,7 +6,9 @@ outbox's business.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Sequence
+from enum import StrEnum
 from math import inf
 from typing import Any, Final, Protocol
 
@@ -45,6 +47,14 @@ class Outbox(Protocol):
         """The words did not arrive."""
 
 
+class Delivery(StrEnum):
+    """What came of a message: taken, refused and tried again, or gone with nobody knowing where."""
+
+    DELIVERED = "delivered"
+    REFUSED = "refused"
+    UNCONFIRMED = "unconfirmed"
+
+
 class Tries(Struct, frozen=True):
     """How often an episode was refused, and when it may be tried again."""
 
@@ -56,11 +66,12 @@ _UNTRIED: Final = Tries(0, -inf)
 
 
 class Courier:
-    """One channel. `trouble` is what it last failed with, None while it works."""
+    """One channel. `trouble` is what it last failed with, None while it works; `told` counts what came of messages."""
 
     def __init__(self, messenger: Messenger, outbox: Outbox, clock: Clock) -> None:
         self.name = messenger.name
         self.trouble: str | None = None
+        self.told: Counter[Delivery] = Counter()
         self._messenger = messenger
         self._outbox = outbox
         self._clock = clock
@@ -113,16 +124,19 @@ class Courier:
         try:
             await self._send(text, episode.alert.chat)
         except Refused as problem:
+            self.told[Delivery.REFUSED] += 1
             self._failed(problem, "alerts wait")
             self._put_off(episode, asked_to_wait_seconds(problem))
             await self._outbox.refused(episode, self.name)
         except NotDelivered as problem:
+            self.told[Delivery.UNCONFIRMED] += 1
             # Not said twice. The others wait as after a refusal, or one outage would swallow them all.
             self._failed(problem, "an alert may not have arrived")
             self._close(0.0)
             await self._outbox.took(episode, self.name)
         else:
             reach("alert.sent")
+            self.told[Delivery.DELIVERED] += 1
             self._worked()
             await self._outbox.took(episode, self.name)
 

@@ -7,6 +7,7 @@ own, so that whatever hangs delays nobody else. What it must not forget is kept 
 import asyncio
 import heapq
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -82,6 +83,11 @@ class Healer:
         self._again: set[SessionId] = set()
         self._sooner = asyncio.Event()
         self._papers = IncidentPapers(incidents, reviver)
+
+    @property
+    def concluded(self) -> Counter[tuple[Step, Outcome]]:
+        """What was done to sessions since the start, and what came of it."""
+        return self._reviver.concluded
 
     def trouble_of(self, session_id: SessionId) -> Trouble | None:
         return self._troubles.get(session_id)

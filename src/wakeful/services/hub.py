@@ -97,6 +97,11 @@ class Hub:
         """Raises AgentNotFound, BadAgentName."""
         return self._book.find(text).record
 
+    @property
+    def failed(self) -> Mapping[str, int]:
+        """How many looks came to nothing, by the runtime that was asked."""
+        return self._book.failed
+
     def standing(self) -> AgentsStanding:
         return standing_of(self.records)
 

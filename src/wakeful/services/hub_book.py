@@ -5,6 +5,7 @@ so that of two orders at once one finds the state the other left.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final, Protocol
@@ -140,6 +141,8 @@ class AgentBook:
         self._clock = clock
         self._announce = announce
         self._lodge = lodge
+        # Looks that came to nothing since the start, by the runtime that was asked.
+        self.failed: Counter[str] = Counter()
         now = clock.now().wall
         self.agents = {
             spec.name: Agent(spec, runtimes[spec.runtime], _unseen(spec, now), now) for spec in specs
@@ -191,6 +194,7 @@ class AgentBook:
     def looked(self, agent: Agent, glimpse: Glimpse, session_id: SessionId | None = None) -> bool:
         """It was looked at. Whether its state changed."""
         move = move_of(glimpse)
+        self.failed[agent.runtime.name] += move is Move.UNSEEN
         if move is Move.GONE and not agent.placed and agent.state is AgentState.ERROR:
             # Its start failed before anything was there: nothing went, and why it failed is still the news.
             move = Move.UNSEEN

@@ -5,6 +5,7 @@ Kept as notes in the store, so that an episode goes on over restarts and several
 
 import asyncio
 import logging
+from collections import Counter
 from typing import Final
 from uuid import uuid4
 
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 
 from wakeful.domain.errors import WorldError
 from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Incident, Origin
+from wakeful.domain.incident import Cause, Incident, Origin
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Note, Store
 
@@ -41,6 +42,8 @@ class Incidents:
         # Opened by other daemons on this store: joined here, written down by them.
         self._theirs: set[str] = set()
         self._in_line = asyncio.Lock()
+        # New ones since the start, by their cause.
+        self.opened: Counter[Cause] = Counter()
 
     async def load(self) -> None:
         """Take up what an earlier daemon left open, and forget what was over long ago."""
@@ -74,6 +77,11 @@ class Incidents:
     def open_count(self) -> int:
         """How many are open, as far as this daemon knows."""
         return len(self._open)
+
+    @property
+    def open_by_cause(self) -> Counter[Cause]:
+        """The same by their cause."""
+        return Counter(each.cause for each in self._open.values())
 
     def sessions(self) -> list[SessionId]:
         """Everybody who is in one."""
@@ -113,6 +121,7 @@ class Incidents:
                 return await self.keep(replace(incident, standing=True, updated_at=now))
             except WorldError as error:
                 log.warning("an incident is only in memory: %s", error)
+                self.opened[origin.cause] += origin.key not in self._open
                 incident = self._open.get(origin.key) or _new(origin, summary, now)
                 self._remember(replace(incident, standing=True))
                 return self._open[origin.key]
@@ -171,9 +180,11 @@ class Incidents:
 
     async def _opened(self, origin: Origin, summary: str, now: float) -> Incident:
         """A new one, or one that was over just now; or the one that another daemon on this store opened first."""
-        incident = self._reopened(origin, now) or _new(origin, summary, now)
+        over = self._reopened(origin, now)
+        incident = over or _new(origin, summary, now)
         claim = Note(OPEN, origin.key, msgspec.json.encode(incident))
         if await self._store.keep_new_note(claim):
+            self.opened[origin.cause] += over is None
             return incident
         claimed = [_decode(note.body) for note in await self._store.notes(OPEN) if note.key == origin.key]
         kept = {each.id: each for each in await self.listed(include_resolved=True)}
@@ -181,6 +192,7 @@ class Incidents:
         if theirs is None or not theirs.is_open:
             # Whoever opened that one ended before it could say that it is over.
             await self._store.keep_note(claim)
+            self.opened[origin.cause] += over is None
             return incident
         self._theirs.add(theirs.id)
         return theirs

@@ -5,6 +5,7 @@ leaves a revival that has begun; the next start looks at the world and goes on f
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 from uuid import uuid4
@@ -74,6 +75,8 @@ class Reviver:
         self._past = past
         self._forge = forge
         self._outcomes: dict[SessionId, Outcome] = {}
+        # What was done since the start, and what came of it.
+        self.concluded: Counter[tuple[Step, Outcome]] = Counter()
 
     def last_outcome(self, session_id: SessionId) -> Outcome:
         """How its last act ended, as far as this daemon did one."""
@@ -128,6 +131,7 @@ class Reviver:
             outcome, words = Outcome.DECLINED, str(error)
         reach("heal.acted")
         self._outcomes[revival.session_id] = outcome
+        self.concluded[revival.step, outcome] += 1
         if spent:
             await self._conclude(revival, outcome, words)
         reach("heal.concluded")
@@ -150,6 +154,7 @@ class Reviver:
             return await self.carry_out(watched, trouble, revival)
         words = "Wakeful ended in the middle of it; the session was heard since"
         await self._conclude(revival, Outcome.RECOVERED, words)
+        self.concluded[revival.step, Outcome.RECOVERED] += 1
         return self._marked(trouble, revival, Outcome.RECOVERED, words, spent=True)
 
     async def forget(self, trouble: Trouble) -> None:

@@ -170,16 +170,20 @@ class Roster:
         """Sessions without a live process that were last seen before this are folded."""
         return now.wall - self._fold_after_seconds
 
+    def shown(self, now: Instant) -> list[Watched]:
+        """Everybody whom lists do not fold, judged, in no order."""
+        oldest = self._oldest(now)
+        return [each for each in self.watched.values() if each.record and each.seen_wall >= oldest]
+
     def counts(self, now: Instant) -> dict[str, dict[str, int]]:
         """How many sessions stand where, folded ones apart."""
-        oldest = self._oldest(now)
-        shown = [each for each in self.watched.values() if each.record and each.seen_wall >= oldest]
+        shown = self.shown(now)
         return {
             "health": dict(Counter(each.record.health for each in shown if each.record)),
             "state": dict(Counter(each.record.state for each in shown if each.record)),
             "total": {
                 "shown": len(shown),
-                "older": len(self.watched) - len(shown) + len(self.old.keys() - self.watched.keys()),
+                "older": len(self.ids()) - len(shown),
                 "managed": sum(each.subject.ours for each in shown),
             },
         }

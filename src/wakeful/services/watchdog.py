@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.domain.errors import WakefulError, WorldError
+from wakeful.domain.figures import Spread
 from wakeful.domain.ids import SessionId
 from wakeful.domain.plaintext import plain
 from wakeful.domain.revival import Course
@@ -80,6 +81,9 @@ class Watchdog:
         self._said: set[str] = set()
         # Why the last cycle could not look, or not to the end.
         self.trouble: str | None = None
+        # How long cycles took, and how many of them had trouble, since the start.
+        self.cycles = Spread()
+        self.failed = 0
         self._room = asyncio.Semaphore(HEALED_AT_ONCE_MAX)
 
     async def run(self) -> None:
@@ -91,6 +95,7 @@ class Watchdog:
 
     async def check(self) -> Cycle:
         """One cycle, and its line in the log."""
+        began = self._clock.now().awake
         try:
             cycle = await self._cycle()
         except WorldError as problem:
@@ -98,6 +103,8 @@ class Watchdog:
         except Exception as problem:  # one cycle that fails must not be the last one
             log.exception("watchdog: this cycle failed")
             cycle = Cycle(trouble=f"{type(problem).__name__}: {plain(str(problem), 200)}")
+        self.cycles.take(self._clock.now().awake - began)
+        self.failed += cycle.trouble is not None
         await self._tell_trouble(cycle.trouble)
         log.info("%s", cycle)
         return cycle

@@ -57,6 +57,7 @@ class ContainerEyes:
         self._elsewhere = frozenset(watched)
         self._pairs: dict[str, _Pair] = {}
         self._unseen: dict[str, str] = {}
+        self._failed_before = 0
 
     @property
     def slow(self) -> str | None:
@@ -64,6 +65,11 @@ class ContainerEyes:
             each for pair in self._pairs.values() for each in (pair.logs.slow, pair.registry.slow) if each
         ]
         return "; ".join(dict.fromkeys(told)) or None
+
+    @property
+    def failed(self) -> int:
+        """Readings that were refused, since the start."""
+        return self._failed_before + sum(pair.logs.failed for pair in self._pairs.values())
 
     @property
     def left_out(self) -> str | None:
@@ -86,6 +92,7 @@ class ContainerEyes:
             return True
         if before is not None:
             del self._pairs[agent]
+            self._failed_before += before.logs.failed
             # Its logs are read anew below another path: told twice, they would look like a loop.
             before.logs.let_go()
         if found.folder is not None and found.folder not in self._elsewhere:

@@ -91,6 +91,8 @@ class LogEye:
         self._cwds: dict[str, str] = {}
         self._unwatched = 0
         self._left_out = LeftOut()
+        # Readings that were refused, since the start.
+        self.failed = 0
 
     @property
     def name(self) -> str:
@@ -315,6 +317,7 @@ class LogEye:
 
     def _report(self, followed: _Followed, batch: Batch, *, live: bool) -> None:
         self._left_out.read(followed.file.path, batch.refused)
+        self.failed += followed.file.path in self._left_out
         if not (batch.lines or batch.marks or batch.reset):
             return
         followed.unsaved = True

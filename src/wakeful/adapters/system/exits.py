@@ -29,6 +29,8 @@ class ExitWatch:
         self._pidfds_max = max(0, _raise_descriptor_limit() - DESCRIPTORS_RESERVED)
         self._polled: set[Process] = set()
         self._timer: asyncio.TimerHandle | None = None
+        # Looks at processes that came to nothing, since the start.
+        self.failed = 0
 
     @property
     def slow(self) -> bool:
@@ -40,6 +42,7 @@ class ExitWatch:
         if process in self._pidfds:
             return Sight.ALIVE
         seen = self._attach(process)
+        self.failed += seen is Sight.UNKNOWN
         if seen is not Sight.DEAD and process not in self._pidfds:
             self._poll(process)
         return seen

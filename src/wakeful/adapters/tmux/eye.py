@@ -70,6 +70,8 @@ class TmuxEye:
         self._panes: dict[Process, Pane] = {}
         self._swept = KEPT_MIN
         self._slow: str | None = None
+        # Listings that came to nothing, since the start.
+        self.failed = 0
 
     @property
     def slow(self) -> str | None:
@@ -93,7 +95,9 @@ class TmuxEye:
         named = (*self._extra_sockets, *self._named)
         paths = sockets(os.getuid(), named) if self._chains else []
         listings = [await list_panes(path, self._deadline_seconds) for path in paths]
-        self._slow = "; ".join(each.reason for each in listings if each.sight is Sight.UNKNOWN) or None
+        unheard = [each.reason for each in listings if each.sight is Sight.UNKNOWN]
+        self._slow = "; ".join(unheard) or None
+        self.failed += len(unheard)
         self._compare(listings)
         for session_id in arrived:
             self._place(session_id)

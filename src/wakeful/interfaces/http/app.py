@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import msgspec
-from litestar import Litestar, MediaType, Response
+from litestar import Litestar, Response
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler, get
 from litestar.openapi import OpenAPIConfig
@@ -30,6 +30,7 @@ from wakeful.interfaces.http.heal_routes import HealRoutes, Queue
 from wakeful.interfaces.http.heartbeat_routes import HeartbeatRoutes
 from wakeful.interfaces.http.incident_routes import IncidentRoutes, Listed
 from wakeful.interfaces.http.live import LiveRoute
+from wakeful.interfaces.http.own_routes import OwnRoutes
 from wakeful.interfaces.http.penalties import Penalties
 from wakeful.interfaces.http.problems import answer_error
 from wakeful.interfaces.http.repair_routes import RepairRoutes
@@ -69,11 +70,12 @@ def build_app(
     hub: Hub | None = None,
     wakes: WakeService | None = None,
     repairs: Repairs | None = None,
+    own: OwnRoutes | None = None,
 ) -> Gate:
     """One ASGI application for both doors. `ancestors` gives the parents of a pid, nearest first."""
     penalties = Penalties()
     described: Sequence[HTTPRouteHandler] = (
-        _health_check(),
+        *(own or OwnRoutes()).handlers(),
         *SessionRoutes(desk, ancestors).handlers(),
         *CaseRoutes(desk).handlers(),
         *WorkRoutes(work).handlers(),
@@ -111,15 +113,6 @@ def routed(handlers: Sequence[ControllerRouterHandler], openapi: OpenAPIConfig |
 
 def _paused(calm: Calm | None) -> Callable[[], PauseRecord | None]:
     return lambda: calm.paused_record if calm is not None else None
-
-
-def _health_check() -> HTTPRouteHandler:
-    @get("/healthz", media_type=MediaType.TEXT, sync_to_thread=False)
-    def healthz() -> str:
-        """Says ok, and nothing else to nobody in particular."""
-        return "ok"
-
-    return healthz
 
 
 def _page_route(path: str) -> HTTPRouteHandler:
