@@ -16,6 +16,7 @@ from wakeful.adapters.daemon.sessions import DaemonSessions
 from wakeful.adapters.sqlite.store import SqliteStore
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.telegram.chat import TelegramChat
+from wakeful.domain.gateway.pool import PoolLimits
 from wakeful.ports.sessions import Seat
 from wakeful.services.gateway.answering import Answers
 
@@ -23,6 +24,8 @@ from wakeful.services.gateway.answering import Answers
 async def live(folder: Path, socket: str, run: Path, api: str, home: str) -> None:
     parts, clock = Parts(), SystemClock()
     parts.heard_users = set(range(1, 200))
+    # A storm is not refused: what is claimed is that nothing of it is lost.
+    parts.pool_limits = PoolLimits(queue_max=100_000)
     parts.bot = folder.name
     parts.store = await SqliteStore.open(folder / "gateway.db")
     chat = TelegramChat(TOKEN, api, clock)
