@@ -34,6 +34,7 @@ ALLOWED = {
         "lookout",
         "recordings",
         "recoveries",
+        "reporting",
         "testing",
     },
 }

@@ -34,6 +34,9 @@ COMMANDS: Final = {
     "incidents": Entry(
         "See", f"{_HERE}.incidents:incidents", "What is wrong by its cause, many sessions in one"
     ),
+    "report": Entry(
+        "See", f"{_HERE}.report:report", "What happened since 22:00: who finished, waits, died; git, cost"
+    ),
     "services": Entry("See", f"{_HERE}.services:services", "The hub and what runs in containers and tmux"),
     "checkpoint": Entry("Heal", f"{_HERE}.checkpoint:checkpoint", "Decide what goes on after a crash"),
     "mute": Entry("Heal", f"{_HERE}.calm:mute", "No alerts about a session, project or code for a while"),

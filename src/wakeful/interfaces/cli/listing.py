@@ -145,13 +145,18 @@ def counts_text(records: Sequence[SessionRecord]) -> str:
 
 def short_ids(records: Sequence[SessionRecord]) -> dict[str, str]:
     """For every id a prefix that commands accept for it."""
-    ids = sorted(str(record.id) for record in records)
-    shortened = {}
+    return shortened(str(record.id) for record in records)
+
+
+def shortened(session_ids: Iterable[str]) -> dict[str, str]:
+    """The same for bare ids."""
+    ids = sorted(session_ids)
+    prefixes = {}
     for index, session_id in enumerate(ids):
         neighbours = (*ids[max(0, index - 1) : index], *ids[index + 1 : index + 2])
         shared = max((_shared(session_id, other) for other in neighbours), default=0)
-        shortened[session_id] = session_id[: max(_chars_min(session_id), shared + 1)]
-    return shortened
+        prefixes[session_id] = session_id[: max(_chars_min(session_id), shared + 1)]
+    return prefixes
 
 
 def _chars_min(session_id: str) -> int:

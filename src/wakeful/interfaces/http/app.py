@@ -33,6 +33,7 @@ from wakeful.interfaces.http.live import LiveRoute
 from wakeful.interfaces.http.penalties import Penalties
 from wakeful.interfaces.http.problems import answer_error
 from wakeful.interfaces.http.repair_routes import RepairRoutes
+from wakeful.interfaces.http.report_routes import ReportRoutes
 from wakeful.interfaces.http.session_routes import SessionRoutes
 from wakeful.interfaces.http.work_routes import WorkRoutes
 from wakeful.interfaces.page import PAGE_PATHS, page_file
@@ -45,6 +46,7 @@ from wakeful.services.hub import Hub
 from wakeful.services.lessons import Lessons
 from wakeful.services.once import OnceHands
 from wakeful.services.repair import Repairs
+from wakeful.services.reports import Reports
 from wakeful.services.restoring import Restorer
 from wakeful.services.wake import WakeService
 from wakeful.services.work import WorkDesk
@@ -69,6 +71,7 @@ def build_app(
     hub: Hub | None = None,
     wakes: WakeService | None = None,
     repairs: Repairs | None = None,
+    reports: Reports | None = None,
 ) -> Gate:
     """One ASGI application for both doors. `ancestors` gives the parents of a pid, nearest first."""
     penalties = Penalties()
@@ -85,6 +88,7 @@ def build_app(
         *(AgentRoutes(hub).handlers() if hub is not None else ()),
         *(HeartbeatRoutes(wakes, deciders).handlers() if wakes is not None else ()),
         *(RepairRoutes(repairs, deciders).handlers() if repairs is not None else ()),
+        *(ReportRoutes(reports, now).handlers() if reports is not None else ()),
         *(CheckpointRoutes(*checkpoints, deciders).handlers() if checkpoints is not None else ()),
         *EntryRoutes(access, penalties, now, shut_down, deciders).handlers(),
     )
