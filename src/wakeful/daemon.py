@@ -260,6 +260,13 @@ def _app(
 ) -> tuple[Gate, Access]:
     access = Access(load_or_create_token(Path(places.token)), doors.port, daemon.clock.now)
     desk = _desk(config, places, doors, daemon, store.transitions)
+    heal = daemon.calm.changed
+
+    def calm_changed() -> None:
+        heal()
+        daemon.feed.greet(desk.overview().body)
+
+    daemon.calm.changed = calm_changed
     app = build_app(
         desk,
         daemon.work,
