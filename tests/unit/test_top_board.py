@@ -43,7 +43,7 @@ def test_a_change_moves_its_row_and_an_old_one_does_not() -> None:
     board.change([each for each in records(house) if each.id == "claude-working"])
     assert names(board)[-2:] == ["working", "done"]
     board.change([before])
-    assert names(board)[-2:] == ["working", "done"]
+    assert [each.state for each in board.rows[-2:]] == ["idle", "idle"]
 
 
 def test_the_next_one_who_needs_somebody_comes_round_again() -> None:

@@ -12,7 +12,7 @@ _TIME_OF_DAY: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 
 class BadMoment(OperatorError):
-    """{shown!r} is no moment: write how long ago, like 30m, 24h or 7d, a time of day like 22:00, or one like 2026-02-05T10:00:00Z."""
+    """{shown!r} is no moment: write how long ago, like 30m, 24h or 7d, or a time like 22:00 or 2026-02-05T10:00:00Z."""
 
     code = "bad-moment"
 

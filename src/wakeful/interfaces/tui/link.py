@@ -1,7 +1,7 @@
 """The way to the daemon: its push over the Unix socket, and the certainty that it is still alive. No polling.
 
 The whole list is asked for once after every hello; from then on changes come by themselves. Pings prove the link, so
-that what is shown as live was proven within ten seconds.
+that what is shown as live was proven some ten seconds ago at most.
 """
 
 import asyncio
