@@ -16,6 +16,7 @@ import msgspec
 
 from hand_doubles import ScriptedDriver, ScriptedWorld
 from wakeful.adapters.critical.log import CriticalLog
+from wakeful.adapters.git.folders import GitFolders
 from wakeful.adapters.system.connections import tcp_callers
 from wakeful.domain.eligibility import Reach
 from wakeful.domain.events import Asked, CallStarted, Event, Failure, Opened, Prompted, TurnEnded, TurnFailed
@@ -45,6 +46,7 @@ from wakeful.services.incidents import Incidents
 from wakeful.services.lessons import Lessons
 from wakeful.services.once import OnceHands
 from wakeful.services.repair import Repairs
+from wakeful.services.reports import Reports
 from wakeful.services.restoring import Restorer
 from wakeful.services.roster import Roster
 from wakeful.services.supervision import Supervisor
@@ -263,6 +265,15 @@ class Doors:
             queue=house.queue,
             wakes=house.waking,
             repairs=Repairs(house.store, house.roster, house.clock, lambda _session: house.settle()),
+            reports=Reports(
+                clock=house.clock,
+                roster=house.roster,
+                memory=house.store,
+                folders=GitFolders(),
+                recall=lambda _session_id, _limit: [],
+                policy=house.policy,
+                paused=lambda: house.calm.paused_record,
+            ),
         )
         self._loop = asyncio.new_event_loop()
         self._open = threading.Event()

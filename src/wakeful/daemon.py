@@ -52,6 +52,7 @@ from wakeful.interfaces.http.token_file import load_or_create_token
 from wakeful.lookout import BOOKMARKS_AT_ONCE_MAX, Lookout
 from wakeful.places import Places
 from wakeful.ports.store import Bookmark, Store, Transition
+from wakeful.reporting import build_reports
 from wakeful.services.calm import Calm
 from wakeful.services.cases import CaseBook
 from wakeful.services.desk import Desk, History, Standing
@@ -255,7 +256,7 @@ async def serve(
         if gateway is not None:
             daemon.beside.append(_gateway(places, gateway))
         ended = asyncio.Event()
-        app, access = _app(config, places, doors, daemon, history=store.transitions, end=ended.set)
+        app, access = _app(config, places, doors, daemon, store=store, end=ended.set)
         stack.callback(app.log.close)
         link = _link(config, doors, access if with_login else None)
         for line in _greeting(config, doors, daemon, link):
@@ -286,11 +287,18 @@ def _app(
     doors: Doors,
     daemon: Daemon,
     *,
-    history: History,
+    store: Store,
     end: Callable[[], None],
 ) -> tuple[Gate, Access]:
     access = Access(load_or_create_token(Path(places.token)), doors.port, daemon.clock.now)
-    desk = _desk(config, places, doors, daemon, history)
+    desk = _desk(config, places, doors, daemon, store.transitions)
+    heal = daemon.calm.changed
+
+    def calm_changed() -> None:
+        heal()
+        daemon.feed.greet(desk.overview().body)
+
+    daemon.calm.changed = calm_changed
     app = build_app(
         desk,
         daemon.work,
@@ -310,6 +318,9 @@ def _app(
         wakes=daemon.waking.wakes,
         repairs=daemon.waking.repairs,
         own=OwnRoutes(partial(unready, daemon), partial(figures_of, daemon)),
+        reports=build_reports(
+            daemon, store, paused=lambda: daemon.calm.paused_record, agents=lambda: daemon.hub.records
+        ),
     )
     return app, access
 

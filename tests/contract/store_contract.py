@@ -19,6 +19,7 @@ from contract.store_model import machine_for
 from wakeful.domain.hosting import Hosting, PaneAddress
 from wakeful.domain.ids import ConversationId, SessionId, parse_session_id
 from wakeful.domain.process import Process
+from wakeful.domain.report import Moves
 from wakeful.ports.store import Bookmark, Conclusion, Intent, Note, Outcome, Store, StoreClosed, Transition
 
 OpenStore = Callable[[], Awaitable[Store]]
@@ -182,6 +183,18 @@ class StoreContract:
         rest = await store.transitions(B, after=first[-1].seq)
         assert [each.record for each in first + rest] == [b"1", b"3", b"5", b"7", b"9"]
         assert await store.transitions(parse_session_id("nobody")) == []
+
+    async def test_moves_are_counted_since_a_time(self, store: Store) -> None:
+        """By session and standings, from that moment on; what was forgotten since has happened all the same."""
+        back = Transition(A, 9.0, "prompting", "idle", "healthy", "dead", "seen", b"{}")
+        await store.record([change(A, at=1.0), change(A, at=2.0), change(A, at=3.0), change(B, at=3.0), back])
+        await store.forget([B])
+        assert sorted(await store.moves(2.0), key=lambda each: (each.session_id, each.state)) == [
+            Moves(A, "prompting", "idle", "healthy", "dead", 1),
+            Moves(A, "idle", "prompting", "unknown", "healthy", 2),
+            Moves(B, "idle", "prompting", "unknown", "healthy", 1),
+        ]
+        assert await store.moves(9.5) == []
 
     async def test_a_forgotten_session_leaves_its_transitions(self, store: Store) -> None:
         """Forgetting drops the session only; when it returns it begins at version 1."""

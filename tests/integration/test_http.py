@@ -22,6 +22,7 @@ from desks import Doors, House, open_doors, subject
 from wakeful.domain.calm import MuteList
 from wakeful.domain.incident_record import IncidentList
 from wakeful.domain.record import HealthView, SessionRecord
+from wakeful.domain.report import Report
 from wakeful.domain.why import Why
 from wakeful.interfaces.http.event_routes import CriticalEventList
 from wakeful.interfaces.http.heal_routes import LostList
@@ -56,6 +57,9 @@ SHAPES: dict[str, type] = {
     "/api/incidents?all=true": IncidentList,
     "/api/events": CriticalEventList,
     "/api/lost": LostList,
+    "/api/report": Report,
+    "/api/report?since=22:00&folders=false": Report,
+    "/api/report?since=never": Problem,
 }
 
 

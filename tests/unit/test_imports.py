@@ -36,6 +36,7 @@ ALLOWED = {
         "lookout",
         "recordings",
         "recoveries",
+        "reporting",
         "testing",
     },
 }

@@ -1,18 +1,27 @@
-"""A moment as people write it: so long ago (`24h`), or a time (`2026-02-05T10:00:00Z`)."""
+"""A moment as people write it: so long ago (`24h`), a time of day (`22:00`), or a time (`2026-02-05T10:00:00Z`)."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from wakeful.domain.critical import wall_of_stamp
 from wakeful.domain.errors import OperatorError
 from wakeful.interfaces.cli.durations import BadDuration, seconds_of
 
+_TIME_OF_DAY: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
+
 
 class BadMoment(OperatorError):
-    """{shown!r} is no moment: write how long ago, like 30m, 24h or 7d, or a time like 2026-02-05T10:00:00Z."""
+    """{shown!r} is no moment: write how long ago, like 30m, 24h or 7d, or a time like 22:00 or 2026-02-05T10:00:00Z."""
 
     code = "bad-moment"
 
 
 def wall_at(text: str, now_wall: float) -> float:
-    """The epoch seconds of such a moment. Raises BadMoment."""
+    """The epoch seconds of such a moment; a time of day is the last one of this host's clock. Raises BadMoment."""
+    found = _TIME_OF_DAY.fullmatch(text)
+    if found is not None:
+        return _last(int(found[1]), int(found[2]), now_wall)
     try:
         return now_wall - seconds_of(text)
     except BadDuration as problem:
@@ -20,3 +29,10 @@ def wall_at(text: str, now_wall: float) -> float:
         if wall is None:
             raise BadMoment(shown=text[:40]) from problem
         return wall
+
+
+def _last(hour: int, minute: int, now_wall: float) -> float:
+    """By the clock on the wall, also over the night in which it is set."""
+    here = datetime.fromtimestamp(now_wall, UTC).astimezone().replace(tzinfo=None)
+    then = here.replace(hour=hour, minute=minute, second=0, microsecond=0)
+    return (then if then <= here else then - timedelta(days=1)).timestamp()

@@ -16,6 +16,7 @@ from wakeful.domain.errors import OwnError
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process
+from wakeful.domain.report import Moves
 from wakeful.domain.work import (
     LEASE_SECONDS,
     Attempt,
@@ -133,6 +134,9 @@ class Store(Protocol):
         self, session_id: SessionId | None = None, *, after: int = 0, limit: int = 1000
     ) -> list[Transition]:
         """Transitions with a sequence number beyond `after`, oldest first."""
+
+    async def moves(self, since: float) -> list[Moves]:
+        """How often each session went from one standing to another since that time, in no order that matters."""
 
     async def forget(self, session_ids: Sequence[SessionId]) -> None:
         """Drop sessions whose logs are gone. Their transitions stay until retention takes them."""

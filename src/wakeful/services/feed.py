@@ -98,6 +98,11 @@ class Feed:
         for listener in self._listeners:
             listener.offer(message)
 
+    def greet(self, overview: bytes) -> None:
+        """Say hello again, with what the daemon now says of itself: it was paused, or goes on."""
+        for listener in self._listeners:
+            listener.offer(b'{"hello":' + overview + b"}")
+
     def supervise(self, event: SupervisionEvent) -> None:
         """Tell of a running prompt's timers."""
         message = b'{"supervision":' + _encode(event) + b"}"

@@ -3,6 +3,7 @@
 For tests and simulations: nothing survives the process, and nothing here waits.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from msgspec import structs
@@ -11,6 +12,7 @@ from wakeful.adapters.system.clock import SystemClock
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process
+from wakeful.domain.report import Moves
 from wakeful.domain.work import (
     LEASE_SECONDS,
     Attempt,
@@ -90,6 +92,15 @@ class MemoryStore:
             if each.seq > after and session_id in {None, each.session_id}
         )
         return list(wanted)[:limit]
+
+    async def moves(self, since: float) -> list[Moves]:
+        self._require_open()
+        counted = Counter(
+            (each.session_id, each.old_state, each.new_state, each.old_health, each.new_health)
+            for each in self._transitions.values()
+            if each.at >= since
+        )
+        return [Moves(*standings, count) for standings, count in counted.items()]
 
     async def forget(self, session_ids: Sequence[SessionId]) -> None:
         self._require_open()

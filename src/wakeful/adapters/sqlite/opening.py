@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from wakeful.adapters.sqlite.errors import (
     BUSY_SECONDS_MAX,
@@ -22,6 +22,8 @@ from wakeful.adapters.sqlite.errors import (
     translate,
 )
 from wakeful.adapters.sqlite.sql import MIGRATIONS, QUERIES, Migration
+from wakeful.domain.ids import SessionId
+from wakeful.domain.report import Moves
 from wakeful.faults import reach
 from wakeful.ports.store import Note
 
@@ -95,7 +97,21 @@ def _inspect(path: Path, version_known: int) -> int:
 
 
 def read_notes(path: Path, kind: str) -> list[Note]:
-    """Notes of a kind in a store that nobody may have open; none if there is no store. Writes nothing.
+    """Notes of a kind in a store that nobody may have open; raises as `_read_once` does."""
+    return [Note(*row) for row in _read_once(path, "notes", kind)]
+
+
+def read_moves(path: Path, since: float) -> list[Moves]:
+    """The same for moves since a time."""
+    return [moves_of(*row) for row in _read_once(path, "moves", since)]
+
+
+def moves_of(session_id: str, *rest: Any) -> Moves:
+    return Moves(SessionId(session_id), *rest)
+
+
+def _read_once(path: Path, query: str, value: object) -> list[tuple[Any, ...]]:
+    """Rows of a store that nobody may have open; none if there is no store. Writes nothing.
 
     Raises what `open_database` would, and StoreOutdated for one that only `wakeful up` may bring up to date.
     """
@@ -106,7 +122,7 @@ def read_notes(path: Path, kind: str) -> list[Note]:
         raise StoreOutdated(path=str(path))
     try:
         with closing(_glance(path)) as look:
-            return [Note(*row) for row in look.execute(QUERIES["notes"], (kind,))]
+            return look.execute(QUERIES[query], (value,)).fetchall()
     except sqlite3.Error as error:
         raise translate(error, path) from error
 

@@ -25,6 +25,10 @@ FROM transitions WHERE seq > ? ORDER BY seq LIMIT ?
 SELECT session_id, at, old_state, new_state, old_health, new_health, reason, record, seq
 FROM transitions WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?
 
+-- name: moves
+SELECT session_id, old_state, new_state, old_health, new_health, count(*)
+FROM transitions WHERE at >= ? GROUP BY session_id, old_state, new_state, old_health, new_health
+
 -- name: forget
 DELETE FROM sessions WHERE id = ?
 

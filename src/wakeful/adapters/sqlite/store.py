@@ -16,13 +16,14 @@ import msgspec
 from wakeful.adapters.sqlite import runs
 from wakeful.adapters.sqlite.errors import translate
 from wakeful.adapters.sqlite.group_commit import Operation, T, Writer
-from wakeful.adapters.sqlite.opening import Connections, open_database
+from wakeful.adapters.sqlite.opening import Connections, moves_of, open_database
 from wakeful.adapters.sqlite.runs import WallClock
 from wakeful.adapters.sqlite.sql import QUERIES
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process
+from wakeful.domain.report import Moves
 from wakeful.domain.work import (
     LEASE_SECONDS,
     SUMMARY_CHARS_MAX,
@@ -91,6 +92,9 @@ class SqliteStore:
         if session_id is None:
             return await self._read(_transition, "transitions", after, limit)
         return await self._read(_transition, "transitions_of_session", str(session_id), after, limit)
+
+    async def moves(self, since: float) -> list[Moves]:
+        return await self._read(moves_of, "moves", since)
 
     async def forget(self, session_ids: Sequence[SessionId]) -> None:
         await self._commit(partial(_write, "forget", [(str(each),) for each in session_ids]))

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "ls": Entry("See", f"{_HERE}.ls:ls", "Every session: what it does, who needs you first"),
     "status": Entry("See", f"{_HERE}.status:status", "The daemon: mode, doors, eyes, who needs you"),
     "session": Entry("See", f"{_HERE}.session:session", "One session: health, status, why, wait and more"),
+    "top": Entry("See", f"{_HERE}.top:top", "The same live in a terminal, with keys"),
     "open": Entry("See", f"{_HERE}.running:open_page", "A one-time link to the web page"),
     "doctor": Entry("See", f"{_HERE}.doctor:doctor", "Check this machine and say what to do"),
     "demo": Entry("See", f"{_HERE}.running:demo", "Scripted agents in a throw-away home, for a minute"),
@@ -33,6 +34,9 @@ COMMANDS: Final = {
     "events": Entry("See", f"{_HERE}.events:events", "Critical events: what went wrong, what was done"),
     "incidents": Entry(
         "See", f"{_HERE}.incidents:incidents", "What is wrong by its cause, many sessions in one"
+    ),
+    "report": Entry(
+        "See", f"{_HERE}.report:report", "What happened since 22:00: who finished, waits, died; git, cost"
     ),
     "services": Entry("See", f"{_HERE}.services:services", "The hub and what runs in containers and tmux"),
     "checkpoint": Entry("Heal", f"{_HERE}.checkpoint:checkpoint", "Decide what goes on after a crash"),

@@ -4,6 +4,7 @@ Pure: from records to rows. How rows look is for `table`; what the records say w
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -126,7 +127,7 @@ def paused_text(pause: PauseRecord | None) -> list[str]:
 
 def rows(records: Iterable[SessionRecord], now_wall: float) -> list[Row]:
     """Rows in the order in which a person should read them."""
-    return [_row(record, now_wall) for record in sorted(records, key=_order)]
+    return [row_of(record, now_wall) for record in sorted(records, key=order_of)]
 
 
 def needs_you(record: SessionRecord) -> bool:
@@ -135,23 +136,26 @@ def needs_you(record: SessionRecord) -> bool:
 
 def counts_text(records: Sequence[SessionRecord]) -> str:
     """`2 need you, 3 prompting, 1 idle`, nobody counted twice."""
-    needing = sum(map(needs_you, records))
+    standing = Counter(None if needs_you(record) else record.state for record in records)
+    needing = standing[None]
     parts = [f"{needing} need{'s' if needing == 1 else ''} you"] if needing else []
-    for state in _STATES:
-        count = sum(record.state is state for record in records if not needs_you(record))
-        parts += [f"{count} {state}"] if count else []
-    return ", ".join(parts)
+    return ", ".join([*parts, *(f"{standing[state]} {state}" for state in _STATES if standing[state])])
 
 
 def short_ids(records: Sequence[SessionRecord]) -> dict[str, str]:
     """For every id a prefix that commands accept for it."""
-    ids = sorted(str(record.id) for record in records)
-    shortened = {}
+    return shortened(str(record.id) for record in records)
+
+
+def shortened(session_ids: Iterable[str]) -> dict[str, str]:
+    """The same for bare ids."""
+    ids = sorted(session_ids)
+    prefixes = {}
     for index, session_id in enumerate(ids):
         neighbours = (*ids[max(0, index - 1) : index], *ids[index + 1 : index + 2])
         shared = max((_shared(session_id, other) for other in neighbours), default=0)
-        shortened[session_id] = session_id[: max(_chars_min(session_id), shared + 1)]
-    return shortened
+        prefixes[session_id] = session_id[: max(_chars_min(session_id), shared + 1)]
+    return prefixes
 
 
 def _chars_min(session_id: str) -> int:
@@ -168,12 +172,14 @@ def _shared(one: str, other: str) -> int:
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
-def _order(record: SessionRecord) -> tuple[int, int, float, str]:
+def order_of(record: SessionRecord) -> tuple[int, int, float, str]:
+    """Sorts those who need a person first, then by what they do; the most recently active first among equals."""
     rank = _FIRST.index(record.attention) if needs_you(record) else len(_FIRST)
     return rank, _STATES.index(record.state), -(_wall(record.last_activity_at) or 0.0), record.id
 
 
-def _row(record: SessionRecord, now_wall: float) -> Row:
+def row_of(record: SessionRecord, now_wall: float) -> Row:
+    """One session in the words of the list."""
     since = _wall(_since(record))
     return Row(
         tone=_tone(record),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 # Mark and style for every tone. A mark is one cell wide in every font.
-_MARKS: Final = {
+MARKS: Final = {
     Tone.NEEDS_YOU: ("◆", "bold yellow"),
     Tone.TROUBLE: ("✗", "bold red"),
     Tone.BUSY: ("●", "green"),
@@ -110,7 +110,7 @@ def _coloured_lines(rows: Sequence[Row], width: int) -> Iterator["Text"]:
 def _columns(rows: Sequence[Row], width: int) -> "list[_Column]":
     ids = short_ids([row.record for row in rows])
     columns = [
-        _Column("  STATE", [f"{_MARKS[row.tone][0]} {row.word}" for row in rows], by_tone=True),
+        _Column("  STATE", [f"{MARKS[row.tone][0]} {row.word}" for row in rows], by_tone=True),
         _Column("AGE", [row.age.rjust(3) for row in rows], style="dim"),
         _Column("PROJECT", [row.project for row in rows], style="bold"),
         _Column("ID", [ids[row.record.id] for row in rows], style="dim"),
@@ -136,7 +136,7 @@ class _Column:
         from rich.text import Text  # noqa: PLC0415 - as above
 
         text = Text(
-            self._texts[number], _MARKS[tone][1] if self._by_tone or tone is Tone.PAST else self._style
+            self._texts[number], MARKS[tone][1] if self._by_tone or tone is Tone.PAST else self._style
         )
         text.truncate(self.width, overflow="ellipsis", pad=True)
         return text

@@ -34,6 +34,7 @@ from wakeful.interfaces.http.own_routes import OwnRoutes
 from wakeful.interfaces.http.penalties import Penalties
 from wakeful.interfaces.http.problems import answer_error
 from wakeful.interfaces.http.repair_routes import RepairRoutes
+from wakeful.interfaces.http.report_routes import ReportRoutes
 from wakeful.interfaces.http.session_routes import SessionRoutes
 from wakeful.interfaces.http.work_routes import WorkRoutes
 from wakeful.interfaces.page import PAGE_PATHS, page_file
@@ -46,6 +47,7 @@ from wakeful.services.hub import Hub
 from wakeful.services.lessons import Lessons
 from wakeful.services.once import OnceHands
 from wakeful.services.repair import Repairs
+from wakeful.services.reports import Reports
 from wakeful.services.restoring import Restorer
 from wakeful.services.wake import WakeService
 from wakeful.services.work import WorkDesk
@@ -71,6 +73,7 @@ def build_app(
     wakes: WakeService | None = None,
     repairs: Repairs | None = None,
     own: OwnRoutes | None = None,
+    reports: Reports | None = None,
 ) -> Gate:
     """One ASGI application for both doors. `ancestors` gives the parents of a pid, nearest first."""
     penalties = Penalties()
@@ -87,6 +90,7 @@ def build_app(
         *(AgentRoutes(hub).handlers() if hub is not None else ()),
         *(HeartbeatRoutes(wakes, deciders).handlers() if wakes is not None else ()),
         *(RepairRoutes(repairs, deciders).handlers() if repairs is not None else ()),
+        *(ReportRoutes(reports, now).handlers() if reports is not None else ()),
         *(CheckpointRoutes(*checkpoints, deciders).handlers() if checkpoints is not None else ()),
         *EntryRoutes(access, penalties, now, shut_down, deciders).handlers(),
     )
@@ -150,7 +154,8 @@ class _Description:
             description=(
                 "Errors are RFC 9457 problem documents. `/api/ws` is a WebSocket: it sends "
                 '`{"hello": …}` with the body of `/api/status`, then `{"changes": […]}` as sessions change '
-                'and `{"agent": …}` as agents do, and `{"supervision": …}` as timers of prompts speak.'
+                'and `{"agent": …}` as agents do, and `{"supervision": …}` as timers of prompts speak. '
+                "It says hello again when a pause begins or ends."
             ),
         )
         handlers: list[ControllerRouterHandler] = [*self._handlers, self.handler()]

@@ -1,0 +1,1 @@
+"""git, asked and never told."""

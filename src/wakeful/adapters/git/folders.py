@@ -1,0 +1,125 @@
+"""What was done in a working folder, as git sees it: commits, changed files, what was not pushed. It only looks."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from wakeful.adapters.git.asking import Git, words
+from wakeful.domain.moment import iso
+from wakeful.domain.record import safe
+from wakeful.domain.report import Commit, Folder
+
+# A status of the Linux kernel's tree takes 0.4 s with a warm cache.
+GIT_SECONDS_MAX: Final = 5.0
+COMMITS_SHOWN_MAX: Final = 5
+COMMITS_COUNTED_MAX: Final = 1000
+# Of more changed files nobody needs to know the age of each.
+FILES_DATED_MAX: Final = 2000
+NO_GIT: Final = "not in a git repository"
+NO_ANSWER: Final = "git did not answer"
+# How many words stand before the path, by the kind of a line of `status --porcelain=v2`.
+_WORDS_BEFORE: Final = {"1": 8, "2": 9, "u": 10, "?": 1}
+
+
+class GitFolders:
+    """Looks at folders of this host."""
+
+    def __init__(self, seconds_max: float = GIT_SECONDS_MAX) -> None:
+        self._seconds_max = seconds_max
+
+    async def look(self, folder: str, since_wall: float) -> Folder:
+        """As the port says it."""
+        git = Git(folder, self._seconds_max)
+        top = await git.ask("rev-parse", "--show-toplevel")
+        if top.exit_code != 0:
+            return Folder(safe(folder), problem=NO_ANSWER if top.exit_code is None else NO_GIT)
+        root = os.fsdecode(top.output.rstrip(b"\n"))
+        if not await git.disarm():
+            return Folder(safe(root), problem=NO_ANSWER)
+        return await _looked(git, root, since_wall)
+
+
+async def _looked(git: Git, root: str, since_wall: float) -> Folder:
+    said = await git.ask(
+        "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--ignore-submodules=dirty"
+    )
+    if said.exit_code != 0:
+        return Folder(safe(root), problem=NO_ANSWER)
+    lines = words(said.output)
+    changed = changed_files(lines)
+    touched = await asyncio.to_thread(_touched, root, changed[:FILES_DATED_MAX], since_wall)
+    if "# branch.oid (initial)" in lines:
+        return Folder(safe(root), changed_files=len(changed), touched_files=touched)
+    commits = await _commits(git, since_wall)
+    unpushed = await _unpushed(git)
+    return Folder(
+        safe(root),
+        commits=len(commits),
+        newest_commits=tuple(commits[:COMMITS_SHOWN_MAX]),
+        changed_files=len(changed),
+        touched_files=touched,
+        unpushed_commits=unpushed[0] if unpushed is not None else None,
+        unpushed_files=unpushed[1] if unpushed is not None else None,
+    )
+
+
+def changed_files(lines: Sequence[str]) -> list[str]:
+    """The paths in what `status --porcelain=v2 -z` said."""
+    paths = []
+    following = iter(lines)
+    for line in following:
+        count = _WORDS_BEFORE.get(line[:1])
+        if count is None:
+            continue
+        paths.append(line.split(" ", count)[-1])
+        if line[0] == "2":
+            # What a file was called before stands behind it.
+            next(following, None)
+    return paths
+
+
+async def _commits(git: Git, since_wall: float) -> list[Commit]:
+    said = await git.ask(
+        "log",
+        f"--since=@{int(since_wall)}",
+        f"--max-count={COMMITS_COUNTED_MAX}",
+        "--format=%h %ct %s",
+        "-z",
+        "HEAD",
+    )
+    return [_commit(each) for each in words(said.output)] if said.exit_code == 0 else []
+
+
+def _commit(line: str) -> Commit:
+    short, at, *subject = line.split(" ", 2)
+    return Commit(short, iso(float(at)), safe(" ".join(subject)))
+
+
+async def _unpushed(git: Git) -> tuple[int, int] | None:
+    """Commits that no remote is known to have, and the files in them; None where there is no remote."""
+    known = await git.ask("for-each-ref", "--count=1", "--format=%(objectname)", "refs/remotes")
+    if known.exit_code != 0 or not known.output.strip():
+        return None
+    counted = await git.ask("rev-list", "--count", "HEAD", "--not", "--remotes")
+    named = await git.ask(
+        *("log", "--name-only", "--no-renames", "--no-ext-diff", "--format=", "-z"),
+        *(f"--max-count={COMMITS_COUNTED_MAX}", "HEAD", "--not", "--remotes"),
+    )
+    if counted.exit_code != 0 or named.exit_code != 0:
+        return None
+    return int(counted.output), len({each.lstrip("\n") for each in words(named.output)} - {""})
+
+
+def _touched(root: str, paths: Sequence[str], since_wall: float) -> int:
+    return sum(_changed_at(Path(root, path)) >= since_wall for path in paths)
+
+
+def _changed_at(path: Path) -> float:
+    """When a file was written; when it was deleted, as far as the folder it was in knows."""
+    for place in (path, *path.parents):
+        with suppress(OSError):
+            return place.lstat().st_mtime
+    return 0.0

@@ -1,0 +1,156 @@
+"""The report as a person reads it in the morning: the figures, then everybody, who needs you first. Pure."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from wakeful.domain.plaintext import plain
+from wakeful.domain.report import Folder, Part, Report, SessionReport, Totals
+from wakeful.domain.wording import length
+from wakeful.interfaces.cli.durations import age
+from wakeful.interfaces.cli.listing import call_text, paused_text, shortened
+
+NOBODY: Final = "Nobody was at work."
+# The same marks as in the list of sessions.
+MARKS: Final = {
+    Part.WAITING: "◆",
+    Part.HELD: "◆",
+    Part.DIED: "✗",
+    Part.TROUBLE: "✗",
+    Part.REVIVED: "↻",
+    Part.FINISHED: "✓",
+    Part.WORKING: "●",
+    Part.QUIET: "○",
+}
+_PROJECT_CHARS_MAX: Final = 24
+
+
+def report_lines(report: Report, since_wall: float, now_wall: float) -> Iterator[str]:
+    """Every line of it, plain."""
+    yield from paused_text(report.paused)
+    yield f"Since {_when(since_wall, now_wall)}, {length(now_wall - since_wall)}"
+    if not report.sessions:
+        yield NOBODY
+        return
+    yield f"  {sessions_text(report.totals)}"
+    yield f"  {work_text(report.totals)}"
+    ids = shortened(str(each.id) for each in report.sessions)
+    width = max(len(_project(each)) for each in report.sessions)
+    for part in Part:
+        alike = [each for each in report.sessions if each.part is part]
+        if alike:
+            yield ""
+            yield f"{MARKS[part]} {part}"
+        for each in alike:
+            yield from _session(each, each.name or ids[each.id], width, now_wall)
+    if report.left_out:
+        yield f"and {report.left_out:,} more are counted above"
+
+
+def sessions_text(totals: Totals) -> str:
+    """`5 finished (1 without a change), 2 wait for you, 1 died`."""
+    bare = f" ({totals.unchanged} without a change)" if totals.unchanged else ""
+    parts = [
+        f"{totals.finished} finished{bare}",
+        *(
+            [f"{totals.waiting} {'waits' if totals.waiting == 1 else 'wait'} for you"]
+            if totals.waiting
+            else []
+        ),
+        *([f"{totals.held} held"] if totals.held else []),
+        f"{totals.died} died",
+        f"{totals.revived} revived",
+    ]
+    return ", ".join(parts)
+
+
+def work_text(totals: Totals) -> str:
+    """`7 commits, 12 changed files, 3 commits not pushed · 4.1M tokens, $12.40 by your prices`."""
+    left = f", {_count(totals.unpushed_commits, 'commit')} not pushed" if totals.unpushed_commits else ""
+    money = f", ${totals.cost_usd:,.2f} by your prices" if totals.cost_usd is not None else ""
+    tokens = totals.input_tokens + totals.output_tokens
+    return (
+        f"{_count(totals.commits, 'commit')}, {_count(totals.changed_files, 'changed file')}{left}"
+        f" · {_short(tokens)} tokens{money}"
+    )
+
+
+def _session(session: SessionReport, called: str, width: int, now_wall: float) -> Iterator[str]:
+    yield f"  {_project(session):<{width}}  {plain(called)}  {_standing(session, now_wall)}"
+    did = _did(session)
+    if did:
+        yield f"  {'':<{width}}  {did}"
+    if session.folder is not None:
+        for commit in session.folder.newest_commits:
+            yield f"  {'':<{width}}    {commit.id} {plain(commit.untrusted, 80)}"
+    if session.held is not None:
+        yield f"  {'':<{width}}  → wakeful checkpoint show {session.held}"
+
+
+def _standing(session: SessionReport, now_wall: float) -> str:
+    """What is to be said of it now."""
+    about = plain(call_text(session.untrusted), 100) if session.untrusted else ""
+    since = session.since
+    ago = age(now_wall - datetime.fromisoformat(since).timestamp()) if since is not None else ""
+    if session.part is Part.WAITING:
+        words = session.words or "asks you"
+        return " · ".join(each for each in (words, about, f"for {ago}" if ago else "") if each)
+    if session.part in {Part.DIED, Part.TROUBLE, Part.HELD, Part.REVIVED}:
+        said = session.words or f"{session.state}, {session.health}"
+        return " · ".join(each for each in (plain(said), about, f"{ago} ago" if ago else "") if each)
+    if session.part is Part.WORKING:
+        return f"at work{f' · {about}' if about else ''}"
+    turns = _count(session.finished, "turn") if session.finished else "no turn ended"
+    return f"{turns}, the last {ago} ago" if session.finished and ago else turns
+
+
+def _did(session: SessionReport) -> str:
+    """What it left behind: git's word, and what it used."""
+    parts = [*_left(session.folder, unchanged=session.unchanged)]
+    if session.shared_with:
+        parts.append(f"shared with {_count(session.shared_with, 'other session')}")
+    spent = session.spent
+    if spent is not None and spent.input_tokens + spent.output_tokens:
+        least = "" if spent.whole else "at least "
+        money = f" (${session.cost_usd:,.2f})" if session.cost_usd is not None else ""
+        parts.append(f"{least}{_short(spent.input_tokens + spent.output_tokens)} tokens{money}")
+    return " · ".join(parts)
+
+
+def _left(folder: Folder | None, *, unchanged: bool) -> Iterator[str]:
+    if folder is None:
+        return
+    if folder.problem:
+        yield folder.problem
+        return
+    if unchanged:
+        yield "finished, but nothing changed in its folder"
+    elif folder.commits or folder.touched_files:
+        yield f"{_count(folder.commits, 'commit')}, {_count(folder.changed_files, 'changed file')}"
+    elif folder.changed_files:
+        yield f"nothing new, {_count(folder.changed_files, 'changed file')} from before"
+    if folder.unpushed_commits:
+        files = f" ({_count(folder.unpushed_files or 0, 'file')})"
+        yield f"{_count(folder.unpushed_commits, 'commit')} not pushed{files}"
+
+
+def _project(session: SessionReport) -> str:
+    return plain(session.project, _PROJECT_CHARS_MAX) or "-"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def _short(tokens: int) -> str:
+    if tokens < 10_000:
+        return f"{tokens:,}"
+    return f"{tokens / 1000:,.0f}k" if tokens < 1_000_000 else f"{tokens / 1e6:,.1f}M"
+
+
+def _when(since_wall: float, now_wall: float) -> str:
+    """By this host's clock: today needs no date."""
+    then, now = (datetime.fromtimestamp(wall, UTC).astimezone() for wall in (since_wall, now_wall))
+    days = (now.date() - then.date()).days
+    day = {0: "today", 1: "yesterday"}.get(days, f"{then:%Y-%m-%d}")
+    return f"{day} {then:%H:%M}"

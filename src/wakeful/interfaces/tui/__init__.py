@@ -1,0 +1,1 @@
+"""`wakeful top`: the sessions in a terminal, live. Only this folder imports Textual."""

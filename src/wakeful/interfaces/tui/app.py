@@ -1,0 +1,330 @@
+"""`wakeful top`: the board, a detail of one session, and the keys. Joins link, table and words; decides nothing."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import ClassVar, Final
+
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, VerticalScroll
+from textual.timer import Timer
+from textual.widgets import Footer, Input, Static
+
+from wakeful.domain.agents import AgentState
+from wakeful.domain.errors import WakefulError
+from wakeful.domain.ids import SessionId
+from wakeful.domain.plaintext import plain
+from wakeful.domain.record import SessionRecord
+from wakeful.domain.why import Why
+from wakeful.interfaces.cli.asking import DaemonDesk
+from wakeful.interfaces.cli.client import Client, Refused
+from wakeful.interfaces.cli.listing import Sessions, decoded
+from wakeful.interfaces.cli.ls import NOBODY, whole_list
+from wakeful.interfaces.cli.output import wall_now
+from wakeful.interfaces.cli.status import Overview
+from wakeful.interfaces.tui.asking import Question
+from wakeful.interfaces.tui.board import Board
+from wakeful.interfaces.tui.link import Link
+from wakeful.interfaces.tui.looks import PALETTES, styles, themes
+from wakeful.interfaces.tui.orders import Order, approval_of, give, needs_approval, order_of
+from wakeful.interfaces.tui.table import SessionTable
+from wakeful.interfaces.tui.words import Call, Calls, Standing, assembled, banner, detail
+from wakeful.places import Places
+
+CALLS_SHOWN_MAX: Final = 8
+# Whoever holds an arrow key down wants the row it ends at explained, not those it passes.
+EXPLAIN_SECONDS: Final = 0.08
+ATTACH_WORDS_MAX: Final = 200
+_TROUBLED: Final = frozenset({AgentState.STALE, AgentState.UNKNOWN, AgentState.ERROR})
+
+
+class TopApp(App[None]):
+    """The view. What it shows comes by push; what it is told to do it asks the daemon for."""
+
+    TITLE = "Wakeful"
+    ENABLE_COMMAND_PALETTE = False
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 - an instance variable of Textual's
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (18, "-high")]  # noqa: RUF012 - as above
+    CSS = """
+    Screen { background: $background; }
+    * { scrollbar-background: $background; scrollbar-background-hover: $background;
+        scrollbar-background-active: $background; scrollbar-color: $cursor; scrollbar-color-hover: $cursor;
+        scrollbar-color-active: $cursor; }
+    #banner { height: auto; max-height: 6; background: $surface; text-wrap: nowrap; text-overflow: ellipsis; }
+    #middle { height: 1fr; layout: vertical; }
+    #table { height: 1fr; }
+    #empty { height: 1fr; padding: 2 4; color: $quiet; display: none; }
+    #detail { height: 40%; border-top: solid $cursor; padding: 0 1; scrollbar-size-vertical: 1; }
+    Screen.-wide #middle { layout: horizontal; }
+    Screen.-wide #table, Screen.-wide #empty { width: 3fr; height: 1fr; }
+    Screen.-wide #detail { width: 2fr; height: 1fr; border-top: none; border-left: solid $cursor; padding: 0 2; }
+    Screen.-low #detail { display: none; }
+    Screen.-empty #table { display: none; }
+    Screen.-empty #empty { display: block; }
+    #filter { display: none; height: 1; border: none; padding: 0 1; background: $surface; }
+    #filter.-open { display: block; }
+    Footer { height: 1; }
+    Toast { background: $surface; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "attach", "Attach", key_display="↵"),
+        Binding("n", "next_needing", "Next waiting"),
+        Binding("slash", "filter", "Filter", key_display="/"),
+        Binding("q", "quit", "Quit"),
+        Binding("r", "order('revive')", "Revive"),
+        Binding("s", "order('stop')", "Stop"),
+        Binding("m", "order('mute')", "Mute"),
+        Binding("d", "scroll_detail", "Detail"),
+        Binding("t", "look", "Light", show=False),
+        Binding("escape", "clear", show=False),
+    ]
+
+    def __init__(self, places: Places, *, now: Callable[[], float] = wall_now) -> None:
+        super().__init__()
+        for theme in themes():
+            self.register_theme(theme)
+        self.theme = next(iter(PALETTES))
+        self._places = places
+        self._client = Client(places)
+        self._now = now
+        self.board = Board()
+        self._link = Link(places.socket, self, lambda: whole_list(DaemonDesk(self._client), {}))
+        self._overview: Overview | None = None
+        self._agents: dict[str, str] = {}
+        self._is_lost = True
+        self._proven_at = ""
+        self._trouble = ""
+        self._filter = ""
+        self._banner_lines = 0
+        self._why: Why | None = None
+        self._calls: list[Call] = []
+        self._explaining: Timer | None = None
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return {key: PALETTES["wakeful-dark"][key] for key in ("quiet", "lost", "cursor")}
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="banner", markup=False)
+        with Container(id="middle"):
+            yield SessionTable(self.board, self._now)
+            yield Static(id="empty", markup=False)
+            with VerticalScroll(id="detail", can_focus=True):
+                yield Static(id="about", markup=False)
+        yield Input(id="filter", placeholder="project, id, state, command …", select_on_focus=False)
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self.table.focus()
+        self._show()
+        # Ages go on by themselves; nobody is asked for them.
+        self.set_interval(1.0, self.table.refresh)
+        self.run_worker(self._link.run(), name="link", exit_on_error=True)
+
+    @property
+    def table(self) -> SessionTable:
+        return self.query_one(SessionTable)
+
+    # What the link tells.
+
+    def greeted(self, overview: Overview) -> None:
+        self._overview = overview
+        self._agents = {each.id: each.state for each in overview.agents.agents}
+        self._prove()
+        self._show_banner()
+
+    def listed(self, page: Sessions) -> None:
+        self.board.replace(page.sessions, page.older)
+        self._prove()
+        self._show()
+        self._show_detail()
+        self._explain_soon()
+
+    def changed(self, records: list[SessionRecord]) -> None:
+        self.board.change(records)
+        self._prove()
+        self._show()
+        chosen = self.table.chosen
+        if chosen is not None and any(each.id == chosen.id for each in records):
+            self._explain_soon()
+
+    def agent_changed(self, name: str, state: str) -> None:
+        self._agents[name] = state
+        self._show_banner()
+
+    def lost(self, reason: str) -> None:
+        self._is_lost = True
+        self._trouble = reason
+        self._show()
+        self._show_detail()
+
+    # Keys.
+
+    def action_next_needing(self) -> None:
+        place = self.board.next_needing(self.table.place)
+        if place is None:
+            self.notify("Nobody needs you.", timeout=2)
+            return
+        self.table.focus()
+        self.table.choose(place)
+
+    def action_filter(self) -> None:
+        field = self.query_one("#filter", Input)
+        field.add_class("-open")
+        field.focus()
+
+    def action_clear(self) -> None:
+        """Back to the whole list."""
+        field = self.query_one("#filter", Input)
+        field.value = ""
+        field.remove_class("-open")
+        self.table.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._filter = event.value
+        self.board.filter(event.value)
+        self._show()
+
+    def on_input_submitted(self) -> None:
+        field = self.query_one("#filter", Input)
+        field.remove_class("-open")
+        self.table.focus()
+
+    def action_scroll_detail(self) -> None:
+        """To and from the detail, for arrows that scroll it."""
+        pane = self.query_one("#detail")
+        (self.table if pane.has_focus else pane).focus()
+
+    def action_look(self) -> None:
+        dark, light = PALETTES
+        self.theme = light if self.theme == dark else dark
+        self._show()
+        self._show_detail()
+
+    def action_attach(self) -> None:
+        record = self.table.chosen
+        if record is None:
+            return
+        argv = [sys.executable, "-P", "-m", "wakeful", "attach", str(record.id)]
+        with self.suspend():
+            # Its complaints are shown here afterwards: the terminal they would stand in is covered again.
+            done = subprocess.run(argv, stderr=subprocess.PIPE, check=False)
+        if done.returncode:
+            said = plain(done.stderr.decode(errors="replace").removeprefix("wakeful: "), ATTACH_WORDS_MAX)
+            self.notify(said, severity="warning", timeout=8, markup=False)
+        self.refresh(layout=True)
+
+    @work(group="orders")
+    async def action_order(self, act: str) -> None:
+        record = self.table.chosen
+        if record is None:
+            return
+        order = order_of(act, record)
+        if await self.push_screen_wait(Question(order.asked, order.told)):
+            await self._give(order, record.id)
+
+    async def _give(self, order: Order, session_id: SessionId) -> None:
+        try:
+            said = await asyncio.to_thread(give, self._client, order, session_id)
+        except WakefulError as refused:
+            if needs_approval(refused) and not order.body.get("approved"):
+                again = approval_of(order, plain(str(refused), 300))
+                if await self.push_screen_wait(Question(again.asked, again.told)):
+                    await self._give(again, session_id)
+                return
+            self.notify(plain(str(refused), 300), severity="warning", timeout=8, markup=False)
+        else:
+            self.notify(said, timeout=5, markup=False)
+
+    # Drawing.
+
+    def on_session_table_chosen(self, event: SessionTable.Chosen) -> None:
+        del event
+        self._why, self._calls = None, []
+        self._show_detail()
+        self._explain_soon()
+
+    def _prove(self) -> None:
+        self._is_lost, self._trouble = False, ""
+        self._proven_at = f"{datetime.fromtimestamp(self._now(), UTC).astimezone():%H:%M}"
+
+    def _show(self) -> None:
+        self.table.is_lost = self._is_lost
+        self.table.show_board()
+        self._show_banner()
+        self._show_empty()
+
+    def _show_empty(self) -> None:
+        is_empty = not self.board.rows and self._overview is not None
+        self.screen.set_class(is_empty, "-empty")
+        if is_empty:
+            words = (
+                f"No session fits. {len(self.board):,} do not; Escape shows them." if self._filter else NOBODY
+            )
+            self.query_one("#empty", Static).update(words)
+
+    def _show_banner(self) -> None:
+        agents = [f"agent {name} is {state}" for name, state in self._agents.items() if state in _TROUBLED]
+        standing = Standing(
+            overview=self._overview,
+            counts=self.board.counts(),
+            older=self.board.older,
+            filter=self._filter,
+            shown=len(self.board.rows),
+            agents=agents,
+            is_lost=self._is_lost,
+            proven_at=self._proven_at,
+            trouble=self._trouble,
+        )
+        lines = banner(standing)
+        shown = assembled(lines, styles(self.theme, is_lost=self._is_lost))
+        # Everything is laid out anew only where its height changes.
+        self.query_one("#banner", Static).update(shown, layout=len(lines) != self._banner_lines)
+        self._banner_lines = len(lines)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._show_detail)
+
+    def _show_detail(self) -> None:
+        record = self.table.chosen
+        about = self.query_one("#about", Static)
+        if record is None:
+            about.update("")
+            return
+        why = self._why if self._why is not None and self._why.id == record.id else None
+        is_wide = self.screen.has_class("-wide")
+        lines = detail(record, why, self._calls if why is not None else (), self._now(), is_wide=is_wide)
+        about.update(assembled(lines, styles(self.theme, is_lost=self._is_lost)))
+
+    def _explain_soon(self) -> None:
+        if self._explaining is not None:
+            self._explaining.stop()
+        self._explaining = self.set_timer(EXPLAIN_SECONDS, self._explain)
+
+    @work(exclusive=True, group="why")
+    async def _explain(self) -> None:
+        record = self.table.chosen
+        if record is None or self._is_lost:
+            return
+        try:
+            why = await asyncio.to_thread(self._fetch_why, record.id)
+            calls = await asyncio.to_thread(self._fetch_calls, record.id)
+        except WakefulError:
+            # The link says what is wrong with the daemon; a session that is gone leaves the list by itself.
+            return
+        self._why, self._calls = why, calls
+        self._show_detail()
+
+    def _fetch_why(self, session_id: SessionId) -> Why:
+        return decoded(self._client.get(f"/api/sessions/{session_id}/why").body, Why)
+
+    def _fetch_calls(self, session_id: SessionId) -> list[Call]:
+        try:
+            body = self._client.get(f"/api/sessions/{session_id}/calls?limit={CALLS_SHOWN_MAX}").body
+        except Refused:
+            # A daemon of an earlier version has no such route.
+            return []
+        return decoded(body, Calls).calls

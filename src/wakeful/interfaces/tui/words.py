@@ -1,0 +1,246 @@
+"""What the view says in words: the banner, and one session in detail. Pure: values in, styled text out.
+
+Styles are names of the theme, so that light and dark look right. Whatever an agent wrote was made plain before.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from shlex import join
+from typing import Final
+
+from msgspec import Struct
+from rich.text import Text
+
+from wakeful.domain.calm import pause_words
+from wakeful.domain.findings import Health
+from wakeful.domain.ladder import Hold
+from wakeful.domain.plaintext import plain
+from wakeful.domain.record import SessionRecord
+from wakeful.domain.why import Why
+from wakeful.interfaces.cli.durations import age
+from wakeful.interfaces.cli.listing import call_text, needs_you
+from wakeful.interfaces.cli.status import MODES, Overview
+
+_HOLDS: Final = {
+    Hold.ALIVE: ("●", "success"),
+    Hold.BROKEN: ("✗", "error"),
+    Hold.UNKNOWN: ("?", "warning"),
+    Hold.NOT_APPLICABLE: ("·", "quiet"),
+}
+_HEALTHS: Final = {
+    Health.HEALTHY: "success",
+    Health.STALE: "warning",
+    Health.UNKNOWN: "warning",
+    Health.DEGRADED: "error",
+    Health.DEAD: "error",
+}
+_ENDS: Final = {
+    "ok": ("✓", "success"),
+    "error": ("✗", "error"),
+    "refused": ("⊘", "warning"),
+    "open": ("…", "text"),
+    "cut_off": ("✗", "quiet"),
+}
+_EVIDENCE_MAX: Final = 6
+
+Line = tuple[tuple[str, str], ...]
+"""Pieces of a line, each with the name of its style."""
+
+
+class CallWords(Struct, frozen=True):
+    tool: str
+    input: str
+
+
+class Call(Struct, frozen=True):
+    """One of /api/sessions/{id}/calls."""
+
+    at: str
+    end: str
+    untrusted: CallWords
+
+
+class Calls(Struct, frozen=True):
+    calls: list[Call]
+
+
+class Standing(Struct, frozen=True):
+    """What the banner is made of. `lost_since` is the time of day of the last proof, empty while the link is proven."""
+
+    overview: Overview | None
+    counts: str
+    older: int
+    filter: str
+    shown: int
+    agents: Sequence[str] = ()
+    is_lost: bool = False
+    proven_at: str = ""
+    trouble: str = ""
+
+
+def banner(standing: Standing) -> list[Line]:
+    """What is wrong with the view first, then what Wakeful may touch, then how many stand where."""
+    lines = [*_link_lines(standing)]
+    overview = standing.overview
+    if overview is not None and overview.daemon.paused is not None:
+        words = plain(pause_words(overview.daemon.paused))
+        lines.append(((f" {words} · `wakeful resume` ends it ", "paused"),))
+    mode = overview.mode if overview is not None else ""
+    title: list[tuple[str, str]] = [(" Wakeful", "title")]
+    if mode:
+        title.append((f"  {mode}: {MODES.get(mode, '')}", "quiet"))
+    lines.append(tuple(title))
+    lines.append(tuple(_counts(standing)))
+    if overview is not None:
+        lines += [((f" ! {plain(each)}", "warning"),) for each in _remarks(overview, standing.agents)]
+    return lines
+
+
+def _link_lines(standing: Standing) -> Iterator[Line]:
+    if not standing.is_lost:
+        return
+    said = standing.trouble or "trying again"
+    if standing.proven_at:
+        yield ((f" Connection lost. What you see is from {standing.proven_at}; {plain(said)} … ", "lost"),)
+    else:
+        yield ((f" Connecting; {plain(said)} … ", "lost"),)
+
+
+def _counts(standing: Standing) -> Iterator[tuple[str, str]]:
+    first, comma, others = standing.counts.partition(", ")
+    urgent = first.endswith("you")
+    yield (f" {first or 'nobody'}", "needs-you" if urgent else "text")
+    yield (f"{comma}{others}", "text")
+    if not standing.is_lost:
+        yield (" · live", "success")
+    if standing.older:
+        yield (f" · {standing.older:,} older", "quiet")
+    if standing.filter:
+        yield (f" · filter: {plain(standing.filter)} ({standing.shown:,} fit), Esc clears it", "accent")
+
+
+def _remarks(overview: Overview, agents: Sequence[str]) -> Iterator[str]:
+    """What is seen late or not at all, what is open, and agents of the hub in trouble."""
+    for eye in overview.daemon.eyes:
+        if eye.slow is not None:
+            yield f"sees late: {eye.name}: {eye.slow}"
+        if eye.left_out is not None:
+            yield f"not read: {eye.name}: {eye.left_out}"
+    yield from agents
+    yield from overview.daemon.notes
+
+
+def detail(
+    record: SessionRecord, why: Why | None, calls: Sequence[Call], now_wall: float, *, is_wide: bool
+) -> list[Line]:
+    """One session: who it is, why it is judged so and what to do, the ladder, its last calls, the evidence."""
+    called = plain(record.name or "")
+    lines: list[Line] = [
+        (
+            (f"{plain(record.project) or '-'}", "strong"),
+            (f"  {called}  " if called else "  ", "text"),
+            (str(record.id), "quiet"),
+        )
+    ]
+    if why is None:
+        return [*lines, (("…", "quiet"),)]
+    asks = needs_you(record) and why.health is Health.HEALTHY
+    lines.append(((plain(why.sentence), "needs-you" if asks else _HEALTHS[why.health]),))
+    lines += [] if is_wide else [_ladder_line(why)]
+    lines.append((("→ ", "quiet"), (plain(join(why.command)), "strong"), (f"  {why.command_text}", "quiet")))
+    lines.append(_standing(record, now_wall))
+    lines += [(), *_ladder(why)] if is_wide else []
+    lines += _section("Found", _found(why))
+    lines += _section("Held back", _held(why))
+    lines += _section("Last calls", [_call(each, now_wall) for each in calls])
+    return lines + _section("Evidence", _evidence(why))
+
+
+def _standing(record: SessionRecord, now_wall: float) -> Line:
+    began = _age(record.started_at, now_wall)
+    parts = [
+        f"{record.state}, {record.health}",
+        record.provider,
+        "managed" if record.managed else "found: only watched",
+        *([f"began {began} ago"] if began else []),
+        *([plain(record.cwd)] if record.cwd else []),
+    ]
+    return ((" · ".join(parts), "quiet"),)
+
+
+def _ladder(why: Why) -> list[Line]:
+    """A column from the ground up: green to the deepest rung, a cross at the break."""
+    lines: list[Line] = []
+    for each in why.ladder:
+        mark, style = _HOLDS[each.hold]
+        name = each.rung.replace("_", " ")
+        words = "" if each.hold in {Hold.ALIVE, Hold.NOT_APPLICABLE} else f"  {each.hold}"
+        lines.append(((f"  {mark} ", style), (name, _named(each.hold)), (words, style)))
+    return lines
+
+
+def _ladder_line(why: Why) -> Line:
+    """The same where lines are few."""
+    pieces: list[tuple[str, str]] = []
+    for each in why.ladder:
+        if each.hold is not Hold.NOT_APPLICABLE:
+            mark, style = _HOLDS[each.hold]
+            pieces += [(f"{mark} ", style), (f"{each.rung.replace('_', ' ')}  ", _named(each.hold))]
+    return tuple(pieces)
+
+
+def _named(hold: Hold) -> str:
+    return {Hold.BROKEN: "error", Hold.NOT_APPLICABLE: "quiet"}.get(hold, "text")
+
+
+def _found(why: Why) -> list[Line]:
+    lines: list[Line] = []
+    for rule in why.fired:
+        lines.append(((f"  {rule.code}", "error"), (f"  {rule.summary}", "text")))
+        lines += [((f"    {plain(text)}", "quiet"),) for text in rule.evidence]
+        lines += [((f"    `{plain(call_text(text))}`", "quote"),) for text in rule.untrusted if text]
+    return lines
+
+
+def _held(why: Why) -> list[Line]:
+    return [
+        ((f"  {rule.code}", "text"), (f"  by {rule.by}: {plain(rule.evidence)}", "quiet"))
+        for rule in why.held_back
+    ]
+
+
+def _evidence(why: Why) -> list[Line]:
+    shown = [
+        (
+            (f"  {(each.at or '')[11:19]:<8}  ", "quiet"),
+            (f"{each.source}: {plain(each.text)}", "text"),
+            (f" `{plain(call_text(each.untrusted))}`" if each.untrusted else "", "quote"),
+        )
+        for each in why.evidence[-_EVIDENCE_MAX:]
+    ]
+    return [*shown]
+
+
+def _call(call: Call, now_wall: float) -> Line:
+    mark, style = _ENDS.get(call.end, ("?", "warning"))
+    words = plain(call_text(f"{call.untrusted.tool} {call.untrusted.input}"), 200)
+    return ((f"  {mark} ", style), (f"{_age(call.at, now_wall):>4} ", "quiet"), (words, "text"))
+
+
+def _section(title: str, lines: list[Line]) -> list[Line]:
+    return [(), ((title, "title"),), *lines] if lines else []
+
+
+def _age(stamp: str | None, now_wall: float) -> str:
+    return age(now_wall - datetime.fromisoformat(stamp).timestamp()) if stamp is not None else ""
+
+
+def assembled(lines: Sequence[Line], styles: Mapping[str, str]) -> Text:
+    """As one text, by the styles of the theme."""
+    text = Text()
+    for number, line in enumerate(lines):
+        if number:
+            text.append("\n")
+        for piece, style in line:
+            text.append(piece, styles.get(style, ""))
+    return text

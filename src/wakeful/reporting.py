@@ -1,0 +1,77 @@
+"""Joins the parts of the morning report: for the daemon's doors, and for one look where no daemon runs."""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from wakeful.adapters.git.folders import GitFolders
+from wakeful.adapters.sqlite.opening import read_moves, read_notes
+from wakeful.adapters.system.clock import SystemClock
+from wakeful.config import Config
+from wakeful.domain.agents import AgentRecord, AgentRuntime
+from wakeful.domain.calm import Pause, PauseRecord, pause_record
+from wakeful.domain.report import Moves, Report
+from wakeful.home import store_path
+from wakeful.lookout import Lookout, PlainProcesses
+from wakeful.places import Places
+from wakeful.ports.store import Note
+from wakeful.services.calm import PAUSE
+from wakeful.services.reports import Memory, Reports
+from wakeful.services.watched import Watched
+
+NO_DAEMON: Final = "no daemon: one look, and what the store remembers; nothing is watched"
+
+
+class StoreAtRest:
+    """The store's memory where nobody has it open: read, never written."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def moves(self, since: float) -> list[Moves]:
+        return await asyncio.to_thread(read_moves, self._path, since)
+
+    async def notes(self, kind: str) -> list[Note]:
+        return await asyncio.to_thread(read_notes, self._path, kind)
+
+
+def build_reports(
+    lookout: Lookout,
+    memory: Memory,
+    *,
+    paused: Callable[[], PauseRecord | None] = lambda: None,
+    agents: Callable[[], Iterable[AgentRecord]] = tuple,
+) -> Reports:
+    """`agents` are those of the hub: what is inside a container has its folders there."""
+
+    def is_here(watched: Watched) -> bool:
+        name = watched.subject.agent
+        inside = {each.id for each in agents() if each.runtime is AgentRuntime.DOCKER}
+        return name is None or name not in inside
+
+    return Reports(
+        clock=lookout.clock,
+        roster=lookout.roster,
+        memory=memory,
+        folders=GitFolders(),
+        recall=lookout.recall_events,
+        policy=lookout.policy,
+        is_here=is_here,
+        paused=paused,
+    )
+
+
+async def report_once(config: Config, since_wall: float) -> Report:
+    """One read-only look at everything, and what an earlier daemon wrote down. Raises the store's errors."""
+    places = Places.of(os.environ)
+    lookout = Lookout(config, places, SystemClock(), PlainProcesses())
+    await lookout.look()
+    memory = StoreAtRest(store_path(config, places))
+    kept = [msgspec.json.decode(note.body, type=Pause) for note in await memory.notes(PAUSE)]
+    pause = pause_record(next(iter(kept), None))
+    reports = build_reports(lookout, memory, paused=lambda: pause)
+    return await reports.since(since_wall, notes=(NO_DAEMON,))

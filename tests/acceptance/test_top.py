@@ -1,0 +1,74 @@
+"""The real `wakeful top` in a real terminal, driven by keys alone."""
+
+import shlex
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import transcripts
+from clients import require_tmux, wait_for
+from daemons import RunningDaemon
+from tmux_servers import Server
+from transcripts import answer, call, prompt
+
+DONE = "5a74ada3-0000-4000-8000-000000000001"
+CUT_OFF = "77aa0c1d-0000-4000-8000-000000000002"
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Server]:
+    require_tmux()
+    server = Server(tmp_path / "terminal")
+    yield server
+    server.end()
+
+
+def shown(terminal: Server) -> str:
+    return terminal.tmux("capture-pane", "-p", "-t", "top")
+
+
+def wait_until(terminal: Server, text: str) -> str:
+    return wait_for(lambda: said if text in (said := shown(terminal)) else None, text)
+
+
+def test_it_shows_what_happens_and_says_when_it_cannot(daemon: RunningDaemon, terminal: Server) -> None:
+    """Live, paused, told to attach, resized, lost and back; `q` leaves the terminal as it was."""
+    config, now = daemon.home / "claude", time.clock_gettime(time.CLOCK_REALTIME)
+    transcripts.write(config, DONE, prompt(now - 20, DONE), answer(now - 10, DONE))
+    daemon.watch(CLAUDE_CONFIG_DIR=config)
+    daemon.up()
+    words = [f"{name}={shlex.quote(value)}" for name, value in daemon.environ.items()]
+    command = (
+        f"env -i TERM=tmux-256color {' '.join(words)} {shlex.join(daemon.argv('top'))}; echo left $?; cat"
+    )
+    terminal.tmux("new-session", "-d", "-x", "80", "-y", "24", "-s", "top", command)
+    wait_until(terminal, "· live")
+    assert "q Quit" in wait_until(terminal, "→ ")
+
+    transcripts.write(config, CUT_OFF, prompt(now - 5, CUT_OFF), call(now - 4, CUT_OFF, "make deploy"))
+    wait_until(terminal, "make deploy")
+    daemon.run("pause", "--reason", "repairs")
+    assert "repairs" in wait_until(terminal, "PAUSED by")
+    daemon.run("resume")
+    wait_for(lambda: "PAUSED" not in shown(terminal) or None, "the pause to be over")
+
+    terminal.tmux("send-keys", "-t", "top", "Enter")
+    wait_until(terminal, "not open in any")
+    terminal.tmux("resize-window", "-t", "top", "-x", "160", "-y", "50")
+    wait_until(terminal, "SESSION")
+    daemon.kill()
+    wait_until(terminal, "Connection lost")
+    daemon.up()
+    wait_until(terminal, "· live")
+    terminal.tmux("send-keys", "-t", "top", "q")
+    wait_until(terminal, "left 0")
+    assert terminal.tmux("display-message", "-p", "-t", "top", "#{alternate_on}") == "0"
+
+
+def test_it_needs_a_terminal_and_a_daemon(daemon: RunningDaemon) -> None:
+    """One line says so, and nothing is drawn."""
+    said = daemon.run("top")
+    assert (said.out, said.exit_code) == ("", 2)
+    assert "wakeful ls" in said.err

@@ -1,0 +1,66 @@
+"""`wakeful top` with ten thousand sessions: from a key to the screen, and from a change."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from statistics import median
+
+import pytest
+from msgspec.structs import replace
+
+from desks import House, furnish
+from wakeful.domain.ids import SessionId
+from wakeful.domain.record import SessionRecord
+from wakeful.interfaces.cli.listing import Sessions
+from wakeful.interfaces.tui.app import TopApp
+from wakeful.places import Places
+
+SESSIONS = 10_000
+KEY_SECONDS_MAX = 0.1
+
+
+def crowd() -> list[SessionRecord]:
+    house = House()
+    furnish(house)
+    kinds = [each.record for each in house.roster.watched.values() if each.record is not None]
+    return [
+        replace(kinds[number % len(kinds)], id=SessionId(f"claude-{number:05d}"), project=f"p{number % 97}")
+        for number in range(SESSIONS)
+    ]
+
+
+@pytest.mark.parametrize("action", ["move(1)", "page(1)", "jump(-1)"])
+def test_ten_thousand_sessions_stay_smooth(tmp_path: Path, action: str) -> None:
+    """From a key to the lines of the screen, and from a change to them, in less than 100 ms."""
+    records = crowd()
+
+    async def run() -> tuple[float, float]:
+        app = TopApp(Places(str(tmp_path)))
+        async with app.run_test(size=(160, 50)) as pilot:
+            app.listed(Sessions(records, 0, None))
+            await pilot.pause()
+
+            async def key() -> None:
+                await app.table.run_action(action)
+
+            async def change() -> None:
+                app.changed([replace(records[7], project="changed", updated_at="9999")])
+
+            return await _seconds(app, key), await _seconds(app, change)
+
+    keys, changes = asyncio.run(run())
+    assert keys < KEY_SECONDS_MAX
+    assert changes < KEY_SECONDS_MAX
+
+
+async def _seconds(app: TopApp, act: Callable[[], Awaitable[None]], times: int = 9) -> float:
+    """The median of several; the pilot itself would wait longer than the view works."""
+    taken = []
+    for _ in range(times):
+        began = time.perf_counter()
+        await act()
+        app.screen._compositor.render_strips(app.size)
+        taken.append(time.perf_counter() - began)
+        await asyncio.sleep(0)
+    return median(taken)
