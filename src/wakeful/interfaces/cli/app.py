@@ -55,6 +55,7 @@ COMMANDS: Final = {
         "Chat", f"{_HERE}.gateway:gateway", "Answer a chat: messages become turns of managed sessions"
     ),
     "alerts": Entry("Chat", f"{_HERE}.alerts:alerts", "test: one message through every channel"),
+    "mcp": Entry("Set up", f"{_HERE}.mcp:mcp", "A server for agents that speak MCP; read-only by itself"),
     "config": Entry("Set up", f"{_HERE}.config_commands:config", "init, show, check, trust"),
 }
 

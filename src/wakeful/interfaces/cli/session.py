@@ -124,9 +124,8 @@ def wrong(*, session_id: SessionId, expect: str, note: str, as_json: bool) -> in
 @answers_json
 def own(*, as_json: bool) -> int:
     """Show the session this command runs in. For agents: who am I, how am I?"""
-    conversations = [value for name in CONVERSATION_VARIABLES if (value := os.environ.get(name))]
-    known = [value for value in conversations if _is_id(value)]
-    return _show(ask(lambda desk: desk.of_caller(known, list(ancestor_pids()))), as_json=as_json)
+    known, pids = own_conversations(), list(ancestor_pids())
+    return _show(ask(lambda desk: desk.of_caller(known, pids)), as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful session wait 3f2a91bc --until idle --timeout 10m")
@@ -162,6 +161,12 @@ def _waited(session_id: SessionId, until: str, seconds: float | None) -> Answer:
         # Only a question that was shorter than the whole wait is asked again.
         if answer.exit_code != TIMED_OUT or once_seconds < WAIT_SECONDS_MAX:
             return answer
+
+
+def own_conversations() -> list[str]:
+    """The conversations this process was started for, as its environment says, the surest first."""
+    named = [value for name in CONVERSATION_VARIABLES if (value := os.environ.get(name))]
+    return [value for value in named if _is_id(value)]
 
 
 def _is_id(text: str) -> bool:
