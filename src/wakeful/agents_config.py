@@ -93,7 +93,7 @@ AGENT_KEYS: Final[Mapping[str, AgentKey]] = {
         Restart, Restart.MANUAL, "manual or auto", "Who brings a stale one back: a person, or Wakeful, once."
     ),
 }
-_DOCKER_ONLY: Final = ("image", "network", "mounts", "user")
+DOCKER_ONLY: Final = ("image", "network", "mounts", "user")
 _NEEDED: Final = ("runtime", "command")
 
 Place = Callable[[str, str], str]
@@ -173,7 +173,7 @@ def _amiss(keys: Mapping[str, object], values: Mapping[str, Any]) -> Iterator[tu
     if runtime is AgentRuntime.DOCKER and str(keys.get("workdir", "")).startswith("~"):
         yield "workdir", ".workdir: must begin with / inside a container"
     if runtime is AgentRuntime.TMUX:
-        for key in _DOCKER_ONLY:
+        for key in DOCKER_ONLY:
             if key in keys:
                 yield key, f'.{key}: only for runtime = "docker"'
 

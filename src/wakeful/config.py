@@ -345,8 +345,8 @@ class Loaded(Struct, frozen=True):
     origins: dict[str, str]
 
 
-# By table and name: what it is, and where it stands.
-_Named = dict[str, dict[str, tuple[Any, str]]]
+# By table and name: what it is, and where it and each of its keys stand.
+_Named = dict[str, dict[str, tuple[Any, dict[str, str]]]]
 
 
 class _Setting(Struct, frozen=True):
@@ -404,7 +404,9 @@ def combine(documents: Sequence[Document], environ: Mapping[str, str]) -> Loaded
             problems.append(str(problem))
     if problems:
         raise ConfigError(problems="\n".join(problems))
-    origins |= {f"{table}.{name}": each[1] for table, held in named.items() for name, each in held.items()}
+    for table, held in named.items():
+        for name, (_, places) in held.items():
+            origins |= {f"{table}.{name}{f'.{key}' if key else ''}": place for key, place in places.items()}
     values |= {name: values[other] for name, other in _NAMED_ELSEWHERE.items()}
     fields: dict[str, Any] = {_field(name): _section(name, values) for name in _SECTIONS}
     fields |= {_field(table): tuple(each for each, _ in held.values()) for table, held in named.items()}
@@ -465,8 +467,8 @@ def _named(
     lines: Mapping[str, int],
     environ: Mapping[str, str],
     problems: list[str],
-) -> dict[str, tuple[Any, str]]:
-    """The agents or chats of a file, each with its place. A later file's word about one replaces the whole of it."""
+) -> dict[str, tuple[Any, dict[str, str]]]:
+    """The agents or chats of a file with their places. A later file's word about one replaces the whole of it."""
 
     def place(name: str, key: str) -> str:
         return _origin(shown, lines, f"{section}.{name}" if name else section, key)
@@ -474,10 +476,15 @@ def _named(
     def expand(path: str) -> str:
         return _expanded(path, environ)
 
-    if section == AGENTS:
-        found = {spec.name: spec for spec in read_agents(table, place, expand, problems)}
-        return {name: (spec, place(name, "")) for name, spec in found.items()}
-    return {chat.key: (chat, place(chat.key, "")) for chat in read_chats(table, place, expand, problems)}
+    found: dict[str, Any] = (
+        {spec.name: spec for spec in read_agents(table, place, expand, problems)}
+        if section == AGENTS
+        else {chat.key: chat for chat in read_chats(table, place, expand, problems)}
+    )
+    keys: Mapping[str, Iterable[str]] = table if isinstance(table, dict) else {}
+    return {
+        name: (each, {key: place(name, key) for key in ("", *keys[name])}) for name, each in found.items()
+    }
 
 
 def _stray(name: str, value: object) -> str:

@@ -1,6 +1,7 @@
 """The configuration: defaults, files, environment, every kind of mistake, and who may be trusted."""
 
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -244,6 +245,38 @@ def test_the_default_file_is_valid_and_changes_nothing() -> None:
     assert set(MEANINGS) == set(KEYS)
 
 
+def put_in_force(text: str) -> list[str]:
+    """The lines of a default file with every key and every example taken out of its comment."""
+    lines = (line.removeprefix("#| ") for line in text.splitlines())
+    return [line.removeprefix("# ") if re.match(r"# \w+ = \S+$", line) else line for line in lines]
+
+
+def test_every_value_knows_its_line() -> None:
+    """With all of `config init` put in force, examples too, each key's origin is the line that sets it."""
+    lines = put_in_force("\n".join(default_lines()))
+    loaded = combine([Document("f", "\n".join(lines).encode())], {"HOME": "/h"})
+    assert [each.name for each in loaded.config.agents] == ["claude"]
+    assert len(loaded.config.gateway_chats) == 1
+    for name, origin in loaded.origins.items():
+        line = lines[int(origin.removeprefix("f:")) - 1]
+        is_table = name.rpartition(".")[0] not in loaded.origins and name not in KEYS
+        assert line.startswith("[" if is_table else f"{name.rpartition('.')[2]} = "), (name, line)
+    assert KEYS.keys() <= loaded.origins.keys()
+    assert {f"{each}.folder" for each in loaded.origins if each.endswith(":7")} <= loaded.origins.keys()
+
+
+def test_what_an_agent_or_a_chat_leaves_out_is_a_default() -> None:
+    """`config show` gives each of their keys a line with its own origin."""
+    text = "[agents.fox]\nruntime = 'tmux'\ncommand = ['claude']\n[gateway.chats.default]\nfolder = '/srv'\n"
+    shown = {
+        line.partition(" = ")[0]: line for line in _shown(combine([Document("f.toml", text.encode())], {}))
+    }
+    assert shown["agents.fox.command"].endswith("# f.toml:3")
+    assert shown["agents.fox.workdir"].endswith("# default")
+    assert shown['gateway.chats."default".folder'].endswith("# f.toml:5")
+    assert shown['gateway.chats."default".provider'].endswith("# default")
+
+
 def test_the_state_folder_is_found_as_documented() -> None:
     """$WAKEFUL_HOME, else the XDG state folder, else below HOME; without any of them a clear refusal."""
     assert Places.of({"WAKEFUL_HOME": "/w/", "HOME": "/h"}).socket == "/w/wakeful.sock"
@@ -438,7 +471,7 @@ def test_each_chat_has_a_table_of_its_own() -> None:
     changed = combine([Document("f", CHATS), later], {"HOME": "/h"}).config.gateway_chats
     assert (changed[0].folder, changed[0].send_from, changed[1]) == ("", "/out", topic)
     shown = "\n".join(_shown(combine([Document("f", CHATS)], {"HOME": "/h"})))
-    assert 'gateway.chats."chat:-100123:thread:7" = ' in shown
+    assert 'gateway.chats."chat:-100123:thread:7".folder = "/srv/shop"' in shown
     assert "1:a" not in shown
 
 

@@ -76,7 +76,9 @@ FAMILIES: Final = (
     ),
     Family("wakeful_alert_deliveries", Kind.COUNTER, ("channel", "outcome"), "Messages given to a channel"),
     Family("wakeful_alerts_pending", Kind.GAUGE, ("channel",), "Messages a channel has yet to take"),
-    Family("wakeful_loop_lag_seconds", Kind.HISTOGRAM, (), "How late the event loop is, asked once a second"),
+    Family(
+        "wakeful_loop_lag_seconds", Kind.HISTOGRAM, (), "How late the event loop is, asked every two seconds"
+    ),
     Family(
         "wakeful_cycle_seconds", Kind.HISTOGRAM, ("cycle",), "Judging a slice, a sweep, a look at the queue"
     ),

@@ -17,7 +17,7 @@ from wakeful.interfaces.cli.agent_text import list_lines, painted
 from wakeful.interfaces.cli.client import Answer, DaemonNotRunning
 from wakeful.interfaces.cli.lazy import Entry, LazyGroup
 from wakeful.interfaces.cli.listing import decoded
-from wakeful.interfaces.cli.options import Command, answers_json
+from wakeful.interfaces.cli.options import Command, answers_json, completed_by
 from wakeful.interfaces.cli.output import note, say, show_json, wall_now
 from wakeful.places import Places
 
@@ -34,7 +34,9 @@ NOBODY: Final = "No agent is declared. [agents.NAME] tables in wakeful.toml decl
 
 def agent_argument(command: Command) -> Command:
     """Give a command the argument NAME; BadAgentName is raised before anything is asked."""
-    return click.argument("name", metavar="NAME", type=parse_agent_name)(command)
+    return click.argument(
+        "name", metavar="NAME", type=parse_agent_name, shell_complete=completed_by("agents_like")
+    )(command)
 
 
 @click.command(cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful agent start claude")

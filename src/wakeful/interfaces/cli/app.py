@@ -39,7 +39,6 @@ COMMANDS: Final = {
         "See", f"{_HERE}.report:report", "What happened since 22:00: who finished, waits, died; git, cost"
     ),
     "services": Entry("See", f"{_HERE}.services:services", "The hub and what runs in containers and tmux"),
-    "checkpoint": Entry("Heal", f"{_HERE}.checkpoint:checkpoint", "Decide what goes on after a crash"),
     "mute": Entry("Heal", f"{_HERE}.calm:mute", "No alerts about a session, project or code for a while"),
     "unmute": Entry("Heal", f"{_HERE}.calm:unmute", "Tell about it again"),
     "restore": Entry("Heal", f"{_HERE}.healing:restore", "Bring back what a reboot took along"),
@@ -54,12 +53,15 @@ COMMANDS: Final = {
     "recover": Entry(
         "Recover", f"{_HERE}.recover:recover", "Settle what a crash left of a program's journal"
     ),
+    "checkpoint": Entry("Recover", f"{_HERE}.checkpoint:checkpoint", "Decide what goes on after a crash"),
     "backlog": Entry("Recover", f"{_HERE}.backlog:backlog", "What is to be done: add, update, list, sync"),
     "gateway": Entry(
         "Chat", f"{_HERE}.gateway:gateway", "Answer a chat: messages become turns of managed sessions"
     ),
     "alerts": Entry("Chat", f"{_HERE}.alerts:alerts", "test: one message through every channel"),
-    "config": Entry("Set up", f"{_HERE}.config_commands:config", "init, show, check, trust"),
+    "config": Entry("Set up", f"{_HERE}.config_commands:config", "init, show, check, trust, import"),
+    "mcp": Entry("Set up", f"{_HERE}.mcp:mcp", "A server for agents that speak MCP; read-only by itself"),
+    "completion": Entry("Set up", f"{_HERE}.completion:completion", "Let bash, zsh or fish complete words"),
 }
 
 

@@ -14,7 +14,7 @@ from wakeful.domain.ids import SessionId, parse_session_id
 from wakeful.interfaces.cli import stored
 from wakeful.interfaces.cli.durations import seconds_of
 from wakeful.interfaces.cli.listing import decoded, paused_text
-from wakeful.interfaces.cli.options import Command, answers_json
+from wakeful.interfaces.cli.options import Command, answers_json, completed_by
 from wakeful.interfaces.cli.work import posted, shown, text
 
 Target = tuple[MuteKind, str]
@@ -48,7 +48,13 @@ class Pausing(Struct, frozen=True):
 def target_options(command: Command) -> Command:
     """Give a command ID, `--project` and `--code`; it gets `target`, which is None if none was given."""
 
-    @click.argument("session_id", metavar="[ID]", type=parse_session_id, required=False)
+    @click.argument(
+        "session_id",
+        metavar="[ID]",
+        type=parse_session_id,
+        required=False,
+        shell_complete=completed_by("sessions_like"),
+    )
     @click.option("--project", type=text, metavar="P", help="Everything of this project.")
     @click.option("--code", type=text, metavar="C", help="One trouble, like loop, wherever it is.")
     @wraps(command)

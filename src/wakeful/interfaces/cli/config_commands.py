@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import click
 import msgspec
+from msgspec import Struct
 
-from wakeful.agents_config import AGENT_KEYS
+from wakeful.agents_config import AGENT_KEYS, DOCKER_ONLY
 from wakeful.config import KEYS, ConfigError, Loaded, combine
 from wakeful.domain.errors import OperatorError
 from wakeful.gateway_config import CHAT_KEYS, CHATS, MEANINGS as GATEWAY_MEANINGS
@@ -152,7 +153,9 @@ def _agent_lines() -> Iterator[str]:
     yield "#| [agents.claude]"
     for name, key in AGENT_KEYS.items():
         example = {"runtime": "tmux", "command": ["claude"]}.get(name, key.default)
-        yield f"#| {name} = {_toml(example)}  # {key.meaning} Allowed: {key.allowed}."
+        # The example is one in tmux, and valid as it stands.
+        aside = "# " if name in DOCKER_ONLY else ""
+        yield f"#| {aside}{name} = {_toml(example)}  # {key.meaning} Allowed: {key.allowed}."
 
 
 def _chat_lines() -> Iterator[str]:
@@ -199,16 +202,19 @@ def _shown(loaded: Loaded) -> list[str]:
         (f"{key.name} = {_toml(values[key.section][key.short])}", loaded.origins[key.name])
         for key in KEYS.values()
     ]
-    cells += [
-        (f"agents.{each.name} = {_toml(each)}", loaded.origins[f"agents.{each.name}"])
-        for each in loaded.config.agents
-    ]
-    cells += [
-        (f'{CHATS}."{each.key}" = {_toml(each)}', loaded.origins[f"{CHATS}.{each.key}"])
-        for each in loaded.config.gateway_chats
-    ]
+    for agent in loaded.config.agents:
+        cells += _table_cells(f"agents.{agent.name}", f"agents.{agent.name}", agent, loaded)
+    for chat in loaded.config.gateway_chats:
+        cells += _table_cells(f"{CHATS}.{chat.key}", f'{CHATS}."{chat.key}"', chat, loaded)
     width = max(len(setting) for setting, _ in cells)
     return [f"{setting.ljust(width)}  # {origin}" for setting, origin in cells]
+
+
+def _table_cells(name: str, shown: str, table: Struct, loaded: Loaded) -> Iterator[tuple[str, str]]:
+    """Each key of an agent or a chat: what nobody wrote is a default here too."""
+    for field in msgspec.structs.fields(table)[1:]:
+        value = _toml(getattr(table, field.name))
+        yield f"{shown}.{field.name} = {value}", loaded.origins.get(f"{name}.{field.name}", "default")
 
 
 @click.command(epilog="Example: wakeful config check --config ./new.toml")
@@ -233,7 +239,9 @@ def trust() -> int:
         raise NothingToTrust
     # Not trusted unless it is valid: its author is told now, not at the next start.
     loaded = combine([document], {})
-    changed = [f"{name}" for name, origin in loaded.origins.items() if origin != "default"]
+    set_here = {name for name, origin in loaded.origins.items() if origin != "default"}
+    # Of an agent or a chat its name says enough.
+    changed = sorted(name for name in set_here if name.rpartition(".")[0] not in set_here)
     trusting.trust(document, Places.of(os.environ))
     say(f"trusted {document.path}: it sets {', '.join(changed) or 'nothing'}")
     note("it counts while you work in this folder, over your own configuration")

@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Entry(NamedTuple):
@@ -43,6 +46,17 @@ class LazyGroup(click.Group):
         close = get_close_matches(name, self._entries, n=1)
         meant = f" Did you mean {close[0]!r}?" if close else ""
         raise click.UsageError(f"No such command {name[:40]!r}.{meant}", ctx)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """From the table: click's own way imports every command there is."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - only shells ask
+
+        named = [
+            CompletionItem(name, help=entry.summary)
+            for name, entry in self._entries.items()
+            if name.startswith(incomplete)
+        ]
+        return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         sections: dict[str, list[tuple[str, str]]] = {}

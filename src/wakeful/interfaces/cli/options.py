@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from wakeful.domain.ids import parse_session_id
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 Command = Callable[..., int]
 
@@ -47,6 +50,20 @@ def answers_json(command: Command) -> Command:
     return asked
 
 
-def session_argument(command: Command) -> Command:
+def session_argument(command: Command, *, like: str = "sessions_like") -> Command:
     """Give a command the argument ID; BadSessionId is raised before anything is asked."""
-    return click.argument("session_id", metavar="ID", type=parse_session_id)(command)
+    return click.argument(
+        "session_id", metavar="ID", type=parse_session_id, shell_complete=completed_by(like)
+    )(command)
+
+
+def completed_by(like: str) -> Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]:
+    """A function of `completing`, which is imported when a shell asks: nobody else needs it."""
+
+    def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+        from wakeful.interfaces.cli import completing  # noqa: PLC0415 - see above
+
+        found: list[CompletionItem] = getattr(completing, like)(incomplete)
+        return found
+
+    return complete

@@ -7,6 +7,7 @@ folder and its environment, and then becomes tmux.
 import os
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -101,7 +102,7 @@ def run(
 
 
 @click.command(epilog="Example: wakeful attach claude --restart")
-@session_argument
+@partial(session_argument, like="places_like")
 @click.option("--restart", is_flag=True, help="Restart the session of a stale agent, without asking.")
 @click.option("--teardown", is_flag=True, help="Stop the agent and remove its container.")
 @click.option("--yes", is_flag=True, help="With --teardown: also in the middle of a turn.")

@@ -30,23 +30,23 @@ COMMANDS: Final = {
     "why": Entry("See", f"{_HERE}:why", "The verdict explained, and the one right command"),
     "self": Entry("See", f"{_HERE}:own", "The session this command runs in"),
     "wait": Entry("See", f"{_HERE}:wait", "Block until it is idle, waiting or stopped"),
+    "revive": Entry(
+        "Heal", "wakeful.interfaces.cli.healing:revive", "Bring it back now, also if it is held or given up"
+    ),
+    "stop": Entry("Heal", f"{_ACTS}:stop", "End its agent, gently first"),
+    "repair": Entry(
+        "Heal", "wakeful.interfaces.cli.repair:repair", "Mend what is stored of it, after a crash"
+    ),
+    "adopt": Entry("Heal", f"{_ACTS}:adopt", "Hand a found session over to Wakeful"),
+    "release": Entry("Heal", f"{_ACTS}:release", "Take it back: only watched again"),
+    "wrong": Entry("Heal", f"{_HERE}:wrong", "Keep the evidence of a wrong verdict"),
     "send": Entry("Run", f"{_ACTS}:send", "Give a managed session a prompt"),
     "questions": Entry("Run", f"{_ACTS}:questions", "What it asks permission for"),
     "answer": Entry("Run", f"{_ACTS}:answer", "Allow or deny what it asks for"),
     "interrupt": Entry("Run", f"{_ACTS}:interrupt", "Cut its turn short; the agent stays"),
     "resume": Entry("Run", f"{_ACTS}:resume", "Continue it after its agent is gone"),
-    "stop": Entry("Run", f"{_ACTS}:stop", "End its agent, gently first"),
-    "adopt": Entry("Run", f"{_ACTS}:adopt", "Hand a found session over to Wakeful"),
-    "release": Entry("Run", f"{_ACTS}:release", "Take it back: only watched again"),
     "claim": Entry("Run", "wakeful.interfaces.cli.work_leases:claim", "Take a conversation as its one owner"),
     "yield": Entry("Run", "wakeful.interfaces.cli.work_leases:give_back", "Give a conversation back"),
-    "revive": Entry(
-        "Heal", "wakeful.interfaces.cli.healing:revive", "Bring it back now, also if it is held or given up"
-    ),
-    "repair": Entry(
-        "Heal", "wakeful.interfaces.cli.repair:repair", "Mend what is stored of it, after a crash"
-    ),
-    "wrong": Entry("Heal", f"{_HERE}:wrong", "Keep the evidence of a wrong verdict"),
 }
 # Where a client tells its tools which conversation they work for; ours comes first.
 CONVERSATION_VARIABLES: Final = ("WAKEFUL_SESSION", "CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
@@ -124,9 +124,8 @@ def wrong(*, session_id: SessionId, expect: str, note: str, as_json: bool) -> in
 @answers_json
 def own(*, as_json: bool) -> int:
     """Show the session this command runs in. For agents: who am I, how am I?"""
-    conversations = [value for name in CONVERSATION_VARIABLES if (value := os.environ.get(name))]
-    known = [value for value in conversations if _is_id(value)]
-    return _show(ask(lambda desk: desk.of_caller(known, list(ancestor_pids()))), as_json=as_json)
+    known, pids = own_conversations(), list(ancestor_pids())
+    return _show(ask(lambda desk: desk.of_caller(known, pids)), as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful session wait 3f2a91bc --until idle --timeout 10m")
@@ -162,6 +161,12 @@ def _waited(session_id: SessionId, until: str, seconds: float | None) -> Answer:
         # Only a question that was shorter than the whole wait is asked again.
         if answer.exit_code != TIMED_OUT or once_seconds < WAIT_SECONDS_MAX:
             return answer
+
+
+def own_conversations() -> list[str]:
+    """The conversations this process was started for, as its environment says, the surest first."""
+    named = [value for name in CONVERSATION_VARIABLES if (value := os.environ.get(name))]
+    return [value for value in named if _is_id(value)]
 
 
 def _is_id(text: str) -> bool:

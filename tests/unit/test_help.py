@@ -1,0 +1,112 @@
+"""Every command's help: in the group where a person looks for it, with an example that works as it stands."""
+
+import shlex
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from wakeful.interfaces.cli.app import COMMANDS, root
+from wakeful.interfaces.cli.lazy import LazyGroup
+
+# As the design has them. What stands in none of them is a way of saying one of these.
+SECTIONS = {
+    "See": "status ls top open doctor demo report services session events incidents replay",
+    "Heal": "mute unmute pause resume restore",
+    "Run": "up down run attach agent work",
+    "Recover": "recover checkpoint backlog",
+    "Chat": "gateway alerts",
+    "Set up": "config mcp hooks autostart completion",
+}
+# Arguments that name a session or an agent: a shell completes them.
+COMPLETED = {"session_id", "name"}
+Path = tuple[str, ...]
+# Two ways to say one thing have one example.
+SAME: dict[Path, Path] = {("session", "list"): ("ls",)}
+
+
+def tree(command: click.Command, path: Path = ()) -> Iterator[tuple[Path, click.Command]]:
+    """Every command there is, groups included."""
+    if path:
+        yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None, (path, name)
+            yield from tree(found, (*path, name))
+
+
+EVERY = dict(tree(root))
+
+
+def test_every_command_is_where_a_person_looks_for_it() -> None:
+    """Groups and their commands as designed, in the design's order; nothing stands outside of them."""
+    where = {name: section for section, names in SECTIONS.items() for name in names.split()}
+    assert {name: entry.section for name, entry in COMMANDS.items()} == {
+        name: where[name] for name in COMMANDS
+    }
+    assert list(dict.fromkeys(entry.section for entry in COMMANDS.values())) == list(SECTIONS)
+
+
+@pytest.mark.parametrize("path", EVERY, ids=" ".join)
+def test_an_example_is_a_command_that_would_run(path: Path) -> None:
+    """One example each; it names the command, and every word of it is known."""
+    epilog = EVERY[path].epilog or ""
+    assert epilog.startswith("Example: "), path
+    example = epilog.removeprefix("Example: ")
+    # What a shell substitutes, or a client is given, is a line of its own.
+    line = example.replace('"$(', " ; ").replace(')"', " ").replace(" -- wakeful", " ; wakeful")
+    lines = list(commands_of(line))
+    named = SAME.get(path, path)
+    assert any(tuple(words[: len(named)]) == named for words in lines), example
+    for words in lines:
+        assert_known(words)
+
+
+def commands_of(line: str) -> Iterator[list[str]]:
+    """The words of each `wakeful …` in a line."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words: list[str] = []
+    for word in (*lexer, ";"):
+        if set(word) <= set(";&|"):
+            if "wakeful" in words:
+                yield words[words.index("wakeful") + 1 :]
+            words = []
+        else:
+            words.append(word)
+
+
+def assert_known(words: list[str]) -> None:
+    """Options and arguments are such as the command takes. Nothing is run."""
+    command: click.Command = root
+    # With the command's own settings: click remembers the help option of whoever asks first.
+    context = click.Context(root, info_name="wakeful", **root.context_settings)
+    while isinstance(command, click.Group) and words and not words[0].startswith("-"):
+        name, found, words = command.resolve_command(context, words)
+        assert found is not None
+        command, context = found, click.Context(found, parent=context, info_name=name)
+    command.make_parser(context).parse_args(list(words))
+
+
+def test_what_names_a_session_or_an_agent_can_be_completed() -> None:
+    """Each such argument asks the daemon; none was forgotten."""
+    arguments = [
+        (path, each) for path, command in EVERY.items() for each in command.params if each.name in COMPLETED
+    ]
+    asking = [path for path, each in arguments if isinstance(each, click.Argument)]
+    assert len(asking) > 20
+    for path, each in arguments:
+        if isinstance(each, click.Argument):
+            assert each._custom_shell_complete is not None, path
+
+
+def test_every_group_knows_its_commands_by_heart() -> None:
+    """A shell that asks for commands imports none of them."""
+    groups = [command for command in (root, *EVERY.values()) if isinstance(command, LazyGroup)]
+    assert len(groups) > 5
+    for group in groups:
+        found = group.shell_complete(click.Context(group), "")
+        assert [each.value for each in found] == group.list_commands(click.Context(group))
+        assert all(each.help for each in found)
