@@ -31,6 +31,7 @@ ALLOWED = {
         "heartbeat_config",
         "heartbeats",
         "home",
+        "hookwork",
         "hubwork",
         "journal_desk",
         "lookout",

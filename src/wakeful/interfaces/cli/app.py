@@ -55,6 +55,7 @@ COMMANDS: Final = {
         "Chat", f"{_HERE}.gateway:gateway", "Answer a chat: messages become turns of managed sessions"
     ),
     "alerts": Entry("Chat", f"{_HERE}.alerts:alerts", "test: one message through every channel"),
+    "hooks": Entry("Set up", f"{_HERE}.hooks:hooks", "install, uninstall: what clients ask is known at once"),
     "config": Entry("Set up", f"{_HERE}.config_commands:config", "init, show, check, trust"),
 }
 

@@ -8,7 +8,8 @@ import click
 import msgspec
 
 from wakeful.config import ConfigError, Loaded
-from wakeful.interfaces.cli.checks import CHECKS, Finding, Grade, Scene, examine
+from wakeful.interfaces.cli.checks import CHECKS, examine
+from wakeful.interfaces.cli.grading import Finding, Grade, Scene
 from wakeful.interfaces.cli.options import answers_json
 from wakeful.interfaces.cli.output import say, show_json
 from wakeful.interfaces.cli.settings import load_settings
