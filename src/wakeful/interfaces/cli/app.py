@@ -56,6 +56,7 @@ COMMANDS: Final = {
     ),
     "alerts": Entry("Chat", f"{_HERE}.alerts:alerts", "test: one message through every channel"),
     "hooks": Entry("Set up", f"{_HERE}.hooks:hooks", "install, uninstall: what clients ask is known at once"),
+    "autostart": Entry("Set up", f"{_HERE}.autostart:autostart", "install, remove: kept running by systemd"),
     "config": Entry("Set up", f"{_HERE}.config_commands:config", "init, show, check, trust"),
 }
 

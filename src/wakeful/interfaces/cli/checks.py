@@ -19,6 +19,7 @@ import msgspec
 from wakeful.config import Config, ConfigError
 from wakeful.domain.errors import WakefulError
 from wakeful.home import store_version
+from wakeful.interfaces.cli import outside_checks
 from wakeful.interfaces.cli.client import Client, DaemonNotRunning, DaemonSilent
 from wakeful.interfaces.cli.grading import Finding, Scene, fail, ok, warn
 from wakeful.interfaces.cli.hook_checks import hook_check
@@ -208,6 +209,13 @@ CHECKS: Final[Mapping[str, Callable[[Scene], Finding]]] = {
     "codex": _client("codex"),
     "claude hooks": hook_check("claude"),
     "codex hooks": hook_check("codex"),
+    "clock": outside_checks.clock,
+    "disk": outside_checks.disk,
+    "tools": outside_checks.tools,
+    "autostart": outside_checks.autostart,
+    "redis": outside_checks.redis,
+    "telegram": outside_checks.telegram,
+    "gh": outside_checks.gh,
 }
 
 
