@@ -19,6 +19,7 @@ from bench import (
     changed_logs,
     cli_start,
     cold_start,
+    hook_call,
     http_list,
     hub,
     own_cost,
@@ -34,6 +35,7 @@ from bench.scale import FULL, QUICK, Scale
 ROWS: Final[Sequence[ModuleType]] = (
     cold_start,
     store_rows,
+    hook_call,
     tmux_panes,
     hub,
     process_death,

@@ -25,6 +25,8 @@ from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.system.connections import tcp_callers
 from wakeful.adapters.system.exits import ExitWatch
 from wakeful.adapters.system.kept_child import KeptChild
+from wakeful.adapters.system.notify import Notifier
+from wakeful.adapters.system.pulse import Pulse
 from wakeful.care import Care
 from wakeful.config import Config, Mode
 from wakeful.domain.calm import pause_words
@@ -233,6 +235,8 @@ async def serve(
     `with_login` puts a one-time login into the page's link: only for a terminal somebody sits at. `gateway` are the
     words of the command that is kept running beside it, if one is.
     """
+    # First: nothing that is started from here may speak to systemd in our name.
+    notifier = Notifier.taken_from(os.environ)
     doors = Doors(config, places, port_asked_for=port_asked_for)
     async with AsyncExitStack() as stack:
         stack.callback(doors.close)
@@ -261,7 +265,9 @@ async def serve(
         link = _link(config, doors, access if with_login else None)
         for line in _greeting(config, doors, daemon, link):
             announce(line)
-        await _run(daemon, [serve_door(app, listener) for listener in doors.listeners], ended)
+        pulse = Pulse(Path(places.logs), notifier)
+        served = [serve_door(app, listener) for listener in doors.listeners]
+        await _run(daemon, [*served, pulse.run()], ended)
 
 
 def _gateway(places: Places, words: Sequence[str]) -> KeptChild:

@@ -21,6 +21,7 @@ from wakeful.adapters.codex.logs import WriterLockEye, codex_logs
 from wakeful.adapters.logs.eye import LogEye
 from wakeful.adapters.neutral.logs import event_logs
 from wakeful.adapters.spool.eye import SpoolEye
+from wakeful.adapters.spool.fired import Fired
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.tmux.eye import Tenant, TmuxEye
@@ -115,7 +116,14 @@ class Lookout:
             self.tenant, self.supervisor, processes, _resolved((places.tmux, *config.eyes.tmux_sockets))
         )
         self.streams = StreamEye(Path(places.run), self.host, clock, self.supervisor, folders)
-        self.spool = SpoolEye(Path(places.spool), self.host, clock, self.supervisor, folders)
+        self.spool = SpoolEye(
+            Path(places.spool),
+            self.host,
+            clock,
+            self.supervisor,
+            folders,
+            Fired(Path(places.fired), clock) if folders is not None else None,
+        )
 
     def open_containers(self) -> "ContainerEyes":
         """Eyes for what a hub will show them. Imported only then: an engine's library takes long, and may be missing."""

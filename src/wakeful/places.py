@@ -52,6 +52,11 @@ class Places:
         return f"{self.home}/spool"
 
     @property
+    def fired(self) -> str:
+        """When a hook of each client last reported, as the time of a file."""
+        return f"{self.home}/hooks"
+
+    @property
     def events(self) -> str:
         """Neutral event logs any program may append to."""
         return f"{self.home}/events"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from wakeful.adapters.logs.small import entries, read_small, watch_or_await
+from wakeful.adapters.spool.fired import Fired
 from wakeful.adapters.spool.hooks import PAYLOAD_BYTES_MAX, Hook, read_hook
 from wakeful.domain.errors import BadSessionId
 from wakeful.domain.events import Opened
@@ -29,13 +30,20 @@ class SpoolEye:
     left_out = None
 
     def __init__(
-        self, folder: Path, host: str, clock: Clock, witness: Witness, folders: Folders | None = None
+        self,
+        folder: Path,
+        host: str,
+        clock: Clock,
+        witness: Witness,
+        folders: Folders | None = None,
+        fired: Fired | None = None,
     ) -> None:
         self._folder = folder
         self._host = host
         self._clock = clock
         self._witness = witness
         self._folders = folders
+        self._fired = fired
 
     def look(self) -> None:
         if self._folders is not None:
@@ -69,6 +77,8 @@ class SpoolEye:
             session_id = parse_session_id(f"{hook.provider}-{hook.conversation_id}")
         except BadSessionId:
             return
+        if self._fired is not None:
+            self._fired.mark(hook.provider)
         subject = Subject(
             session_id,
             hook.provider,

@@ -62,6 +62,8 @@ COMMANDS: Final = {
     "config": Entry("Set up", f"{_HERE}.config_commands:config", "init, show, check, trust, import"),
     "mcp": Entry("Set up", f"{_HERE}.mcp:mcp", "A server for agents that speak MCP; read-only by itself"),
     "completion": Entry("Set up", f"{_HERE}.completion:completion", "Let bash, zsh or fish complete words"),
+    "hooks": Entry("Set up", f"{_HERE}.hooks:hooks", "install, uninstall: what clients ask is known at once"),
+    "autostart": Entry("Set up", f"{_HERE}.autostart:autostart", "install, remove: kept running by systemd"),
 }
 
 

@@ -11,19 +11,20 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 import msgspec
-from msgspec import Struct
 
-from wakeful.config import Config, ConfigError, Loaded
+from wakeful.config import Config, ConfigError
 from wakeful.domain.errors import WakefulError
 from wakeful.home import store_version
+from wakeful.interfaces.cli import outside_checks
 from wakeful.interfaces.cli.client import Client, DaemonNotRunning, DaemonSilent
+from wakeful.interfaces.cli.grading import Finding, Scene, fail, ok, warn
+from wakeful.interfaces.cli.hook_checks import hook_check
 from wakeful.interfaces.cli.status import Overview
-from wakeful.places import SOCKET_PATH_BYTES_MAX, Places
+from wakeful.places import SOCKET_PATH_BYTES_MAX
 
 TMUX_SECONDS_MAX: Final = 3.0
 # Beyond this many folders the exact number changes nothing.
@@ -37,53 +38,19 @@ _VERSION: Final = re.compile(r"\d+\.\d+\.\d+[\w.-]*")
 _WATCHES: Final = Path("/proc/sys/fs/inotify/max_user_watches")
 
 
-class Grade(StrEnum):
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-class Finding(Struct, frozen=True):
-    """What a check saw, and what to do about it."""
-
-    grade: Grade
-    said: str
-    todo: str = ""
-
-
-class Scene(Struct, frozen=True):
-    """What checks look at: this user's places, surroundings, and configuration or what is wrong with it."""
-
-    places: Places
-    environ: Mapping[str, str]
-    loaded: Loaded | ConfigError
-
-
 NO_FILE: Final = "no file: every key has its default (`wakeful config init` writes one)"
 
 
-def _ok(said: str) -> Finding:
-    return Finding(Grade.OK, said)
-
-
-def _warn(said: str, todo: str = "") -> Finding:
-    return Finding(Grade.WARN, said, todo)
-
-
-def _fail(said: str, todo: str) -> Finding:
-    return Finding(Grade.FAIL, said, todo)
-
-
 def system(_scene: Scene) -> Finding:
-    return _ok(f"{platform.system()} {platform.release()}, Python {platform.python_version()}")
+    return ok(f"{platform.system()} {platform.release()}, Python {platform.python_version()}")
 
 
 def configuration(scene: Scene) -> Finding:
     if isinstance(scene.loaded, ConfigError):
         first = str(scene.loaded).splitlines()[0]
-        return _fail(first, "`wakeful config check` shows every problem")
+        return fail(first, "`wakeful config check` shows every problem")
     files = {origin.rpartition(":")[0] for origin in scene.loaded.origins.values() if origin.startswith("/")}
-    return _ok(", ".join(sorted(files)) or NO_FILE)
+    return ok(", ".join(sorted(files)) or NO_FILE)
 
 
 def state_folder(scene: Scene) -> Finding:
@@ -91,33 +58,33 @@ def state_folder(scene: Scene) -> Finding:
     if not home.exists():
         above = next(parent for parent in home.parents if parent.exists())
         if os.access(above, os.W_OK):
-            return _ok(f"{home} will be made by `wakeful up`")
-        return _fail(f"{above} cannot be written to", OWN_HOME)
+            return ok(f"{home} will be made by `wakeful up`")
+        return fail(f"{above} cannot be written to", OWN_HOME)
     found = home.stat()
     if found.st_uid != os.geteuid():
-        return _fail(f"{home} is another user's", OWN_HOME)
+        return fail(f"{home} is another user's", OWN_HOME)
     if stat.S_IMODE(found.st_mode) & 0o077:
         # Nobody is sent to change what a link points at.
-        return _fail(f"{home} is open to others", OWN_HOME if home.is_symlink() else f"chmod 700 {home}")
+        return fail(f"{home} is open to others", OWN_HOME if home.is_symlink() else f"chmod 700 {home}")
     if os.statvfs(home).f_flag & os.ST_RDONLY:
-        return _fail(f"{home} is on a read-only file system", f"make that writable, or {OWN_HOME}")
+        return fail(f"{home} is on a read-only file system", f"make that writable, or {OWN_HOME}")
     if not os.access(home, os.W_OK):
-        return _fail(f"{home} cannot be written to", OWN_HOME if home.is_symlink() else f"chmod 700 {home}")
-    return _ok(str(home))
+        return fail(f"{home} cannot be written to", OWN_HOME if home.is_symlink() else f"chmod 700 {home}")
+    return ok(str(home))
 
 
 def daemon(scene: Scene) -> Finding:
     path = scene.places.socket
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
-        return _fail(f"{path} is too long for a socket", "set WAKEFUL_HOME to a shorter folder")
+        return fail(f"{path} is too long for a socket", "set WAKEFUL_HOME to a shorter folder")
     try:
         pid = Client(scene.places).get("/healthz").server_pid
     except DaemonNotRunning:
         stale = " and left its socket behind" if Path(path).exists() else ""
-        return _warn(f"does not run{stale}", "wakeful up --detach")
+        return warn(f"does not run{stale}", "wakeful up --detach")
     except DaemonSilent as problem:
-        return _fail(str(problem), "wakeful down, then wakeful up")
-    return _ok(f"answers at {path} (pid {pid})")
+        return fail(str(problem), "wakeful down, then wakeful up")
+    return ok(f"answers at {path} (pid {pid})")
 
 
 def eyes(scene: Scene) -> Finding:
@@ -125,53 +92,53 @@ def eyes(scene: Scene) -> Finding:
         answer = Client(scene.places).get("/api/status").body
         told = msgspec.json.decode(answer, type=Overview).daemon.eyes
     except (DaemonNotRunning, DaemonSilent):
-        return _ok("nothing is watched while no daemon runs")
+        return ok("nothing is watched while no daemon runs")
     except msgspec.DecodeError:
-        return _warn("the daemon is of another version", "wakeful down, then wakeful up")
+        return warn("the daemon is of another version", "wakeful down, then wakeful up")
     late = [f"{eye.name}: {eye.slow}" for eye in told if eye.slow]
     left_out = [f"{eye.name} leaves out {eye.left_out}" for eye in told if eye.left_out]
     if late or left_out:
-        return _warn(
+        return warn(
             "; ".join((*late, *left_out)), "let this user read them, or leave them" if left_out else ""
         )
-    return _ok(f"{len(told)} are told of every change")
+    return ok(f"{len(told)} are told of every change")
 
 
 def token(scene: Scene) -> Finding:
     path = Path(scene.places.token)
     if path.is_symlink():
-        return _fail(
+        return fail(
             f"{path} is a symbolic link, which is never followed", f"rm {path}; a start makes a new one"
         )
     if not path.exists():
-        return _ok("will be made by `wakeful up`")
+        return ok("will be made by `wakeful up`")
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        return _fail(f"{path} can be read by others", f"rm {path}, then start anew: it is no secret any more")
-    return _ok("readable by you alone")
+        return fail(f"{path} can be read by others", f"rm {path}, then start anew: it is no secret any more")
+    return ok("readable by you alone")
 
 
 def database(scene: Scene) -> Finding:
     path = Path(scene.places.database)
     if not path.exists():
-        return _ok("will be made by `wakeful up`")
+        return ok("will be made by `wakeful up`")
     try:
-        return _ok(f"readable, tables of version {store_version(path)}")
+        return ok(f"readable, tables of version {store_version(path)}")
     except WakefulError as problem:
         away = f"or move {path} away: `wakeful up` makes a new one"
-        return _fail(str(problem), "let this user read it" if problem.retryable else away)
+        return fail(str(problem), "let this user read it" if problem.retryable else away)
 
 
 def tmux(_scene: Scene) -> Finding:
     program = shutil.which("tmux")
     if program is None:
-        return _warn("not installed", "install tmux if your agents are to run in it")
+        return warn("not installed", "install tmux if your agents are to run in it")
     try:
         answer = subprocess.run(
             [program, "-V"], capture_output=True, text=True, timeout=TMUX_SECONDS_MAX, check=True
         )
     except (subprocess.SubprocessError, OSError) as problem:
-        return _fail(f"{program} -V failed: {problem}", "reinstall tmux")
-    return _ok(answer.stdout.strip())
+        return fail(f"{program} -V failed: {problem}", "reinstall tmux")
+    return ok(answer.stdout.strip())
 
 
 def inotify(scene: Scene) -> Finding:
@@ -181,8 +148,8 @@ def inotify(scene: Scene) -> Finding:
     )
     said = f"{folders:,} folders to watch, {watches_max:,} watches allowed"
     if folders <= watches_max * WATCHES_SHARE_MAX:
-        return _ok(said)
-    return _warn(
+        return ok(said)
+    return warn(
         f"{said}: some are seen late", f"sudo sysctl fs.inotify.max_user_watches={max(folders * 2, 524_288)}"
     )
 
@@ -199,17 +166,17 @@ def _roots(scene: Scene) -> Iterator[str]:
 def descriptors(_scene: Scene) -> Finding:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < DESCRIPTORS_MIN:
-        return _warn(f"{hard:,} at most", f"raise the limit: ulimit -Hn {DESCRIPTORS_MIN}")
-    return _ok("no limit" if hard == resource.RLIM_INFINITY else f"{hard:,} at most")
+        return warn(f"{hard:,} at most", f"raise the limit: ulimit -Hn {DESCRIPTORS_MIN}")
+    return ok("no limit" if hard == resource.RLIM_INFINITY else f"{hard:,} at most")
 
 
 def _client(name: str) -> Callable[[Scene], Finding]:
     def check(_scene: Scene) -> Finding:
         program = shutil.which(name)
         if program is None:
-            return _ok("not installed")
+            return ok("not installed")
         real = Path(program).resolve()
-        return _ok(f"{version_on_disk(real) or 'of unknown version'} at {program}")
+        return ok(f"{version_on_disk(real) or 'of unknown version'} at {program}")
 
     return check
 
@@ -240,6 +207,15 @@ CHECKS: Final[Mapping[str, Callable[[Scene], Finding]]] = {
     "descriptors": descriptors,
     "claude": _client("claude"),
     "codex": _client("codex"),
+    "claude hooks": hook_check("claude"),
+    "codex hooks": hook_check("codex"),
+    "clock": outside_checks.clock,
+    "disk": outside_checks.disk,
+    "tools": outside_checks.tools,
+    "autostart": outside_checks.autostart,
+    "redis": outside_checks.redis,
+    "telegram": outside_checks.telegram,
+    "gh": outside_checks.gh,
 }
 
 
@@ -250,5 +226,5 @@ def examine(scene: Scene) -> dict[str, Finding]:
         try:
             found[name] = check(scene)
         except OSError as problem:
-            found[name] = _fail(f"{problem.filename or ''}: {problem.strerror}", "let this user read it")
+            found[name] = fail(f"{problem.filename or ''}: {problem.strerror}", "let this user read it")
     return found

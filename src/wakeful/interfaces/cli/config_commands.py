@@ -178,14 +178,14 @@ def show(*, config_file: str | None, as_json: bool) -> int:
     """Show every value in force, and whether it comes from a file, the environment or the defaults."""
     loaded = load_settings(config_file)
     if as_json:
-        show_json(msgspec.json.encode({"config": _public(loaded), "origins": loaded.origins}))
+        show_json(msgspec.json.encode({"config": public_values(loaded), "origins": loaded.origins}))
         return 0
     for line in _shown(loaded):
         say(line)
     return 0
 
 
-def _public(loaded: Loaded) -> dict[str, Any]:
+def public_values(loaded: Loaded) -> dict[str, Any]:
     """Every value; of a secret only whether it was set."""
     values: dict[str, Any] = {}
     for key in KEYS.values():
@@ -197,7 +197,7 @@ def _public(loaded: Loaded) -> dict[str, Any]:
 
 
 def _shown(loaded: Loaded) -> list[str]:
-    values = _public(loaded)
+    values = public_values(loaded)
     cells = [
         (f"{key.name} = {_toml(values[key.section][key.short])}", loaded.origins[key.name])
         for key in KEYS.values()

@@ -8,24 +8,35 @@ import click
 import msgspec
 
 from wakeful.config import ConfigError, Loaded
-from wakeful.interfaces.cli.checks import CHECKS, Finding, Grade, Scene, examine
+from wakeful.interfaces.cli.checks import CHECKS, examine
+from wakeful.interfaces.cli.grading import Finding, Grade, Scene
 from wakeful.interfaces.cli.options import answers_json
-from wakeful.interfaces.cli.output import say, show_json
+from wakeful.interfaces.cli.output import note, say, show_json
 from wakeful.interfaces.cli.settings import load_settings
 from wakeful.places import Places
 
 _COLOURS: Final = {Grade.OK: "green", Grade.WARN: "yellow", Grade.FAIL: "red"}
 
 
-@click.command(epilog="Example: wakeful doctor --json")
+@click.command(epilog="Example: wakeful doctor --bundle wakeful-trouble.tar.gz")
+@click.option(
+    "--bundle", metavar="FILE.tar.gz", help="Also pack what somebody needs who helps you, redacted."
+)
 @answers_json
-def doctor(*, as_json: bool) -> int:
+def doctor(*, bundle: str | None, as_json: bool) -> int:
     """Check this machine. Exit 1 if something is wrong; each line says what to do."""
-    found = examine(Scene(Places.of(os.environ), os.environ, _loaded()))
+    scene = Scene(Places.of(os.environ), os.environ, _loaded())
+    found = examine(scene)
     well = all(finding.grade is not Grade.FAIL for finding in found.values())
+    checks = [{"name": name, **msgspec.to_builtins(finding)} for name, finding in found.items()]
+    report = msgspec.json.encode({"ok": well, "checks": checks})
+    if bundle is not None:
+        from wakeful.interfaces.cli.bundle import write_bundle  # noqa: PLC0415 - most look and pack nothing
+
+        for line in write_bundle(bundle, scene, report):
+            note(line)
     if as_json:
-        checks = [{"name": name, **msgspec.to_builtins(finding)} for name, finding in found.items()]
-        show_json(msgspec.json.encode({"ok": well, "checks": checks}))
+        show_json(report)
     else:
         for name, finding in found.items():
             _show(name, finding)

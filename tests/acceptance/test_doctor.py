@@ -1,0 +1,113 @@
+"""Claims about `wakeful doctor` beside a real daemon: what is set up is asked, and a bundle holds no secret."""
+
+import json
+import socket
+import tarfile
+from pathlib import Path
+
+from clients import wait_for
+from daemons import RunningDaemon
+
+BOT = "123456789:AAHplantedplantedplantedplantedplanted"
+PLANTED = (
+    "planted-redis-word",
+    "planted-by-value-only",
+    "AAHplanted",
+    "plantedPEMbody",
+    "sk-ant-planted",
+    "hunter-planted",
+)
+
+
+def checks(daemon: RunningDaemon) -> dict[str, dict[str, str]]:
+    return {each["name"]: each for each in daemon.run("doctor", "--json").json["checks"]}
+
+
+def test_what_is_set_up_is_asked(daemon: RunningDaemon) -> None:
+    """A Redis and a bot that nobody answers for are wrong, with what to do; so is a gh that is not there."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        tools = daemon.home / "tools"
+        tools.mkdir()
+        daemon.watch(
+            WAKEFUL_REDIS__URL=f"redis://:planted-redis-word@127.0.0.1:{port}/0",
+            WAKEFUL_ALERTS__TELEGRAM_TOKEN=BOT,
+            WAKEFUL_ALERTS__TELEGRAM_CHAT="1",
+            WAKEFUL_ALERTS__TELEGRAM_API=f"http://127.0.0.1:{port}",
+            WAKEFUL_GITHUB__REPO="o/r",
+            PATH=tools,
+        )
+        found = checks(daemon)
+    assert {name: found[name]["grade"] for name in ("redis", "telegram", "gh")} == dict.fromkeys(
+        ("redis", "telegram", "gh"), "fail"
+    )
+    assert all(found[name]["todo"] for name in ("redis", "telegram", "gh"))
+    assert not any(word in json.dumps(found) for word in PLANTED)
+    assert found["disk"]["grade"] == "ok"
+
+
+def test_a_bundle_holds_what_helps_and_no_secret(daemon: RunningDaemon, tmp_path: Path) -> None:
+    """Checks, versions, configuration, the daemon's own word and the ends of its logs; of planted secrets none."""
+    daemon.watch(
+        WAKEFUL_REDIS__URL="redis://:planted-redis-word@127.0.0.1:1/0",
+        WAKEFUL_ALERTS__TELEGRAM_TOKEN=BOT,
+        WAKEFUL_ALERTS__TELEGRAM_CHAT="1",
+        WAKEFUL_ALERTS__TELEGRAM_API="http://127.0.0.1:1",
+        MY_API_KEY="planted-by-value-only",
+    )
+    logs = Path(daemon.environ["WAKEFUL_HOME"]) / "logs"
+    daemon.up()
+    key = "-----BEGIN RSA PRIVATE KEY-----\nplantedPEMbody\n-----END RSA PRIVATE KEY-----"
+    lines = [
+        BOT,
+        "x planted-by-value-only",
+        key,
+        "sk-ant-planted-0123456789",
+        "password=hunter-planted",
+        "planted-redis-word",
+    ]
+    (logs / "up.log").write_text("\n".join([*lines, "an ordinary line"]))
+    events = Path(daemon.environ["WAKEFUL_HOME"]) / "events" / "worker.jsonl"
+    events.write_text('{"at": 1, "event": "opened", "project": "sk-ant-planted-0123456789"}\n')
+    (logs / "link.log").symlink_to("/etc/passwd")
+    token = (Path(daemon.environ["WAKEFUL_HOME"]) / "token").read_text().strip()
+    bundle = tmp_path / "trouble.tar.gz"
+    said = daemon.run("doctor", "--bundle", str(bundle))
+    assert "read it before you send it" in said.err
+    with tarfile.open(bundle) as archive:
+        files = {
+            each.name.removeprefix("wakeful-bundle/"): (archive.extractfile(each) or bundle.open("rb"))
+            .read()
+            .decode()
+            for each in archive
+        }
+    assert {
+        "doctor.json",
+        "versions.json",
+        "config.json",
+        "status.json",
+        "incidents.json",
+        "logs/up.log",
+    } <= set(files)
+    everything = "\n".join(files.values())
+    assert not [word for word in (*PLANTED, token) if word in everything]
+    assert files["logs/up.log"].endswith("an ordinary line")
+    assert (json.loads(files["status.json"])["daemon"]["pid"], "logs/link.log" in files) == (
+        daemon.pid,
+        False,
+    )
+    assert bundle.stat().st_mode & 0o777 == 0o600
+    assert daemon.run("doctor", "--bundle", str(bundle)).exit_code == 2
+
+
+def test_a_daemon_of_systemd_tells_it_how_it_is(daemon: RunningDaemon) -> None:
+    """Ready once it answers, alive while its loop runs, stopping at its end; who is started from it cannot tell."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(daemon.home / "n"))
+        systemd.settimeout(20)
+        daemon.watch(NOTIFY_SOCKET=daemon.home / "n", WATCHDOG_USEC="900000")
+        daemon.up()
+        assert [systemd.recv(100), systemd.recv(100), systemd.recv(100)] == [b"READY=1", *[b"WATCHDOG=1"] * 2]
+        daemon.end()
+        wait_for(lambda: systemd.recv(100) == b"STOPPING=1" or None, "its end")
