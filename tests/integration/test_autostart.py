@@ -43,6 +43,9 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path, watch_only: b
     argv = (shutil.which("true") or "/bin/true", "-m", '100% $HOME \\ "x"')
     path.write_text(unit_text(argv, AWKWARD, watch_only=watch_only))
     assert "hidden-value" not in path.read_text()
+    # systemd would take these for a home and a variable, and find nothing wrong with that.
+    assert "/%%h/" in path.read_text()
+    assert "100%% $$HOME" in path.read_text()
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("systemd-analyze is missing")

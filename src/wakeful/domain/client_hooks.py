@@ -116,6 +116,7 @@ def without_hooks(text: str) -> str:
     """The settings without anything of ours, and without what is empty then. Raises NotPlainJson."""
     parse(text)
     while (shorter := _without_one(text)) is not None:
+        assert len(shorter) < len(text), "something was taken out"
         text = shorter
     return text
 
