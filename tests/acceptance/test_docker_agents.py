@@ -217,7 +217,7 @@ def test_claude_code_in_a_container_is_woken_and_its_loop_is_found(
     daemon.up()
     pid = house.start("bot")["pid"]
     idle = daemon.wait_for_session(lambda each: each["eligible_for_wake"], "eligible session")
-    assert (idle["agent"], idle["managed"], idle["attachable"], idle["pid"]) == ("bot", False, True, pid)
+    assert (idle["agent"], idle["managed"], idle["attachable"], idle["pid"]) == ("bot", True, True, pid)
     heartbeat = Path(daemon.environ["WAKEFUL_HOME"]) / "agents" / "bot" / "HEARTBEAT.md"
     heartbeat.parent.mkdir(parents=True)
     heartbeat.write_text(script({"tool": "Bash", "input": {"command": "cat missing"}, "loop": True}))

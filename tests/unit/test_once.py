@@ -129,16 +129,16 @@ def test_a_client_that_can_tell_is_asked(
     house: House, once: OnceHands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It gets the prompt with the id of its key, and decides by that whether it has it."""
-    given: list[str] = []
+    given: list[tuple[str, bool]] = []
 
-    async def deliver_once(_hosting: Hosting, _prompt: str, prompt_id: str) -> Seen:
-        given.append(prompt_id)
+    async def deliver_once(_hosting: Hosting, _prompt: str, prompt_id: str, *, again: bool) -> Seen:
+        given.append((prompt_id, again))
         return Seen(Outcome.RECOVERED, "it has it")
 
     cut_off(house, once.deliver("a", "go on", None, "k1"))
     monkeypatch.setattr(house.driver, "deliver_once", deliver_once, raising=False)
     assert now(once_of(house).deliver("a", "go on", None, "k1")).outcome is Outcome.RECOVERED
-    assert given == [str(prompt_id_for("k1"))]
+    assert given == [(str(prompt_id_for("k1")), True)]
 
 
 def test_a_start_by_a_key_is_known_by_it(house: House, once: OnceHands) -> None:

@@ -115,8 +115,11 @@ class Driver(Speaker, Protocol):
 class KnowsPrompts(Protocol):
     """A driver whose client says which prompts it has: there, delivering one twice can be made once."""
 
-    async def deliver_once(self, hosting: Hosting, prompt: str, prompt_id: str) -> Seen:
-        """As `deliver`; nothing is delivered if it has the prompt with this id, or if nobody can say whether it has."""
+    async def deliver_once(self, hosting: Hosting, prompt: str, prompt_id: str, *, again: bool) -> Seen:
+        """As `deliver`; nothing is delivered if it has the prompt with this id.
+
+        `again`: it may have been delivered before, and nothing is done where nobody can say whether it was.
+        """
 
 
 class World(Protocol):

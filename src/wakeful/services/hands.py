@@ -131,7 +131,7 @@ class Hands:
 
         async def delivered(current: Hosting) -> Seen:
             if key is not None and isinstance(speaker, KnowsPrompts):
-                seen = await speaker.deliver_once(current, prompt, str(prompt_id_for(key)))
+                seen = await speaker.deliver_once(current, prompt, str(prompt_id_for(key)), again=again)
             elif again:
                 return Seen(Outcome.UNVERIFIED, INTERRUPTED)
             else:

@@ -114,28 +114,37 @@ class ClaudeDriver:
             talk.trim()
             return await self._give(talk, prompt, str(uuid4()))
 
-    async def deliver_once(self, hosting: Hosting, prompt: str, prompt_id: str) -> Seen:
+    async def deliver_once(self, hosting: Hosting, prompt: str, prompt_id: str, *, again: bool) -> Seen:
         check_prompt(prompt)
         if (missing := self._missing(hosting)) is not None:
             return missing
         async with self._talk(hosting) as talk:
-            if (settled := await self._has_had(talk, prompt_id)) is not None:
+            if (settled := await self._has_had(talk, prompt_id, again=again)) is not None:
                 return settled
             talk.trim()
             return await self._give(talk, prompt, prompt_id)
 
-    async def _has_had(self, talk: Talk, prompt_id: str) -> Seen | None:
-        """Lines are read in their order: once a question is answered, a prompt written before it was taken."""
+    async def _has_had(self, talk: Talk, prompt_id: str, *, again: bool) -> Seen | None:
+        """Whether it has the prompt; None: surely not.
+
+        Lines are read in their order: once a question is answered, a prompt written before it was read. A busy client
+        may say that it has one only at the end of its first words.
+        """
         ping_id, written = await talk.request(PING)
         if written is not Written.WHOLE:
             return Seen(Outcome.DECLINED, written)
+        unknown = Outcome.UNVERIFIED if again else Outcome.DECLINED
         if not await talk.until(lambda stream: ping_id in stream.answered, self._patience.take):
-            return Seen(Outcome.DECLINED, "it does not answer now, so it was not given the prompt")
-        return (
-            Seen(Outcome.RECOVERED, "it has had this prompt already")
-            if prompt_id in talk.stream.taken
-            else None
-        )
+            return Seen(unknown, "it does not answer now, so it was not given the prompt")
+        if again:
+            await talk.until(
+                lambda stream: prompt_id in stream.taken or not stream.is_busy, self._patience.take
+            )
+        if prompt_id in talk.stream.taken:
+            return Seen(Outcome.RECOVERED, "it has had this prompt already")
+        if again and talk.stream.is_busy:
+            return Seen(unknown, "it is at work, and has not said on which prompt")
+        return None
 
     async def answer(self, hosting: Hosting, question_id: str, reply: Reply) -> Seen:
         if (missing := self._missing(hosting)) is not None:
