@@ -84,7 +84,9 @@ class House:
         self.holdings = Holdings(self.store, self.supervisor, "testhost", self.watch)
         self.calm = Calm(self.store, self.clock)
         self.incidents = Incidents(self.store, self.clock)
-        self.gate = ActGate(self.store, self.clock, self.reread.append, self.calm.forbids)
+        self.gate = ActGate(
+            self.store, self.clock, self.reread.append, self.calm.forbids, self.supervisor.acted
+        )
         self.hands = self.hands_in("mine")
         # A test that needs agents brings them.
         self.hub: Hub | None = None
@@ -195,7 +197,12 @@ class House:
 
     def reach(self, session_id: SessionId) -> Reach:
         watched = self.roster.watched[session_id]
-        return Reach(ours=self.mode != "observe", path_open=self.path_open and bool(watched.presence.living))
+        return Reach(
+            ours=self.mode != "observe",
+            path_open=self.path_open and bool(watched.presence.living),
+            path_lost=self.driver.lost,
+            underway=self.gate.underway(session_id),
+        )
 
     def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
         if isinstance(self.store, MemoryStore):

@@ -25,11 +25,17 @@ class ScriptedDriver:
         self.problem: Exception | None = None
         self.environ: Mapping[str, str] | None = None
         self.names_itself: SessionId | None = None
+        self.lost = False
+        self.before: Callable[[], None] = lambda: None
         # Runs between the begin of a start and its end.
         self.settled: Callable[[], Awaitable[None]] = _at_once
 
     def is_open(self, hosting: Hosting) -> bool:
         return hosting.process is not None
+
+    def is_lost(self, hosting: Hosting) -> bool:
+        del hosting
+        return self.lost
 
     async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
         self._do("start", order)
@@ -75,6 +81,7 @@ class ScriptedDriver:
 
     def _do(self, act: str, to: Hosting | Order) -> Seen:
         self.asked.append((act, to))
+        self.before()
         if self.problem is not None:
             raise self.problem
         return Seen(self.outcome, "as scripted")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from wakeful import __version__
 from wakeful.adapters.cases.book import append_case
@@ -135,8 +136,10 @@ class Daemon(Lookout):
 
     def reach(self, session_id: SessionId) -> Reach:
         """The act gate's own word, asked while the session is judged."""
-        ours = self._config.daemon.mode is not Mode.OBSERVE
-        return Reach(ours, ours and self.handwork.hands.is_open(session_id), self._config.heartbeat.enabled)
+        enabled = self._config.heartbeat.enabled
+        if self._config.daemon.mode is Mode.OBSERVE:
+            return Reach(enabled=enabled)
+        return replace(self.handwork.hands.reach(session_id), enabled=enabled)
 
     def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
         self.scribe.take(transitions)

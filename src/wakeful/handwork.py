@@ -39,7 +39,7 @@ class Handwork:
         self._lookout = lookout
         self._world = LocalWorld(lookout.clock, Path(places.events))
         self.holdings = Holdings(store, lookout.supervisor, lookout.host, lookout.watch)
-        self.gate = ActGate(store, lookout.clock, self._reread, forbidden)
+        self.gate = ActGate(store, lookout.clock, self._reread, forbidden, lookout.supervisor.acted)
         table = drivers(places, lookout.clock)
         self.hands = self._hands(table, mode)
         self.once = OnceHands(self.hands, store, lambda: lookout.clock.now().wall)

@@ -53,15 +53,18 @@ def test_claude_code_needs_its_process_and_a_reader_of_its_input(
     driver = ClaudeDriver(tmp_path, VirtualClock())
     hosted = hosting(tmp_path, identity(agent))
     assert not driver.is_open(hosted)
+    assert driver.is_lost(hosted)
     fifo = tmp_path / hosted.session_id / "in"
     fifo.parent.mkdir()
     os.mkfifo(fifo)
     assert not driver.is_open(hosted)
     reader = os.open(fifo, os.O_RDWR)
     assert driver.is_open(hosted)
+    assert not driver.is_lost(hosted)
     assert not driver.is_open(replace(hosted, process=None))
     end(agent)
     assert not driver.is_open(hosted)
+    assert not driver.is_lost(hosted), "whoever is dead has not lost its way"
     os.close(reader)
 
 
@@ -74,6 +77,10 @@ def test_codex_takes_a_prompt_between_its_turns(agent: "subprocess.Popen[bytes]"
     assert driver.is_open(hosted)
     running = replace(hosted, process=identity(agent))
     assert not driver.is_open(running)
+    assert not driver.is_lost(replace(running, folder=str(tmp_path))), (
+        "its turn ends, and with it its process"
+    )
+    assert driver.is_lost(running), "it was handed over in a person's terminal"
     end(agent)
     assert driver.is_open(running)
     assert not driver.is_open(replace(hosted, cwd=str(tmp_path / "gone")))
@@ -97,3 +104,23 @@ def test_a_pane_needs_its_first_process_its_agent_and_its_server(
         assert not driver.is_open(replace(hosted, pane=replace(pane, process=None)))
         end(agent)
         assert not driver.is_open(hosted)
+
+
+def test_a_pane_is_lost_with_its_first_process_or_its_socket(
+    agent: "subprocess.Popen[bytes]", tmp_path: Path
+) -> None:
+    """An agent that outlived its pane, a server nobody can call; a pane that nobody looked at yet is neither."""
+    path = tmp_path / "s"
+    driver = TmuxDriver(str(path), str(tmp_path), VirtualClock())
+    ended = replace(identity(agent), pid=4_000_000)
+    pane = PaneAddress(str(path), "%1", "agent", identity(agent))
+    hosted = hosting(tmp_path, identity(agent), pane=pane, driver="tmux")
+    assert driver.is_lost(hosted)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        assert not driver.is_lost(hosted)
+        assert driver.is_lost(replace(hosted, pane=replace(pane, process=ended)))
+        assert not driver.is_lost(replace(hosted, pane=None))
+        assert not driver.is_lost(replace(hosted, pane=replace(pane, process=None)))
+    end(agent)
+    assert not driver.is_lost(hosted)

@@ -2,14 +2,14 @@
 
 import ast
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 
 from desks import House, subject
 from wakeful.domain.events import Failure
-from wakeful.domain.findings import Health
+from wakeful.domain.findings import Health, State
 from wakeful.domain.process import Sight
 from wakeful.domain.record import HealthView, SessionRecord
 
@@ -84,6 +84,66 @@ def test_a_start_and_a_resume_change_state_and_attachable() -> None:
     assert {"state", "attachable"} <= changed
     assert changed <= {"state", "attachable", "last_presence_at", "last_activity_at", "broken_at"} | DERIVED
     assert (record_of(house).state, record_of(house).attachable) == ("idle", True)
+
+
+async def shown_during(house: House, act: Callable[[], Awaitable[object]]) -> list[State]:
+    """The states its record has while an act on it is performed, and after it."""
+    seen = []
+
+    def look() -> None:
+        house.settle()
+        seen.append(record_of(house).state)
+
+    house.driver.before = look
+    await act()
+    look()
+    return seen
+
+
+def test_a_stop_and_a_resume_are_shown_while_they_last() -> None:
+    """`stopping` as long as its agent lives on, `starting` until one is seen; the way there is no state of its own."""
+    house = idle_house()
+    assert asyncio.run(shown_during(house, lambda: house.hands.stop("a"))) == ["stopping", "idle"]
+    house.end(house.roster.watched[subject("a").id].presence.living[0].process)
+    assert record_of(house).state is State.STOPPED
+    resumed = asyncio.run(shown_during(house, lambda: house.hands.resume("a", {})))
+    assert resumed == ["starting", "idle"]
+
+
+def test_an_idle_session_whose_way_is_lost_is_detached() -> None:
+    """003's fourth state: alive, done, and nobody can give it a prompt; while it works, that is what it does."""
+    house = idle_house()
+    house.driver.lost, house.path_open = True, False
+    changed = changed_by(house, lambda: house.supervisor.acted(subject("a").id))
+    assert {"state", "attachable"} <= changed <= {"state", "attachable", "last_presence_at"} | DERIVED
+    record = record_of(house)
+    assert (record.state, record.attachable, record.health) == ("detached", False, "healthy")
+    assert record.ineligibility_reason == "session_not_attachable"
+    assert not next(each for each in record.actions if each.name == "send").allowed
+    house.work("a")
+    assert record_of(house).state is State.PROMPTING
+    house.driver.lost, house.path_open = False, True
+    house.finish("a")
+    assert record_of(house).state is State.IDLE
+
+
+def test_waiting_for_idle_ends_where_nobody_can_prompt() -> None:
+    """A turn that is over is over, with a way to its agent or without."""
+    house = idle_house()
+    house.driver.lost, house.path_open = True, False
+    house.supervisor.acted(subject("a").id)
+    house.settle()
+    ending = asyncio.run(house.roster.wait(subject("a").id, State.IDLE, 5.0))
+    assert (record_of(house).state, ending) == ("detached", "reached")
+
+
+def test_found_sessions_are_never_detached() -> None:
+    """Nobody promised to prompt them: idle is what their owner calls them."""
+    house = House()
+    house.driver.lost = True
+    house.start("a")
+    house.finish("a")
+    assert record_of(house).state is State.IDLE
 
 
 def test_activity_changes_the_prompt_and_its_time() -> None:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from wakeful.domain.findings import Health
+from wakeful.domain.findings import Health, State
 
 
 class Reason(StrEnum):
@@ -51,6 +51,10 @@ class Reach(Struct, frozen=True, gc=False):
     ours: bool = False
     path_open: bool = False
     enabled: bool = True
+    # Its agent was seen alive and the way to it gone: more than a way that is shut for a moment.
+    path_lost: bool = False
+    # What Wakeful is bringing it to just now: `starting` or `stopping`.
+    underway: State | None = None
 
 
 OUT_OF_REACH: Final = Reach()

@@ -29,6 +29,7 @@ UNTRUSTED_CHARS_MAX: Final = 300
 PROJECT_CHARS_MAX: Final = 100
 # Asked for with every record; before Python 3.12 an enum's member is looked up anew each time it is named.
 _ALIVE, _DEAD = Sight.ALIVE, Sight.DEAD
+_IDLE, _STARTING, _STOPPED = State.IDLE, State.STARTING, State.STOPPED
 _NOT_OURS: Final = ineligibility(Facts())
 
 
@@ -165,6 +166,7 @@ def describe(
     """The record of a verdict. Nothing in it is computed again when it is read."""
     holder = presence.newest
     reason = _ineligibility(verdict, reach)
+    state = _state(verdict, reach)
     cwd = activity.cwd or presence.cwd
     stamp = _stamp(now.wall)
     return SessionRecord(
@@ -178,7 +180,7 @@ def describe(
         conversation_id=activity.conversation_id or subject.conversation_id,
         attempt=subject.attempt,
         managed=subject.ours,
-        state=verdict.state,
+        state=state,
         health=verdict.health,
         active_prompt=verdict.active_prompt,
         attachable=reach.ours and reach.path_open,
@@ -190,7 +192,7 @@ def describe(
         expected_waits=tuple(map(_wait, verdict.waits)),
         alive_to=verdict.alive_to,
         broken_at=verdict.broken_at,
-        actions=_actions(subject, activity, presence, verdict),
+        actions=_actions(subject, activity, presence, verdict, state),
         last_activity_at=_iso(latest((activity.last_at, presence.grown_at))),
         last_presence_at=_iso(_last_presence(presence, holder, verdict, now)),
         last_error=_last_error(verdict),
@@ -203,6 +205,18 @@ def describe(
         rules=RULES,
         name=subject.name,
     )
+
+
+def _state(verdict: Verdict, reach: Reach) -> State:
+    """The verdict's, but where a start, a stop or a lost way says more than evidence of the agent can.
+
+    A start is over once its agent is seen, and a stop once it is not. Only who is idle is called detached: whoever works
+    or asks is not waiting for a prompt.
+    """
+    state = verdict.state
+    if reach.underway is not None and (reach.underway is _STARTING) == (state is _STOPPED):
+        return reach.underway
+    return State.DETACHED if state is _IDLE and reach.ours and reach.path_lost else state
 
 
 def laid_to_rest(stored: SessionRecord, at: str) -> SessionRecord:
@@ -302,13 +316,13 @@ _RESUME: Final[dict[str, tuple[str, ...]]] = {
 
 
 def _actions(
-    subject: Subject, activity: Activity, presence: Presence, verdict: Verdict
+    subject: Subject, activity: Activity, presence: Presence, verdict: Verdict, state: State
 ) -> tuple[Action, ...]:
     actions = [Action("wait", True, "blocks until the session changes", _wait_argv(subject), True)]
     pane = presence.pane
     is_shown = pane is not None and pane.sight is _ALIVE
     if subject.agent is not None and not subject.managed:
-        return (*actions, *_agent_actions(subject.agent, subject, verdict, is_shown=is_shown))
+        return (*actions, *_agent_actions(subject.agent, subject, verdict, state, is_shown=is_shown))
     if pane is not None and is_shown:
         argv = ("tmux", "-S", pane.socket, "attach-session", "-t", pane.target)
         actions.append(Action("attach", True, "its pane is open in tmux", argv, True))
@@ -320,7 +334,7 @@ def _actions(
             text = "Wakeful may then act on it"
             actions.append(Action("adopt", True, text, _ours("adopt", subject), True))
     if subject.managed:
-        actions += _managed_actions(subject, verdict)
+        actions += _managed_actions(subject, verdict, state)
     return tuple(actions)
 
 
@@ -332,11 +346,11 @@ def _ineligibility(verdict: Verdict, reach: Reach) -> Reason | None:
     return ineligibility(Facts(reach=reach, health=verdict.health, active_prompt=verdict.active_prompt))
 
 
-def _managed_actions(subject: Subject, verdict: Verdict) -> list[Action]:
+def _managed_actions(subject: Subject, verdict: Verdict, state: State) -> list[Action]:
     """What Wakeful does to a session it was given."""
     alive = verdict.agent is _ALIVE
     return [
-        _send(subject, verdict),
+        _send(subject, verdict, state),
         Action(
             "interrupt",
             alive and verdict.active_prompt,
@@ -351,20 +365,24 @@ def _managed_actions(subject: Subject, verdict: Verdict) -> list[Action]:
     ]
 
 
-def _agent_actions(agent: str, subject: Subject, verdict: Verdict, *, is_shown: bool) -> list[Action]:
+def _agent_actions(
+    agent: str, subject: Subject, verdict: Verdict, state: State, *, is_shown: bool
+) -> list[Action]:
     """What can be done to a session by the agent that hosts it; its conversation is nobody else's to go on with."""
     alive = verdict.agent is _ALIVE
     restart, stop = ("wakeful", "agent", "restart-session", agent), ("wakeful", "agent", "stop", agent)
     return [
         Action("attach", True, "goes to its agent", ("wakeful", "attach", agent), True),
-        *([_send(subject, verdict)] if is_shown else []),
+        *([_send(subject, verdict, state)] if is_shown else []),
         Action("restart", verdict.agent is _DEAD, _RESUME_REASONS[verdict.agent], restart, False),
         Action("stop", alive, "ends its agent" if alive else "its process is gone", stop, False),
     ]
 
 
-def _send(subject: Subject, verdict: Verdict) -> Action:
+def _send(subject: Subject, verdict: Verdict, state: State) -> Action:
     alive = verdict.agent is _ALIVE
+    if state is State.DETACHED:
+        return Action("send", False, "no way leads to it", _ours("send", subject), False)
     idle = alive and not verdict.active_prompt
     reason = "it waits for a prompt" if idle else _BUSY[alive]
     return Action("send", idle, reason, _ours("send", subject), False)

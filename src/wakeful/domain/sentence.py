@@ -20,8 +20,10 @@ from wakeful.domain.wording import clock, length, quoted
 QUIET_SECONDS_MIN: Final = 60.0
 
 
-def sentence(activity: Activity, presence: Presence, verdict: Verdict, now: Instant) -> str:
-    """What is true of the session, and why that is well or not."""
+def sentence(
+    activity: Activity, presence: Presence, verdict: Verdict, now: Instant, state: State = State.IDLE
+) -> str:
+    """What is true of the session, and why that is well or not. `state`: the record's, who also knows the way to it."""
     if verdict.findings:
         finding = verdict.findings[0]
         return _FOUND.get(finding.code, _found)(finding, activity, presence, now)
@@ -42,7 +44,10 @@ def sentence(activity: Activity, presence: Presence, verdict: Verdict, now: Inst
         return f"{ending}; {_doing(last)} until {clock(last.until or now, now)}"
     if verdict.active_prompt:
         return f"at work; its last progress was {length(quiet_seconds(activity, now))} ago"
-    return f"{ending}, ready for a prompt"
+    return f"{ending}{_READY.get(state, ', ready for a prompt')}"
+
+
+_READY: Final = {State.DETACHED: "; it lives, and Wakeful has no way to give it a prompt"}
 
 
 def quiet_seconds(activity: Activity, now: Instant) -> float:

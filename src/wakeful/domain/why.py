@@ -112,6 +112,9 @@ class Why(Struct, frozen=True, gc=False):
     command_text: str
 
 
+_UNDERWAY: Final = {State.STARTING: "Wakeful is bringing it up", State.STOPPING: "Wakeful is ending it"}
+
+
 def explain(
     record: SessionRecord,
     activity: Activity,
@@ -130,8 +133,8 @@ def explain(
         schema=SCHEMA,
         id=record.id,
         rule_version=record.rules,
-        sentence=sentence(activity, presence, verdict, now),
-        state=verdict.state,
+        sentence=_UNDERWAY.get(record.state) or sentence(activity, presence, verdict, now, record.state),
+        state=record.state,
         health=verdict.health,
         judged_at=record.judged_at,
         evidence=(*_evidence(record, activity, presence), *((_GONE,) if place_gone else ())),
@@ -255,6 +258,8 @@ def _next_step(
         return inspect, "look at the evidence: nothing here can be done blindly"
     if verdict.state is State.WAITING:
         return _answering(record, attach, inspect)
+    if record.state is State.DETACHED:
+        return inspect, "nothing is wrong, but only who started it can prompt it; stopped, it can be resumed"
     if verdict.state is State.IDLE and attach is not None:
         return attach, "nothing is wrong: it is done; go to its pane to prompt it"
     if verdict.state is State.IDLE:

@@ -79,6 +79,9 @@ class Speaker(Protocol):
     def is_open(self, hosting: Hosting) -> bool:
         """Whether a prompt would arrive now, proven by a look that costs next to nothing."""
 
+    def is_lost(self, hosting: Hosting) -> bool:
+        """Whether the agent was seen alive and no way leads to it any more; a way shut for a moment is not lost."""
+
     async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
         """Give the agent a prompt and see that it took it; `hosting` is set if that changed what must be known later.
 

@@ -6,7 +6,8 @@ any two steps leaves an open intent; the next start settles it by looking at the
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Final
 from uuid import uuid4
@@ -15,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.domain.errors import WakefulError
+from wakeful.domain.findings import State
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import Instant
@@ -61,6 +63,8 @@ class Deed(Struct, frozen=True):
     untrusted: str = ""
 
 
+_UNDERWAY: Final = {Act.START: State.STARTING, Act.RESUME: State.STARTING, Act.STOP: State.STOPPING}
+
 Objection = Callable[[], str | None]
 """Says why an act must not happen now, from the newest evidence; None if nothing speaks against it."""
 
@@ -77,11 +81,15 @@ class ActGate:
         clock: Clock,
         reread: Callable[[SessionId], None],
         forbidden: Objection = lambda: None,
+        acted: Callable[[SessionId], None] = lambda _session_id: None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._reread = reread
         self._forbidden = forbidden
+        # Told when a session begins or ceases to be started or stopped.
+        self._acted = acted
+        self._underway: dict[SessionId, State] = {}
         self._turns: defaultdict[SessionId, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._performed: Counter[SessionId] = Counter()
         self._prompted: dict[SessionId, Instant] = {}
@@ -89,6 +97,10 @@ class ActGate:
     def performed(self, session_id: SessionId) -> int:
         """How many acts on this session have come to their end; who sees it grow was overtaken inside the gate."""
         return self._performed[session_id]
+
+    def underway(self, session_id: SessionId) -> State | None:
+        """What the session is being brought to now: `starting` or `stopping`."""
+        return self._underway.get(session_id)
 
     def prompted_at(self, session_id: SessionId) -> Instant | None:
         """When the newest prompt was given here, which its log may not show yet."""
@@ -129,11 +141,26 @@ class ActGate:
             return Deed(intent.id, act, session_id, Outcome.DECLINED, reason), None
         await self._store.intend(intent)
         reach("act.intended")
-        seen = await self._attempt(intent, objection, perform)
-        reach("act.done")
-        await self.conclude(intent, seen)
+        with self._shown(act, session_id):
+            seen = await self._attempt(intent, objection, perform)
+            reach("act.done")
+            await self.conclude(intent, seen)
         deed = Deed(intent.id, act, session_id, seen.outcome, seen.words, safe(seen.untrusted))
         return deed, seen.hosting
+
+    @contextmanager
+    def _shown(self, act: Act, session_id: SessionId) -> Iterator[None]:
+        """Let everybody see that a start or a stop is under way, as long as it is."""
+        if act not in _UNDERWAY:
+            yield
+            return
+        self._underway[session_id] = _UNDERWAY[act]
+        self._acted(session_id)
+        try:
+            yield
+        finally:
+            del self._underway[session_id]
+            self._acted(session_id)
 
     async def _attempt(self, intent: Intent, objection: Objection, perform: Perform) -> Seen:
         """Storing took time, and the world went on: look again, then act."""

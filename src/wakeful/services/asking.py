@@ -166,7 +166,11 @@ class Asking:
                 waiting.cancel()
         elif record.id in self._at_work:
             self._at_work.discard(record.id)
-            if record.health is Health.HEALTHY and record.state in {State.IDLE, State.STOPPED}:
+            if record.health is Health.HEALTHY and record.state in {
+                State.IDLE,
+                State.DETACHED,
+                State.STOPPED,
+            }:
                 self._finishing[record.id] = self._start(self._tell_finished(record))
 
     async def _tell_finished(self, record: SessionRecord) -> None:

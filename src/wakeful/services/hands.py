@@ -10,6 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from wakeful.domain.briefs import fresh_brief
+from wakeful.domain.eligibility import Reach
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.evidence import Holder
 from wakeful.domain.hosting import Hosting, PaneAddress
@@ -87,18 +88,21 @@ class Hands:
         hosting = self._holdings.find(SessionId(f"claude-{conversation_id_for(key)}"))
         return hosting.session_id if hosting is not None else None
 
-    def is_open(self, session_id: SessionId) -> bool:
-        """Whether a prompt would arrive at this session now, proven: by its driver, and by tmux if it is in a pane."""
+    def reach(self, session_id: SessionId) -> Reach:
+        """Whether a prompt would arrive at this session now, proven: by its driver, and by tmux if it is in a pane.
+
+        And whether it never will again, and what is being done to it: all that an agent's own evidence cannot show.
+        """
+        underway = self._gate.underway(session_id)
         watched = self._roster.watched.get(session_id)
-        if watched is None:
-            return False
-        hosting = self._current(watched) or self.guest_of(watched)
-        if hosting is None or hosting.stopped:
-            return False
-        pane = watched.presence.pane
-        if hosting.driver == "tmux" and (pane is None or pane.runtime is not Sight.ALIVE):
-            return False
-        return self._speaker(hosting).is_open(hosting)
+        hosting = (self._current(watched) or self.guest_of(watched)) if watched is not None else None
+        if watched is None or hosting is None or hosting.stopped:
+            return Reach(ours=True, underway=underway)
+        pane, speaker = watched.presence.pane, self._speaker(hosting)
+        shown = hosting.driver != "tmux" or (pane is not None and pane.runtime is Sight.ALIVE)
+        path_open = shown and speaker.is_open(hosting)
+        path_lost = not path_open and speaker.is_lost(hosting)
+        return Reach(ours=True, path_open=path_open, path_lost=path_lost, underway=underway)
 
     async def deliver(
         self,

@@ -222,7 +222,8 @@ def _fits(record: SessionRecord, query: Query) -> bool:
 def _ending(record: SessionRecord | None, until: State) -> Ending | None:
     if record is None:
         return None
-    if record.state is until:
+    # Who is detached is as idle as anybody; it only cannot be told so.
+    if record.state is until or (record.state is State.DETACHED and until is State.IDLE):
         return Ending.REACHED
     if record.health is Health.DEAD:
         return Ending.DIED

@@ -105,6 +105,11 @@ class Supervisor:
             watched.presence.grown_at = self._clock.now()
             self._mark(session_id)
 
+    def acted(self, session_id: SessionId) -> None:
+        """An act on it began or ended. That is no evidence of its agent, but the record tells of it."""
+        if session_id in self.roster.watched:
+            self._mark(session_id)
+
     def glimpsed(self, subject: Subject, last_wall: float, cwd: str | None) -> None:
         watched = self._watch(subject)
         watched.read = False

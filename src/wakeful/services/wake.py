@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wakeful.domain.eligibility import (
     OUT_OF_REACH,
@@ -226,7 +227,7 @@ class WakeService:
     def _reach_of(self, record: SessionRecord) -> Reach:
         may_reach = record.managed or record.agent is not None
         found = self._reach(record.id) if may_reach else OUT_OF_REACH
-        return Reach(found.ours, found.path_open, self._rules.enabled)
+        return replace(found, enabled=self._rules.enabled)
 
     def _cooling_until(self, session_id: SessionId, policy: HeartbeatPolicy | None) -> Instant | None:
         given_at = self._audits.last_given(session_id)

@@ -81,6 +81,10 @@ class ClaudeDriver:
         """Its process lives and somebody has its input open."""
         return absence(hosting) is None and self._folder(hosting).has_reader()
 
+    def is_lost(self, hosting: Hosting) -> bool:
+        """Nobody reads what would be written for it: it closed its input, or was started in a terminal of its own."""
+        return absence(hosting) is None and not self._folder(hosting).has_reader()
+
     async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
         check_arguments(order.argv, REFUSED)
         if order.prompt is not None:

@@ -79,6 +79,10 @@ class CodexDriver:
         path = _at_its_places(self._environ, hosting).get("PATH", "")
         return Path(hosting.cwd).is_dir() and shutil.which(hosting.argv[0], path=path) is not None
 
+    def is_lost(self, hosting: Hosting) -> bool:
+        """A person's terminal holds it, which does not end with the turn as a process of ours does."""
+        return hosting.folder is None and absence(hosting) is None
+
     async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
         program, *words = order.argv
         flags = [word for word in (words[1:] if words[:1] == ["exec"] else words) if word != "--json"]

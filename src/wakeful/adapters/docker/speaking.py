@@ -53,6 +53,13 @@ class ContainerSpeaker:
         seen = alive and os.access(f"/proc/{process.pid}/fd", os.R_OK | os.X_OK)
         return seen and Path(self._address.removeprefix(_LOCAL)).is_socket()
 
+    def is_lost(self, hosting: Hosting) -> bool:
+        """It lives, and its engine's socket is gone, or is no file of this host."""
+        alive = hosting.process is not None and proc.sight(hosting.process) is Sight.ALIVE
+        return alive and not (
+            self._address.startswith(_LOCAL) and Path(self._address.removeprefix(_LOCAL)).is_socket()
+        )
+
     async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
         """Type the prompt, see it stand in the input line, press Enter, see it taken. Raises PromptRefused, TmuxFailed."""
         del environ  # its process lives already

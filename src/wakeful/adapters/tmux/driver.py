@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from wakeful.adapters.driving import absence
 from wakeful.adapters.system import proc
 from wakeful.adapters.tmux import acts
 from wakeful.adapters.tmux.claude_input import ClaudeInput, permission
@@ -60,6 +61,13 @@ class TmuxDriver:
         if pane is None or pane.process is None or process is None or not Path(pane.socket).is_socket():
             return False
         return proc.sight(process) is Sight.ALIVE and proc.sight(pane.process) is Sight.ALIVE
+
+    def is_lost(self, hosting: Hosting) -> bool:
+        """Its agent outlived its pane, or nobody can call its server any more."""
+        pane = hosting.pane
+        if pane is None or pane.process is None or absence(hosting) is not None:
+            return False
+        return proc.sight(pane.process) is Sight.DEAD or not Path(pane.socket).is_socket()
 
     async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
         """Start or resume in a new tmux session. Raises what the port names, BadTmuxName and TmuxFailed."""

@@ -235,6 +235,8 @@ def doing(record: SessionRecord) -> str:
         return _wait_text(first_wait) + (f" (+{len(others)} more)" if others else "")
     if record.state is State.IDLE:
         return "ready for a prompt"
+    if record.state is State.DETACHED:
+        return "done, and no way leads to it for a prompt"
     if record.health is Health.UNKNOWN:
         return "no process seen"
     return "ended after its turn" if record.state is State.STOPPED else ""

@@ -64,6 +64,7 @@ export function doing(record) {
   const [wait, ...others] = record.expected_waits;
   if (wait) return waitText(wait) + (others.length ? ` (+${others.length} more)` : "");
   if (record.state === "idle") return "ready for a prompt";
+  if (record.state === "detached") return "done, and no way leads to it for a prompt";
   if (record.health === "unknown") return "no process seen";
   return record.state === "stopped" ? "ended after its turn" : "";
 }
