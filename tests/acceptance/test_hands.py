@@ -106,9 +106,24 @@ def test_in_a_terminal_of_its_own(operator: Operator, claude: ClaudeHome) -> Non
     sent = operator.act("send", session_id, script(DONE))
     assert sent["outcome"] == "recovered", sent
     operator.wait_until(session_id, "end of the turn", state="idle", health="healthy")
+    _lose_the_way_and_find_it(operator, session_id)
     assert operator.act("stop", session_id)["outcome"] == "recovered"
     operator.wait_until(session_id, "end", state="stopped", session_alive=False)
     assert claude.registry() == []
+
+
+def _lose_the_way_and_find_it(operator: Operator, session_id: str) -> None:
+    """A cleaner of old files takes the tmux server's socket: the agent lives, and nobody can prompt it."""
+    record = operator.record(session_id)
+    assert record is not None
+    socket = Path(next(each["argv"][2] for each in record["actions"] if each["name"] == "attach"))
+    away = socket.rename(socket.with_suffix(".away"))
+    lost = operator.wait_until(session_id, "loss of the way", state="detached", attachable=False)
+    assert (lost["health"], lost["session_alive"], lost["eligible_for_wake"]) == ("healthy", True, False)
+    assert operator.type("session", "wait", session_id, "--until", "idle", "--timeout", "5s").exit_code == 0
+    assert "no way to give it a prompt" in operator.type("session", "why", session_id).out
+    away.rename(socket)
+    operator.wait_until(session_id, "the way back", state="idle", attachable=True)
 
 
 def test_adopted_killed_and_resumed_in_its_pane(
