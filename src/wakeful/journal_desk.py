@@ -13,7 +13,7 @@ from wakeful.adapters.checkpoints.files import CheckpointFiles
 from wakeful.adapters.journal.processes import alone
 from wakeful.adapters.sqlite.store import SqliteStore
 from wakeful.adapters.system.clock import SystemClock
-from wakeful.config import load
+from wakeful.config_reading import load
 from wakeful.domain.checkpoint import Checkpoint
 from wakeful.home import make_home, require_home, store_path
 from wakeful.places import Places, config_path

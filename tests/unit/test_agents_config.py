@@ -7,7 +7,8 @@ from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
 import wakeful.adapters
-from wakeful.config import ConfigError, Document, Loaded, combine
+from wakeful.config import ConfigError
+from wakeful.config_reading import Document, Loaded, combine
 from wakeful.domain.agents import AgentRuntime, AgentSpec, Restart
 from wakeful.hubwork import EngineLibraryMissing, runtimes_of
 from wakeful.interfaces.cli.config_commands import default_lines

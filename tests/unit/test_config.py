@@ -9,19 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from wakeful.config import (
-    FILE_BYTES_MAX,
-    KEYS,
-    Config,
-    ConfigError,
-    Document,
-    HomeMissing,
-    Mode,
-    PathNotAbsolute,
-    Runaway,
-    combine,
-    load,
-)
+from wakeful.config import KEYS, Config, ConfigError, HomeMissing, Mode, PathNotAbsolute, Runaway
+from wakeful.config_reading import FILE_BYTES_MAX, Document, combine, load
 from wakeful.gateway_config import PermissionMode, ProviderName
 from wakeful.interfaces.cli import trust
 from wakeful.interfaces.cli.config_commands import MEANINGS, _shown, default_lines

@@ -25,6 +25,7 @@ ALLOWED = {
         "checkup",
         "chatwork",
         "config",
+        "config_reading",
         "critical_events",
         "places",
         "daemon",

@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from wakeful import __version__
-from wakeful.config import KEYS, ConfigError, Loaded
+from wakeful.config import KEYS, ConfigError
+from wakeful.config_reading import Loaded
 from wakeful.domain.errors import OperatorError, WakefulError
 from wakeful.domain.scrub import Scrub
 from wakeful.interfaces.cli.client import Client

@@ -10,7 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.agents_config import AGENT_KEYS, DOCKER_ONLY
-from wakeful.config import KEYS, ConfigError, Loaded, combine
+from wakeful.config import KEYS, ConfigError
+from wakeful.config_reading import Loaded, combine
 from wakeful.domain.errors import OperatorError
 from wakeful.gateway_config import CHAT_KEYS, CHATS, MEANINGS as GATEWAY_MEANINGS
 from wakeful.heartbeat_config import MEANINGS as HEARTBEAT_MEANINGS

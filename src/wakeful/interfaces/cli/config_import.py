@@ -6,7 +6,8 @@ from typing import Final
 
 import click
 
-from wakeful.config import ConfigError, Document, combine, read_file
+from wakeful.config import ConfigError
+from wakeful.config_reading import Document, combine, read_file
 from wakeful.domain.plaintext import plain
 from wakeful.gateway_import import Imported, merged, read_gateway_json, toml_lines
 from wakeful.home import require_home

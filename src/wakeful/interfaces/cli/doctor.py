@@ -7,7 +7,8 @@ from typing import Final
 import click
 import msgspec
 
-from wakeful.config import ConfigError, Loaded
+from wakeful.config import ConfigError
+from wakeful.config_reading import Loaded
 from wakeful.interfaces.cli.checks import CHECKS, examine
 from wakeful.interfaces.cli.grading import Finding, Grade, Scene
 from wakeful.interfaces.cli.options import answers_json

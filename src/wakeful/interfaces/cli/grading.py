@@ -5,7 +5,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from wakeful.config import ConfigError, Loaded
+from wakeful.config import ConfigError
+from wakeful.config_reading import Loaded
 from wakeful.places import Places
 
 

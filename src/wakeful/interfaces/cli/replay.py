@@ -13,7 +13,8 @@ import click
 import msgspec
 from msgspec import UNSET
 
-from wakeful.config import KEYS, Document, combine, read_file
+from wakeful.config import KEYS
+from wakeful.config_reading import Document, combine, read_file
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.policy import Policy
 from wakeful.interfaces.cli.options import answers_json

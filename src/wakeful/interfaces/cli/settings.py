@@ -3,7 +3,8 @@
 import os
 from pathlib import Path
 
-from wakeful.config import ConfigError, Document, Loaded, combine, read_file
+from wakeful.config import ConfigError
+from wakeful.config_reading import Document, Loaded, combine, read_file
 from wakeful.domain.plaintext import plain
 from wakeful.interfaces.cli import trust
 from wakeful.interfaces.cli.output import note

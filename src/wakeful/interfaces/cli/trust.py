@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from wakeful.config import Document, read_file
+from wakeful.config_reading import Document, read_file
 from wakeful.domain.errors import OperatorError
 from wakeful.places import Places
 
