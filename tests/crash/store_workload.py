@@ -171,5 +171,9 @@ def _say(line: str) -> None:
     os.write(sys.stdout.fileno(), f"{line}\n".encode())
 
 
+def main(mode: str, database: Path) -> None:
+    asyncio.run({"steps": run_steps, "crowd": _crowd, "migrate": _migrate}[mode](database))
+
+
 if __name__ == "__main__":
-    asyncio.run({"steps": run_steps, "crowd": _crowd, "migrate": _migrate}[sys.argv[1]](Path(sys.argv[2])))
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from crash.forks import Ended, Forks
 from crash.healing_worker import World
 from wakeful.adapters.sqlite.store import SqliteStore
 
@@ -49,13 +51,14 @@ async def _kept(folder: Path) -> tuple[list[str], bool]:
     return [msgspec.json.decode(note.body)["state"] for note in notes], hostings[0].stopped
 
 
-def killed_at(choice: str, folder: Path, fault: str) -> "subprocess.CompletedProcess[str]":
+def killed_at(forks: Forks, choice: str, folder: Path, fault: str) -> Ended:
     """Killed there, started again, asked again, and let come to its end."""
-    killed = run(WORKER, choice, prepared(folder), f"{fault}:kill")
+    shutil.copytree(folder.parent / "prepared", folder)
+    killed = forks.run(choice, folder, f"{fault}:kill")
     # The person whose answer was lost with the daemon says it again; an answer that was kept is not done twice.
-    again = run(WORKER, choice, folder)
+    again = forks.run(choice, folder)
     assert again.returncode == 0, (fault, again.stderr[-2000:])
-    assert run(WORKER, "settle", folder).returncode == 0
+    assert forks.run("settle", folder).returncode == 0
     return killed
 
 
@@ -82,15 +85,20 @@ def test_killed_anywhere_a_decision_is_carried_out_exactly_once(
 ) -> None:
     """One checkpoint, one decision, and the world as it said: resumed once, or stopped and never started."""
 
-    def outcome(fault: str) -> tuple[str, bool, list[str], list[str], bool]:
+    def outcomes_of(some: list[str]) -> list[tuple[str, bool, list[str], list[str], bool]]:
+        with Forks(WORKER) as forks:
+            return [outcome(forks, fault) for fault in some]
+
+    def outcome(forks: Forks, fault: str) -> tuple[str, bool, list[str], list[str], bool]:
         folder = tmp_path / fault.replace(":", "-")
-        killed = killed_at(choice, folder, fault).returncode == -9
+        killed = killed_at(forks, choice, folder, fault).returncode == -9
         states, stopped = asyncio.run(_kept(folder))
         return fault, killed, World.load(folder).acts, states, stopped
 
-    # Two at a time: most of it is interpreters that start.
+    faults = faults_of(choice, tmp_path)
+    prepared(tmp_path / "prepared")
     with ThreadPoolExecutor(2) as pool:
-        outcomes = list(pool.map(outcome, faults_of(choice, tmp_path)))
+        outcomes = [each for some in pool.map(outcomes_of, (faults[::2], faults[1::2])) for each in some]
     wrong = [each for each in outcomes if each[2:] != (acts, [state], choice == "abort")]
     assert wrong == []
     assert sum(killed for _, killed, *_ in outcomes) > len(POINTS) // 2

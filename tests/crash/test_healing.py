@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from crash.forks import Forks
 from crash.healing_worker import World
 from crash.revival_racer import RACERS
 from wakeful.adapters.sqlite.store import SqliteStore
@@ -62,18 +63,23 @@ def test_a_daemon_killed_anywhere_in_a_revival_revives_exactly_once(tmp_path: Pa
         for nth in range(1, count + 1, max(1, count // TRIED_PER_POINT_MAX))
     ]
 
-    def outcome(fault: tuple[str, int]) -> tuple[str, bool, list[str], bool]:
+    def outcomes_of(some: list[tuple[str, int]]) -> list[tuple[str, bool, list[str], bool]]:
+        with Forks(WORKER) as forks:
+            return [outcome(forks, fault) for fault in some]
+
+    def outcome(forks: Forks, fault: tuple[str, int]) -> tuple[str, bool, list[str], bool]:
         point, nth = fault
-        folder = prepared(tmp_path / f"{point}-{nth}")
-        killed = run("heal", folder, f"{point}:{nth}:kill").returncode == -9
-        again = run("heal", folder)
+        folder = tmp_path / f"{point}-{nth}"
+        folder.mkdir()
+        assert forks.run("prepare", folder).returncode == 0
+        killed = forks.run("heal", folder, f"{point}:{nth}:kill").returncode == -9
+        again = forks.run("heal", folder)
         assert again.returncode == 0, (fault, again.stderr)
         told = any(each["action_taken"] == "revival_attempted" for each in events(folder))
         return f"{point}:{nth}", killed, World.load(folder).acts, told
 
-    # Two at a time: most of it is interpreters that start.
     with ThreadPoolExecutor(2) as pool:
-        outcomes = list(pool.map(outcome, faults))
+        outcomes = [each for some in pool.map(outcomes_of, (faults[::2], faults[1::2])) for each in some]
     assert [each for each in outcomes if each[2:] != (["resume"], True)] == []
     assert sum(killed for _, killed, *_ in outcomes) > len(reached)
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+from crash.forks import Forks
 from crash.store_workload import (
     CROWD,
     DURABLE_STEPS,
@@ -46,9 +47,7 @@ def assert_whole(database: Path, output: str) -> None:
     assert [file.name for file in database.parent.iterdir()] == [database.name]
 
 
-def test_kill_at_every_write_point_loses_nothing_acknowledged(
-    tmp_path: Path, run_workload: RunWorkload
-) -> None:
+def test_kill_at_every_write_point_loses_nothing_acknowledged(tmp_path: Path) -> None:
     """A process killed at any point reached from creating to closing leaves a whole store behind."""
     with FaultPlan() as plan:
         asyncio.run(run_steps(tmp_path / "wakeful.db"))
@@ -59,12 +58,13 @@ def test_kill_at_every_write_point_loses_nothing_acknowledged(
         "store.commit",
         "store.close",
     }
-    for index, (name, nth) in enumerate(points):
-        database = tmp_path / str(index) / "wakeful.db"
-        database.parent.mkdir()
-        ended = run_workload("steps", database, faults=f"{name}:{nth}:kill")
-        assert ended.returncode == -signal.SIGKILL, (name, nth, ended.stderr)
-        assert_whole(database, ended.stdout)
+    with Forks(WORKLOAD) as forks:
+        for index, (name, nth) in enumerate(points):
+            database = tmp_path / str(index) / "wakeful.db"
+            database.parent.mkdir()
+            ended = forks.run("steps", database, f"{name}:{nth}:kill")
+            assert ended.returncode == -signal.SIGKILL, (name, nth, ended.stderr)
+            assert_whole(database, ended.stdout)
     sys.stdout.write(f"killed at {len(points)} write points, {len(points)} whole\n")
 
 
