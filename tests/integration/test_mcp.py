@@ -88,8 +88,10 @@ async def test_an_agent_reads_everything_over_stdio(daemon: RunningDaemon) -> No
         tools = (await client.list_tools()).tools
         assert {each.name for each in tools} == READING
         assert all(each.annotations is not None and each.annotations.read_only_hint for each in tools)
-        rows = said(await client.call_tool("list_sessions", {"limit": 5}))["sessions"]
-        assert [each["id"] for each in rows] == [SESSION]
+        assert daemon.run("pause").exit_code == 0
+        listed = said(await client.call_tool("list_sessions", {"limit": 5}))
+        assert [each["id"] for each in listed["sessions"]] == [SESSION]
+        assert listed["paused"] == daemon.run("status", "--json").json["daemon"]["paused"] is not None
         record = said(await client.call_tool("session_health", {"session_id": CONVERSATION[:8]}))
         assert record == daemon.run("session", "list", "--json").json["sessions"][0]
         why = said(await client.call_tool("session_why", {"session_id": SESSION}))
