@@ -102,7 +102,7 @@ async def test_an_agent_reads_everything_over_stdio(daemon: RunningDaemon) -> No
         assert said(await client.call_tool("list_incidents", {}))["incidents"] == []
         # The server is a descendant of this process, which holds the session.
         assert said(await client.call_tool("self", {}))["id"] == SESSION
-        for document in (rows, record, why, ending):
+        for document in (listed["sessions"], record, why, ending):
             assert HOSTILE not in trusted_part(document)
         assert HOSTILE in json.dumps(record)
         assert why["sentence"].startswith("at work: `…` may run until")
