@@ -167,9 +167,9 @@ def _lease(action: ActionTaken) -> News:
         id=WorkId("w-1"), prompt="fix the build", project="shop", session_id=_ID, context="", created_at=_WALL
     )
     did = (
-        "queued it once more as w-1.again"
+        "queued it once more as w-1-again"
         if action is ActionTaken.REVIVAL_ATTEMPTED
-        else "gave up: it failed again"
+        else "gave up: it failed again after it was revived"
     )
     return lease_news(work, "its lease ended", action, did, _WALL)
 
