@@ -8,20 +8,34 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from wakeful.care import forge_news
 from wakeful.domain.activity import Activity
-from wakeful.domain.alerts import finished, incident, needs_you, notice, question_of, resolved
+from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentState
+from wakeful.domain.alerts import checkpoint_opened, finished, incident, needs_you, question_of, resolved
+from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.evidence import Presence, Rung
 from wakeful.domain.findings import Attention, Code, Health, State
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.incident import Cause, Fate, Incident, Member
 from wakeful.domain.incident_words import did_words, words_of
 from wakeful.domain.moment import Instant, iso
+from wakeful.domain.news import News, text_of
 from wakeful.domain.plan import Decision, Step
 from wakeful.domain.process import Sight
 from wakeful.domain.record import Action, SessionRecord, Subject, describe
+from wakeful.domain.recovery import Recovered, Status
 from wakeful.domain.trouble import Trouble
 from wakeful.domain.trouble_words import trouble_text
 from wakeful.domain.verdict import ExpectedWait, Finding, Verdict, WaitKind
+from wakeful.domain.work import Work, WorkId
+from wakeful.journal_voice import journal_news
+from wakeful.recoveries import Sighting
+from wakeful.services.disk_watch import disk_news
+from wakeful.services.hub_keeping import given_up_news
+from wakeful.services.queue_voice import lost_news
+from wakeful.services.watchdog_news import QueueEpisode
+from wakeful.services.watchdog_queue import stalled_news, unrouted_news
+from wakeful.services.work_revival import lease_news
 
 _WALL: Final = 1_800_000_000.0
 _NOW: Final = Instant(0.0, _WALL)
@@ -127,6 +141,57 @@ _OUTAGE: Final = _incident(
     Cause.NETWORK, "tower", *_members("api docs", Fate.REVIVED, "told it to go on: recovered", out=True)
 )
 
+_QUEUE: Final = "redis://localhost:6379/0"
+_STALLED: Final = QueueEpisode(Happening.QUEUE_STALLED, "shop", _WALL)
+_UNROUTED: Final = QueueEpisode(Happening.MESSAGE_UNROUTED, "shop", _WALL)
+_AGENT: Final = AgentRecord(
+    id="bot",
+    name="bot",
+    runtime=AgentRuntime.TMUX,
+    state=AgentState.STALE,
+    session_alive=False,
+    pid=None,
+    container_id=None,
+    tmux_session="agent-bot",
+    tmux_socket=_SOCKET,
+    epoch=2,
+    since=iso(_WALL),
+    reason="the agent exited to a shell",
+    session_id=_ID,
+)
+_RECOVERED: Final = Recovered(Status.OK, None, "t-1", "publish", (), (), (), None, None, "timeline", ())
+
+
+def _lease(action: ActionTaken) -> News:
+    work = Work(
+        id=WorkId("w-1"), prompt="fix the build", project="shop", session_id=_ID, context="", created_at=_WALL
+    )
+    did = (
+        "queued it once more as w-1-again"
+        if action is ActionTaken.REVIVAL_ATTEMPTED
+        else "gave up: it failed again after it was revived"
+    )
+    return lease_news(work, "its lease ended", action, did, _WALL)
+
+
+def _journal(recovered: Recovered | None) -> str:
+    root = "/home/me/shop"
+    words = f"{root}: stale; pid 41 has the journal and wrote nothing since {iso(_WALL)}"
+    if recovered is not None:
+        words = f"{root}: its program was cut off: {recovered.status}"
+    return text_of(journal_news(Sighting(root, recovered, None if recovered else 41, words), _WALL))
+
+
+def trouble_of(code: Code, decision: Decision, *, managed: bool, given_up: bool) -> str:
+    """The message about any trouble of a session."""
+    return _trouble(_found(code, "a summary"), decision, managed=managed, given_up=given_up)
+
+
+def incident_of(cause: Cause, fate: Fate, names: str) -> Incident:
+    """Any incident with sessions of these names in it."""
+    return _incident(cause, "a scope", *_members(names, fate, "some words"))
+
+
 EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
     "A question in a terminal": lambda: _asking(
         'permission prompt: Bash {"command": "rm -r build"}', in_pane=True
@@ -177,11 +242,37 @@ EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
             did="nothing (the engine does not answer)",
         )
     ),
-    "An agent of the hub is given up": lambda: notice(
-        "Agent bot was brought back once and ended again: the agent exited to a shell",
+    "An agent of the hub is given up": lambda: text_of(given_up_news(_AGENT, _WALL)),
+    "A work's lease ended, and it was queued once more": lambda: text_of(
+        _lease(ActionTaken.REVIVAL_ATTEMPTED)
+    ),
+    "A work's lease ended, and it is given up": lambda: text_of(_lease(ActionTaken.NONE)),
+    "A queue does not move": lambda: text_of(
+        stalled_news(
+            _STALLED, "shop: 3 jobs wait for up to 6 min, and none runs", _QUEUE, "start_worker: done"
+        )
+    ),
+    "Nobody serves a project": lambda: text_of(
+        unrouted_news(_UNROUTED, "shop: 1 message waits, and nobody serves this project", _QUEUE)
+    ),
+    "A queue cannot be looked at": lambda: text_of(
+        lost_news(_incident(Cause.QUEUE, _QUEUE), "Redis does not answer: connection refused")
+    ),
+    "The disk is full": lambda: text_of(
+        disk_news(_incident(Cause.DISK, "tower"), "512 KiB are left for /home/me/state", "/home/me/state")
+    ),
+    "Issues cannot be filed": lambda: text_of(forge_news("gh is logged out", "tower", _WALL)),
+    "A program's journal was settled": lambda: _journal(_RECOVERED),
+    "A program's journal could not be settled": lambda: _journal(
+        replace(_RECOVERED, status=Status.REQUIRED_ROLLBACK)
+    ),
+    "A program is silent": lambda: _journal(None),
+    "A program's journal waits for a decision": lambda: checkpoint_opened(
+        "shop",
+        where="journal /home/me/shop",
         since=iso(_WALL),
-        otherwise="it stays stale; nothing more is tried",
-        command="wakeful attach bot",
+        doubt="step publish, attempt 1",
+        number=4,
     ),
     "One session is well again": lambda: resolved(words_of(_OVER), iso(_WALL), did=did_words(_OVER)),
     "An incident is over": lambda: resolved(words_of(_OUTAGE), iso(_WALL), did=did_words(_OUTAGE)),

@@ -8,7 +8,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from wakeful.adapters.checkpoints.files import CheckpointFiles
@@ -21,7 +20,7 @@ from wakeful.adapters.telegram.messenger import TelegramMessenger
 from wakeful.adapters.tmux.visible import is_visible
 from wakeful.channels import open_channels, rules_of
 from wakeful.config import Config, RedisPlace, Runaway
-from wakeful.domain.alerts import Alert, AlertKind, Question, notice, resolved
+from wakeful.domain.alerts import Alert, AlertKind, Matter, Question, Topic, resolved
 from wakeful.domain.checkpoint import CheckpointKind
 from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening
 from wakeful.domain.ids import SessionId
@@ -31,10 +30,10 @@ from wakeful.domain.news import News, text_of
 from wakeful.domain.plan import Rules
 from wakeful.domain.process import Sight
 from wakeful.domain.record import SessionRecord
-from wakeful.domain.recovery import Status
 from wakeful.handwork import Handwork
 from wakeful.home import store_path
 from wakeful.journal_desk import StoreDesk
+from wakeful.journal_voice import JournalVoice
 from wakeful.lookout import Lookout
 from wakeful.places import Places
 from wakeful.ports.forge import Filing, Report
@@ -107,6 +106,7 @@ class Care:
         self._disk = self._disk_watch(places, refused)
         self.healer = self._healer(pace)
         desk = StoreDesk(store_path(config, places))
+        self._journal_voice = JournalVoice(self.alerts, clock)
         self._announcer = Announcer(self.checkpoints, self.alerts, store, clock)
         self._journals = self._recovery_watch(places, desk)
         self.works = self._work_revival()
@@ -272,6 +272,7 @@ class Care:
             registry=Path(places.home, "journals"),
             clock=self._lookout.clock,
             tell=self._tell_of_journal,
+            well=self._journal_voice.well,
             desk=desk,
         )
 
@@ -350,19 +351,12 @@ class Care:
         if sighting.recovered is not None and sighting.recovered.checkpoint is not None:
             await self._announcer.check()
             return
-        text = journal_text(sighting)
-        await self.alerts.owe(Alert(AlertKind.TROUBLE, f"journal/{sighting.root}/{sighting.words}", text))
+        await self._journal_voice.told(sighting)
 
     async def _tell_of_forge(self, words: str) -> None:
-        news = News(
-            what=f"No issue could be filed: {words}",
-            where=f"`gh` on {self._lookout.host}",
-            since=self._lookout.clock.now().wall,
-            did="kept what it had to say, and tries again every ten minutes",
-            otherwise="no issue tells of it; everything else goes on",
-            command="gh auth status",
-        )
-        await self.alerts.owe(Alert(AlertKind.TROUBLE, FORGE, text_of(news)))
+        news = forge_news(words, self._lookout.host, self._lookout.clock.now().wall)
+        topic = Topic((Matter.ISSUES,))
+        await self.alerts.owe(Alert(AlertKind.TROUBLE, FORGE, text_of(news), topic=topic))
 
     async def _forge_works(self) -> None:
         since = next((each.owed_at for each in self.alerts.open_episodes(FORGE)), None)
@@ -388,20 +382,15 @@ class Care:
         return watched is not None and watched.activity.ended_well and not stopped
 
 
-def journal_text(sighting: Sighting) -> str:
-    """What was found about a program's journal."""
-    what = (
-        sighting.words if sighting.words.startswith(sighting.root) else f"{sighting.root}: {sighting.words}"
-    )
-    recovered = sighting.recovered
-    if recovered is not None and recovered.checkpoint is not None:
-        command = f"wakeful checkpoint show {recovered.checkpoint}"
-        return notice(f"journal {what}", otherwise="it waits until somebody decides", command=command)
-    settled = recovered is not None and recovered.status is Status.OK
-    return notice(
-        f"journal {what}",
-        otherwise="nothing is left to do: its program can go on" if settled else "it stays as it is",
-        command=f"wakeful recover --session-state {quote(f'{sighting.root}/.copilot/session_state.json')}",
+def forge_news(words: str, host: str, since: float) -> News:
+    """That issues cannot be filed."""
+    return News(
+        what=f"No issue could be filed: {words}",
+        where=f"`gh` on {host}",
+        since=since,
+        did="kept what it had to say, and tries again every ten minutes",
+        otherwise="no issue tells of it; everything else goes on",
+        command="gh auth status",
     )
 
 

@@ -12,6 +12,7 @@ from wakeful.domain.errors import WorldError
 from wakeful.places import Places
 
 if TYPE_CHECKING:
+    from wakeful.domain.calm import PauseRecord
     from wakeful.ports.store import Note
 
 
@@ -49,6 +50,14 @@ def stored_notes(path: Path, kind: str) -> "list[Note]":
     from wakeful.adapters.sqlite.opening import read_notes  # noqa: PLC0415 - costs nobody who has a daemon
 
     return read_notes(path, kind)
+
+
+def stored_pause(path: Path) -> "PauseRecord | None":
+    """Who paused, as the store has it; as `stored_notes` otherwise."""
+    from wakeful.domain.calm import pause_record  # noqa: PLC0415 - as above
+    from wakeful.services.calm import PAUSE, kept_pause  # noqa: PLC0415 - as above
+
+    return pause_record(kept_pause(stored_notes(path, PAUSE)))
 
 
 def store_version(path: Path) -> int:

@@ -27,6 +27,7 @@ from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.tmux.eye import Tenant, TmuxEye
 from wakeful.adapters.tool_use.logs import tool_use_logs
 from wakeful.config import Config
+from wakeful.domain.calm import PauseRecord
 from wakeful.domain.eligibility import OUT_OF_REACH, Reach
 from wakeful.domain.events import Event
 from wakeful.domain.evidence import Orphan
@@ -276,8 +277,11 @@ def _resolved(folders: tuple[str, ...]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(Path(folder).expanduser().resolve() for folder in folders))
 
 
-def look_once(config: Config) -> Desk:
-    """One read-only look at everything. Nothing is watched afterwards and no file is left behind."""
+def look_once(config: Config, paused: PauseRecord | None = None) -> Desk:
+    """One read-only look at everything. Nothing is watched afterwards and no file is left behind.
+
+    `paused` is what the store says of it.
+    """
     lookout = Lookout(config, Places.of(os.environ), SystemClock(), PlainProcesses())
     asyncio.run(lookout.look())
     standing = Standing(
@@ -289,6 +293,7 @@ def look_once(config: Config) -> Desk:
         listening=(),
         eyes=lookout.eye_records(),
         notes=("no daemon: this is one look, nothing is watched",),
+        paused=paused,
     )
     return Desk(
         lookout.clock, lookout.roster, Feed(), _no_history, lookout.policy, lambda: standing, lookout.tree

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable
+from enum import Enum
 from pathlib import Path
 from typing import Final
 
@@ -85,12 +86,21 @@ class Sighting(Struct, frozen=True):
     recovered: Recovered | None
     stale_pid: int | None
     words: str
+    silent_seconds: float = 0.0
+
+
+class Quiet(Enum):
+    """Why nothing is told of a journal: nothing is wrong with it, or that was told before."""
+
+    WELL = "well"
+    TOLD = "told"
 
 
 class RecoveryWatch:
     """Recovers journals whose program is gone, and tells of those whose program is silent; once for each state.
 
-    `roots` are those of the configuration; registered ones are found in `registry`.
+    `roots` are those of the configuration; registered ones are found in `registry`. `well` hears at every round of
+    those with which nothing is wrong.
     """
 
     def __init__(
@@ -102,7 +112,9 @@ class RecoveryWatch:
         tell: Callable[[Sighting], Awaitable[None]],
         interval_seconds: float = INTERVAL_SECONDS,
         desk: CheckpointDesk | None = None,
+        well: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
+        self._well = well
         self._roots = [Path(root) for root in roots]
         self._registry = registry
         self._clock = clock
@@ -122,38 +134,51 @@ class RecoveryWatch:
         found = []
         for root in await asyncio.to_thread(self._every_root):
             try:
-                sighting = await asyncio.to_thread(self._look, root)
+                seen = await asyncio.to_thread(self._look, root)
             except (WakefulError, OSError) as problem:
-                sighting = self._new(root, str(problem), None, None)
-            if sighting is not None:
-                found.append(sighting)
-                await self._tell(sighting)
+                seen = self._new(Sighting(str(root), None, None, str(problem)))
+            if isinstance(seen, Sighting):
+                found.append(seen)
+                await self._tell(seen)
+            elif seen is Quiet.WELL:
+                self._told.pop(root, None)
+                await self._is_well(root)
         return found
+
+    async def _is_well(self, root: Path) -> None:
+        if self._well is not None:
+            await self._well(str(root))
 
     def _every_root(self) -> list[Path]:
         roots = [*self._roots, *registered_roots(self._registry)]
         return list(dict.fromkeys(Path(os.path.realpath(root)) for root in roots))
 
-    def _look(self, root: Path) -> Sighting | None:
+    def _look(self, root: Path) -> Sighting | Quiet:
         places = JournalPlaces(root)
         files = RootFiles(places, command=_COMMAND)
         try:
             state = files.read()
         except StateMissing:
-            return None
+            return Quiet.WELL
         except StateTorn:
             return self._recovered(root)
         holder = _holder(places)
         if holder is None:
-            return self._recovered(root) if _is_cut_off(state) and not self._is_waiting(root, state) else None
+            return self._abandoned(root, state)
         try:
             silent_seconds = files.seconds_since(state.last_sync)
             if silent_seconds < files.stale_seconds(state.trace_id):
-                return None
+                return Quiet.WELL
         finally:
             files.close()
         words = f"{root}: stale; pid {holder} has the journal and wrote nothing since {state.last_sync}"
-        return self._new(root, words, None, holder)
+        return self._new(Sighting(str(root), None, holder, words, silent_seconds))
+
+    def _abandoned(self, root: Path, state: SessionState) -> Sighting | Quiet:
+        """Nobody has it: what was cut off is settled, unless it waits for somebody."""
+        if not _is_cut_off(state):
+            return Quiet.WELL
+        return Quiet.TOLD if self._is_waiting(root, state) else self._recovered(root)
 
     def _is_waiting(self, root: Path, state: SessionState) -> bool:
         """Whether nothing has changed since it was told: the person has not decided, the processes still run."""
@@ -164,21 +189,21 @@ class RecoveryWatch:
         open_ones = [each for each in state.process_map.values() if each.is_open]
         return root in self._told and all(processes.sight(each) is Sight.ALIVE for each in open_ones)
 
-    def _recovered(self, root: Path) -> Sighting | None:
+    def _recovered(self, root: Path) -> Sighting | Quiet:
         recovered = recover_journal(JournalPlaces(root).state, desk=self._desk)
         held = f", checkpoint {recovered.checkpoint}" if recovered.checkpoint is not None else ""
-        return self._new(root, f"{root}: {recovered.status}{held}", recovered, None)
+        words = f"{root}: its program was cut off: {recovered.status}{held}"
+        return self._new(Sighting(str(root), recovered, None, words))
 
-    def _new(
-        self, root: Path, words: str, recovered: Recovered | None, stale_pid: int | None
-    ) -> Sighting | None:
+    def _new(self, sighting: Sighting) -> Sighting | Quiet:
         """What was not told before; a recovery that settled something is always new."""
+        recovered, root = sighting.recovered, Path(sighting.root)
         settled = recovered is not None and recovered.status is Status.OK
-        if self._told.get(root) == words and not settled:
-            return None
-        self._told[root] = words
-        log.info("%s", words)
-        return Sighting(str(root), recovered, stale_pid, words)
+        if self._told.get(root) == sighting.words and not settled:
+            return Quiet.TOLD
+        self._told[root] = sighting.words
+        log.info("%s", sighting.words)
+        return sighting
 
 
 def _holder(places: JournalPlaces) -> int | None:

@@ -6,20 +6,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from wakeful.adapters.git.folders import GitFolders
 from wakeful.adapters.sqlite.opening import read_moves, read_notes
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.config import Config
 from wakeful.domain.agents import AgentRecord, AgentRuntime
-from wakeful.domain.calm import Pause, PauseRecord, pause_record
+from wakeful.domain.calm import PauseRecord
 from wakeful.domain.report import Moves, Report
-from wakeful.home import store_path
+from wakeful.home import store_path, stored_pause
 from wakeful.lookout import Lookout, PlainProcesses
 from wakeful.places import Places
 from wakeful.ports.store import Note
-from wakeful.services.calm import PAUSE
 from wakeful.services.reports import Memory, Reports
 from wakeful.services.watched import Watched
 
@@ -70,8 +67,7 @@ async def report_once(config: Config, since_wall: float) -> Report:
     places = Places.of(os.environ)
     lookout = Lookout(config, places, SystemClock(), PlainProcesses())
     await lookout.look()
-    memory = StoreAtRest(store_path(config, places))
-    kept = [msgspec.json.decode(note.body, type=Pause) for note in await memory.notes(PAUSE)]
-    pause = pause_record(next(iter(kept), None))
-    reports = build_reports(lookout, memory, paused=lambda: pause)
+    path = store_path(config, places)
+    pause = stored_pause(path)
+    reports = build_reports(lookout, StoreAtRest(path), paused=lambda: pause)
     return await reports.since(since_wall, notes=(NO_DAEMON,))

@@ -147,7 +147,9 @@ def test_the_door_gives_the_newest_events(tmp_path: Path) -> None:
     for minute in range(5):
         write(log.path, f"s{minute}", NOON - 60 * (5 - minute), details={"n": minute})
     deciders = Deciders(lambda _pids: None, lambda _client, _server: ())
-    with TestClient(routed(EventRoutes(log, lambda: Instant(0.0, NOON), deciders).handlers())) as door:
+    with TestClient(
+        routed(EventRoutes(log, lambda: Instant(0.0, NOON), deciders, lambda: None).handlers())
+    ) as door:
         answer = door.get("/api/events?since=4m&limit=2")
         told = msgspec.json.decode(answer.content, type=CriticalEventList)
         assert msgspec.json.encode(told) == answer.content

@@ -53,7 +53,7 @@ def test_what_was_open_before_the_daemon_came_is_told_once_for_ever() -> None:
         "shop needs you: it was cut off, and what may have happened is not repeated",
         "Where: journal /srv/0",
     ]
-    assert "May have happened: step publish, attempt 1, half sent" in said[0]
+    assert "Wakeful did: held it, for this may have happened: step publish, attempt 1, half sent" in said[0]
 
 
 def test_its_end_is_told_to_whoever_heard_of_it() -> None:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from clinics import OWN_TMUX, Clinic, Notary, die_in_a_turn, play, written
+from desks import subject
 from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.events import CallEnded, CallStarted, Failure, Progressed, Prompted, TurnEnded, TurnFailed
 from wakeful.domain.ids import SessionId
@@ -113,6 +114,23 @@ def test_a_call_elsewhere_holds_the_revival_until_a_person_says_yes() -> None:
     assert clinic.living.acts == ["start"]
     assert written(clinic)[0] == (Happening.SESSION_UNHEALTHY, ActionTaken.HELD_FOR_APPROVAL)
     assert "wakeful checkpoint show 1" in clinic.recorder.said[0]
+
+
+@pytest.mark.parametrize("command", ["git push origin main", "make test"])
+def test_a_yes_that_comes_first_is_heard(command: str) -> None:
+    """Before the healer has looked at a death at all: it is brought back at once, and nobody is asked about it."""
+
+    async def scene(clinic: Clinic) -> None:
+        await die_in_a_turn(clinic, command=command)
+        assert clinic.healer.trouble_of(subject("a").id) is None
+        deed = await clinic.healer.revive("a", approved=True, by="ann")
+        assert deed.outcome is Outcome.RECOVERED
+        await clinic.clock.run_for(60)
+
+    clinic = play(scene)
+    assert clinic.living.acts == ["start"]
+    assert written(clinic)[0] == (Happening.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED)
+    assert "checkpoint" not in "".join(clinic.recorder.said)
 
 
 def test_a_silent_agent_is_seen_dead_before_the_next_one_starts() -> None:

@@ -558,8 +558,21 @@ def test_a_stale_auto_agent_is_brought_back_once_in_its_conversation() -> None:
             await house.clock.run_for(300)
             assert house.record().state is AgentState.STALE
             assert house.runtime.acts == [expected]
-            ((_, words),) = house.said
-            assert "brought back once and ended again" in words
+            ((key, words),) = house.said
+            assert words.splitlines()[:4] == [
+                "Agent claude was brought back once and ended again: session dead",
+                f"Where: agent claude (tmux), session {SESSION}",
+                "Since: 2027-01-15 08:00 UTC",
+                "Wakeful did: brought it back once, which did not last; gave up",
+            ]
+            assert house.topics[-1].session_id == SESSION
+            assert house.over == []
+            await house.orders.restart_session("claude")
+            await house.clock.run_for(20)
+            ((ended, end),) = house.over
+            assert ended == key
+            assert end.splitlines()[0] == "Resolved: agent claude ended again after it was brought back"
+            assert end.splitlines()[-1] == "Over: it is running"
 
     run(story)
 

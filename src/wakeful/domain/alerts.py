@@ -38,6 +38,15 @@ class AlertKind(StrEnum):
     TROUBLE = "trouble"
 
 
+class Matter(StrEnum):
+    """What is told about and is neither found in a session, nor a cause, nor in a queue: the code that mutes it."""
+
+    JOURNAL = "journal"
+    CHECKPOINT = "checkpoint"
+    LEASE_ENDED = "lease_ended"
+    ISSUES = "issues"
+
+
 class Topic(Struct, frozen=True):
     """What an alert is about, as people mute it: all it is told under, and its project and session where it has them."""
 
@@ -125,47 +134,52 @@ def trouble(
     without them the text says why nothing was done.
     """
     what = finding or next(iter(record.findings), None)
-    return _lines(
-        _paused(paused_by),
-        f"{called(record)}: {_said(what) if what is not None else record.health}",
-        f"Where: {_where(record)}",
-        f"Since: {moment(what.since if what is not None else record.updated_at)}",
-        f"Wakeful did: {did or _nothing_because(record, mode, paused_by)}",
-        f"If you do nothing: {otherwise or 'it stays as it is'}",
-        f"→ {command or _way_out(record)}",
+    text = six_things(
+        what=f"{called(record)}: {_said(what) if what is not None else record.health}",
+        where=_where(record),
+        since=what.since if what is not None else record.updated_at,
+        did=did or _nothing_because(record, mode, paused_by),
+        otherwise=otherwise or "it stays as it is",
+        command=command or _way_out(record),
     )
+    return prefaced(text, paused_by)
 
 
 def incident(told: Incident, *, paused_by: str | None = None) -> str:
     """One text for many sessions with one cause: who is still in it, what was done, what became of the others."""
     inside = [each for each in told.members if each.is_in]
-    return _lines(
-        _paused(paused_by),
-        f"{headline(told)}: {count_words(told)}",
-        f"Where: {named(inside or told.members)}",
-        f"Since: {moment(iso(told.opened_at))}",
-        f"Wakeful did: {did_words(told) or 'nothing yet'}",
-        f"If you do nothing: {_course(told, inside)}",
-        f"→ {_way_on(told, inside)}",
+    text = six_things(
+        what=f"{headline(told)}: {count_words(told)}",
+        where=named(inside or told.members) or told.scope,
+        since=iso(told.opened_at),
+        did=did_words(told) or "nothing yet",
+        otherwise=_course(told, inside),
+        command=_way_on(told, inside),
     )
+    return prefaced(text, paused_by)
 
 
-def notice(what: str, *, otherwise: str, command: str, since: str = "") -> str:
-    """Something that is about no session: what it is, what happens if nobody does anything, one command."""
+def six_things(*, what: str, where: str, since: str, did: str, otherwise: str, command: str) -> str:
+    """What every message about trouble says, each thing in its line; `command` is empty where none could be typed."""
     return _lines(
-        what, f"Since: {moment(since)}" if since else "", f"If you do nothing: {otherwise}", f"→ {command}"
+        what,
+        f"Where: {where}",
+        f"Since: {moment(since)}",
+        f"Wakeful did: {did}",
+        f"If you do nothing: {otherwise}",
+        f"→ {command}" if command else "",
     )
 
 
 def checkpoint_opened(project: str, *, where: str, since: str, doubt: str, number: int) -> str:
     """A program was cut off inside a step, and somebody has to decide."""
-    return _lines(
-        f"{project} needs you: it was cut off, and what may have happened is not repeated",
-        f"Where: {where}",
-        f"Since: {moment(since)}",
-        f"May have happened: {doubt}",
-        "If you do nothing: it waits until somebody decides",
-        f"→ wakeful checkpoint show {number}",
+    return six_things(
+        what=f"{project} needs you: it was cut off, and what may have happened is not repeated",
+        where=where,
+        since=since,
+        did=f"held it, for this may have happened: {doubt}",
+        otherwise="it waits until somebody decides",
+        command=f"wakeful checkpoint show {number}",
     )
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from wakeful.domain.alerts import Matter
 from wakeful.domain.critical import Happening
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.findings import Code
@@ -20,8 +21,8 @@ from wakeful.domain.record import PROJECT_CHARS_MAX, SessionRecord, safe
 # Longer than any absence; what should be silent for ever is a setting, not a mute.
 MUTE_SECONDS_MAX: Final = 30 * 86_400.0
 CLOCK_SLACK_SECONDS: Final = 86_400.0
-# Everything somebody can be told about: findings, the troubles of a project, and the causes of incidents.
-CODES: Final = frozenset({*Code, *Cause, Happening.QUEUE_STALLED, Happening.MESSAGE_UNROUTED})
+# Everything somebody can be told about: findings, causes of incidents, the troubles of a project, and the rest.
+CODES: Final = frozenset({*Code, *Cause, *Matter, Happening.QUEUE_STALLED, Happening.MESSAGE_UNROUTED})
 
 
 class NoSuchCode(OperatorError):

@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from wakeful.domain.calm import PauseRecord
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.moment import iso
 from wakeful.domain.plaintext import plain
@@ -126,15 +127,16 @@ class CheckpointRecord(Struct, frozen=True):
 
 
 class CheckpointList(Struct, frozen=True):
-    """Open ones first, the newest first among equals."""
+    """Open ones first, the newest first among equals; `paused` says who stopped everything, if somebody did."""
 
     checkpoints: tuple[CheckpointRecord, ...]
+    paused: PauseRecord | None
 
 
-def checkpoint_list(found: Iterable[Checkpoint]) -> CheckpointList:
+def checkpoint_list(found: Iterable[Checkpoint], paused: PauseRecord | None) -> CheckpointList:
     """What every door shows of these."""
     newest = sorted(found, key=lambda each: (not each.is_open, -each.number))[:LISTED_MAX]
-    return CheckpointList(tuple(map(checkpoint_record, newest)))
+    return CheckpointList(tuple(map(checkpoint_record, newest)), paused)
 
 
 def checkpoint_record(checkpoint: Checkpoint) -> CheckpointRecord:

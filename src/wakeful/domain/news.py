@@ -4,16 +4,10 @@ The same lines in the same order as every trouble: what, where, since when, what
 one command.
 """
 
-from typing import Final
-
 from msgspec import Struct
 
-from wakeful.domain.alerts import moment
+from wakeful.domain.alerts import six_things
 from wakeful.domain.moment import iso
-from wakeful.domain.plaintext import plain
-from wakeful.domain.redact import redact
-
-LINE_CHARS_MAX: Final = 300
 
 
 class News(Struct, frozen=True, kw_only=True):
@@ -26,16 +20,18 @@ class News(Struct, frozen=True, kw_only=True):
     otherwise: str
     command: str = ""
 
+    def __post_init__(self) -> None:
+        said = (self.what, self.where, self.did, self.otherwise)
+        assert all(each.strip() for each in said), "whoever tells of trouble says all of it"
+
 
 def text_of(news: News) -> str:
     """As it is sent: plain and redacted line by line, so that nothing from outside looks like a line of ours."""
-    lines = [
-        news.what,
-        f"Where: {news.where}",
-        f"Since: {moment(iso(news.since))}",
-        f"Wakeful did: {news.did}",
-        f"If you do nothing: {news.otherwise}",
-    ]
-    if news.command:
-        lines.append(f"→ {news.command}")
-    return "\n".join(plain(redact(line), LINE_CHARS_MAX) for line in lines)
+    return six_things(
+        what=news.what,
+        where=news.where,
+        since=iso(news.since),
+        did=news.did,
+        otherwise=news.otherwise,
+        command=news.command,
+    )

@@ -5,7 +5,7 @@ Whoever opened it, and whenever: a program, `wakeful recover` or the daemon itse
 
 from typing import Final
 
-from wakeful.domain.alerts import Alert, AlertKind, Topic, checkpoint_opened, resolved
+from wakeful.domain.alerts import Alert, AlertKind, Matter, Topic, checkpoint_opened, resolved
 from wakeful.domain.checkpoint import Checkpoint, CheckpointKind
 from wakeful.domain.moment import iso
 from wakeful.ports.clock import Clock
@@ -48,7 +48,7 @@ class Announcer:
     async def _tell(self, checkpoint: Checkpoint) -> None:
         """Owed first and noted then: killed in between, the outbox knows the episode. Without a channel it waits."""
         episode = _episode(checkpoint)
-        topic = Topic(project=checkpoint.project)
+        topic = Topic((Matter.CHECKPOINT,), checkpoint.project)
         await self._alerts.owe(Alert(AlertKind.NEEDS_YOU, episode, _words(checkpoint), topic=topic))
         if self._alerts.open_episodes(episode):
             await self._store.keep_new_note(Note(KIND, _key(checkpoint), b""))

@@ -3,7 +3,7 @@
 What is asked often is answered from memory. Nothing here alerts and nothing here acts; both ask here first.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -42,6 +42,8 @@ LINES_MAX: Final = 5
 _UNREADABLE: Final = Pause("somebody", 0.0, "written by another version of Wakeful")
 
 S = TypeVar("S", bound=Struct)
+Paused = Callable[[], PauseRecord | None]
+"""Who paused, for whoever lists something."""
 
 
 class PauseNotKept(WorldError):
@@ -92,8 +94,7 @@ class Calm:
         writings = self._writings
         pauses, mutes = await self._store.notes(PAUSE), await self._store.notes(MUTE)
         if writings == self._writings:
-            stored = (_decoded(pauses[0], Pause) or _UNREADABLE) if pauses else None
-            self._hold(stored, self._unstored)
+            self._hold(kept_pause(pauses), self._unstored)
             self._mutes = {note.key: mute for note in mutes if (mute := _decoded(note, Mute)) is not None}
         return self.paused
 
@@ -188,6 +189,11 @@ class Calm:
             self._mutes.pop(ended, None)
         if key not in self._mutes and len(self._mutes) >= MUTES_MAX:
             raise TooManyMutes(count=len(self._mutes))
+
+
+def kept_pause(notes: Sequence[Note]) -> Pause | None:
+    """The pause that the store's notes of this kind hold."""
+    return (_decoded(notes[0], Pause) or _UNREADABLE) if notes else None
 
 
 def _key(kind: MuteKind, value: str) -> str:

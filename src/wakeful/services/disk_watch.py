@@ -77,7 +77,7 @@ class DiskWatch:
         words = await self._trouble()
         if words is not None and self._told is None:
             self._told = await self._incidents.begin(self._origin, words)
-            text = self._text(self._told, words)
+            text = text_of(disk_news(self._told, words, self._room.folder))
             await self._owe(Alert(AlertKind.TROUBLE, self._told.id, text, topic=Topic((Cause.DISK,))))
             await self._file(self._told)
         elif words is None:
@@ -127,13 +127,14 @@ class DiskWatch:
             return None
         return f"{free_bytes // 1024:,} KiB are left for {self._room.folder}"
 
-    def _text(self, incident: Incident, words: str) -> str:
-        news = News(
-            what=sentence_of(incident),
-            where=words,
-            since=incident.opened_at,
-            did="it goes on watching and keeps in memory what it cannot write; nothing is revived",
-            otherwise="what happens meanwhile is forgotten with the next restart",
-            command=f"df -h {self._room.folder}",
-        )
-        return text_of(news)
+
+def disk_news(incident: Incident, words: str, folder: str) -> News:
+    """That there is no room."""
+    return News(
+        what=sentence_of(incident),
+        where=words,
+        since=incident.opened_at,
+        did="it goes on watching and keeps in memory what it cannot write; nothing is revived",
+        otherwise="what happens meanwhile is forgotten with the next restart",
+        command=f"df -h {folder}",
+    )

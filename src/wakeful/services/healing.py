@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from wakeful.domain.alerts import called
 from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.errors import WakefulError, WorldError
+from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Fate
 from wakeful.domain.plan import ACTS, Decision, Rules, Step, plan
@@ -172,6 +173,9 @@ class Healer:
     async def _treat_for_person(self, watched: Watched, by: str, *, happened: bool) -> Deed:
         session_id = watched.subject.id
         known = self._troubles.get(session_id)
+        if known is None and watched.record is not None and self._is_in_trouble(watched):
+            # A yes may come before the healer has looked at all.
+            known = await self._troubles.of(watched, _code_of(watched))
         if known is not None:
             work = f"{session_id}@{self._clock.now().wall:.3f}"
             anew = replace(known, work=work, approved=True, given_up=False, revivals=0, revived_at=None)
@@ -253,10 +257,10 @@ class Healer:
         if watched is None or watched.verdict is None or watched.record is None:
             await self._dismiss(session_id, "its log is gone")
             return None
-        code = watched.verdict.findings[0].code if watched.verdict.findings else None
-        if code is None and self._around.lost(watched) is None:
+        if not self._is_in_trouble(watched):
             await self._calm_down(watched)
             return None
+        code = _code_of(watched)
         trouble = await self._troubles.of(watched, code)
         if not trouble.told:
             await self._around.ask_who_manages(session_id)
@@ -282,6 +286,9 @@ class Healer:
         again_seconds = LOOK_SECONDS if decision.again_seconds is None else decision.again_seconds
         self._look_at(session_id, now.awake + again_seconds)
         return decision
+
+    def _is_in_trouble(self, watched: Watched) -> bool:
+        return _code_of(watched) is not None or self._around.lost(watched) is not None
 
     async def _carry_out(
         self, watched: Watched, trouble: Trouble, decision: Decision, *, asked: bool
@@ -434,3 +441,9 @@ class Healer:
         if did and not incident.did:
             incident = await self._incidents.keep(replace(incident, did=did))
         return await self._troubles.keep(replace(trouble, incident=incident.id))
+
+
+def _code_of(watched: Watched) -> Code | None:
+    return (
+        watched.verdict.findings[0].code if watched.verdict is not None and watched.verdict.findings else None
+    )

@@ -201,6 +201,7 @@ class Hub:
         if agent.record != before:
             await self._book.keep(agent)
         await self._losses.settle(agent)
+        await self._auto.settle(agent)
         if self._windows is not None:
             await self._windows.open(agent.spec, glimpse)
 

@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 from uuid import uuid4
 
-from wakeful.domain.agents import AgentState, Restart
-from wakeful.domain.alerts import Topic, incident as incident_text, notice, resolved
+from wakeful.domain.agents import AgentRecord, AgentState, Restart
+from wakeful.domain.alerts import Topic, incident as incident_text, resolved
 from wakeful.domain.findings import Code
 from wakeful.domain.incident import Cause, Fate, Incident, Origin
 from wakeful.domain.incident_words import words_of
 from wakeful.domain.moment import iso
+from wakeful.domain.news import News, text_of
 from wakeful.domain.plaintext import plain
 from wakeful.domain.plan import BUDGET_SECONDS, REVIVALS_MAX, Rules
 from wakeful.ports.clock import Clock
@@ -31,6 +32,8 @@ GATHER_SECONDS: Final = 2.0
 # An agent that ran this long is well: what ends it later is another trouble with a budget of its own.
 SETTLED_SECONDS: Final = 600.0
 REASON_CHARS_MAX: Final = 200
+
+_SETTLED: Final = frozenset({AgentState.RUNNING, AgentState.STOPPED})
 
 log = logging.getLogger("wakeful.hub")
 
@@ -97,6 +100,9 @@ class Telling:
     async def say(self, key: str, words: str, topic: Topic) -> None:
         await self._tell(key, words, topic)
 
+    async def end(self, key: str, words: str) -> None:
+        await self._resolve(key, words)
+
     async def close(self) -> None:
         for task in tuple(self._gathering.values()):
             task.cancel()
@@ -130,6 +136,8 @@ class AutoRestart:
         self._rules = rules
         self._told = told
         self._given_up: set[str] = set()
+        # Of whom somebody was told that it was given up, under which key and since when.
+        self._mourned: dict[str, tuple[str, str]] = {}
         self._obstacles: dict[str, str | None] = {}
         self._restarting: dict[str, asyncio.Task[None]] = {}
 
@@ -157,6 +165,14 @@ class AutoRestart:
         for task in tuple(self._restarting.values()):
             task.cancel()
         await asyncio.gather(*self._restarting.values(), return_exceptions=True)
+
+    async def settle(self, agent: Agent) -> None:
+        """Somebody brought back or ended what was given up: whoever heard of it hears that too."""
+        if agent.name not in self._mourned or agent.state not in _SETTLED:
+            return
+        key, since = self._mourned.pop(agent.name)
+        what = f"agent {agent.name} ended again after it was brought back"
+        await self._told.end(key, resolved(what, since, because=f"it is {agent.state}"))
 
     def _wanted(self, agent: Agent) -> bool:
         rules = self._rules()
@@ -206,15 +222,24 @@ class AutoRestart:
 
     async def _give_up(self, agent: Agent) -> None:
         self._given_up.add(_budget(agent))
-        what = f"Agent {agent.name} was brought back once and ended again: {plain(agent.record.reason, REASON_CHARS_MAX)}"
-        log.warning("%s", what)
-        text = notice(
-            what,
-            since=iso(agent.moved_at),
-            otherwise="it stays stale; nothing more is tried",
-            command=f"wakeful attach {agent.name}",
-        )
-        await self._told.say(_budget(agent), text, Topic((Code.AGENT_EXITED,)))
+        news = given_up_news(agent.record, agent.moved_at)
+        log.warning("%s", news.what)
+        topic = Topic((Code.AGENT_EXITED,), session_id=agent.record.session_id)
+        self._mourned[agent.name] = _budget(agent), iso(agent.moved_at)
+        await self._told.say(_budget(agent), text_of(news), topic)
+
+
+def given_up_news(record: AgentRecord, since: float) -> News:
+    """Its budget is spent and it ended again."""
+    reason = plain(record.reason, REASON_CHARS_MAX)
+    return News(
+        what=f"Agent {record.name} was brought back once and ended again: {reason}",
+        where=f"agent {record.name} ({record.runtime}){f', session {record.session_id}' if record.session_id else ''}",
+        since=since,
+        did="brought it back once, which did not last; gave up",
+        otherwise="it stays stale; nothing more is tried",
+        command=f"wakeful attach {record.name}",
+    )
 
 
 def _budget(agent: Agent) -> str:

@@ -81,16 +81,8 @@ class QueueVoice:
 
     async def lost(self, place: str, words: str) -> None:
         incident = await self._incidents.begin(Origin(Cause.QUEUE, place), words)
-        news = News(
-            what=sentence_of(incident),
-            where=words,
-            since=incident.opened_at,
-            did="it goes on asking; nothing of this queue is checked or revived meanwhile",
-            otherwise="sessions that hang there stay as they are",
-            command="wakeful status",
-        )
-        topic = Topic((incident.cause,))
-        await self._alerts.owe(Alert(AlertKind.TROUBLE, incident.id, text_of(news), topic=topic))
+        text, topic = text_of(lost_news(incident, words)), Topic((incident.cause,))
+        await self._alerts.owe(Alert(AlertKind.TROUBLE, incident.id, text, topic=topic))
 
     async def back(self, place: str) -> None:
         ended = await self._incidents.end(Origin(Cause.QUEUE, place))
@@ -124,6 +116,18 @@ class QueueVoice:
         if news.together >= TOGETHER_MIN:
             return Origin(Cause.WORKER, news.project_key)
         return Origin(Cause.SESSION, news.session_id)
+
+
+def lost_news(incident: Incident, words: str) -> News:
+    """That a queue cannot be looked at."""
+    return News(
+        what=sentence_of(incident),
+        where=words,
+        since=incident.opened_at,
+        did="it goes on asking; nothing of this queue is checked or revived meanwhile",
+        otherwise="sessions that hang there stay as they are",
+        command="wakeful status",
+    )
 
 
 def _apart(incident: Incident, session_id: SessionId, fate: Fate) -> str:

@@ -93,7 +93,7 @@ class QueueWatch:
         words = f"{project}: {jobs} for up to {length(waited_seconds)}, and none runs"
         filing = await self._file(project, waiting, Happening.QUEUE_STALLED, words, waited_seconds)
         started = await self._calls.call("start_worker", self._start_worker, project)
-        news = self._news(episode, words, started.words, "it waits until a worker of this project runs")
+        news = stalled_news(episode, words, self._jobs.place, started.words)
         alerted = await self._told(episode, news)
         outcome = f"{started.words}; {alerted}"
         if started.ending is Ending.DONE:
@@ -106,19 +106,9 @@ class QueueWatch:
             return
         messages = "1 message waits" if len(waiting) == 1 else f"{len(waiting)} messages wait"
         words = f"{project}: {messages}, and nobody serves this project"
-        news = self._news(episode, words, "nothing: who serves it is for you to say", "nobody answers there")
+        news = unrouted_news(episode, words, self._jobs.place)
         alerted = await self._told(episode, news)
         await self._write(Happening.MESSAGE_UNROUTED, project, waiting, Filing(None, "not filed"), alerted)
-
-    def _news(self, episode: QueueEpisode, words: str, did: str, otherwise: str) -> News:
-        return News(
-            what=f"{words} ({episode.happening})",
-            where=f"project {episode.project_key}, in {self._jobs.place}",
-            since=episode.since,
-            did=did,
-            otherwise=otherwise,
-            command=EVENTS,
-        )
 
     async def _told(self, episode: QueueEpisode, news: News) -> str:
         """What came of telling it; what fails there stops nothing."""
@@ -162,6 +152,27 @@ class QueueWatch:
             )
         except WorldError as problem:
             log.warning("watchdog: nobody could be told that a queue moves again: %s", problem)
+
+
+def stalled_news(episode: QueueEpisode, words: str, place: str, did: str) -> News:
+    """That work waits and nobody does it."""
+    return _news(episode, words, place, did, "it waits until a worker of this project runs")
+
+
+def unrouted_news(episode: QueueEpisode, words: str, place: str) -> News:
+    """That messages wait for somebody who does not exist."""
+    return _news(episode, words, place, "nothing: who serves it is for you to say", "nobody answers there")
+
+
+def _news(episode: QueueEpisode, words: str, place: str, did: str, otherwise: str) -> News:
+    return News(
+        what=f"{words} ({episode.happening})",
+        where=f"project {episode.project_key}, in {place}",
+        since=episode.since,
+        did=did,
+        otherwise=otherwise,
+        command=EVENTS,
+    )
 
 
 def _episode(name: str, since: str, now: float) -> QueueEpisode:

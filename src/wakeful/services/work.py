@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from wakeful.domain.calm import PauseRecord
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
@@ -99,10 +100,11 @@ class WorkDetail(WorkRecord, frozen=True, kw_only=True):
 
 
 class WorkList(Struct, frozen=True):
-    """Works, oldest first. Pass `next_cursor` as `after` to go on."""
+    """Works, oldest first. Pass `next_cursor` as `after` to go on; `paused` says who stopped everything, if somebody did."""
 
     works: tuple[WorkRecord, ...]
     next_cursor: int | None
+    paused: PauseRecord | None
 
 
 class RunRecord(Struct, frozen=True):
@@ -199,11 +201,13 @@ class WorkDesk:
             not_before=now + order.delay_seconds if order.delay_seconds else 0.0,
         )
 
-    async def works(self, state: WorkState | None, *, after: int, limit: int) -> Answer:
+    async def works(
+        self, state: WorkState | None, *, after: int, limit: int, paused: PauseRecord | None = None
+    ) -> Answer:
         """A page of works, oldest first."""
         found = await self._store.works(state, after=after, limit=limit)
         cursor = found[-1].seq if len(found) == limit else None
-        return Answer(_encode(WorkList(tuple(map(record_of, found)), cursor)))
+        return Answer(_encode(WorkList(tuple(map(record_of, found)), cursor, paused)))
 
     async def work(self, text: str) -> Answer:
         """One work, whole. Raises WorkNotFound."""

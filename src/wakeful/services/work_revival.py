@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from wakeful.domain.alerts import Alert, AlertKind, Topic
+from wakeful.domain.alerts import Alert, AlertKind, Matter, Topic
 from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening, critical_event
 from wakeful.domain.errors import WorldError
 from wakeful.domain.ids import SessionId
@@ -27,7 +27,7 @@ from wakeful.ports.store import Note, Store
 
 # What the name of a revival ends with; the name of what was asked for never does.
 AGAIN: Final = "-again"
-REASON: Final = "lease_ended"
+REASON: Final = Matter.LEASE_ENDED
 # A daemon that was killed between an expiry and its revival is back within this time, or somebody has looked after it.
 MISSED_SECONDS: Final = 3600.0
 # What was told of works that are not revived, so that a restart does not tell it again; by then it looks no further back.
@@ -168,17 +168,22 @@ class WorkRevival:
         details = {"work": work.id, "did": did}
         event = critical_event(happening, about, work.project, REASON, action, None, details, at_wall=now)
         await self._write(event)
-        revived = action is ActionTaken.REVIVAL_ATTEMPTED
-        news = News(
-            what=f"{work.project or 'work'}: {words} ({REASON})",
-            where=f"work {work.id}{f', session {work.session_id}' if work.session_id else ''}",
-            since=now,
-            did=did,
-            otherwise="a second failure is given up" if revived else "it stays failed",
-            command=f"wakeful work show {_again(work) if revived else work.id}",
-        )
-        topic = Topic(project=work.project, session_id=work.session_id)
+        news = lease_news(work, words, action, did, now)
+        topic = Topic((Matter.LEASE_ENDED,), work.project, work.session_id)
         await self._owe(Alert(AlertKind.TROUBLE, f"work/{work.id}", text_of(news), topic=topic))
+
+
+def lease_news(work: Work, words: str, action: ActionTaken, did: str, now: float) -> News:
+    """That whoever did a work is gone."""
+    revived = action is ActionTaken.REVIVAL_ATTEMPTED
+    return News(
+        what=f"{work.project or 'work'}: {words} ({REASON})",
+        where=f"work {work.id}{f', session {work.session_id}' if work.session_id else ''}",
+        since=now,
+        did=did,
+        otherwise="a second failure is given up" if revived else "it stays failed",
+        command=f"wakeful work show {_again(work) if revived else work.id}",
+    )
 
 
 def _is_revivable(work: Work) -> bool:

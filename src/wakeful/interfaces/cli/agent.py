@@ -16,7 +16,7 @@ from wakeful.interfaces.cli.agent_asking import Agents
 from wakeful.interfaces.cli.agent_text import list_lines, painted
 from wakeful.interfaces.cli.client import Answer, DaemonNotRunning
 from wakeful.interfaces.cli.lazy import Entry, LazyGroup
-from wakeful.interfaces.cli.listing import decoded
+from wakeful.interfaces.cli.listing import decoded, paused_text
 from wakeful.interfaces.cli.options import Command, answers_json, completed_by
 from wakeful.interfaces.cli.output import note, say, show_json, wall_now
 from wakeful.places import Places
@@ -53,6 +53,8 @@ def list_agents(*, as_json: bool) -> int:
         show_json(body)
         return 0
     shown = decoded(body, Agents)
+    for line in paused_text(shown.paused):
+        say(line)
     for line in list_lines(shown.agents, wall_now()) if shown.agents else [NOBODY]:
         sys.stdout.write(f"{line}\n")
     for each in shown.found:
@@ -102,8 +104,9 @@ def _listed() -> bytes:
         return agent_asking.agents().body
     except DaemonNotRunning:
         from wakeful.hubwork import records_without_hub  # noqa: PLC0415 - costs nobody who has a daemon
+        from wakeful.interfaces.cli import stored  # noqa: PLC0415 - as above
         from wakeful.interfaces.cli.settings import load_settings  # noqa: PLC0415 - as above
 
         records = records_without_hub(load_settings(None).config, Places.of(os.environ))
         note("no daemon: looked once, nothing is watched")
-        return msgspec.json.encode(Agents(records, []))
+        return msgspec.json.encode(Agents(records, [], stored.paused()))

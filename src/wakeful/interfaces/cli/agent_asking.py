@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.domain.agents import AgentRecord
+from wakeful.domain.calm import PauseRecord
 from wakeful.domain.errors import OperatorError, WakefulError
 from wakeful.interfaces.cli.client import Answer, Client, Declined
 from wakeful.interfaces.cli.listing import decoded
@@ -30,6 +31,7 @@ class Agents(Struct, frozen=True):
 
     agents: list[AgentRecord]
     found: list[Found]
+    paused: PauseRecord | None = None
 
 
 def client() -> Client:

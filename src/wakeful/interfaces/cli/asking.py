@@ -96,10 +96,11 @@ def ask(question: Callable[[Reading], T]) -> T:
 
 
 def _look() -> "Desk":
+    from wakeful.interfaces.cli import stored  # noqa: PLC0415 - as above
     from wakeful.interfaces.cli.settings import load_settings  # noqa: PLC0415 - as above
     from wakeful.lookout import look_once  # noqa: PLC0415 - every eye of the daemon: costs nobody who has one
 
-    return look_once(load_settings(None).config)
+    return look_once(load_settings(None).config, stored.paused())
 
 
 def _answer(answer: "DeskAnswer") -> Answer:

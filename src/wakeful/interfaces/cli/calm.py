@@ -13,9 +13,9 @@ from wakeful.domain.errors import OperatorError
 from wakeful.domain.ids import SessionId, parse_session_id
 from wakeful.interfaces.cli import stored
 from wakeful.interfaces.cli.durations import seconds_of
-from wakeful.interfaces.cli.listing import decoded, paused_text
+from wakeful.interfaces.cli.listing import decoded
 from wakeful.interfaces.cli.options import Command, answers_json, completed_by
-from wakeful.interfaces.cli.work import posted, shown, text
+from wakeful.interfaces.cli.work import posted, shown, shown_list, text
 
 Target = tuple[MuteKind, str]
 
@@ -81,7 +81,7 @@ def mute(*, target: Target | None, duration: str | None, reason: str, as_json: b
     Watching and healing go on; only alerts are silent.
     """
     if target is None and duration is None:
-        return shown(stored.asked("/api/mutes", stored.mutes), list_lines, as_json=as_json)
+        return shown_list(stored.asked("/api/mutes", stored.mutes), list_lines, as_json=as_json)
     if target is None:
         raise OneTarget
     if duration is None:
@@ -134,9 +134,7 @@ def mute_lines(body: bytes) -> list[str]:
 
 def list_lines(body: bytes) -> list[str]:
     """Every mute in force."""
-    answer = decoded(body, MuteList)
-    mutes = [mute_words(each) for each in answer.mutes] or ["nothing is muted"]
-    return [*paused_text(answer.paused), *mutes]
+    return [mute_words(each) for each in decoded(body, MuteList).mutes] or ["nothing is muted"]
 
 
 def unmuted_lines(body: bytes) -> list[str]:

@@ -17,6 +17,7 @@ from wakeful.domain.checkpoint import (
     checkpoint_record,
 )
 from wakeful.domain.errors import OperatorError, WakefulError
+from wakeful.interfaces.cli import stored
 from wakeful.interfaces.cli.calm import who
 from wakeful.interfaces.cli.checkpoint_text import (
     Decision,
@@ -33,7 +34,7 @@ from wakeful.interfaces.cli.listing import decoded
 from wakeful.interfaces.cli.options import Command, WholeNumber, answers_json
 from wakeful.interfaces.cli.output import note, say, show_json, wall_now
 from wakeful.interfaces.cli.session_acts import ACT_SECONDS_MAX
-from wakeful.interfaces.cli.work import client, posted, shown, text
+from wakeful.interfaces.cli.work import client, posted, shown, shown_list, text
 
 _HERE: Final = "wakeful.interfaces.cli.checkpoint"
 COMMANDS: Final = {
@@ -86,8 +87,10 @@ def list_checkpoints(*, everything: bool, as_json: bool) -> int:
     try:
         answer = client().get("/api/checkpoints?all=" + ("true" if everything else "false"))
     except DaemonNotRunning:
-        answer = _looked_once(checkpoint_list(_kept(everything=everything)))
-    return shown(answer, lambda body: list_lines(body, wall_now(), everything=everything), as_json=as_json)
+        answer = _looked_once(checkpoint_list(_kept(everything=everything), stored.paused()))
+    return shown_list(
+        answer, lambda body: list_lines(body, wall_now(), everything=everything), as_json=as_json
+    )
 
 
 @click.command(epilog="Example: wakeful checkpoint show 3")
@@ -170,7 +173,7 @@ def abort(*, numbers: tuple[int, ...], as_json: bool) -> int:
 def teach(*, prefix: str | None, project: str | None, even_remote: bool, forget: bool, as_json: bool) -> int:
     """Say that commands that begin with PREFIX are always local in a project. Without PREFIX: list what was taught."""
     if prefix is None:
-        return shown(client().get("/api/lessons"), lesson_lines, as_json=as_json)
+        return shown_list(client().get("/api/lessons"), lesson_lines, as_json=as_json)
     if project is None:
         raise NothingToTeach
     lesson = {"project": project, "prefix": prefix}

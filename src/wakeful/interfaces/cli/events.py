@@ -11,10 +11,11 @@ import click
 import msgspec
 from msgspec import Struct
 
+from wakeful.domain.calm import PauseRecord
 from wakeful.domain.critical import stamp, wall_of_stamp
 from wakeful.domain.plaintext import plain
 from wakeful.interfaces.cli.client import Client, DaemonNotRunning
-from wakeful.interfaces.cli.listing import decoded
+from wakeful.interfaces.cli.listing import decoded, paused_text
 from wakeful.interfaces.cli.options import answers_json
 from wakeful.interfaces.cli.output import say, show_json, wall_now
 from wakeful.interfaces.cli.settings import load_settings
@@ -32,6 +33,7 @@ class Events(Struct, frozen=True):
     path: str
     events: list[dict[str, Any]]
     left_out: int
+    paused: PauseRecord | None = None
 
 
 class Archived(Struct, frozen=True):
@@ -56,7 +58,10 @@ def events(*, since: str, follow: bool, archive_before: str | None, as_json: boo
             raise click.UsageError("--follow and --archive-before are two different wishes.")
         return _archive(archive_before, as_json=as_json)
     if follow:
-        asyncio.run(_follow(Path(_listed(since_wall)[1].path), since_wall, as_json=as_json))
+        found = _listed(since_wall)[1]
+        if not as_json:
+            _say_pause(found)
+        asyncio.run(_follow(Path(found.path), since_wall, as_json=as_json))
         return 0
     body, found = _listed(since_wall)
     if as_json:
@@ -72,12 +77,18 @@ def event_line(event: dict[str, Any]) -> str:
 
 
 def _show(found: Events, since_wall: float) -> None:
+    _say_pause(found)
     if found.left_out:
         say(f"{found.left_out:,} older ones are not shown; the log is {found.path}")
     for event in found.events:
         say(event_line(event))
     if not found.events:
         say(NONE.format(stamp(since_wall)))
+
+
+def _say_pause(found: Events) -> None:
+    for line in paused_text(found.paused):
+        say(line)
 
 
 def _archive(before: str, *, as_json: bool) -> int:
@@ -129,10 +140,11 @@ def _listed(since_wall: float) -> tuple[bytes, Events]:
 
 def _read(since_wall: float) -> Events:
     from wakeful.critical_events import CriticalLog  # noqa: PLC0415 - costs nobody who has a daemon
+    from wakeful.interfaces.cli import stored  # noqa: PLC0415 - as above
 
     log = CriticalLog(Path(log_path(load_settings(None).config.events.critical_path)))
     found = log.recent(since_wall)
-    return Events(str(log.path), found[-LIMIT:], max(0, len(found) - LIMIT))
+    return Events(str(log.path), found[-LIMIT:], max(0, len(found) - LIMIT), stored.paused())
 
 
 def log_path(configured: str) -> str:

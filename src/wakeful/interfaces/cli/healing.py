@@ -10,6 +10,7 @@ from wakeful.domain.errors import WakefulError
 from wakeful.domain.ids import SessionId
 from wakeful.interfaces.cli.calm import who
 from wakeful.interfaces.cli.client import Client
+from wakeful.interfaces.cli.listing import paused_lines
 from wakeful.interfaces.cli.options import answers_json, session_argument
 from wakeful.interfaces.cli.output import note, say, show_json
 from wakeful.interfaces.cli.session_acts import ACT_SECONDS_MAX, order, show_deed
@@ -40,12 +41,16 @@ def restore(*, dry_run: bool, as_json: bool) -> int:
     """
     client = Client(Places.of(os.environ))
     answer = client.get("/api/lost")
-    lost = msgspec.json.decode(answer.body)["lost"]
+    found = msgspec.json.decode(answer.body)
+    lost = found["lost"]
+    if not as_json:
+        for line in paused_lines(answer.body):
+            say(line)
     outcomes = [
         each if dry_run or each["skipped"] else _restored(client, each, quiet=as_json) for each in lost
     ]
     if as_json:
-        show_json(msgspec.json.encode({"lost": outcomes, "dry_run": dry_run}))
+        show_json(msgspec.json.encode({"lost": outcomes, "dry_run": dry_run, "paused": found["paused"]}))
     else:
         _show(outcomes)
     return 0 if all(each.get("outcome", "recovered") == "recovered" for each in outcomes) else 1

@@ -8,14 +8,13 @@ import click
 from msgspec import Struct
 
 from wakeful.domain.alerts import moment
-from wakeful.domain.calm import PauseRecord
 from wakeful.domain.plaintext import plain
 from wakeful.interfaces.cli import stored
 from wakeful.interfaces.cli.durations import age
-from wakeful.interfaces.cli.listing import decoded, paused_text
+from wakeful.interfaces.cli.listing import decoded
 from wakeful.interfaces.cli.options import answers_json
 from wakeful.interfaces.cli.output import wall_now
-from wakeful.interfaces.cli.work import shown
+from wakeful.interfaces.cli.work import shown_list
 
 NONE: Final = "No incident is open. `wakeful incidents --all` lists those that are over."
 # An outage under hundreds is read by its beginning.
@@ -45,7 +44,6 @@ class Episode(Struct, frozen=True):
 
 class Episodes(Struct, frozen=True):
     incidents: list[Episode]
-    paused: PauseRecord | None = None
 
 
 @click.command(epilog="Example: wakeful incidents --all --json")
@@ -55,14 +53,12 @@ def incidents(*, everything: bool, as_json: bool) -> int:
     """List what is wrong by its cause: an outage under twenty sessions is one incident."""
     target = "/api/incidents?all=" + ("true" if everything else "false")
     answer = stored.asked(target, lambda: stored.incidents(everything))
-    return shown(answer, lambda body: list(incident_lines(body, wall_now(), everything)), as_json=as_json)
+    return shown_list(answer, lambda body: incident_lines(body, wall_now(), everything), as_json=as_json)
 
 
 def incident_lines(body: bytes, now: float, everything: bool) -> Iterator[str]:
     """Each with its time, what happened, what became of each session, and where its issue is."""
-    answer = decoded(body, Episodes)
-    yield from paused_text(answer.paused)
-    episodes = answer.incidents
+    episodes = decoded(body, Episodes).incidents
     if not episodes:
         yield NONE_EVER if everything else NONE
     for episode in episodes:

@@ -118,6 +118,15 @@ def decoded(body: bytes, kind: type[S]) -> S:
         raise DaemonOfAnotherVersion from problem
 
 
+class _Paused(Struct, frozen=True):
+    paused: PauseRecord | None = None
+
+
+def paused_lines(body: bytes) -> list[str]:
+    """The first line of a list, from its answer: every list of the daemon says under `paused` who paused."""
+    return paused_text(decoded(body, _Paused).paused)
+
+
 def paused_text(pause: PauseRecord | None) -> list[str]:
     """The first line of whatever is listed, while Wakeful is paused."""
     if pause is None:

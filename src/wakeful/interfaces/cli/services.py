@@ -5,7 +5,7 @@ Without a daemon the engine and tmux are asked for what is there; how a session 
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import click
@@ -16,12 +16,13 @@ from wakeful.interfaces.cli import agent_asking
 from wakeful.interfaces.cli.agent_asking import Agents
 from wakeful.interfaces.cli.agent_text import counts_text, service_line
 from wakeful.interfaces.cli.client import Answer, DaemonNotRunning
-from wakeful.interfaces.cli.listing import decoded
+from wakeful.interfaces.cli.listing import decoded, paused_text
 from wakeful.interfaces.cli.options import answers_json
 from wakeful.interfaces.cli.output import show_json
 from wakeful.places import Places
 from wakeful.ports.runtime import Found
 
+NOT_RUNNING: Final = "Hub: not running. `wakeful up --detach` starts it."
 HUB_DOWN: Final = "session state unknown (Hub down)"
 _TITLES: Final = {AgentRuntime.DOCKER: "Containers:", AgentRuntime.TMUX: "Tmux sessions:"}
 
@@ -41,12 +42,13 @@ def services(*, as_json: bool) -> int:
     return 0
 
 
-def _print(lines: Iterator[str]) -> None:
+def _print(lines: Iterable[str]) -> None:
     for line in lines:
         sys.stdout.write(f"{line}\n")
 
 
 def _lines(answer: Answer, shown: Agents) -> Iterator[str]:
+    yield from paused_text(shown.paused)
     counts = counts_text(standing_of(shown.agents).counts)
     yield f"Hub: running, pid {answer.server_pid} {counts}".rstrip()
     there = [each for each in shown.agents if each.state is not AgentState.STOPPED]
@@ -77,17 +79,19 @@ def _sections(rows: Sequence[tuple[AgentRecord, str]], declared: Sequence[AgentR
 
 def _without_hub(*, as_json: bool) -> int:
     from wakeful.hubwork import records_without_hub  # noqa: PLC0415 - costs nobody who has a daemon
+    from wakeful.interfaces.cli import stored  # noqa: PLC0415 - as above
     from wakeful.interfaces.cli.settings import load_settings  # noqa: PLC0415 - as above
 
     records = [
         msgspec.structs.replace(each, state=_doubted(each), session_alive=False, reason=_words(each))
         for each in records_without_hub(load_settings(None).config, Places.of(os.environ))
     ]
+    paused = stored.paused()
     if as_json:
-        show_json(msgspec.json.encode(Agents(records, [])))
+        show_json(msgspec.json.encode(Agents(records, [], paused)))
         return 0
     there = [(each, each.reason) for each in records if each.state is not AgentState.STOPPED]
-    _print(iter(["Hub: not running. `wakeful up --detach` starts it.", *_sections(there, records)]))
+    _print([*paused_text(paused), NOT_RUNNING, *_sections(there, records)])
     return 0
 
 

@@ -2,19 +2,21 @@
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from wakeful.domain.calm import Mute, Pause, PauseRecord, mute_list, pause_record
+from wakeful.domain.calm import Mute, PauseRecord, mute_list
+from wakeful.domain.errors import WakefulError
 from wakeful.domain.incident import Incident
 from wakeful.domain.incident_record import incident_list
-from wakeful.home import store_path, stored_notes
+from wakeful.home import store_path, stored_notes, stored_pause
 from wakeful.interfaces.cli.client import Answer, Client, DaemonNotRunning
 from wakeful.interfaces.cli.output import note, wall_now
 from wakeful.interfaces.cli.settings import load_settings
 from wakeful.places import Places
-from wakeful.services.calm import MUTE, PAUSE
+from wakeful.services.calm import MUTE
 from wakeful.services.incidents import KIND
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -33,17 +35,25 @@ def asked(target: str, otherwise: Callable[[], msgspec.Struct]) -> Answer:
 
 def incidents(everything: bool) -> msgspec.Struct:
     found = [each for each in _kept(KIND, Incident) if everything or each.is_open]
-    return incident_list(found, _paused())
+    return incident_list(found, paused())
 
 
 def mutes() -> msgspec.Struct:
-    return mute_list(_kept(MUTE, Mute), _paused(), wall_now())
+    return mute_list(_kept(MUTE, Mute), paused(), wall_now())
 
 
-def _paused() -> PauseRecord | None:
-    return pause_record(next(iter(_kept(PAUSE, Pause)), None))
+def paused() -> PauseRecord | None:
+    """Who paused; a store that cannot be read is said, and hides nothing of what it is not needed for."""
+    try:
+        return stored_pause(_store())
+    except WakefulError as error:
+        note(f"whether Wakeful is paused is not known: {error}")
+        return None
 
 
 def _kept(kind: str, shape: type[S]) -> list[S]:
-    path = store_path(load_settings(None).config, Places.of(os.environ))
-    return [msgspec.json.decode(each.body, type=shape) for each in stored_notes(path, kind)]
+    return [msgspec.json.decode(each.body, type=shape) for each in stored_notes(_store(), kind)]
+
+
+def _store() -> Path:
+    return store_path(load_settings(None).config, Places.of(os.environ))

@@ -3,7 +3,7 @@
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -16,6 +16,7 @@ from wakeful.domain.work import WorkId, WorkState, parse_work_id
 from wakeful.interfaces.cli.client import Answer, Client
 from wakeful.interfaces.cli.durations import seconds_of
 from wakeful.interfaces.cli.lazy import Entry, LazyGroup
+from wakeful.interfaces.cli.listing import paused_lines
 from wakeful.interfaces.cli.options import Command, WholeNumber, answers_json
 from wakeful.interfaces.cli.output import say, show_json
 from wakeful.interfaces.cli.reading_text import record_lines
@@ -142,7 +143,7 @@ def add(
 def list_works(*, state: str | None, limit: int, after: int, as_json: bool) -> int:
     """List works, oldest first."""
     query = {"limit": limit, "after": after, **({"state": state} if state else {})}
-    return shown(client().get("/api/work?" + urlencode(query)), list_lines, as_json=as_json)
+    return shown_list(client().get("/api/work?" + urlencode(query)), list_lines, as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful work show w-5d41402abc4b2a76 --json")
@@ -219,6 +220,11 @@ def shown(answer: Answer, lines: Callable[[bytes], list[str]], *, as_json: bool)
         for line in lines(answer.body):
             say(line)
     return answer.exit_code
+
+
+def shown_list(answer: Answer, lines: Callable[[bytes], Iterable[str]], *, as_json: bool) -> int:
+    """The same for a list: a pause stands first."""
+    return shown(answer, lambda body: [*paused_lines(body), *lines(body)], as_json=as_json)
 
 
 def _prompt(given: str) -> str:

@@ -11,20 +11,26 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Struct
 
 from wakeful.domain.agents import AgentRecord
+from wakeful.domain.calm import PauseRecord
 from wakeful.interfaces.http.act_routes import CONFLICTS
 from wakeful.interfaces.http.answers import Encoded, encoded
 from wakeful.interfaces.http.session_routes import PROBLEMS
 from wakeful.ports.runtime import Found
+from wakeful.services.calm import Paused
 from wakeful.services.hub import Hub
 
 _ONE: Final = "/api/agents/{name:str}"
 
 
 class AgentList(Struct, frozen=True):
-    """Every declared agent, and what else looks like one: `found` is reported and never touched."""
+    """Every declared agent, and what else looks like one: `found` is reported and never touched.
+
+    `paused` says who stopped everything Wakeful would do by itself, if somebody did.
+    """
 
     agents: tuple[AgentRecord, ...]
     found: tuple[Found, ...]
+    paused: PauseRecord | None
 
 
 class AttachCommand(Struct, frozen=True):
@@ -43,8 +49,9 @@ class StopOrder(Struct, frozen=True, forbid_unknown_fields=True):
 class AgentRoutes:
     """The hub's doors."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, paused: Paused) -> None:
         self._hub = hub
+        self._paused = paused
 
     def handlers(self) -> Sequence[HTTPRouteHandler]:
         return (
@@ -58,7 +65,7 @@ class AgentRoutes:
 
     def agents(self) -> Encoded[AgentList]:
         """Every agent."""
-        return encoded(AgentList(self._hub.records, self._hub.found))
+        return encoded(AgentList(self._hub.records, self._hub.found, self._paused()))
 
     def agent(self, name: FromPath[str]) -> Encoded[AgentRecord]:
         """One agent. `session_alive` is true only when that was seen."""

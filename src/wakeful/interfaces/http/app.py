@@ -12,7 +12,6 @@ from litestar.openapi import OpenAPIConfig
 from litestar.types import ControllerRouterHandler
 
 from wakeful import __version__
-from wakeful.domain.calm import PauseRecord
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.moment import Instant
 from wakeful.interfaces.http.access import Access
@@ -38,7 +37,7 @@ from wakeful.interfaces.http.report_routes import ReportRoutes
 from wakeful.interfaces.http.session_routes import SessionRoutes
 from wakeful.interfaces.http.work_routes import WorkRoutes
 from wakeful.interfaces.page import PAGE_PATHS, page_file
-from wakeful.services.calm import Calm
+from wakeful.services.calm import Calm, Paused
 from wakeful.services.checkpoints import Checkpoints
 from wakeful.services.desk import Desk
 from wakeful.services.hands import Hands
@@ -76,22 +75,22 @@ def build_app(
     reports: Reports | None = None,
 ) -> Gate:
     """One ASGI application for both doors. `ancestors` gives the parents of a pid, nearest first."""
-    penalties = Penalties()
+    penalties, paused = Penalties(), _paused(calm)
     described: Sequence[HTTPRouteHandler] = (
         *(own or OwnRoutes()).handlers(),
         *SessionRoutes(desk, ancestors).handlers(),
         *CaseRoutes(desk).handlers(),
-        *WorkRoutes(work).handlers(),
+        *WorkRoutes(work, paused).handlers(),
         *ActRoutes(*hands, deciders).handlers(),
         *(CalmRoutes(calm, now, desk.resolve, deciders).handlers() if calm is not None else ()),
-        *(EventRoutes(critical, now, deciders).handlers() if critical is not None else ()),
-        *(IncidentRoutes(incidents, _paused(calm)).handlers() if incidents is not None else ()),
-        *(HealRoutes(*healing, deciders, queue).handlers() if healing is not None else ()),
-        *(AgentRoutes(hub).handlers() if hub is not None else ()),
+        *(EventRoutes(critical, now, deciders, paused).handlers() if critical is not None else ()),
+        *(IncidentRoutes(incidents, paused).handlers() if incidents is not None else ()),
+        *(HealRoutes(*healing, deciders, paused, queue).handlers() if healing is not None else ()),
+        *(AgentRoutes(hub, paused).handlers() if hub is not None else ()),
         *(HeartbeatRoutes(wakes, deciders).handlers() if wakes is not None else ()),
         *(RepairRoutes(repairs, deciders).handlers() if repairs is not None else ()),
         *(ReportRoutes(reports, now).handlers() if reports is not None else ()),
-        *(CheckpointRoutes(*checkpoints, deciders).handlers() if checkpoints is not None else ()),
+        *(CheckpointRoutes(*checkpoints, deciders, paused).handlers() if checkpoints is not None else ()),
         *EntryRoutes(access, penalties, now, shut_down, deciders).handlers(),
     )
     handlers: list[ControllerRouterHandler] = [*described, LiveRoute(desk).handler()]
@@ -115,7 +114,7 @@ def routed(handlers: Sequence[ControllerRouterHandler], openapi: OpenAPIConfig |
     )
 
 
-def _paused(calm: Calm | None) -> Callable[[], PauseRecord | None]:
+def _paused(calm: Calm | None) -> Paused:
     return lambda: calm.paused_record if calm is not None else None
 
 

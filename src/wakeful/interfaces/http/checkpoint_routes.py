@@ -10,6 +10,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
+from wakeful.domain.calm import PauseRecord
 from wakeful.domain.checkpoint import (
     CheckpointList,
     CheckpointRecord,
@@ -26,6 +27,7 @@ from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.problems import MEDIA_TYPE, Problem
 from wakeful.interfaces.http.session_routes import PROBLEMS
 from wakeful.ports.store import Outcome
+from wakeful.services.calm import Paused
 from wakeful.services.checkpoints import Checkpoints, Decided, not_offered
 from wakeful.services.desk import Answer
 from wakeful.services.lessons import Lessons
@@ -98,7 +100,10 @@ class LessonRecord(Struct, frozen=True):
 
 
 class LessonList(Struct, frozen=True):
+    """What was taught; `paused` says who stopped everything Wakeful would do by itself, if somebody did."""
+
     lessons: tuple[LessonRecord, ...]
+    paused: PauseRecord | None
 
 
 class Forgotten(Struct, frozen=True):
@@ -112,10 +117,13 @@ class Forgotten(Struct, frozen=True):
 class CheckpointRoutes:
     """What waits for a person, and the person's word."""
 
-    def __init__(self, checkpoints: Checkpoints, lessons: Lessons, deciders: Deciders) -> None:
+    def __init__(
+        self, checkpoints: Checkpoints, lessons: Lessons, deciders: Deciders, paused: Paused
+    ) -> None:
         self._checkpoints = checkpoints
         self._lessons = lessons
         self._deciders = deciders
+        self._paused = paused
 
     def handlers(self) -> Sequence[HTTPRouteHandler]:
         one = "/api/checkpoints/{number:int}"
@@ -134,7 +142,8 @@ class CheckpointRoutes:
         self, *, everything: Annotated[bool, QueryParameter(name="all")] = False
     ) -> Encoded[CheckpointList]:
         """What somebody has to decide; with `all=true` also what was decided."""
-        return encoded(checkpoint_list(await self._checkpoints.listed(everything=everything)))
+        found = await self._checkpoints.listed(everything=everything)
+        return encoded(checkpoint_list(found, self._paused()))
 
     async def checkpoint(self, number: FromPath[int]) -> Encoded[CheckpointRecord]:
         """One checkpoint, whole."""
@@ -173,7 +182,7 @@ class CheckpointRoutes:
 
     def lessons(self) -> Encoded[LessonList]:
         """What was taught, by project."""
-        return encoded(LessonList(tuple(map(_lesson, self._lessons.listed()))))
+        return encoded(LessonList(tuple(map(_lesson, self._lessons.listed())), self._paused()))
 
     async def teach(
         self, request: Request[Any, Any, Any], data: JSONBody[LessonOrder]

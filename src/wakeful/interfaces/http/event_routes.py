@@ -10,11 +10,13 @@ from litestar.handlers import HTTPRouteHandler, get, post
 from litestar.params import FromQuery, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
+from wakeful.domain.calm import PauseRecord
 from wakeful.domain.moment import Instant
 from wakeful.interfaces.http.answers import Encoded, encoded
 from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.session_routes import PROBLEMS
 from wakeful.interfaces.since import wall_at
+from wakeful.services.calm import Paused
 
 EVENTS_MAX: Final = 10_000
 
@@ -45,26 +47,31 @@ class Archived(Struct, frozen=True):
 
 
 class CriticalEventList(Struct, frozen=True):
-    """Events in 000's shape, oldest first. `left_out` older ones did not fit; `path` is the log."""
+    """Events in 000's shape, oldest first. `left_out` older ones did not fit; `path` is the log.
+
+    `paused` says who stopped everything Wakeful would do by itself, if somebody did.
+    """
 
     path: str
     events: list[dict[str, Any]]
     left_out: int
+    paused: PauseRecord | None
 
 
-def newest(log: EventLog, since_wall: float, limit: int) -> CriticalEventList:
+def newest(log: EventLog, since_wall: float, limit: int, paused: PauseRecord | None) -> CriticalEventList:
     """What a door shows of the log."""
     events = log.recent(since_wall)
-    return CriticalEventList(str(log.path), events[-limit:], max(0, len(events) - limit))
+    return CriticalEventList(str(log.path), events[-limit:], max(0, len(events) - limit), paused)
 
 
 class EventRoutes:
     """Reading the log. What an agent did must stay to be read: archiving is a person's decision."""
 
-    def __init__(self, log: EventLog, now: Callable[[], Instant], deciders: Deciders) -> None:
+    def __init__(self, log: EventLog, now: Callable[[], Instant], deciders: Deciders, paused: Paused) -> None:
         self._log = log
         self._now = now
         self._deciders = deciders
+        self._paused = paused
 
     def handlers(self) -> Sequence[HTTPRouteHandler]:
         return (
@@ -88,4 +95,4 @@ class EventRoutes:
     ) -> Encoded[CriticalEventList]:
         """The newest critical events since a moment: how long ago (`24h`) or a time."""
         since_wall = wall_at(since, self._now().wall)
-        return encoded(await asyncio.to_thread(newest, self._log, since_wall, limit))
+        return encoded(await asyncio.to_thread(newest, self._log, since_wall, limit, self._paused()))

@@ -8,6 +8,7 @@ from litestar.handlers import HTTPRouteHandler, get, post
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta, Struct
 
+from wakeful.domain.calm import PauseRecord
 from wakeful.domain.errors import SessionNotFound, WorldError
 from wakeful.domain.ids import parse_session_id
 from wakeful.interfaces.http.act_routes import CONFLICTS, answer_deed
@@ -16,6 +17,7 @@ from wakeful.interfaces.http.calm_routes import NOBODY_NAMED
 from wakeful.interfaces.http.deciders import Deciders
 from wakeful.ports.store import Outcome
 from wakeful.services.acts import Act, Deed
+from wakeful.services.calm import Paused
 from wakeful.services.healing import Healer
 from wakeful.services.holdings import NotManaged
 from wakeful.services.restoring import Lost, Restorer
@@ -47,20 +49,27 @@ class ReviveOrder(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LostList(Struct, frozen=True):
-    """What a reboot or a dead tmux server took along, by name."""
+    """What a reboot or a dead tmux server took along, by name; `paused` says who stopped everything, if somebody did."""
 
     lost: tuple[Lost, ...]
+    paused: PauseRecord | None
 
 
 class HealRoutes:
     """Decisions of people: refused to whoever works inside a supervised session."""
 
     def __init__(
-        self, healer: Healer, restorer: Restorer, deciders: Deciders, queue: Queue | None = None
+        self,
+        healer: Healer,
+        restorer: Restorer,
+        deciders: Deciders,
+        paused: Paused,
+        queue: Queue | None = None,
     ) -> None:
         self._healer = healer
         self._restorer = restorer
         self._deciders = deciders
+        self._paused = paused
         self._queue = queue
 
     def handlers(self) -> Sequence[HTTPRouteHandler]:
@@ -99,7 +108,7 @@ class HealRoutes:
 
     def lost(self) -> Encoded[LostList]:
         """Sessions that a reboot or a dead tmux server took along, and which of them can be brought back."""
-        return encoded(LostList(tuple(self._restorer.lost())))
+        return encoded(LostList(tuple(self._restorer.lost()), self._paused()))
 
     async def restore(self, request: Request[Any, Any, Any], session_id: FromPath[str]) -> Encoded[Deed]:
         """Bring one of them back, managed from then on. A person's decision."""

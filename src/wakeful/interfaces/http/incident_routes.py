@@ -6,11 +6,11 @@ from typing import Annotated
 from litestar.handlers import HTTPRouteHandler, get
 from litestar.params import QueryParameter
 
-from wakeful.domain.calm import PauseRecord
 from wakeful.domain.incident import Incident
 from wakeful.domain.incident_record import IncidentList, incident_list
 from wakeful.interfaces.http.answers import Encoded, encoded
 from wakeful.interfaces.http.session_routes import PROBLEMS
+from wakeful.services.calm import Paused
 
 Listed = Callable[[bool], Awaitable[list[Incident]]]
 """Open incidents; with True also those that are over."""
@@ -19,7 +19,7 @@ Listed = Callable[[bool], Awaitable[list[Incident]]]
 class IncidentRoutes:
     """Reading the book of incidents."""
 
-    def __init__(self, listed: Listed, paused: Callable[[], PauseRecord | None]) -> None:
+    def __init__(self, listed: Listed, paused: Paused) -> None:
         self._listed = listed
         self._paused = paused
 

@@ -24,6 +24,7 @@ from wakeful.interfaces.http.work_shapes import (
     NewWork,
     RunClaim,
 )
+from wakeful.services.calm import Paused
 from wakeful.services.work import (
     Claimed,
     LeaseRecord,
@@ -56,8 +57,9 @@ class BadKey(OperatorError):
 class WorkRoutes:
     """Work, its runs, and the leases of conversations."""
 
-    def __init__(self, desk: WorkDesk) -> None:
+    def __init__(self, desk: WorkDesk, paused: Paused) -> None:
         self._desk = desk
+        self._paused = paused
 
     def handlers(self) -> Sequence[HTTPRouteHandler]:
         orders: dict[str, Callable[..., Any]] = {
@@ -84,7 +86,7 @@ class WorkRoutes:
         limit: Annotated[int, QueryParameter(ge=1, le=LIST_MAX)] = 100,
     ) -> Encoded[WorkList]:
         """A page of works, oldest first; prompts are cut to a summary."""
-        return Encoded(await self._desk.works(in_state, after=after, limit=limit))
+        return Encoded(await self._desk.works(in_state, after=after, limit=limit, paused=self._paused()))
 
     async def add(self, request: Request[Any, Any, Any], data: JSONBody[NewWork]) -> Encoded[WorkRecord]:
         """Keep a work until somebody claims it. With an `Idempotency-Key` header it is kept once."""

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.domain.agents import parse_agent_name
+from wakeful.domain.calm import PauseRecord
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.ids import parse_session_id
 from wakeful.interfaces.cli.client import ANSWER_SECONDS_MAX, Client
@@ -70,11 +71,15 @@ class Row(Struct, frozen=True):
 
 
 class Rows(Struct, frozen=True):
-    """A page of them. `older` are folded for their age; `next_cursor` goes on, null at the end."""
+    """A page of them. `older` are folded for their age; `next_cursor` goes on, null at the end.
+
+    `paused` says who stopped everything Wakeful would do by itself.
+    """
 
     sessions: tuple[Row, ...]
     older: int
     next_cursor: str | None
+    paused: PauseRecord | None = None
 
 
 class Questions:

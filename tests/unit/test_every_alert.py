@@ -1,0 +1,124 @@
+"""Claims about every alert there is: trouble says all six things within eight lines, and no alert escapes a mute.
+
+Whoever makes a new kind of alert finds its module missing in SITES, and its example missing in the documentation.
+"""
+
+import ast
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.alert_examples import EXAMPLES, incident_of, trouble_of
+
+import wakeful
+from wakeful.domain.alerts import LINES_MAX, Matter, Topic, incident, prefaced
+from wakeful.domain.calm import CODES, Mute, MuteKind
+from wakeful.domain.findings import Code
+from wakeful.domain.incident import Cause, Fate
+from wakeful.domain.news import News, text_of
+from wakeful.domain.plan import Decision, Step
+
+HEADS = ["Where", "Since", "Wakeful did", "If you do nothing"]
+# Every place where an alert is made, and how many are made there.
+SITES = {
+    "services/telling.py": 2,
+    "services/disk_watch.py": 1,
+    "services/announcing.py": 1,
+    "services/asking.py": 2,
+    "services/work_revival.py": 1,
+    "services/queue_voice.py": 3,
+    "hubwork.py": 1,
+    "journal_voice.py": 1,
+    "care.py": 1,
+}
+# They ask about mutes with the session's record before they owe anything.
+ASK_FIRST = {"services/telling.py": 1, "services/asking.py": 2}
+# Questions, turns that ended and ends of something: no trouble, and shorter.
+CALM = {
+    "A question in a terminal",
+    "A question without a terminal",
+    "A turn is finished",
+    "One session is well again",
+    "An incident is over",
+}
+
+
+def calls(name: str) -> dict[str, list[ast.Call]]:
+    """Where a class is called, by module."""
+    root = Path(wakeful.__file__).parent
+    found: dict[str, list[ast.Call]] = {}
+    for path in sorted(root.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
+                found.setdefault(str(path.relative_to(root)), []).append(node)
+    return found
+
+
+def complete(text: str) -> bool:
+    """Whether it says what, where, since when, what was done, what comes of doing nothing, and one command."""
+    *_, what, where, since, did, otherwise, command = text.splitlines()
+    said = [line.partition(": ") for line in (where, since, did, otherwise)]
+    return (
+        len(text.splitlines()) < LINES_MAX
+        and bool(what)
+        and [head for head, _, _ in said] == HEADS
+        and all(rest for _, _, rest in said)
+        and command.startswith("→ ")
+    )
+
+
+def test_alerts_are_made_where_the_table_says() -> None:
+    """And each carries what it can be muted by, unless whoever makes it has asked already."""
+    made = calls("Alert")
+    assert {module: len(found) for module, found in made.items()} == SITES
+    for module, found in made.items():
+        bare = [each for each in found if all(word.arg != "topic" for word in each.keywords)]
+        assert len(bare) == ASK_FIRST.get(module, 0), module
+
+
+def test_every_news_names_its_command() -> None:
+    """Only a program without a daemon strikes it out."""
+    for module, found in calls("News").items():
+        assert all(any(word.arg == "command" for word in each.keywords) for each in found), module
+
+
+@pytest.mark.parametrize("title", [each for each in EXAMPLES if each not in CALM])
+def test_an_example_of_trouble_says_all_six_things(title: str) -> None:
+    """Each in its line; a pause comes first and the whole is read at a glance."""
+    assert complete(EXAMPLES[title]())
+    paused = prefaced(EXAMPLES[title](), "ada@tower").splitlines()
+    assert paused[0].startswith("PAUSED by ada@tower")
+    assert len(paused) <= LINES_MAX
+
+
+@pytest.mark.parametrize(("code", "step"), [*product(Code, Step)])
+def test_any_trouble_of_a_session_is_complete(code: Code, step: Step) -> None:
+    """Whatever was found and whatever is done about it."""
+    for given_up, managed in product((False, True), repeat=2):
+        text = trouble_of(code, Decision(step, "a reason"), managed=managed, given_up=given_up)
+        assert complete(text)
+
+
+@pytest.mark.parametrize(("cause", "fate"), [*product(Cause, Fate)])
+def test_any_incident_is_complete(cause: Cause, fate: Fate) -> None:
+    """Whatever it is about, whatever became of those in it, with one in it and with many."""
+    for names in ("api", "api docs web"):
+        assert complete(incident(incident_of(cause, fate, names)))
+
+
+def test_news_without_words_are_no_news() -> None:
+    """An empty line would be left out, and nobody would miss it."""
+    said: dict[str, Any] = {"what": "a", "where": "b", "since": 0.0, "did": "c", "otherwise": "d"}
+    assert complete(text_of(News(**said, command="e")))
+    for name in ("what", "where", "did", "otherwise"):
+        with pytest.raises(AssertionError):
+            News(**said | {name: " "})
+
+
+@pytest.mark.parametrize("matter", Matter)
+def test_what_is_no_finding_can_be_muted_too(matter: Matter) -> None:
+    """A program's journal, a checkpoint, a work, an issue that could not be filed: by its code, whatever its project."""
+    assert matter in CODES
+    mute = Mute(MuteKind.CODE, matter, 10.0, "ada")
+    assert mute.covers(None, None, Topic((matter,)).codes)
