@@ -88,10 +88,10 @@ export class SessionView {
   }
 
   #drawActions() {
-    const { managed, session_alive: alive, health, findings, actions } = this.#record;
+    const { managed, session_alive: alive, actions } = this.#record;
     const place = byId("session-actions");
     const focused = place.contains(document.activeElement) ? document.activeElement.dataset.action : null;
-    redraw(place, [this.#id, managed, alive, health, findings.length, actions, this.#mute], () => [
+    redraw(place, [this.#id, managed, alive, actions, this.#mute], () => [
       drawActions(this.#record, this.#mute, this.#post),
       ...(this.#mute ? [holding("p", "soft", `Muted by ${this.#mute.by} until `, moment(this.#mute.until))] : []),
     ]);
