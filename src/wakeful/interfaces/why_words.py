@@ -10,7 +10,7 @@ from wakeful.domain.findings import Health
 from wakeful.domain.ladder import Hold
 from wakeful.domain.plaintext import plain
 from wakeful.domain.why import Why
-from wakeful.interfaces.cli.listing import call_text
+from wakeful.domain.wording import call_text
 
 Line = tuple[tuple[str, str], ...]
 """Pieces of a line, each with the name of its style."""

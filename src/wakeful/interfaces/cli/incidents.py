@@ -8,11 +8,11 @@ import click
 from msgspec import Struct
 
 from wakeful.domain.alerts import moment
-from wakeful.domain.calm import PauseRecord
+from wakeful.domain.calm import PauseRecord, paused_text
+from wakeful.domain.durations import age
 from wakeful.domain.plaintext import plain
 from wakeful.interfaces.cli import stored
-from wakeful.interfaces.cli.durations import age
-from wakeful.interfaces.cli.listing import decoded, paused_text
+from wakeful.interfaces.cli.listing import decoded
 from wakeful.interfaces.cli.options import answers_json
 from wakeful.interfaces.cli.output import wall_now
 from wakeful.interfaces.cli.work import shown

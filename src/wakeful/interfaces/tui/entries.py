@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from wakeful.domain.agents import AgentRecord, AgentState
 from wakeful.domain.checkpoint import CheckpointRecord
+from wakeful.domain.durations import age
 from wakeful.domain.plaintext import plain
 from wakeful.interfaces.cli.checkpoint_text import Checkpoints
-from wakeful.interfaces.cli.durations import age
 from wakeful.interfaces.cli.events import Events
 from wakeful.interfaces.cli.incidents import Episode, Episodes, incident_details
 from wakeful.interfaces.cli.listing import decoded

@@ -12,13 +12,14 @@ from msgspec import Struct
 from rich.text import Text
 
 from wakeful.domain.calm import pause_words
+from wakeful.domain.durations import age
 from wakeful.domain.findings import Health
 from wakeful.domain.ladder import Hold
 from wakeful.domain.plaintext import plain
 from wakeful.domain.record import SessionRecord
 from wakeful.domain.why import Why
-from wakeful.interfaces.cli.durations import age
-from wakeful.interfaces.cli.listing import call_text, needs_you
+from wakeful.domain.wording import call_text
+from wakeful.interfaces.cli.listing import needs_you
 from wakeful.interfaces.cli.status import MODES, Overview
 from wakeful.interfaces.why_words import (
     HEALTHS,
