@@ -9,6 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from wakeful.care import forge_news
+from wakeful.domain.actions import Action, ActionName
 from wakeful.domain.activity import Activity
 from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentState
 from wakeful.domain.alerts import checkpoint_opened, finished, incident, needs_you, question_of, resolved
@@ -22,8 +23,9 @@ from wakeful.domain.moment import Instant, iso
 from wakeful.domain.news import News, text_of
 from wakeful.domain.plan import Decision, Step
 from wakeful.domain.process import Sight
-from wakeful.domain.record import Action, SessionRecord, Subject, describe
+from wakeful.domain.record import SessionRecord, describe
 from wakeful.domain.recovery import Recovered, Status
+from wakeful.domain.subject import Subject
 from wakeful.domain.trouble import Trouble
 from wakeful.domain.trouble_words import trouble_text
 from wakeful.domain.verdict import ExpectedWait, Finding, Verdict, WaitKind
@@ -73,7 +75,7 @@ def _asking(said: str, *, in_pane: bool) -> str:
     wait = ExpectedWait(WaitKind.PERSON, _NOW, None, "a question is open", said)
     record = _record(alive=True, state=State.WAITING, waits=(wait,))
     if in_pane:
-        attach = Action("attach", allowed=True, reason="", argv=(), reversible=True)
+        attach = Action(ActionName.ATTACH, allowed=True, reason="", argv=(), reversible=True)
         record = replace(record, actions=(*record.actions, attach))
     question = question_of(record)
     assert question is not None, "it asks"

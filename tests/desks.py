@@ -23,7 +23,7 @@ from wakeful.domain.events import Asked, CallStarted, Event, Failure, Opened, Pr
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.policy import Policy
 from wakeful.domain.process import Process, Sight
-from wakeful.domain.record import Subject
+from wakeful.domain.subject import Subject
 from wakeful.interfaces.http.access import Access
 from wakeful.interfaces.http.app import build_app
 from wakeful.interfaces.http.binding import PortBusy, bind_tcp, bind_unix

@@ -28,6 +28,7 @@ from wakeful.adapters.system.exits import ExitWatch
 from wakeful.adapters.system.kept_child import KeptChild
 from wakeful.adapters.system.notify import Notifier
 from wakeful.adapters.system.pulse import Pulse
+from wakeful.adapters.system.scopes import keep_apart, service_group
 from wakeful.care import Care
 from wakeful.config import Config, Mode
 from wakeful.domain.calm import pause_words
@@ -270,7 +271,9 @@ async def serve(
             announce(line)
         pulse = Pulse(Path(places.logs), notifier)
         served = [serve_door(app, listener) for listener in doors.listeners]
-        await _run(daemon, [*served, pulse.run()], ended)
+        group = service_group()
+        apart = [keep_apart(group)] if group is not None else []
+        await _run(daemon, [*served, pulse.run(), *apart], ended)
 
 
 def _gateway(places: Places, words: Sequence[str]) -> KeptChild:

@@ -33,7 +33,8 @@ from wakeful.domain.events import Event
 from wakeful.domain.evidence import Orphan
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process, Sight
-from wakeful.domain.record import Subject, safe
+from wakeful.domain.record import safe
+from wakeful.domain.subject import Subject
 from wakeful.places import Places
 from wakeful.ports.clock import Clock
 from wakeful.ports.eyes import Eye, Folders, Processes

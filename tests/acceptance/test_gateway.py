@@ -124,6 +124,8 @@ def test_claude_answers_asks_survives_and_is_healed(
 
     api.says("/health", user=USER)
     assert "Login: claude good" in chat.sees("Mode: mine").text
+    api.says("/report 1h", user=USER)
+    assert session["project"] in chat.sees("The last 60 min").text
     last = chat.gateway_pid
     daemon.end()
     assert ended(last)

@@ -212,6 +212,28 @@ def hub(tmp_path: Path, clinic: Clinic) -> Iterator[HubDoors]:
         yield HubDoors(opened, scripted)
 
 
+def test_whom_an_agent_hosts_is_brought_back_by_its_agent(
+    hub: HubDoors, clinic: Clinic, context: BrowserContext
+) -> None:
+    """Its record offers restart instead of revive, and neither handing over nor taking back."""
+
+    def hosted() -> None:
+        process = clinic.start("a")
+        clinic.work("a", "make")
+        clinic.supervisor.lodge(subject("a").id, "fox")
+        clinic.end(process)
+
+    hub.doors.call(hosted)
+    hub.happens("fox", SESSION_DEAD)
+    page = open_link(hub.doors, context, "?session=claude-a", hurry=True)
+    expect(page.locator("[data-action=restart]")).to_be_visible()
+    assert page.locator("[data-action=revive], [data-action=adopt], [data-action=release]").count() == 0
+    page.locator("[data-action=restart]").click()
+    expect(page.get_by_role("dialog")).to_contain_text("wakeful agent restart-session fox")
+    page.get_by_role("dialog").get_by_role("button", name="Restart session").click()
+    expect(page.get_by_role("dialog").get_by_role("status")).to_have_text("It runs again.")
+
+
 def test_agents_are_started_stopped_and_brought_back(hub: HubDoors, context: BrowserContext) -> None:
     """A badge each as they change, stale with its own; in the middle of a turn a stop needs a second yes."""
     page = open_link(hub.doors, context, "?view=agents", hurry=True)

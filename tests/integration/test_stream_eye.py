@@ -10,7 +10,7 @@ import pytest
 from wakeful.adapters.claude_code.stream_eye import TAIL_BYTES, StreamEye
 from wakeful.domain.events import Asked, Event, Retried
 from wakeful.domain.ids import SessionId
-from wakeful.domain.record import Subject
+from wakeful.domain.subject import Subject
 from wakeful.ports.eyes import Changes
 from wakeful.testing.virtual_clock import VirtualClock
 

@@ -1,33 +1,21 @@
 """`wakeful top` by Textual's pilot against the real doors. WAKEFUL_SCREENS=write keeps new screens: look at them."""
 
-import asyncio
-import os
-import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
 from desks import Doors, House, furnish, open_doors, subject
+from pilots import LOW, greens, is_kept, play, screen, until, utc
 from wakeful.domain.events import Asked, CallStarted, Prompted
+from wakeful.interfaces.cli.client import Declined
 from wakeful.interfaces.tui.app import TopApp
-from wakeful.interfaces.tui.asking import Question
-from wakeful.places import Places
+from wakeful.interfaces.tui.asking import Choosing, Question
+from wakeful.interfaces.tui.orders import Order, approval_of
 
-SCREENS = Path(__file__).parent / "top_screens"
-SECONDS_MAX = 10.0
-Scene = Callable[[TopApp, Pilot[None]], Coroutine[Any, Any, None]]
-
-
-@pytest.fixture(autouse=True)
-def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+pytestmark = pytest.mark.usefixtures(utc.__name__)
+__all__ = ["utc"]
 
 
 @pytest.fixture
@@ -44,49 +32,9 @@ def doors(tmp_path: Path, house: House) -> Iterator[Doors]:
         yield opened
 
 
-def play(doors: Doors, scene: Scene, size: tuple[int, int] = (80, 24)) -> None:
-    """The view against these doors, once it is live."""
-
-    async def run() -> None:
-        app = TopApp(Places(str(doors.path.parent)), now=lambda: doors.house.clock.now().wall)
-        async with app.run_test(size=size, notifications=True) as pilot:
-            await until(pilot, lambda: "· live" in screen(app) and "host" in screen(app))
-            await scene(app, pilot)
-
-    asyncio.run(run())
-
-
-async def until(pilot: Pilot[None], seen: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not seen():
-        assert time.monotonic() < deadline, screen(pilot.app)
-        await pilot.pause(0.02)
-
-
-def screen(app: Any) -> str:
-    """What stands on it, without colours."""
-    strips = app.screen._compositor.render_strips(app.size)
-    return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
-
-
-def greens(app: Any) -> set[str]:
-    """Every colour on it that a person would call green."""
-    strips = app.screen._compositor.render_strips(app.size)
-    styles = {segment.style for strip in strips for segment in strip if segment.style}
-    found = [style.color.get_truecolor() for style in styles if style.color is not None]
-    return {each.hex for each in found if each.green > each.red + 20 and each.green > each.blue + 20}
-
-
 def chosen(app: TopApp) -> str:
     record = app.table.chosen
     return record.id.removeprefix("claude-") if record is not None else ""
-
-
-def is_kept(name: str, shown: str) -> None:
-    path = SCREENS / f"{name}.txt"
-    if os.environ.get("WAKEFUL_SCREENS") == "write":
-        path.write_text(f"{shown}\n")
-    assert shown == path.read_text().removesuffix("\n")
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (160, 45), (60, 14)])
@@ -96,22 +44,11 @@ def test_the_screen_is_as_it_was_looked_at(doors: Doors, width: int, height: int
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
         await pilot.press("down", "down")
         # Low screens have no room for details.
-        await until(pilot, lambda: height < 18 or "died in the middle of `make test`" in screen(app))
+        await until(pilot, lambda: height < LOW or "died in the middle of `make test`" in screen(app))
         await pilot.pause(0.1)
         is_kept(f"{width}x{height}", screen(app))
 
-    play_small = play if height >= 18 else _play_low
-    play_small(doors, scene, (width, height))
-
-
-def _play_low(doors: Doors, scene: Scene, size: tuple[int, int]) -> None:
-    async def run() -> None:
-        app = TopApp(Places(str(doors.path.parent)), now=lambda: doors.house.clock.now().wall)
-        async with app.run_test(size=size) as pilot:
-            await until(pilot, lambda: "· live" in screen(app))
-            await scene(app, pilot)
-
-    asyncio.run(run())
+    play(doors, scene, (width, height))
 
 
 def test_changes_come_by_themselves_and_the_cursor_stays(doors: Doors) -> None:
@@ -200,26 +137,60 @@ def test_an_order_is_asked_about_first(doors: Doors) -> None:
     play(doors, scene)
 
 
-def test_a_refusal_is_said_in_the_daemons_words(doors: Doors) -> None:
-    """A session that was only found is not ours to stop."""
+def test_what_a_record_does_not_offer_is_refused_at_once(doors: Doors) -> None:
+    """A session that was only found is not ours to stop: the reason is said, and nothing is asked."""
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
-        await pilot.press("s", "y")
-        await until(pilot, lambda: "adopt" in screen(app))
+        for key in ("s", "r"):
+            await pilot.press(key)
+            await until(pilot, lambda: "only found it" in screen(app))
+            assert not isinstance(app.screen, Question)
+
+    play(doors, scene)
+
+
+def test_a_session_is_handed_over_and_taken_back(doors: Doors) -> None:
+    """One key for both, each asked about first; what can be done about it follows its record."""
+
+    async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+        await pilot.press("a", "y")
+        await until(pilot, lambda: "it is managed now" in screen(app))
+        doors.call(doors.house.settle)
+        await until(pilot, lambda: bool(app.table.chosen and app.table.chosen.managed))
+        await pilot.press("r")
+        await until(pilot, lambda: "nothing is wrong" in screen(app))
+        await pilot.press("a")
+        await until(pilot, lambda: "Release" in screen(app))
+        await pilot.press("y")
+        await until(pilot, lambda: "it is only watched now" in screen(app))
+
+    play(doors, scene)
+
+
+def test_a_wrong_verdict_is_told_by_its_number(doors: Doors) -> None:
+    """Escape tells nothing; a number says what should have been said, and what came of it is shown."""
+
+    async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+        await pilot.press("w")
+        await until(pilot, lambda: isinstance(app.screen, Choosing))
+        await pilot.press("escape")
+        assert not isinstance(app.screen, Choosing)
+        await pilot.press("w", "3")
+        # This house keeps none.
+        await until(pilot, lambda: "Only the running daemon keeps cases" in screen(app))
 
     play(doors, scene)
 
 
 def test_a_held_session_is_revived_after_a_second_yes() -> None:
     """The daemon refuses without approval; the view asks for it, once."""
-    from wakeful.interfaces.cli.client import Declined
-    from wakeful.interfaces.tui.orders import Order, approval_of, needs_approval
-
-    refused = Declined(detail="held", problem={"code": "held-for-person"})
-    assert needs_approval(refused)
-    assert not needs_approval(Declined(detail="no", problem={"code": "not-managed"}))
-    order = Order("revive", "?", "", {"approved": False, "by": "me"})
-    assert approval_of(order, "why").body == {"approved": True, "by": "me"}
+    order = Order("/api/sessions/x/revive", "?", "", {"approved": False, "by": "me"})
+    held = Declined(detail="held", problem={"code": "held-for-person"})
+    again = approval_of(order, held)
+    assert again is not None
+    assert again.body == {"approved": True, "by": "me"}
+    assert approval_of(again, held) is None
+    assert approval_of(order, Declined(detail="no", problem={"code": "not-managed"})) is None
 
 
 def test_what_agents_write_stays_text(doors: Doors) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 from msgspec.structs import replace
 from rich.console import Console
 
+from wakeful.domain.durations import BadDuration, age, seconds_of
 from wakeful.domain.eligibility import Reason
 from wakeful.domain.errors import OwnError
 from wakeful.domain.evidence import Rung
@@ -17,11 +18,10 @@ from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.record import FindingRecord, SessionRecord, WaitRecord
 from wakeful.domain.verdict import WaitKind
+from wakeful.domain.wording import call_text
 from wakeful.interfaces.cli import app
-from wakeful.interfaces.cli.durations import BadDuration, age, seconds_of
 from wakeful.interfaces.cli.listing import (
     DaemonOfAnotherVersion,
-    call_text,
     counts_text,
     decode_sessions,
     rows,

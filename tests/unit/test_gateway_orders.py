@@ -11,10 +11,13 @@ from gateways import Gateway, Parts
 from wakeful.domain.gateway.access import Access
 from wakeful.domain.gateway.auth_mode import AuthMode, AuthState
 from wakeful.domain.ids import SessionId
+from wakeful.domain.policy import Policy
+from wakeful.domain.report import Past, Report, make_report
 from wakeful.ports.house import HouseStanding, OpenCheckpoint
-from wakeful.ports.sessions import DaemonNotRunning
+from wakeful.ports.sessions import DaemonNotRunning, Refused
 from wakeful.services.gateway.decisions import LEFT, OFFER_SECONDS, Decisions
 from wakeful.services.gateway.orders import FOR_ADMINS, Orders, Views
+from wakeful.testing.virtual_clock import START_WALL
 
 ADMIN, USER, STRANGER = 1, 42, 66
 ACCESS = Access(frozenset({ADMIN, USER}), frozenset({ADMIN}))
@@ -55,6 +58,13 @@ class ScriptedHouse:
 
     async def mute(self, session_id: SessionId, seconds: float, by: str) -> None:
         self.decided.append(("mute", session_id, seconds, by))
+
+    async def report(self, since: str) -> Report:
+        if since == "teatime":
+            raise Refused(detail="'teatime' is no moment", reason="bad-moment", status=400)
+        hours = {"12h": 12, "22:00": 9}[since]
+        past = Past(START_WALL - hours * 3600, {}, (), {})
+        return make_report((), past, {}, Policy(), START_WALL)
 
 
 class Room:
@@ -112,7 +122,7 @@ def play(scene: Callable[[Room], Awaitable[None]]) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["/health", "/errors", "/session", "/checkpoints", "/pause", "/resume", "/mute"]
+    "command", ["/health", "/errors", "/session", "/report", "/checkpoints", "/pause", "/resume", "/mute"]
 )
 def test_what_tells_about_the_host_is_for_admins(command: str) -> None:
     """Somebody who is heard and no admin learns nothing and changes nothing."""
@@ -256,5 +266,16 @@ def test_what_cannot_be_done_is_said() -> None:
         assert "not a duration" in await room.say("/mute claude-a soon")
         assert "is not a session id" in await room.say("/mute ../etc 2h")
         assert "Which session" in await room.say("/mute")
+
+    play(scene)
+
+
+def test_the_report_comes_by_chat() -> None:
+    """Of the last twelve hours, or since the moment that was named; what is none is said in words."""
+
+    async def scene(room: Room) -> None:
+        assert await room.say("/report") == "The last 12 h 0 min\nNobody was at work."
+        assert (await room.say("/report 22:00")).startswith("The last 9 h 0 min")
+        assert await room.say("/report teatime") == "Not done: 'teatime' is no moment"
 
     play(scene)

@@ -15,7 +15,7 @@ from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Fate, Origin
 from wakeful.domain.incident_words import fate_words
 from wakeful.domain.plan import Rules
-from wakeful.domain.record import Subject
+from wakeful.domain.subject import Subject
 from wakeful.ports.jobs import Job, JobsUnreachable, LogReading, QueuedSession, Snapshot, Watched
 from wakeful.redis_watch import RedisWatch
 from wakeful.services.incidents import SAME_SECONDS

@@ -14,7 +14,8 @@ from wakeful.domain.incident import Cause, Fate, Origin
 from wakeful.domain.moment import iso
 from wakeful.domain.policy import Dollars, Policy
 from wakeful.domain.report import Commit, Folder, Part, Report, SessionReport
-from wakeful.interfaces.cli.report_text import report_lines
+from wakeful.domain.report_text import CHAT_CHARS_MAX, chat_text, report_lines
+from wakeful.interfaces.cli.report import heading
 from wakeful.interfaces.since import BadMoment, wall_at
 from wakeful.ports.store import Note
 from wakeful.services import checkpoints
@@ -97,7 +98,7 @@ def test_a_turn_that_changed_nothing_says_so() -> None:
     bare = reported(house, ScriptedFolders(done=Folder("/home/me/done", changed_files=3)))
     assert of(bare, "done").unchanged
     assert bare.totals.unchanged == 1
-    said = "\n".join(report_lines(bare, START_WALL, house.clock.now().wall))
+    said = "\n".join(report_lines(bare, "", house.clock.now().wall))
     assert "finished, but nothing changed in its folder" in said
     assert "1 finished (1 without a change)" in said
     busy = reported(house, ScriptedFolders(done=Folder("/home/me/done", changed_files=3, touched_files=1)))
@@ -200,7 +201,7 @@ def test_a_pause_stands_first() -> None:
     asyncio.run(house.calm.pause("me", "repairs"))
     report = reported(house)
     assert report.line.startswith("PAUSED · 1 waits")
-    assert next(iter(report_lines(report, START_WALL, START_WALL))).startswith("PAUSED by me")
+    assert next(iter(report_lines(report, "", START_WALL))).startswith("PAUSED by me")
 
 
 def test_the_report_reads_like_this() -> None:
@@ -218,7 +219,7 @@ def test_the_report_reads_like_this() -> None:
     )
     report = reported(house, ScriptedFolders(done=folder), events=(SpentEvent(START_WALL, 11_000, 400),))
     now = house.clock.now().wall
-    assert list(report_lines(report, START_WALL, now))[1:] == [
+    assert list(report_lines(report, heading(START_WALL, now), now))[1:] == [
         "  1 finished, 1 waits for you, 1 died, 0 revived",
         "  1 commit, 2 changed files, 3 commits not pushed · 46k tokens",
         "",
@@ -239,6 +240,19 @@ def test_the_report_reads_like_this() -> None:
         "  works  claude-works  at work · Bash: make test",
         "         11k tokens",
     ]
+
+
+def test_a_chat_gets_it_in_one_message() -> None:
+    """Without columns, who needs somebody first; a long night says how much of it is missing."""
+    house = night()
+    lines = chat_text(reported(house)).splitlines()
+    assert lines[0].startswith("The last ")
+    assert lines[1] == "1 finished (1 without a change), 1 waits for you, 1 died, 0 revived"
+    assert lines[4:6] == ["◆ waiting", "asks  claude-asks  asks you · Bash: git push · for 0s"]
+    report = reported(house)
+    crowded = chat_text(msgspec.structs.replace(report, sessions=report.sessions * 40))
+    assert len(crowded) < CHAT_CHARS_MAX + 100
+    assert crowded.splitlines()[-1].endswith("more lines: `wakeful report` on the host")
 
 
 def test_a_time_of_day_is_the_last_one() -> None:

@@ -16,7 +16,8 @@ from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.judge import judge
 from wakeful.domain.ladder import Hold
 from wakeful.domain.process import Process, Sight
-from wakeful.domain.record import JUDGE_VERSION, Subject, describe
+from wakeful.domain.record import JUDGE_VERSION, describe
+from wakeful.domain.subject import Subject
 from wakeful.domain.why import RULE_WORDS, Why, explain, rule_words
 from wakeful.interfaces.cli.why_text import why_lines
 
@@ -126,6 +127,23 @@ def test_nobody_is_sent_to_resume_in_a_folder_that_is_gone() -> None:
     assert answer.command == INSPECT
     assert "its working directory is gone" in answer.command_text
     assert "its working directory is gone" in [each.text for each in answer.evidence]
+
+
+MANAGED = msgspec.structs.replace(SUBJECT, managed=True)
+REVIVE = ("wakeful", "session", "revive", "claude-x")
+
+
+def test_what_wakeful_was_given_is_brought_back_by_it() -> None:
+    """By the plan, which tells it what was cut off and holds it where a person has to look; not past a living tool."""
+    dead = why([PROMPT, call(2.0, "make")], 9.0, held(Sight.DEAD, ended_at=at(8.0)), MANAGED)
+    assert dead.command == REVIVE
+    silent = why([PROMPT], 845.0, subject=MANAGED)
+    assert silent.command == REVIVE
+    with_tool = held(Sight.DEAD, ended_at=at(8.0))
+    with_tool.orphans = (Orphan(Process(7, 1, "boot"), "make"),)
+    waits = why([PROMPT, call(2.0, "make")], 9.0, with_tool, MANAGED)
+    assert waits.command == ("wakeful", "session", "resume", "claude-x")
+    assert "once process 7 has ended" in waits.command_text
 
 
 def test_what_an_agent_of_the_hub_hosted_is_brought_back_by_it() -> None:

@@ -150,3 +150,10 @@ def mute_words(mute: Mute | MuteRecord) -> str:
     """One line about a mute."""
     until = iso(mute.until) if isinstance(mute, Mute) else mute.until
     return f"{mute.kind} {mute.value} is muted until {until} by {mute.by}{f': {mute.reason}' if mute.reason else ''}"
+
+
+def paused_text(pause: PauseRecord | None) -> list[str]:
+    """The first line of whatever is listed, while Wakeful is paused."""
+    if pause is None:
+        return []
+    return [plain(f"{pause_words(pause)}; Wakeful does nothing by itself until `wakeful resume`")]

@@ -1,4 +1,4 @@
-"""Durations as people write them: `10m` in, `10m` out. Pure."""
+"""Durations as people write them, and ages as they read them: `10m` in, `10m` out. Pure."""
 
 import re
 from typing import Final
@@ -34,3 +34,12 @@ def spelled(seconds: float) -> str | float:
     # Days are left out: `168h` is how a week of retention is written where these numbers come from.
     unit = next(unit for unit in ("h", "m", "s") if whole % UNITS[unit] == 0)
     return f"{whole // UNITS[unit]}{unit}"
+
+
+def age(seconds: float) -> str:
+    """A length of time in its largest whole unit: 8s, 4m, 2h, 3d."""
+    whole = max(0, int(seconds))
+    for unit in ("d", "h", "m"):
+        if whole >= UNITS[unit]:
+            return f"{whole // UNITS[unit]}{unit}"
+    return f"{whole}s"

@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from wakeful.domain.actions import Action, possible_actions
 from wakeful.domain.activity import RULE_VERSION, Activity
 from wakeful.domain.eligibility import OUT_OF_REACH, Facts, Reach, Reason, ineligibility
 from wakeful.domain.evidence import Holder, Presence, Rung
@@ -18,6 +19,7 @@ from wakeful.domain.moment import Instant, iso, latest
 from wakeful.domain.plaintext import plain
 from wakeful.domain.process import Sight
 from wakeful.domain.redact import redact
+from wakeful.domain.subject import Subject
 from wakeful.domain.verdict import ExpectedWait, Finding, Verdict, WaitKind
 
 SCHEMA: Final = 1
@@ -54,41 +56,6 @@ class ErrorRecord(Struct, frozen=True, gc=False):
     code: Code
     at: str
     untrusted: str
-
-
-class Action(Struct, frozen=True, gc=False):
-    """Something a person or an agent can do about the session, whether it may, and the exact command."""
-
-    name: str
-    allowed: bool
-    reason: str
-    argv: tuple[str, ...]
-    reversible: bool
-
-
-class Subject(Struct, frozen=True, gc=False):
-    """Who a session is, apart from how it is."""
-
-    id: SessionId
-    provider: str
-    host: str
-    source: str
-    conversation_id: ConversationId | None = None
-    project: str = ""
-    agent: str | None = None
-    attempt: int = 0
-    # Held by itself, with a hosting of its own. The record calls what an agent of the hub hosts managed, too.
-    managed: bool = False
-    # Its log is its own word: alive until it says that it closed. Only where no process can be known.
-    vouched: bool = False
-    # What a person called it, and what Wakeful did not see the end of.
-    name: str | None = None
-    note: str = ""
-
-    @property
-    def ours(self) -> bool:
-        """Whether Wakeful started it or was given it: the session itself, or the agent of the hub that hosts it."""
-        return self.managed or self.agent is not None
 
 
 class SessionRecord(Struct, frozen=True, gc=False):
@@ -192,7 +159,7 @@ def describe(
         expected_waits=tuple(map(_wait, verdict.waits)),
         alive_to=verdict.alive_to,
         broken_at=verdict.broken_at,
-        actions=_actions(subject, activity, presence, verdict, state),
+        actions=possible_actions(subject, activity, presence, verdict, state),
         last_activity_at=_iso(latest((activity.last_at, presence.grown_at))),
         last_presence_at=_iso(_last_presence(presence, holder, verdict, now)),
         last_error=_last_error(verdict),
@@ -309,104 +276,9 @@ def _last_presence(
     return grown_at if holder is None else latest((holder.ended_at, grown_at))
 
 
-_RESUME: Final[dict[str, tuple[str, ...]]] = {
-    "claude": ("claude", "--resume"),
-    "codex": ("codex", "resume"),
-}
-
-
-def _actions(
-    subject: Subject, activity: Activity, presence: Presence, verdict: Verdict, state: State
-) -> tuple[Action, ...]:
-    actions = [Action("wait", True, "blocks until the session changes", _wait_argv(subject), True)]
-    pane = presence.pane
-    is_shown = pane is not None and pane.sight is _ALIVE
-    if subject.agent is not None and not subject.managed:
-        return (*actions, *_agent_actions(subject.agent, subject, verdict, state, is_shown=is_shown))
-    if pane is not None and is_shown:
-        argv = ("tmux", "-S", pane.socket, "attach-session", "-t", pane.target)
-        actions.append(Action("attach", True, "its pane is open in tmux", argv, True))
-    conversation = activity.conversation_id or subject.conversation_id
-    if conversation is not None and subject.provider in _RESUME:
-        actions.append(_resume(subject, conversation, verdict))
-        # Offered where somebody might want to act, not with every session that is well.
-        if not subject.managed and (verdict.findings or verdict.agent is _DEAD):
-            text = "Wakeful may then act on it"
-            actions.append(Action("adopt", True, text, _ours("adopt", subject), True))
-    if subject.managed:
-        actions += _managed_actions(subject, verdict, state)
-    return tuple(actions)
-
-
 def _ineligibility(verdict: Verdict, reach: Reach) -> Reason | None:
     """What the session itself and the configuration say; hours, files and cooldowns are asked when it is woken."""
     if not reach.ours:
         # Nearly every session there is.
         return _NOT_OURS
     return ineligibility(Facts(reach=reach, health=verdict.health, active_prompt=verdict.active_prompt))
-
-
-def _managed_actions(subject: Subject, verdict: Verdict, state: State) -> list[Action]:
-    """What Wakeful does to a session it was given."""
-    alive = verdict.agent is _ALIVE
-    return [
-        _send(subject, verdict, state),
-        Action(
-            "interrupt",
-            alive and verdict.active_prompt,
-            "a turn runs" if alive and verdict.active_prompt else "no turn runs",
-            _ours("interrupt", subject),
-            False,
-        ),
-        Action(
-            "stop", alive, "ends its agent" if alive else "its process is gone", _ours("stop", subject), False
-        ),
-        Action("release", True, "Wakeful then only watches it", _ours("release", subject), True),
-    ]
-
-
-def _agent_actions(
-    agent: str, subject: Subject, verdict: Verdict, state: State, *, is_shown: bool
-) -> list[Action]:
-    """What can be done to a session by the agent that hosts it; its conversation is nobody else's to go on with."""
-    alive = verdict.agent is _ALIVE
-    restart, stop = ("wakeful", "agent", "restart-session", agent), ("wakeful", "agent", "stop", agent)
-    return [
-        Action("attach", True, "goes to its agent", ("wakeful", "attach", agent), True),
-        *([_send(subject, verdict, state)] if is_shown else []),
-        Action("restart", verdict.agent is _DEAD, _RESUME_REASONS[verdict.agent], restart, False),
-        Action("stop", alive, "ends its agent" if alive else "its process is gone", stop, False),
-    ]
-
-
-def _send(subject: Subject, verdict: Verdict, state: State) -> Action:
-    alive = verdict.agent is _ALIVE
-    if state is State.DETACHED:
-        return Action("send", False, "no way leads to it", _ours("send", subject), False)
-    idle = alive and not verdict.active_prompt
-    reason = "it waits for a prompt" if idle else _BUSY[alive]
-    return Action("send", idle, reason, _ours("send", subject), False)
-
-
-_BUSY: Final = {True: "a turn runs", False: "its process is gone"}
-
-
-def _ours(act: str, subject: Subject) -> tuple[str, ...]:
-    return ("wakeful", "session", act, subject.id)
-
-
-def _wait_argv(subject: Subject) -> tuple[str, ...]:
-    return (*_ours("wait", subject), "--until", "idle")
-
-
-_RESUME_REASONS: Final = {
-    Sight.DEAD: "its process is gone",
-    Sight.ALIVE: "a live process holds it",
-    Sight.UNKNOWN: "its process was not seen",
-}
-
-
-def _resume(subject: Subject, conversation: ConversationId, verdict: Verdict) -> Action:
-    by_hand = (*_RESUME[subject.provider], conversation)
-    argv = _ours("resume", subject) if subject.managed else by_hand
-    return Action("resume", verdict.agent is _DEAD, _RESUME_REASONS[verdict.agent], argv, False)

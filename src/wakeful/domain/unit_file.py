@@ -42,7 +42,7 @@ TimeoutStopSec=30
 WatchdogSec={watchdog}
 # Its stacks are written by then; a core file would hold keys.
 WatchdogSignal=SIGKILL
-# Agents and tmux servers are started from here and go on when this is stopped, restarted or killed:
+# Agents and tmux servers are started from here, get scopes of their own, and go on when this is stopped or killed:
 KillMode=process
 # one of them that runs out of memory does not take the rest along,
 OOMPolicy=continue

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from wakeful.domain.actions import ActionName
 from wakeful.domain.activity import Activity
 from wakeful.domain.evidence import Holder, Presence
 from wakeful.domain.findings import Code, Health, State
@@ -243,40 +244,56 @@ def _next_step(
     """The one right command and what it does."""
     allowed = {action.name: action.argv for action in record.actions if action.allowed}
     inspect = ("wakeful", "session", "inspect", record.id)
-    attach = allowed.get("attach")
+    attach = allowed.get(ActionName.ATTACH)
     code = verdict.findings[0].code if verdict.findings else None
     if code is Code.AUTH_REQUIRED:
         return _log_in(record.provider, attach or inspect, has_pane=attach is not None)
     if code is Code.USAGE_LIMITED:
-        return allowed["wait"], "wait: only time helps, then prompt it again"
+        return allowed[ActionName.WAIT], "wait: only time helps, then prompt it again"
     if (after := _after_its_end(allowed, presence, code)) is not None:
         gone = "its working directory is gone: bring that back first, then resume it"
-        return (inspect, gone) if place_gone and "resume" in allowed else after
+        return (inspect, gone) if place_gone and ActionName.RESUME in allowed else after
     if code is not None and code in _AT_ITS_PANE and attach is not None:
         return attach, _AT_ITS_PANE[code]
+    if ActionName.REVIVE in allowed:
+        return allowed[ActionName.REVIVE], _REVIVING
     if code is not None or verdict.health is Health.UNKNOWN:
         return inspect, "look at the evidence: nothing here can be done blindly"
     if verdict.state is State.WAITING:
         return _answering(record, attach, inspect)
+    if verdict.state is State.IDLE:
+        return _prompting(record, allowed, inspect)
+    return allowed[ActionName.WAIT], "nothing is wrong; wait until it is done"
+
+
+def _prompting(
+    record: SessionRecord, allowed: Mapping[ActionName, tuple[str, ...]], inspect: tuple[str, ...]
+) -> tuple[tuple[str, ...], str]:
+    """How one that is done gets its next prompt."""
     if record.state is State.DETACHED:
         return inspect, "nothing is wrong, but only who started it can prompt it; stopped, it can be resumed"
-    if verdict.state is State.IDLE and attach is not None:
-        return attach, "nothing is wrong: it is done; go to its pane to prompt it"
-    if verdict.state is State.IDLE:
-        send, done = allowed.get("send"), "nothing is wrong: it is done and waits for a prompt"
-        return (send, f"{done}, which this gives it") if send else (inspect, f"{done} where it was started")
-    return allowed["wait"], "nothing is wrong; wait until it is done"
+    if ActionName.ATTACH in allowed:
+        return allowed[ActionName.ATTACH], "nothing is wrong: it is done; go to its pane to prompt it"
+    send, done = allowed.get(ActionName.SEND), "nothing is wrong: it is done and waits for a prompt"
+    return (send, f"{done}, which this gives it") if send else (inspect, f"{done} where it was started")
 
 
 def _after_its_end(
-    allowed: Mapping[str, tuple[str, ...]], presence: Presence, code: Code | None
+    allowed: Mapping[ActionName, tuple[str, ...]], presence: Presence, code: Code | None
 ) -> tuple[tuple[str, ...], str] | None:
     """How one whose process is gone comes back, if it can."""
-    if "restart" in allowed:
-        return allowed["attach"], "go to its agent: it is restarted or removed from there"
-    if "resume" in allowed and code is not Code.POISONED_CONVERSATION:
-        return allowed["resume"], _resuming(presence)
-    return None
+    if ActionName.RESTART in allowed:
+        return allowed[ActionName.ATTACH], "go to its agent: it is restarted or removed from there"
+    if ActionName.RESUME not in allowed or code is Code.POISONED_CONVERSATION:
+        return None
+    revive = allowed.get(ActionName.REVIVE)
+    if revive is not None and not presence.orphans:
+        # What Wakeful was given comes back by the plan: told what was cut off, held where a person has to look first.
+        return revive, _REVIVING
+    return allowed[ActionName.RESUME], _resuming(presence)
+
+
+_REVIVING: Final = "brings it back; if a call was cut off that may have had effects, it asks you first"
 
 
 def _answering(

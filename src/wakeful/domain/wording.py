@@ -48,6 +48,19 @@ def _part(value: Any) -> str:
     return str(value.get("question", value) if isinstance(value, dict) else value)
 
 
+def call_text(text: str) -> str:
+    """A call in a person's words: `Bash {"command": "make test"}` is `Bash: make test`.
+
+    Of a question about a call (`permission prompt: Bash {…}`) the call is what matters.
+    """
+    question, _, asked = text.partition(": ")
+    if " {" in asked and " {" not in question:
+        text = asked
+    tool, _, arguments = text.partition(" ")
+    about = telling(arguments) if arguments.startswith("{") else ""
+    return f"{tool}: {about}" if about else text
+
+
 def quoted(text: str) -> str:
     """Text from outside inside a sentence of ours: redacted, plain, short, and it cannot leave its backquotes.
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from wakeful.domain.critical import wall_of_stamp
+from wakeful.domain.durations import BadDuration, seconds_of
 from wakeful.domain.errors import OperatorError
-from wakeful.interfaces.cli.durations import BadDuration, seconds_of
 
 _TIME_OF_DAY: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 

@@ -12,7 +12,7 @@ from wakeful.domain.events import Event
 from wakeful.domain.evidence import Orphan, Pane, Status
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process, Sight
-from wakeful.domain.record import Subject
+from wakeful.domain.subject import Subject
 
 
 class Reader(Protocol):

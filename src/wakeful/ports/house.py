@@ -5,6 +5,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from wakeful.domain.ids import SessionId
+from wakeful.domain.report import Report
 
 
 class HouseStanding(Struct, frozen=True):
@@ -43,3 +44,6 @@ class House(Protocol):
 
     async def mute(self, session_id: SessionId, seconds: float, by: str) -> None:
         """Tell nothing about a session for a while."""
+
+    async def report(self, since: str) -> Report:
+        """What happened since a moment, as a person writes it: `22:00`, `12h`, or a time."""

@@ -16,7 +16,7 @@ from wakeful.domain.errors import OperatorError
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process, Sight
-from wakeful.domain.record import Subject
+from wakeful.domain.subject import Subject
 from wakeful.domain.work import HeldLease, Lease, LeaseKey
 from wakeful.ports.store import Store
 from wakeful.services.supervision import Supervisor

@@ -16,7 +16,8 @@ from wakeful.domain.errors import AmbiguousSession, OperatorError, SessionNotFou
 from wakeful.domain.findings import Attention, Health, State
 from wakeful.domain.ids import SessionId, parse_session_id
 from wakeful.domain.moment import Instant
-from wakeful.domain.record import SessionRecord, Subject
+from wakeful.domain.record import SessionRecord
+from wakeful.domain.subject import Subject
 from wakeful.services.watched import Watched
 
 LIMIT_MAX: Final = 10_000

@@ -21,7 +21,8 @@ from wakeful.domain.judge import judge
 from wakeful.domain.moment import Instant, Sleep
 from wakeful.domain.policy import Policy
 from wakeful.domain.process import Process, Sight
-from wakeful.domain.record import Subject, describe
+from wakeful.domain.record import describe
+from wakeful.domain.subject import Subject
 from wakeful.domain.turn import Phase
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Transition

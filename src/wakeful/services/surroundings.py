@@ -5,7 +5,7 @@ from typing import Protocol
 from wakeful.domain.eligibility import Reach
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process, Sight
-from wakeful.domain.record import Subject
+from wakeful.domain.subject import Subject
 from wakeful.ports.store import Transition
 from wakeful.services.feed import Change
 

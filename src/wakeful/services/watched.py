@@ -11,7 +11,8 @@ from wakeful.domain.activity import Activity
 from wakeful.domain.evidence import Holder, Pane, Presence
 from wakeful.domain.findings import Attention, Code, Health, State
 from wakeful.domain.process import Sight
-from wakeful.domain.record import SessionRecord, Subject, health_view
+from wakeful.domain.record import SessionRecord, health_view
+from wakeful.domain.subject import Subject
 from wakeful.domain.verdict import Verdict
 from wakeful.ports.store import Transition
 

@@ -15,7 +15,7 @@ from wakeful.adapters.system.proc import boot_id
 from wakeful.domain.evidence import Status
 from wakeful.domain.ids import ConversationId, SessionId, is_uuid
 from wakeful.domain.process import Process
-from wakeful.domain.record import Subject
+from wakeful.domain.subject import Subject
 from wakeful.ports.eyes import Changes, Folders, Processes, Witness
 
 ENTRY_BYTES_MAX: Final = 64 * 1024

@@ -16,7 +16,7 @@ from wakeful.adapters.shapes import UNREADABLE
 from wakeful.domain.errors import BadSessionId
 from wakeful.domain.events import Answered, Asked, Event, Retried
 from wakeful.domain.ids import ConversationId, SessionId, parse_session_id
-from wakeful.domain.record import Subject
+from wakeful.domain.subject import Subject
 from wakeful.ports.clock import Clock
 from wakeful.ports.eyes import Changes, Folders, Witness
 

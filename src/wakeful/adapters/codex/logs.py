@@ -7,7 +7,7 @@ from wakeful.adapters.logs.eye import LogSource, Owner
 from wakeful.adapters.logs.small import entries, watch_or_await
 from wakeful.adapters.system import proc
 from wakeful.domain.ids import ConversationId, SessionId, is_uuid, parse_session_id
-from wakeful.domain.record import Subject
+from wakeful.domain.subject import Subject
 from wakeful.ports.eyes import Changes, Folders, Processes, Witness
 
 

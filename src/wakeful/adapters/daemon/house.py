@@ -1,17 +1,21 @@
 """The port of the house, over the daemon's Unix socket."""
 
 from typing import Final
+from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Struct
 
 from wakeful.adapters.daemon.door import Door
 from wakeful.domain.ids import SessionId, parse_session_id
+from wakeful.domain.report import Report
 from wakeful.ports.house import HouseStanding, OpenCheckpoint
 
 LOOK_SECONDS_MAX: Final = 10.0
 # A decision may stop an agent and start another one.
 DECIDE_SECONDS_MAX: Final = 180.0
+# Logs and git of sixty sessions, on a machine that is busy.
+REPORT_SECONDS_MAX: Final = 30.0
 
 
 class _Paused(Struct):
@@ -87,6 +91,10 @@ class DaemonHouse:
     async def mute(self, session_id: SessionId, seconds: float, by: str) -> None:
         target = f"/api/sessions/{parse_session_id(session_id)}/mute"
         await self._door.post(target, {"for_seconds": seconds, "by": by}, LOOK_SECONDS_MAX)
+
+    async def report(self, since: str) -> Report:
+        body = await self._door.get(f"/api/report?{urlencode({'since': since})}", REPORT_SECONDS_MAX)
+        return msgspec.json.decode(body, type=Report)
 
 
 def _open(each: _Checkpoint) -> OpenCheckpoint:

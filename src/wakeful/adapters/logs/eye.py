@@ -20,7 +20,7 @@ from wakeful.adapters.shapes import read_torn
 from wakeful.domain.activity import RULE_VERSION
 from wakeful.domain.events import Event, Opened
 from wakeful.domain.ids import SessionId
-from wakeful.domain.record import Subject
+from wakeful.domain.subject import Subject
 from wakeful.ports.clock import Clock
 from wakeful.ports.eyes import Changes, Folders, Reader, Witness
 from wakeful.ports.store import Bookmark

@@ -6,7 +6,7 @@ from wakeful.adapters.logs.eye import LogSource, Owner
 from wakeful.adapters.neutral.reader import NeutralReader
 from wakeful.domain.errors import BadSessionId
 from wakeful.domain.ids import parse_session_id
-from wakeful.domain.record import Subject
+from wakeful.domain.subject import Subject
 
 
 def event_logs(folders: tuple[Path, ...], host: str) -> LogSource:

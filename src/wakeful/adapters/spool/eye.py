@@ -12,7 +12,7 @@ from wakeful.adapters.spool.hooks import PAYLOAD_BYTES_MAX, Hook, read_hook
 from wakeful.domain.errors import BadSessionId
 from wakeful.domain.events import Opened
 from wakeful.domain.ids import ConversationId, SessionId, parse_session_id
-from wakeful.domain.record import Subject
+from wakeful.domain.subject import Subject
 from wakeful.ports.clock import Clock
 from wakeful.ports.eyes import Changes, Folders, Witness
 

@@ -59,6 +59,11 @@ def find_program(name: str, *, cwd: str, path: str) -> str:
     return found
 
 
+def launched() -> frozenset[int]:
+    """Those of our children that are to outlive us."""
+    return frozenset(_children)
+
+
 def reap() -> None:
     """Collect every child that has ended."""
     for child in tuple(_children.values()):

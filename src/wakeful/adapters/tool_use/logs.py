@@ -6,7 +6,7 @@ from wakeful.adapters.logs.eye import LogSource, Owner
 from wakeful.adapters.tool_use.reader import ToolUseReader
 from wakeful.domain.errors import BadSessionId
 from wakeful.domain.ids import SessionId, parse_session_id
-from wakeful.domain.record import Subject
+from wakeful.domain.subject import Subject
 
 
 def tool_use_logs(folders: tuple[Path, ...], host: str) -> LogSource:

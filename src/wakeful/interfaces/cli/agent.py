@@ -11,12 +11,13 @@ import click
 import msgspec
 
 from wakeful.domain.agents import AgentRecord, parse_agent_name
+from wakeful.domain.calm import paused_text
 from wakeful.interfaces.cli import agent_asking
 from wakeful.interfaces.cli.agent_asking import Agents
 from wakeful.interfaces.cli.agent_text import list_lines, painted
 from wakeful.interfaces.cli.client import Answer, DaemonNotRunning
 from wakeful.interfaces.cli.lazy import Entry, LazyGroup
-from wakeful.interfaces.cli.listing import decoded, paused_text
+from wakeful.interfaces.cli.listing import decoded
 from wakeful.interfaces.cli.options import Command, answers_json, completed_by
 from wakeful.interfaces.cli.output import note, say, show_json, wall_now
 from wakeful.places import Places

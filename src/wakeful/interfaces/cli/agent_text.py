@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Final
 
 from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentState
+from wakeful.domain.durations import age
 from wakeful.domain.plaintext import plain
-from wakeful.interfaces.cli.durations import age
 
 # 001: stale in yellow.
 _COLOURS: Final[Mapping[AgentState, str]] = {

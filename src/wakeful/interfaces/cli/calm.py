@@ -8,11 +8,18 @@ from functools import wraps
 import click
 from msgspec import Struct
 
-from wakeful.domain.calm import MuteKind, MuteList, MuteRecord, PauseRecord, mute_words, pause_words
+from wakeful.domain.calm import (
+    MuteKind,
+    MuteList,
+    MuteRecord,
+    PauseRecord,
+    mute_words,
+    pause_words,
+)
+from wakeful.domain.durations import seconds_of
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.ids import SessionId, parse_session_id
 from wakeful.interfaces.cli import stored
-from wakeful.interfaces.cli.durations import seconds_of
 from wakeful.interfaces.cli.listing import decoded
 from wakeful.interfaces.cli.options import Command, answers_json, completed_by
 from wakeful.interfaces.cli.work import posted, shown, shown_list, text

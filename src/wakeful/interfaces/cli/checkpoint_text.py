@@ -7,8 +7,8 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.domain.checkpoint import CheckpointRecord
+from wakeful.domain.durations import age
 from wakeful.domain.plaintext import plain
-from wakeful.interfaces.cli.durations import age
 from wakeful.interfaces.cli.listing import decoded
 
 NONE: Final = "Nothing waits for a decision. `wakeful checkpoint list --all` lists what was decided."

@@ -14,7 +14,7 @@ from msgspec import Struct
 from wakeful.domain.findings import Attention, Code, State
 from wakeful.domain.record import FindingRecord, SessionRecord, WaitRecord
 from wakeful.domain.verdict import WaitKind
-from wakeful.interfaces.cli.listing import call_text
+from wakeful.domain.wording import call_text
 
 # At this length nothing is sped up: 20 seconds of silence instead of Wakeful's own ten minutes.
 FULL_SECONDS: Final = 60.0

@@ -11,11 +11,11 @@ import click
 import msgspec
 from msgspec import Struct
 
-from wakeful.domain.calm import PauseRecord
+from wakeful.domain.calm import PauseRecord, paused_text
 from wakeful.domain.critical import stamp, wall_of_stamp
 from wakeful.domain.plaintext import plain
 from wakeful.interfaces.cli.client import Client, DaemonNotRunning
-from wakeful.interfaces.cli.listing import decoded, paused_text
+from wakeful.interfaces.cli.listing import decoded
 from wakeful.interfaces.cli.options import answers_json
 from wakeful.interfaces.cli.output import say, show_json, wall_now
 from wakeful.interfaces.cli.settings import load_settings

@@ -8,9 +8,9 @@ import click
 from msgspec import Struct
 
 from wakeful.domain.alerts import moment
+from wakeful.domain.durations import age
 from wakeful.domain.plaintext import plain
 from wakeful.interfaces.cli import stored
-from wakeful.interfaces.cli.durations import age
 from wakeful.interfaces.cli.listing import decoded
 from wakeful.interfaces.cli.options import answers_json
 from wakeful.interfaces.cli.output import wall_now
@@ -63,10 +63,11 @@ def incident_lines(body: bytes, now: float, everything: bool) -> Iterator[str]:
         yield NONE_EVER if everything else NONE
     for episode in episodes:
         yield f"{_span(episode, now)}  {plain(episode.words)}"
-        yield from (f"    {plain(each)}" for each in _details(episode))
+        yield from (f"    {plain(each)}" for each in incident_details(episode))
 
 
-def _details(episode: Episode) -> Iterator[str]:
+def incident_details(episode: Episode) -> Iterator[str]:
+    """What became of each session in it, and where its issue is."""
     # Those in trouble first: they are what somebody looks for.
     ordered = sorted(episode.members, key=lambda each: each.left_at is not None)
     if len(ordered) == 1:

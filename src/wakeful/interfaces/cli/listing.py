@@ -3,7 +3,6 @@
 Pure: from records to rows. How rows look is for `table`; what the records say was decided long before.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -13,21 +12,15 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Struct
 
-from wakeful.domain.calm import PauseRecord, pause_words
+from wakeful.domain.calm import PauseRecord, paused_text
+from wakeful.domain.durations import age
 from wakeful.domain.errors import WorldError
 from wakeful.domain.findings import Attention, Code, Health, State
+from wakeful.domain.ids import shortened
 from wakeful.domain.plaintext import plain
 from wakeful.domain.record import SessionRecord, WaitRecord
 from wakeful.domain.verdict import WaitKind
-from wakeful.domain.wording import telling
-from wakeful.interfaces.cli.durations import age
-
-# Eight characters of a random id are unique among 2,000 sessions but once in 2,000 times.
-_ID_CHARS_MIN: Final = 8
-# A time-ordered id (UUID 7, as Codex makes them) begins with its time: eight characters are a minute, thirteen
-# a millisecond.
-_TIMED_ID_CHARS_MIN: Final = 13
-_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-([0-9a-f])[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
+from wakeful.domain.wording import call_text
 
 S = TypeVar("S", bound=Struct)
 
@@ -127,13 +120,6 @@ def paused_lines(body: bytes) -> list[str]:
     return paused_text(decoded(body, _Paused).paused)
 
 
-def paused_text(pause: PauseRecord | None) -> list[str]:
-    """The first line of whatever is listed, while Wakeful is paused."""
-    if pause is None:
-        return []
-    return [plain(f"{pause_words(pause)}; Wakeful does nothing by itself until `wakeful resume`")]
-
-
 def rows(records: Iterable[SessionRecord], now_wall: float) -> list[Row]:
     """Rows in the order in which a person should read them."""
     return [row_of(record, now_wall) for record in sorted(records, key=order_of)]
@@ -154,31 +140,6 @@ def counts_text(records: Sequence[SessionRecord]) -> str:
 def short_ids(records: Sequence[SessionRecord]) -> dict[str, str]:
     """For every id a prefix that commands accept for it."""
     return shortened(str(record.id) for record in records)
-
-
-def shortened(session_ids: Iterable[str]) -> dict[str, str]:
-    """The same for bare ids."""
-    ids = sorted(session_ids)
-    prefixes = {}
-    for index, session_id in enumerate(ids):
-        neighbours = (*ids[max(0, index - 1) : index], *ids[index + 1 : index + 2])
-        shared = max((_shared(session_id, other) for other in neighbours), default=0)
-        prefixes[session_id] = session_id[: max(_chars_min(session_id), shared + 1)]
-    return prefixes
-
-
-def _chars_min(session_id: str) -> int:
-    prefix, dash, rest = session_id.partition("-")
-    found = _UUID.fullmatch(rest)
-    if found is None:
-        # Not made of random characters: a name, which is only readable whole.
-        return len(session_id)
-    return len(prefix + dash) + (_TIMED_ID_CHARS_MIN if found[1] == "7" else _ID_CHARS_MIN)
-
-
-def _shared(one: str, other: str) -> int:
-    pairs = zip(one, other, strict=False)
-    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 def order_of(record: SessionRecord) -> tuple[int, int, float, str]:
@@ -258,19 +219,6 @@ def _wait_text(wait: WaitRecord) -> str:
     if wait.kind is WaitKind.PERSON:
         return f"asks you · {about}" if about else "asks you"
     return about or wait.evidence
-
-
-def call_text(text: str) -> str:
-    """A call in a person's words: `Bash {"command": "make test"}` is `Bash: make test`.
-
-    Of a question about a call (`permission prompt: Bash {…}`) the call is what matters.
-    """
-    question, _, asked = text.partition(": ")
-    if " {" in asked and " {" not in question:
-        text = asked
-    tool, _, arguments = text.partition(" ")
-    about = telling(arguments) if arguments.startswith("{") else ""
-    return f"{tool}: {about}" if about else text
 
 
 def _wall(stamp: str | None) -> float | None:

@@ -5,17 +5,11 @@ from typing import Final
 
 import click
 
+from wakeful.domain.calm import paused_text
 from wakeful.domain.findings import Health
 from wakeful.domain.record import SessionRecord
 from wakeful.interfaces.cli.asking import Reading, ask
-from wakeful.interfaces.cli.listing import (
-    Sessions,
-    counts_text,
-    decode_sessions,
-    left_out_text,
-    paused_text,
-    rows,
-)
+from wakeful.interfaces.cli.listing import Sessions, counts_text, decode_sessions, left_out_text, rows
 from wakeful.interfaces.cli.options import answers_json
 from wakeful.interfaces.cli.output import say, show_json, wall_now
 from wakeful.interfaces.cli.table import print_rows

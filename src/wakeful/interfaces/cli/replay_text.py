@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import UNSET, UnsetType
 
-from wakeful.interfaces.cli.durations import age
+from wakeful.domain.durations import age
 from wakeful.services.replay_compare import Comparison, Difference
 from wakeful.services.replay_learn import EVERYTHING, Lesson, Proposal
 from wakeful.services.replay_report import (

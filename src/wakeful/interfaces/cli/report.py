@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlencode
 
@@ -10,11 +11,12 @@ import msgspec
 
 from wakeful.domain.moment import iso
 from wakeful.domain.report import Report
+from wakeful.domain.report_text import report_lines
+from wakeful.domain.wording import length
 from wakeful.interfaces.cli.client import Answer, Client, DaemonNotRunning
 from wakeful.interfaces.cli.listing import decoded
 from wakeful.interfaces.cli.options import answers_json
 from wakeful.interfaces.cli.output import note, say, show_json, wall_now
-from wakeful.interfaces.cli.report_text import report_lines
 from wakeful.interfaces.since import wall_at
 from wakeful.places import Places
 
@@ -49,9 +51,17 @@ def report(*, since: str, line: bool, as_json: bool) -> int:
         show_json(answer.body)
         return 0
     found = decoded(answer.body, Report)
-    for each in report_lines(found, since_wall, wall_now()):
+    for each in report_lines(found, heading(since_wall, wall_now()), wall_now()):
         say(each)
     return 0
+
+
+def heading(since_wall: float, now_wall: float) -> str:
+    """Since when, by this host's clock: today needs no date."""
+    then, now = (datetime.fromtimestamp(wall, UTC).astimezone() for wall in (since_wall, now_wall))
+    days = (now.date() - then.date()).days
+    day = {0: "today", 1: "yesterday"}.get(days, f"{then:%Y-%m-%d}")
+    return f"Since {day} {then:%H:%M}, {length(now_wall - since_wall)}"
 
 
 def _line(since_wall: float) -> int:

@@ -12,11 +12,12 @@ import click
 import msgspec
 
 from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentState, standing_of
+from wakeful.domain.calm import paused_text
 from wakeful.interfaces.cli import agent_asking
 from wakeful.interfaces.cli.agent_asking import Agents
 from wakeful.interfaces.cli.agent_text import counts_text, service_line
 from wakeful.interfaces.cli.client import Answer, DaemonNotRunning
-from wakeful.interfaces.cli.listing import decoded, paused_text
+from wakeful.interfaces.cli.listing import decoded
 from wakeful.interfaces.cli.options import answers_json
 from wakeful.interfaces.cli.output import show_json
 from wakeful.places import Places

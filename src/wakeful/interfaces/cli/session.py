@@ -9,11 +9,11 @@ from typing import Final
 
 import click
 
+from wakeful.domain.durations import seconds_of
 from wakeful.domain.errors import BadSessionId
 from wakeful.domain.ids import SessionId, parse_session_id
 from wakeful.interfaces.cli.asking import ask
 from wakeful.interfaces.cli.client import ANSWER_SECONDS_MAX, Answer, Client
-from wakeful.interfaces.cli.durations import seconds_of
 from wakeful.interfaces.cli.lazy import Entry, LazyGroup
 from wakeful.interfaces.cli.options import answers_json, session_argument
 from wakeful.interfaces.cli.output import say, show_json

@@ -7,11 +7,11 @@ import click
 from msgspec import Struct
 
 from wakeful.domain.agents import AgentsStanding, AgentState
-from wakeful.domain.calm import PauseRecord
+from wakeful.domain.calm import PauseRecord, paused_text
 from wakeful.domain.record import SessionRecord
 from wakeful.interfaces.cli.asking import Reading, ask
 from wakeful.interfaces.cli.client import Answer
-from wakeful.interfaces.cli.listing import Eye, Sessions, counts_text, decoded, needs_you, paused_text, rows
+from wakeful.interfaces.cli.listing import Eye, Sessions, counts_text, decoded, needs_you, rows
 from wakeful.interfaces.cli.ls import whole_list
 from wakeful.interfaces.cli.options import answers_json
 from wakeful.interfaces.cli.output import say, show_json, wall_now

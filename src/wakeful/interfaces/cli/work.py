@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 import click
 import msgspec
 
+from wakeful.domain.durations import seconds_of
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.ids import SessionId, parse_session_id
 from wakeful.domain.work import WorkId, WorkState, parse_work_id
 from wakeful.interfaces.cli.client import Answer, Client
-from wakeful.interfaces.cli.durations import seconds_of
 from wakeful.interfaces.cli.lazy import Entry, LazyGroup
 from wakeful.interfaces.cli.listing import paused_lines
 from wakeful.interfaces.cli.options import Command, WholeNumber, answers_json

@@ -2,8 +2,8 @@
 
 import click
 
+from wakeful.domain.durations import seconds_of
 from wakeful.domain.ids import SessionId
-from wakeful.interfaces.cli.durations import seconds_of
 from wakeful.interfaces.cli.options import WholeNumber, answers_json, session_argument
 from wakeful.interfaces.cli.work import caller, epoch_option, owner_option, posted, shown, ttl_option
 from wakeful.interfaces.cli.work_text import lease_lines, renewed_lines, yielded_lines

@@ -13,37 +13,13 @@ _MEDIA_TYPES: Final = {
     "js": "text/javascript",
     "svg": "image/svg+xml",
 }
-_FILES: Final = (
-    "page.css",
-    "views.css",
-    "icon.svg",
-    *(
-        f"{name}.js"
-        for name in (
-            "page",
-            "link",
-            "address",
-            "keys",
-            "dom",
-            "rows",
-            "roster",
-            "sessions",
-            "table",
-            "session",
-            "spans",
-            "timeline",
-            "ladder",
-            "actions",
-            "asking",
-            "notices",
-            "checkpoints",
-            "incidents",
-            "agents",
-            "events",
-        )
-    ),
+_FILES: Final = sorted(
+    each.name for each in files(__name__).iterdir() if each.name.rpartition(".")[2] in _MEDIA_TYPES
 )
-PAGE_PATHS: Final[Mapping[str, str]] = {"/": "index.html", **{f"/{name}": name for name in _FILES}}
+PAGE_PATHS: Final[Mapping[str, str]] = {
+    "/": "index.html",
+    **{f"/{name}": name for name in _FILES if name != "index.html"},
+}
 """Where each file is served; the only paths besides /healthz and the login that need no proof."""
 
 

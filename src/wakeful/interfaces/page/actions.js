@@ -46,24 +46,25 @@ function order(offer, record, post) {
   };
 }
 
-/** Every act of the page, with the reason where it is not to be had. */
+/** Every act of the page, with the reason where it is not to be had. What a record does not name is not to be had. */
 function offers(record, mute) {
   const acts = new Map(record.actions.map((action) => [action.name, action]));
+  const hosted = acts.get("restart");
   return [
-    revive(record),
-    stop(record, acts.get("stop")),
-    record.managed ? release(record, acts.get("release")) : adopt(record, acts.get("adopt")),
+    hosted ? restart(record, hosted) : revive(record, acts.get("revive")),
+    stop(record, acts.get("stop"), hosted),
+    hosted ? null : record.managed ? release(record, acts.get("release")) : adopt(record, acts.get("adopt")),
     mute ? unmute(record, mute) : silence(record),
     wrong(record),
-  ].map((offer) => ({ body: () => ({}), tell: (answer) => answer, ...offer }));
+  ].filter(Boolean).map((offer) => ({ body: () => ({}), tell: (answer) => answer, ...offer }));
 }
 
-function revive(record) {
-  const inTrouble = record.findings.length > 0 || record.health === "dead";
+const refusal = (action) => (action?.allowed ? "" : (action?.reason ?? FOUND));
+
+function revive(record, action) {
   const yes = { label: "I looked: revive it all the same", grave: true };
   return {
-    name: "revive", label: "Revive", argv: ours("revive", record),
-    reason: !record.managed ? FOUND : inTrouble ? "" : "nothing is wrong with it",
+    name: "revive", label: "Revive", argv: action?.argv, reason: refusal(action),
     consequence: "Its conversation goes on: the old process is seen to be gone first, and the agent is told what was cut off.",
     body: () => ({ by: BY }),
     // What was cut off may have happened elsewhere: a person's yes is a click of its own.
@@ -71,13 +72,31 @@ function revive(record) {
   };
 }
 
-function stop(record, action) {
+/** Whom an agent of the hub hosts comes back by its agent. */
+function restart(record, action) {
   return {
-    name: "stop", label: "Stop", grave: true, argv: ours("stop", record),
-    reason: !record.managed ? FOUND : action?.allowed ? "" : (action?.reason ?? "its process is gone"),
-    consequence: "Its agent is ended, gently first, with the tools it left behind. A person's stop is final: nothing revives it.",
+    name: "restart", label: "Restart session", argv: action.argv, reason: refusal(action), path: ofAgent(record, "restart-session"),
+    consequence: `Agent ${record.agent} begins a new session where the old one ended.`,
+    tell: (answer) => told(answer, "It runs again."),
   };
 }
+
+function stop(record, action, hosted) {
+  const grave = { label: "Yes, in the middle of its turn", grave: true };
+  return {
+    name: "stop", label: "Stop", grave: true, argv: action?.argv, reason: refusal(action),
+    consequence: hosted
+      ? `Agent ${record.agent} is stopped: its session is ended and its container is removed.`
+      : "Its agent is ended, gently first, with the tools it left behind. A person's stop is final: nothing revives it.",
+    ...(hosted && {
+      path: ofAgent(record, "stop"),
+      tell: (answer) => told(answer, `Agent ${record.agent} is stopped.`),
+      instead: (problem, post) => (problem.code === "agent-busy" ? { ...grave, give: async () => told(await post({ yes: true }), "Stopped."), instead: null } : null),
+    }),
+  };
+}
+
+const ofAgent = (record, order) => `/api/agents/${encodeURIComponent(record.agent)}/${order}`;
 
 function adopt(record, action) {
   // Records offer it where something is wrong; whoever lives can be handed over at any time.

@@ -3,6 +3,7 @@
 
 import { sessionAddress } from "/address.js";
 import { button, element, inward, moment } from "/dom.js";
+import { shortId } from "/rows.js";
 
 const SHOWN_MAX = 50;
 const LABELS = { continue: "Continue", done: "It has happened", rollback: "Roll back", abort: "Abort" };
@@ -49,7 +50,7 @@ export class Checkpoints {
     head.append(
       element("b", "", `Checkpoint ${record.number}`),
       element("span", "badge", record.project || "no project"),
-      record.kind === "session" ? inward(record.subject, sessionAddress(record.subject)) : element("span", "", record.subject),
+      record.kind === "session" ? inward(shortId(record.subject), sessionAddress(record.subject)) : element("span", "", record.subject),
       element("span", "age", "since"),
       moment(record.opened_at),
     );

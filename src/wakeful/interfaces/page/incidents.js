@@ -2,9 +2,10 @@
 
 import { sessionAddress } from "/address.js";
 import { element, holding, inward, moment, redraw, spoken } from "/dom.js";
-import { shortId, words } from "/rows.js";
+import { age, shortId, words } from "/rows.js";
 
 const MEMBERS_SHOWN = 50;
+const CAUSES = { auth: "login", session: "one session", tmux_server: "tmux server" };
 
 export function drawIncidents({ list, empty }, incidents, past) {
   empty.hidden = incidents.length > 0;
@@ -15,8 +16,8 @@ function card(incident) {
   const open = !incident.resolved_at;
   const state = element("span", "incident-state", open ? "open" : "over");
   state.dataset.open = String(open);
-  const head = holding("p", "incident-head", state, element("span", "badge", words(incident.cause)),
-    holding("span", "age", "since ", moment(incident.opened_at), ...(open ? [] : [" to ", moment(incident.resolved_at)])));
+  const head = holding("p", "incident-head", state, element("span", "badge", CAUSES[incident.cause] ?? words(incident.cause)),
+    holding("span", "age", "since ", moment(incident.opened_at), ...(open ? [] : [`, for ${age(incident.opened_at, Date.parse(incident.resolved_at))}`])));
   const made = holding("li", "card", head, element("h3", "", incident.words), said(incident), until(incident), members(incident), issue(incident));
   made.dataset.incident = incident.id;
   made.dataset.open = String(open);

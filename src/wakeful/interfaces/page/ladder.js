@@ -5,19 +5,20 @@ import { words } from "/rows.js";
 
 const RUNGS = { runtime: "tmux server", agent_process: "agent process", pane_process: "pane process" };
 const MARKS = { alive: "", broken: "✕", unknown: "?", not_applicable: "" };
-const HOLDS = { alive: "holds", broken: "broken here", unknown: "not known", not_applicable: "not used" };
+const HOLDS = { alive: "holds", broken: "gone, too", unknown: "not known", not_applicable: "not used" };
 
 export function drawLadder(rungs) {
   const list = element("ol", "ladder");
   list.setAttribute("aria-label", "Ladder of liveness, from the host inwards");
   const deepest = rungs.findLastIndex((each) => each.hold === "alive");
-  list.append(...rungs.map((each, at) => rung(each, at < deepest)));
+  const first = rungs.findIndex((each) => each.hold === "broken");
+  list.append(...rungs.map((each, at) => rung(each, at < deepest, at === first ? "broken here" : HOLDS[each.hold])));
   return list;
 }
 
 /** `linked`: the line to the next rung is green, because something below it is known to hold. */
-function rung({ rung: name, hold }, linked) {
-  const made = holding("li", "", mark(hold), element("span", "rung", RUNGS[name] ?? words(name)), element("span", "hold", HOLDS[hold]));
+function rung({ rung: name, hold }, linked, says) {
+  const made = holding("li", "", mark(hold), element("span", "rung", RUNGS[name] ?? words(name)), element("span", "hold", says));
   made.dataset.hold = hold;
   made.dataset.rung = name;
   if (linked) made.classList.add("linked");

@@ -1,9 +1,9 @@
-// What a session's record says in a person's words, as `wakeful ls` says it. Pure: no document, no network, no clock.
+// What a session's record says in a person's words, as `wakeful ls` says it. Pure: no document, no network.
 
 const FIRST = ["person", "login", "operator"];
 const STATES = ["waiting", "prompting", "starting", "stopping", "idle", "detached", "stopped"];
 // What a call is about, in the order in which it says most.
-const TELLING = ["command", "cmd", "file_path", "path", "pattern", "query", "url", "description", "prompt"];
+const TELLING = ["command", "cmd", "file_path", "path", "pattern", "query", "url", "description", "prompt", "question"];
 // Records keep the beginning of a long input only, so it need not be whole JSON.
 const TELLING_CUT = new RegExp(`"(?:${TELLING.join("|")})"\\s*:\\s*\\[?"((?:[^"\\\\]|\\\\.)*)`);
 /** What people are counted by, in the order in which it is shown; nobody is counted twice. */
@@ -60,6 +60,8 @@ export function since(record) {
 /** What it does, waits for or suffers from. May hold an agent's words: only ever textContent. */
 export function doing(record) {
   const finding = record.findings[0];
+  const lifted = finding?.code === "usage_limited" ? record.expected_waits.find(({ kind }) => kind === "limit")?.until : null;
+  if (lifted) return `usage limit, lifted at ${clock(lifted)}`;
   if (finding) return [finding.summary, ...finding.untrusted.slice(0, 1).map(callText)].join(" · ");
   const [wait, ...others] = record.expected_waits;
   if (wait) return waitText(wait) + (others.length ? ` (+${others.length} more)` : "");
@@ -67,6 +69,13 @@ export function doing(record) {
   if (record.state === "detached") return "done, and no way leads to it for a prompt";
   if (record.health === "unknown") return "no process seen";
   return record.state === "stopped" ? "ended after its turn" : "";
+}
+
+/** `14:03`; with the day where that is another one. */
+function clock(stamp) {
+  const at = new Date(stamp);
+  const time = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  return at.toDateString() === new Date().toDateString() ? time : `${at.toLocaleDateString([], { day: "numeric", month: "short" })} ${time}`;
 }
 
 function waitText(wait) {

@@ -4,7 +4,7 @@ import { drawActions } from "/actions.js";
 import { button, byId, clear, command, element, holding, moment, redraw, setText, spoken } from "/dom.js";
 import { drawLadder } from "/ladder.js";
 import { read } from "/link.js";
-import { aboutCall, age, doing, shortId, since, tone, words } from "/rows.js";
+import { aboutCall, age, callText, doing, shortId, since, tone, words } from "/rows.js";
 import { Timeline } from "/timeline.js";
 
 const CALLS_READ = 300;
@@ -88,10 +88,10 @@ export class SessionView {
   }
 
   #drawActions() {
-    const { managed, session_alive: alive, health, findings, actions } = this.#record;
+    const { managed, session_alive: alive, actions } = this.#record;
     const place = byId("session-actions");
     const focused = place.contains(document.activeElement) ? document.activeElement.dataset.action : null;
-    redraw(place, [this.#id, managed, alive, health, findings.length, actions, this.#mute], () => [
+    redraw(place, [this.#id, managed, alive, actions, this.#mute], () => [
       drawActions(this.#record, this.#mute, this.#post),
       ...(this.#mute ? [holding("p", "soft", `Muted by ${this.#mute.by} until `, moment(this.#mute.until))] : []),
     ]);
@@ -177,13 +177,13 @@ function reasons(why) {
 function ruleCard(kind, code, summary, rule, evidence, untrusted) {
   const card = holding("article", `rule rule-${kind}`, element("h4", "", words(code)), element("p", "", summary), element("p", "soft", rule));
   if (evidence.length) card.append(element("p", "", evidence.join(" · ")));
-  if (untrusted.length) card.append(element("pre", "untrusted", untrusted.join("\n")));
+  if (untrusted.length) card.append(element("pre", "untrusted", untrusted.map(callText).join("\n")));
   return card;
 }
 
 function reading({ at, source, text, untrusted }) {
   const line = holding("li", "", at ? moment(at) : element("span", "soft", "–"), element("b", "", source), element("span", "", text));
-  if (untrusted) line.append(element("code", "said", untrusted));
+  if (untrusted) line.append(element("code", "said", callText(untrusted)));
   return line;
 }
 

@@ -26,13 +26,15 @@ from wakeful.interfaces.cli.listing import Sessions, decoded
 from wakeful.interfaces.cli.ls import NOBODY, whole_list
 from wakeful.interfaces.cli.output import wall_now
 from wakeful.interfaces.cli.status import Overview
-from wakeful.interfaces.tui.asking import Question
+from wakeful.interfaces.tui.asking import Choosing, Keys, Question
 from wakeful.interfaces.tui.board import Board
+from wakeful.interfaces.tui.entries import KINDS
 from wakeful.interfaces.tui.link import Link
 from wakeful.interfaces.tui.looks import PALETTES, styles, themes
-from wakeful.interfaces.tui.orders import Order, approval_of, give, needs_approval, order_of
+from wakeful.interfaces.tui.orders import Order, approval_of, give, order_of, refusal
 from wakeful.interfaces.tui.table import SessionTable
-from wakeful.interfaces.tui.words import Call, Calls, Standing, assembled, banner, detail
+from wakeful.interfaces.tui.views import View
+from wakeful.interfaces.tui.words import Call, Calls, Standing, assembled, banner, detail, lost_text
 from wakeful.places import Places
 
 CALLS_SHOWN_MAX: Final = 8
@@ -72,12 +74,17 @@ class TopApp(App[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "attach", "Attach", key_display="↵"),
-        Binding("n", "next_needing", "Next waiting"),
+        Binding("n", "next_needing", "Next"),
         Binding("slash", "filter", "Filter", key_display="/"),
-        Binding("q", "quit", "Quit"),
         Binding("r", "order('revive')", "Revive"),
         Binding("s", "order('stop')", "Stop"),
+        Binding("a", "order('hand')", "Adopt"),
         Binding("m", "order('mute')", "Mute"),
+        Binding("question_mark", "keys", "Keys", key_display="?"),
+        Binding("q", "quit", "Quit"),
+        # From here on only where there is room; `?` has them all.
+        *(Binding(key, f"view('{key}')", kind.title) for key, kind in KINDS.items()),
+        Binding("w", "order('wrong')", "Wrong"),
         Binding("d", "scroll_detail", "Detail"),
         Binding("t", "look", "Light", show=False),
         Binding("escape", "clear", show=False),
@@ -130,11 +137,20 @@ class TopApp(App[None]):
 
     # What the link tells.
 
+    def _stirred(self) -> None:
+        if isinstance(self.screen, View):
+            self.screen.redraw()
+            self.screen.stir()
+
+    def _lost_words(self) -> str:
+        return lost_text(self._proven_at, self._trouble) if self._is_lost else ""
+
     def greeted(self, overview: Overview) -> None:
         self._overview = overview
         self._agents = {each.id: each.state for each in overview.agents.agents}
         self._prove()
         self._show_banner()
+        self._stirred()
 
     def listed(self, page: Sessions) -> None:
         self.board.replace(page.sessions, page.older)
@@ -150,16 +166,19 @@ class TopApp(App[None]):
         chosen = self.table.chosen
         if chosen is not None and any(each.id == chosen.id for each in records):
             self._explain_soon()
+        self._stirred()
 
     def agent_changed(self, name: str, state: str) -> None:
         self._agents[name] = state
         self._show_banner()
+        self._stirred()
 
     def lost(self, reason: str) -> None:
         self._is_lost = True
         self._trouble = reason
         self._show()
         self._show_detail()
+        self._stirred()
 
     # Keys.
 
@@ -222,18 +241,41 @@ class TopApp(App[None]):
         record = self.table.chosen
         if record is None:
             return
-        order = order_of(act, record)
-        if await self.push_screen_wait(Question(order.asked, order.told)):
-            await self._give(order, record.id)
+        if act == "hand":
+            act = "release" if record.managed else "adopt"
+        why_not = refusal(act, record)
+        if why_not:
+            self.notify(f"Not now: {plain(why_not)}", severity="warning", timeout=5, markup=False)
+            return
+        expected = await self.push_screen_wait(_wrong_choice(record)) if act == "wrong" else "ok"
+        if act == "wrong" and expected is not None:
+            await self._carry_out(order_of(act, record, expected))
+        elif expected is not None:
+            await self.give(order_of(act, record))
 
-    async def _give(self, order: Order, session_id: SessionId) -> None:
+    def action_keys(self) -> None:
+        self.push_screen(Keys())
+
+    @work(group="views")
+    async def action_view(self, key: str) -> None:
+        """One after the other, until the person is back at the sessions."""
+        chosen: str | None = key
+        while chosen is not None:
+            view = View(chosen, self._client, now=self._now, give=self.give, lost_words=self._lost_words)
+            chosen = await self.push_screen_wait(view)
+
+    async def give(self, order: Order) -> None:
+        """Ask the person, then the daemon; say what came of it."""
+        if await self.push_screen_wait(Question(order.asked, order.told)):
+            await self._carry_out(order)
+
+    async def _carry_out(self, order: Order) -> None:
         try:
-            said = await asyncio.to_thread(give, self._client, order, session_id)
+            said = await asyncio.to_thread(give, self._client, order)
         except WakefulError as refused:
-            if needs_approval(refused) and not order.body.get("approved"):
-                again = approval_of(order, plain(str(refused), 300))
-                if await self.push_screen_wait(Question(again.asked, again.told)):
-                    await self._give(again, session_id)
+            again = approval_of(order, refused)
+            if again is not None:
+                await self.give(again)
                 return
             self.notify(plain(str(refused), 300), severity="warning", timeout=8, markup=False)
         else:
@@ -328,3 +370,19 @@ class TopApp(App[None]):
             # A daemon of an earlier version has no such route.
             return []
         return decoded(body, Calls).calls
+
+
+# As the page asks it.
+_EXPECTED: Final = (
+    ("ok", "it was fine"),
+    ("dead", "it was dead"),
+    ("silent", "it had gone silent"),
+    ("loop", "it ran in circles"),
+    ("error_cascade", "it failed again and again"),
+    ("runaway", "it ran away"),
+)
+
+
+def _wrong_choice(record: SessionRecord) -> Choosing:
+    said = f"Wakeful said {record.state}, {record.health}. {order_of('wrong', record).told}"
+    return Choosing("What should Wakeful have said?", said, _EXPECTED)

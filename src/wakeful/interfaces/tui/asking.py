@@ -1,26 +1,31 @@
-"""A question with a yes and a no, over everything else; Enter is neither, so that nobody says yes by habit."""
+"""What stands over everything else: a question, a choice, the keys. Enter answers nothing: nobody says yes by habit."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.events import Key
 from textual.screen import ModalScreen
 from textual.widgets import Static
+
+_LOOK = """
+    align: center middle; background: $background 60%;
+    & > Vertical {
+        width: 64; max-width: 90%; height: auto; max-height: 90%; padding: 1 2; background: $surface;
+        border: round $warning; overflow-y: auto;
+    }
+    .asked { text-style: bold; }
+    .told { color: $quiet; margin-top: 1; }
+    .keys { margin-top: 1; color: $accent; }
+"""
 
 
 class Question(ModalScreen[bool]):
     """True for `y`, False for `n` and Escape."""
 
-    CSS = """
-    Question { align: center middle; background: $background 60%; }
-    Question > Vertical {
-        width: 64; max-width: 90%; height: auto; padding: 1 2; background: $surface; border: round $warning;
-    }
-    Question .asked { text-style: bold; }
-    Question .told { color: $quiet; margin-top: 1; }
-    Question .keys { margin-top: 1; color: $accent; }
-    """
+    CSS = f"Question {{ {_LOOK} }}"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "Yes", show=False),
         Binding("n,escape,q", "answer(False)", "No", show=False),
@@ -39,3 +44,60 @@ class Question(ModalScreen[bool]):
 
     def action_answer(self, answer: bool) -> None:
         self.dismiss(answer)
+
+
+class Choosing(ModalScreen[str | None]):
+    """The name of what was chosen by its number; None for Escape."""
+
+    CSS = f"Choosing {{ {_LOOK} }}"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,n", "leave", show=False)]
+
+    def __init__(self, asked: str, told: str, choices: Sequence[tuple[str, str]]) -> None:
+        super().__init__()
+        self._asked = asked
+        self._told = told
+        self._choices = choices
+
+    def compose(self) -> ComposeResult:
+        lines = [f"{number}  {words}" for number, (_, words) in enumerate(self._choices, 1)]
+        with Vertical():
+            yield Static(self._asked, classes="asked", markup=False)
+            yield Static(self._told, classes="told", markup=False)
+            yield Static("\n".join([*lines, "", "Esc  leave it"]), classes="keys", markup=False)
+
+    def on_key(self, event: Key) -> None:
+        if event.key.isdecimal() and 0 < int(event.key) <= len(self._choices):
+            self.dismiss(self._choices[int(event.key) - 1][0])
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+_KEYS = """\
+arrows, j k, page keys, g G   move
+n         the next session that needs you, and round again
+Enter     go to its terminal; when you leave it you are back
+/         filter by words; Enter keeps it, Escape ends it
+r  s      revive, stop
+a         adopt; a managed one is released
+m         mute for 2 hours
+w         this was wrong: what should have been said
+d         to the detail and back, for arrows that scroll it
+2 3 4 5   decisions, incidents, agents, events; 1 is back here
+t         light or dark
+q         quit"""
+
+
+class Keys(ModalScreen[None]):
+    """All of them."""
+
+    CSS = f"Keys {{ {_LOOK} }}\nKeys > Vertical {{ width: 72; }}"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter,question_mark", "dismiss", show=False),
+    ]
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static("Keys", classes="asked", markup=False)
+            yield Static(_KEYS, classes="told", markup=False)
+            yield Static("Esc  back", classes="keys", markup=False)

@@ -7,9 +7,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from wakeful.domain.ids import SessionId
+from wakeful.domain.ids import SessionId, shortened
 from wakeful.domain.record import SessionRecord
-from wakeful.interfaces.cli.listing import counts_text, doing, needs_you, order_of, shortened
+from wakeful.interfaces.cli.listing import counts_text, doing, needs_you, order_of
 
 Key = tuple[int, int, float, str]
 

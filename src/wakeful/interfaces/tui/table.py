@@ -14,6 +14,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from wakeful.domain.ids import SessionId
+from wakeful.domain.plaintext import plain
 from wakeful.domain.record import SessionRecord
 from wakeful.interfaces.cli.listing import Row, Tone, row_of
 from wakeful.interfaces.cli.table import MARKS
@@ -172,12 +173,18 @@ class SessionTable(ScrollView, can_focus=True):
         texts = [(tone, f" {mark} {row.word}"), ("table--quiet", f" {row.age:>4}")]
         texts.append((tone if past else "table--strong", f" {row.project}"))
         if width >= WIDE_CELLS:
-            texts.append(("table--quiet", f" {row.managed or self._board.short_id(row.record.id)}"))
+            # What Wakeful only found stays back.
+            hands = "table--text" if row.record.managed and not past else "table--quiet"
+            texts.append((hands, f" {self._called(row.record)}"))
         texts.append((tone if past else "table--text", f" {row.doing}"))
         return [
             (style, _fitted(text, cells))
             for (style, text), cells in zip(texts, self._widths(width), strict=True)
         ]
+
+    def _called(self, record: SessionRecord) -> str:
+        """As a command takes it."""
+        return plain(record.name or record.agent or "") or self._board.short_id(record.id)
 
     def _line(self, cells: list[tuple[str, str]], width: int, background: Style | None) -> Strip:
         base = self.rich_style

@@ -12,28 +12,26 @@ from msgspec import Struct
 from rich.text import Text
 
 from wakeful.domain.calm import pause_words
+from wakeful.domain.durations import age
 from wakeful.domain.findings import Health
 from wakeful.domain.ladder import Hold
 from wakeful.domain.plaintext import plain
 from wakeful.domain.record import SessionRecord
 from wakeful.domain.why import Why
-from wakeful.interfaces.cli.durations import age
-from wakeful.interfaces.cli.listing import call_text, needs_you
+from wakeful.domain.wording import call_text
+from wakeful.interfaces.cli.listing import needs_you
 from wakeful.interfaces.cli.status import MODES, Overview
+from wakeful.interfaces.why_words import (
+    HEALTHS,
+    HOLDS,
+    Line,
+    evidence_lines,
+    fired_lines,
+    held_lines,
+    ladder_lines,
+    rung_style,
+)
 
-_HOLDS: Final = {
-    Hold.ALIVE: ("●", "success"),
-    Hold.BROKEN: ("✗", "error"),
-    Hold.UNKNOWN: ("?", "warning"),
-    Hold.NOT_APPLICABLE: ("·", "quiet"),
-}
-_HEALTHS: Final = {
-    Health.HEALTHY: "success",
-    Health.STALE: "warning",
-    Health.UNKNOWN: "warning",
-    Health.DEGRADED: "error",
-    Health.DEAD: "error",
-}
 _ENDS: Final = {
     "ok": ("✓", "success"),
     "error": ("✗", "error"),
@@ -42,9 +40,6 @@ _ENDS: Final = {
     "cut_off": ("✗", "quiet"),
 }
 _EVIDENCE_MAX: Final = 6
-
-Line = tuple[tuple[str, str], ...]
-"""Pieces of a line, each with the name of its style."""
 
 
 class CallWords(Struct, frozen=True):
@@ -97,13 +92,16 @@ def banner(standing: Standing) -> list[Line]:
 
 
 def _link_lines(standing: Standing) -> Iterator[Line]:
-    if not standing.is_lost:
-        return
-    said = standing.trouble or "trying again"
-    if standing.proven_at:
-        yield ((f" Connection lost. What you see is from {standing.proven_at}; {plain(said)} … ", "lost"),)
-    else:
-        yield ((f" Connecting; {plain(said)} … ", "lost"),)
+    if standing.is_lost:
+        yield ((f" {lost_text(standing.proven_at, standing.trouble)} ", "lost"),)
+
+
+def lost_text(proven_at: str, trouble: str) -> str:
+    """What is said first while nothing is proven; `proven_at` is the time of day of the last proof."""
+    said = plain(trouble or "trying again")
+    if proven_at:
+        return f"Connection lost. What you see is from {proven_at}; {said} …"
+    return f"Connecting; {said} …"
 
 
 def _counts(standing: Standing) -> Iterator[tuple[str, str]]:
@@ -145,15 +143,15 @@ def detail(
     if why is None:
         return [*lines, (("…", "quiet"),)]
     asks = needs_you(record) and why.health is Health.HEALTHY
-    lines.append(((plain(why.sentence), "needs-you" if asks else _HEALTHS[why.health]),))
+    lines.append(((plain(why.sentence), "needs-you" if asks else HEALTHS[why.health]),))
     lines += [] if is_wide else [_ladder_line(why)]
     lines.append((("→ ", "quiet"), (plain(join(why.command)), "strong"), (f"  {why.command_text}", "quiet")))
     lines.append(_standing(record, now_wall))
-    lines += [(), *_ladder(why)] if is_wide else []
-    lines += _section("Found", _found(why))
-    lines += _section("Held back", _held(why))
+    lines += [(), *ladder_lines(why)] if is_wide else []
+    lines += _section("Found", [*fired_lines(why, with_rules=False)])
+    lines += _section("Held back", [*held_lines(why, with_rules=False)])
     lines += _section("Last calls", [_call(each, now_wall) for each in calls])
-    return lines + _section("Evidence", _evidence(why))
+    return lines + _section("Evidence", [*evidence_lines(why, whole_stamps=False)][-_EVIDENCE_MAX:])
 
 
 def _standing(record: SessionRecord, now_wall: float) -> Line:
@@ -168,57 +166,14 @@ def _standing(record: SessionRecord, now_wall: float) -> Line:
     return ((" · ".join(parts), "quiet"),)
 
 
-def _ladder(why: Why) -> list[Line]:
-    """A column from the ground up: green to the deepest rung, a cross at the break."""
-    lines: list[Line] = []
-    for each in why.ladder:
-        mark, style = _HOLDS[each.hold]
-        name = each.rung.replace("_", " ")
-        words = "" if each.hold in {Hold.ALIVE, Hold.NOT_APPLICABLE} else f"  {each.hold}"
-        lines.append(((f"  {mark} ", style), (name, _named(each.hold)), (words, style)))
-    return lines
-
-
 def _ladder_line(why: Why) -> Line:
     """The same where lines are few."""
     pieces: list[tuple[str, str]] = []
     for each in why.ladder:
         if each.hold is not Hold.NOT_APPLICABLE:
-            mark, style = _HOLDS[each.hold]
-            pieces += [(f"{mark} ", style), (f"{each.rung.replace('_', ' ')}  ", _named(each.hold))]
+            mark, style = HOLDS[each.hold]
+            pieces += [(f"{mark} ", style), (f"{each.rung.replace('_', ' ')}  ", rung_style(each.hold))]
     return tuple(pieces)
-
-
-def _named(hold: Hold) -> str:
-    return {Hold.BROKEN: "error", Hold.NOT_APPLICABLE: "quiet"}.get(hold, "text")
-
-
-def _found(why: Why) -> list[Line]:
-    lines: list[Line] = []
-    for rule in why.fired:
-        lines.append(((f"  {rule.code}", "error"), (f"  {rule.summary}", "text")))
-        lines += [((f"    {plain(text)}", "quiet"),) for text in rule.evidence]
-        lines += [((f"    `{plain(call_text(text))}`", "quote"),) for text in rule.untrusted if text]
-    return lines
-
-
-def _held(why: Why) -> list[Line]:
-    return [
-        ((f"  {rule.code}", "text"), (f"  by {rule.by}: {plain(rule.evidence)}", "quiet"))
-        for rule in why.held_back
-    ]
-
-
-def _evidence(why: Why) -> list[Line]:
-    shown = [
-        (
-            (f"  {(each.at or '')[11:19]:<8}  ", "quiet"),
-            (f"{each.source}: {plain(each.text)}", "text"),
-            (f" `{plain(call_text(each.untrusted))}`" if each.untrusted else "", "quote"),
-        )
-        for each in why.evidence[-_EVIDENCE_MAX:]
-    ]
-    return [*shown]
 
 
 def _call(call: Call, now_wall: float) -> Line:

@@ -19,6 +19,7 @@ from wakeful.domain.ids import SessionId, parse_session_id
 from wakeful.domain.moment import iso
 from wakeful.domain.plaintext import plain
 from wakeful.domain.redact import redact
+from wakeful.domain.report_text import chat_text
 from wakeful.ports.clock import Clock
 from wakeful.ports.house import House, OpenCheckpoint
 from wakeful.services.gateway.decisions import Choice, Decisions, RoleOf
@@ -28,8 +29,11 @@ FOR_ADMINS: Final = "This is for admins."
 HELP: Final = """Write, and the agent of this chat answers.
 /stop ends the turn that runs; /new begins another conversation.
 again, shorter, deeper: the last answer in another way.
-For admins: /health, /errors patterns, /session, /checkpoints, /pause, /resume, /mute ID 2h."""
+For admins: /health, /errors patterns, /session, /report 22:00, /checkpoints, /pause,
+/resume, /mute ID 2h."""
 READING_ORDER: Final = "If it looks unstable: /health, /errors patterns, /session, then {log}"
+# A night.
+REPORT_SINCE: Final = "12h"
 CHECKPOINTS_SHOWN_MAX: Final = 5
 LINES_SHOWN_MAX: Final = 8
 LINE_CHARS_MAX: Final = 200
@@ -90,6 +94,7 @@ class Orders:
                     ("health", self._health),
                     ("errors", self._errors),
                     ("session", self._session),
+                    ("report", self._report),
                     ("checkpoints", self._checkpoints),
                     ("pause", self._pause),
                     ("resume", self._resume),
@@ -183,6 +188,9 @@ class Orders:
             f"Next: {self._views.log}",
         ]
         return "\n".join(lines)
+
+    async def _report(self, _message: Incoming, arguments: str) -> str:
+        return redact(chat_text(await self._house.report(arguments or REPORT_SINCE)))
 
     async def _checkpoints(self, message: Incoming, _arguments: str) -> str:
         found = await self._house.checkpoints()

@@ -1,15 +1,21 @@
-"""The report as a person reads it in the morning: the figures, then everybody, who needs you first. Pure."""
+"""The report as a person reads it in the morning: the figures, then everybody, who needs you first. Pure.
+
+For a terminal in columns, for a chat without them and as long as a message may be.
+"""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
+from wakeful.domain.calm import paused_text
+from wakeful.domain.durations import age
+from wakeful.domain.ids import shortened
 from wakeful.domain.plaintext import plain
 from wakeful.domain.report import Folder, Part, Report, SessionReport, Totals
-from wakeful.domain.wording import length
-from wakeful.interfaces.cli.durations import age
-from wakeful.interfaces.cli.listing import call_text, paused_text, shortened
+from wakeful.domain.wording import call_text, length
 
+# A message has 4,096 of Telegram's units, and a character has two at most in ours.
+CHAT_CHARS_MAX: Final = 2000
 NOBODY: Final = "Nobody was at work."
 # The same marks as in the list of sessions.
 MARKS: Final = {
@@ -25,17 +31,32 @@ MARKS: Final = {
 _PROJECT_CHARS_MAX: Final = 24
 
 
-def report_lines(report: Report, since_wall: float, now_wall: float) -> Iterator[str]:
+def chat_text(report: Report) -> str:
+    """As one message, who needs somebody first; what does not fit is said to be missing."""
+    since_wall, now_wall = (datetime.fromisoformat(each).timestamp() for each in (report.since, report.until))
+    heading = f"The last {length(now_wall - since_wall)}"
+    lines = [line.strip() for line in report_lines(report, heading, now_wall, in_columns=False)]
+    kept: list[str] = []
+    chars_left = CHAT_CHARS_MAX
+    for number, line in enumerate(lines):
+        chars_left -= len(line) + 1
+        if chars_left < 0:
+            return "\n".join([*kept, f"… {len(lines) - number} more lines: `wakeful report` on the host"])
+        kept.append(line)
+    return "\n".join(kept)
+
+
+def report_lines(report: Report, heading: str, now_wall: float, *, in_columns: bool = True) -> Iterator[str]:
     """Every line of it, plain."""
     yield from paused_text(report.paused)
-    yield f"Since {_when(since_wall, now_wall)}, {length(now_wall - since_wall)}"
+    yield heading
     if not report.sessions:
         yield NOBODY
         return
     yield f"  {sessions_text(report.totals)}"
     yield f"  {work_text(report.totals)}"
     ids = shortened(str(each.id) for each in report.sessions)
-    width = max(len(_project(each)) for each in report.sessions)
+    width = max(len(_project(each)) for each in report.sessions) if in_columns else 0
     for part in Part:
         alike = [each for each in report.sessions if each.part is part]
         if alike:
@@ -146,11 +167,3 @@ def _short(tokens: int) -> str:
     if tokens < 10_000:
         return f"{tokens:,}"
     return f"{tokens / 1000:,.0f}k" if tokens < 1_000_000 else f"{tokens / 1e6:,.1f}M"
-
-
-def _when(since_wall: float, now_wall: float) -> str:
-    """By this host's clock: today needs no date."""
-    then, now = (datetime.fromtimestamp(wall, UTC).astimezone() for wall in (since_wall, now_wall))
-    days = (now.date() - then.date()).days
-    day = {0: "today", 1: "yesterday"}.get(days, f"{then:%Y-%m-%d}")
-    return f"{day} {then:%H:%M}"

@@ -1,0 +1,84 @@
+"""The other views of `wakeful top` by Textual's pilot: decisions, incidents, agents, events, and what is ordered there."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from clinics import Clinic
+from desks import Doors, open_doors
+from page_scenes import Morning, hub_of_three, play as play_morning
+from pilots import greens, is_kept, play, screen, until, utc
+from wakeful.interfaces.tui.app import TopApp
+from wakeful.interfaces.tui.asking import Keys, Question
+
+pytestmark = pytest.mark.usefixtures(utc.__name__)
+__all__ = ["utc"]
+SIZE = (100, 30)
+VIEWS = {"2": "decisions", "3": "incidents", "4": "agents", "5": "events"}
+
+
+@pytest.fixture
+def doors(tmp_path: Path) -> Iterator[Doors]:
+    clinic = Clinic(burst=1_000_000)
+    hub = hub_of_three(clinic)
+    with open_doors(tmp_path, clinic) as opened:
+        play_morning(opened, Morning(clinic, tmp_path), hub)
+        yield opened
+
+
+async def shows(pilot: Pilot[None], text: str) -> None:
+    await until(pilot, lambda: text in screen(pilot.app))
+
+
+def test_every_view_is_as_it_was_looked_at(doors: Doors) -> None:
+    """A number opens each, another one the next; `1` is back at the sessions, and `?` has all keys."""
+
+    async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+        for key, name in VIEWS.items():
+            await pilot.press(key)
+            await shows(pilot, f" {name.capitalize()}  ")
+            await pilot.pause(0.1)
+            is_kept(name, screen(app))
+        await pilot.press("1")
+        await until(pilot, lambda: "STATE" in screen(app))
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(app.screen, Keys))
+        await shows(pilot, "STATE")
+        await pilot.pause(0.1)
+        is_kept("keys", screen(app))
+
+    play(doors, scene, SIZE)
+
+
+def test_a_checkpoint_is_answered(doors: Doors) -> None:
+    """What each choice leads to is read first; after a yes it is gone from the list, and what came of it is said."""
+
+    async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+        await pilot.press("2")
+        await until(pilot, lambda: " Decisions  2" in screen(app))
+        await pilot.press("down", "x")
+        await until(pilot, lambda: isinstance(app.screen, Question))
+        await pilot.press("n")
+        assert " Decisions  2" in screen(app)
+        await pilot.press("x", "y")
+        await until(pilot, lambda: " Decisions  1" in screen(app))
+
+    play(doors, scene, SIZE)
+
+
+def test_a_view_loses_its_colours_with_the_link(doors: Doors) -> None:
+    """It says from when it is, and orders of the hidden list are out of reach behind it."""
+
+    async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+        await pilot.press("4")
+        await until(pilot, lambda: "docs" in screen(app))
+        assert greens(app)
+        await pilot.press("m")
+        assert not isinstance(app.screen, Question)
+        doors.stop()
+        await until(pilot, lambda: "Connection lost. What you see is from" in screen(app))
+        assert not greens(app)
+
+    play(doors, scene, SIZE)

@@ -1,0 +1,30 @@
+"""Claims about who is moved out of the service's group: whoever is to outlive it, with its family, and nobody else."""
+
+from pathlib import Path
+
+from wakeful.adapters.system.scopes import families, group_of
+
+OWN, SERVER, PANE, HEADLESS, TOOL, QUESTION, GATEWAY = 100, 200, 201, 300, 301, 400, 500
+
+
+def test_whoever_is_to_outlive_us_is_moved_with_its_family() -> None:
+    """A tmux server that left us and a launched agent, each with its children; questions and the gateway stay."""
+    parents = {
+        OWN: 1,
+        SERVER: 1,
+        PANE: SERVER,
+        HEADLESS: OWN,
+        TOOL: HEADLESS,
+        QUESTION: OWN,
+        GATEWAY: OWN,
+        GATEWAY + 1: GATEWAY,
+    }
+    assert families(parents, OWN, {HEADLESS}) == {SERVER: (SERVER, PANE), HEADLESS: (HEADLESS, TOOL)}
+
+
+def test_only_the_service_has_a_group_to_leave() -> None:
+    """In a terminal, or in a container, nobody is moved; both versions of control groups are read."""
+    mixed = "9:name=systemd:/user.slice/app.slice/wakeful.service\n0::/user.slice/app.slice/wakeful.service\n"
+    assert group_of(mixed) == Path("/sys/fs/cgroup/systemd/user.slice/app.slice/wakeful.service/cgroup.procs")
+    assert group_of("0::/a/wakeful.service\n") == Path("/sys/fs/cgroup/a/wakeful.service/cgroup.procs")
+    assert group_of("0::/user.slice/session-2.scope\n") is None
