@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bot_api import BotApi
 from bot_rooms import Said
@@ -11,6 +11,7 @@ from clients import ClientHome, CodexHome, wait_for
 from daemons import RunningDaemon
 from wakeful.testing.scripted_model import script
 
+T = TypeVar("T")
 USER, STRANGER = 42, 66
 # Everybody who may write in a test of many conversations.
 CROWD = range(100, 200)
@@ -85,7 +86,7 @@ class Phone:
 
         return self.until(look, f"{count} answers")
 
-    def until(self, look: Callable[[], Any], what: str) -> Any:
+    def until(self, look: Callable[[], T | None], what: str) -> T:
         try:
             return wait_for(look, what, SECONDS_MAX)
         except AssertionError as error:

@@ -267,7 +267,7 @@ def test_what_somebody_brings_back_is_not_begun_anew_beside_it(house: House) -> 
     process = adopted(house)
     house.end(process)
 
-    async def both() -> list[Any]:
+    async def both() -> tuple[Any, Any]:
         starting, anew = asyncio.Event(), asyncio.Event()
 
         async def registered() -> None:
