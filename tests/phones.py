@@ -1,6 +1,7 @@
 """A person in front of the bot and the machine behind it: `wakeful up` with a token, a real client, a scripted Bot API."""
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -58,6 +59,11 @@ class Phone:
         assert found is not None, self.daemon.run("status").out
         return int(found[1])
 
+    @property
+    def model_calls(self) -> int:
+        """How often the model was asked anything."""
+        return sum(each.kind != "other" for each in self.home.model.requests)
+
     def ours(self, user: int = USER) -> list[Said]:
         return [each for each in self.api.room(user).messages if each.is_ours and not each.is_deleted]
 
@@ -95,6 +101,20 @@ class Phone:
 
     def times(self, words: str) -> int:
         return sum(words in each.text for each in self.ours())
+
+    def times_seen(self, words: str, count: int) -> None:
+        """Return once so many messages say so."""
+        self.until(lambda: self.times(words) == count or None, f"{count} times {words!r}")
+
+    def says_until(self, text: str, words: str) -> None:
+        """Say it every second until somebody says these words."""
+
+        def look() -> bool | None:
+            self.says(text)
+            time.sleep(1)
+            return self.times(words) > 0 or None
+
+        self.until(look, repr(words))
 
     def press(self, said: Said, label: str) -> None:
         choice = next(
