@@ -42,6 +42,8 @@ class ScriptedSessions:
         self.answers: list[tuple[str, Reply]] = []
         self.alive: set[str] = set()
         self.known: set[str] = set()
+        # Whom a healer that began anew called by the name of another one.
+        self.heirs: dict[str, str] = {}
         # Raised by the next calls of a name, one each.
         self.problems: dict[str, list[Exception]] = defaultdict(list)
         self.outcomes: dict[str, Answered] = {}
@@ -100,6 +102,10 @@ class ScriptedSessions:
         if session_id not in self.known:
             return None
         return Standing("idle" if session_id in self.alive else "stopped", "healthy", is_managed=True)
+
+    async def named(self, name: str) -> SessionId | None:
+        heir = self.heirs.get(name)
+        return SessionId(heir) if heir in self.alive else None
 
     async def hear(self, provider: str, session_id: SessionId, key: str) -> AsyncIterator[Heard]:
         del provider, session_id

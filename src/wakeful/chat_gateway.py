@@ -25,7 +25,7 @@ from wakeful.adapters.telegram.chat import TelegramChat
 from wakeful.channels import open_channels
 from wakeful.chat_seats import Seats
 from wakeful.config import Config
-from wakeful.domain.gateway.access import Access, Role
+from wakeful.domain.gateway.access import Access, Role, stranger_line
 from wakeful.domain.gateway.breaker import Thresholds
 from wakeful.domain.gateway.classifier import Fault
 from wakeful.domain.gateway.host_watch import HostReading, WatchLimits
@@ -75,11 +75,19 @@ class Gateway:
     """One gateway: everything it is made of, and what joins it."""
 
     def __init__(
-        self, config: Config, places: Places, store: Store, bot: str, environ: Mapping[str, str]
+        self,
+        config: Config,
+        places: Places,
+        store: Store,
+        bot: str,
+        environ: Mapping[str, str],
+        *,
+        supervised: bool = False,
     ) -> None:
         self._config = config
         self._places = places
         self._environ = environ
+        self._supervised = supervised
         self._seats = Seats(config, places, environ)
         self._channels = open_channels(config.alerts, environ)
         self._log = Path(places.logs) / "gateway.log"
@@ -140,9 +148,9 @@ class Gateway:
 
     def greeting(self, name: str, open_turns: int, *, alone: bool) -> list[str]:
         gateway = self._config.gateway
-        heard = len(gateway.allow)
+        heard = self._people.count
         lines = [
-            f"gateway: @{name}, answered by {gateway.provider}; {heard} allowed, {len(gateway.admins)} admins"
+            f"gateway: @{name}, answered by {gateway.provider}; {heard} heard, {len(gateway.admins)} admins"
         ]
         if alone:
             lines.append("gateway: no daemon was running: one is kept beside it, on its socket only")
@@ -176,11 +184,14 @@ class Gateway:
         held = {pool.session_of(key): key for key in pool.keys()}  # noqa: SIM118 - it is no dict
         return {session: key for session, key in held.items() if session}
 
-    async def restart(self, key: ConversationKey) -> bool:
-        return await self.turns.restart(key)
+    async def restart(self, key: ConversationKey, *, even_busy: bool = False) -> bool:
+        return await self.turns.restart(key, even_busy=even_busy)
 
     async def restart_all(self) -> int:
         return await self.turns.restart_all()
+
+    def progressing(self, seconds: float) -> frozenset[ConversationKey]:
+        return self.turns.progressing(seconds)
 
     def dead(self) -> tuple[ConversationKey, ...]:
         """Nobody: a session that dies is brought back by the daemon, and its own turn hears of it first."""
@@ -329,6 +340,7 @@ class Gateway:
             commands=orders.commands(),
             presses=(self._questions.pressed, self._decisions.pressed, self._follow_ups.pressed),
             introduced=self._people.introduced,
+            stranger_words=lambda user_id: stranger_line(user_id, frozenset(self._config.gateway.allow)),
         )
 
     def _views(self) -> Views:
@@ -337,11 +349,11 @@ class Gateway:
             auth=lambda: [self.auth.mode(each) for each in self.auth.providers],
             host=lambda: host_lines(self.host_watch.reading),
             patterns=self._heal.patterns,
-            acts=lambda: [f"{each.proposal.kind} {each.words}" for each in self._heal.acts],
+            acts=lambda: [each.line for each in self._heal.acts],
             last_words=lambda session_id: RunFolder(Path(self._places.run), session_id).last_words(),
             provider_of=self._seats.provider,
             trouble=lambda: self.intake.trouble,
-            log=str(self._log),
+            log=str(self._log) if self._supervised else "what this gateway prints",
         )
 
     async def _count(self, turn: Turn, fault: Fault | None, seconds: float) -> None:

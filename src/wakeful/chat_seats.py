@@ -46,7 +46,7 @@ class Seats:
         return ChatPlace(
             key=own.key,
             folder=own.folder or default.folder,
-            permission_mode=own.permission_mode,
+            permission_mode=own.permission_mode or default.permission_mode,
             provider=own.provider or default.provider,
             send_from=own.send_from or default.send_from,
         )
@@ -62,7 +62,13 @@ class Seats:
         folder = Path(chat.folder) if chat.folder else self._folders / name
         if not chat.folder:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Seat(provider, str(folder), self._argv(provider, chat.permission_mode), self.environ, name)
+        return Seat(
+            provider,
+            str(folder),
+            self._argv(provider, chat.permission_mode or PermissionMode.DEFAULT),
+            self.environ,
+            name,
+        )
 
     def _argv(self, provider: str, mode: PermissionMode) -> tuple[str, ...]:
         if provider == ProviderName.CODEX:

@@ -83,7 +83,7 @@ async def serve_gateway(
         lock = store_path(config, places).with_name(f"gateway-{bot}.lock")
         stack.enter_context(sole(lock, "A gateway of this bot"))
         store = await stack.enter_async_context(_opened(config, places))
-        gateway = Gateway(config, places, store, bot, os.environ)
+        gateway = Gateway(config, places, store, bot, os.environ, supervised=supervised)
         stack.push_async_callback(gateway.close)
         ended = _until_told(supervised=supervised)
         beside = await gateway.daemon_beside()

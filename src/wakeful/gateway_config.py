@@ -179,7 +179,7 @@ class ChatPlace(Struct, frozen=True, kw_only=True):
 
     key: str
     folder: str = ""
-    permission_mode: PermissionMode = PermissionMode.DEFAULT
+    permission_mode: PermissionMode | None = None
     provider: ProviderName | None = None
     send_from: str = ""
 
@@ -204,9 +204,9 @@ CHAT_KEYS: Final[Mapping[str, ChatKey]] = {
     ),
     "permission_mode": ChatKey(
         PermissionMode,
-        PermissionMode.DEFAULT,
+        None,
         "default, acceptEdits, plan or bypassPermissions",
-        "What it may do unasked.",
+        "What it may do unasked. Missing: the default table's, else `default`: everything is asked for.",
     ),
     "provider": ChatKey(ProviderName, None, "claude or codex", "Who answers. Missing: gateway.provider."),
     "send_from": ChatKey(

@@ -1,7 +1,10 @@
-"""Claims about the chat gateway as its operator runs it: `wakeful up` with a token, the real clients, a scripted Bot API."""
+"""Claims about the chat gateway as its operator runs it: `wakeful up` with a token, the real clients, a scripted Bot API.
+
+The suite takes both clients through the first rounds; `WAKEFUL_ENDURANCE=1` takes them through all of them, and through
+thirty conversations on five places.
+"""
 
 import os
-import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,13 +12,24 @@ from pathlib import Path
 import pytest
 
 from bot_api import BotApi
-from bot_rooms import Said
-from clients import ClaudeHome, ClientHome, CodexHome, wait_for
+from cheap_claude import install
+from clients import ClaudeHome, ClientHome, CodexHome
 from daemons import RunningDaemon
-from wakeful.testing.scripted_model import script
+from phones import CROWD, STRANGER, USER, Phone, ended, evictions
+from wakeful.testing.scripted_model import ScriptedModel
 
-USER, STRANGER = 42, 66
-SECONDS_MAX = 60.0
+ENDURANCE = "WAKEFUL_ENDURANCE" in os.environ
+LOGIN_GONE = "its login has to be renewed"
+OPEN_SECONDS = 6
+PLACES, KEYS = 5, 30
+# What the suite cannot wait for: as delivered it is a second.
+QUICK = "edit_seconds = 0.1\n"
+# Short where a round waits for it, else as delivered.
+ROUNDS = f"""turn_seconds = 3
+[gateway.{{provider}}]
+open_seconds = {OPEN_SECONDS}
+[conversation]
+max_active_sessions = {PLACES}"""
 
 
 @pytest.fixture
@@ -24,141 +38,193 @@ def api() -> Iterator[BotApi]:
         yield api
 
 
-class Chat:
-    """One person in front of the bot, and the machine behind it."""
-
-    def __init__(self, api: BotApi, daemon: RunningDaemon, home: ClientHome, provider: str) -> None:
-        self.api = api
-        self.daemon = daemon
-        self.home = home
-        config = daemon.home / "wakeful.toml"
-        config.write_text(
-            f'[gateway]\nallow = [{USER}]\nadmins = [{USER}]\nprovider = "{provider}"\napi = "{api.url}"\n'
-            f'[gateway.chats.default]\nfolder = "{home.project}"\n[response_actions]\nenabled = false\n'
-            "[gateway.host]\nwatch_seconds = 1\n"
-        )
-        daemon.watch(
-            **home.environ(),
-            WAKEFUL_CONFIG=config,
-            WAKEFUL_GATEWAY__TOKEN=api.token,
-            WAKEFUL_HEAL__CONFIRM_SECONDS="1",
-        )
-        daemon.up()
-
-    @property
-    def log(self) -> str:
-        path = Path(self.daemon.environ["WAKEFUL_HOME"]) / "logs" / "gateway.log"
-        return path.read_text() if path.exists() else ""
-
-    @property
-    def gateway_pid(self) -> int:
-        found = re.search(r"gateway: runs \(pid (\d+)\)", self.daemon.run("status").out)
-        assert found is not None, self.daemon.run("status").out
-        return int(found[1])
-
-    def ours(self) -> list[Said]:
-        return [each for each in self.api.room(USER).messages if each.is_ours and not each.is_deleted]
-
-    def ask(self, *steps: dict[str, object], thread: int | None = None) -> None:
-        self.api.says(script(*steps), user=USER, thread=thread)
-
-    def sees(self, words: str) -> Said:
-        """The message that says so, once it is there."""
-
-        def look() -> Said | None:
-            return next((each for each in self.ours() if words in each.text), None)
-
-        try:
-            return wait_for(look, f"{words!r} in the chat", SECONDS_MAX)
-        except AssertionError as error:
-            error.add_note(f"seen: {self.api.seen(USER)}\nlog: {self.log}")
-            raise
-
-    def times(self, words: str) -> int:
-        return sum(words in each.text for each in self.ours())
-
-    def press(self, said: Said, label: str) -> None:
-        choice = next(
-            button["callback_data"] for row in said.buttons for button in row if button["text"] == label
-        )
-        self.api.presses(said, choice, user=USER)
+@pytest.fixture(params=["claude", "codex"])
+def home(request: pytest.FixtureRequest) -> ClientHome:
+    found = request.getfixturevalue(request.param)
+    assert isinstance(found, ClientHome)
+    return found
 
 
-def ended(pid: int) -> bool:
-    return not Path(f"/proc/{pid}").exists()
+def normal_turn(phone: Phone) -> None:
+    """One message, one answer, one managed session."""
+    phone.api.says("let me in", user=STRANGER)
+    phone.ask({"text": "Hello from the agent"})
+    assert phone.sees("Hello from the agent").labels == ["Context"]
+    (session,) = phone.daemon.sessions()
+    assert (session["provider"], session["managed"]) == (phone.provider, True)
+    assert phone.api.seen(STRANGER) == []
+    # The whole line: whoever copies it keeps everybody who is in already.
+    assert f"allow = [{USER}, {STRANGER}, {CROWD[0]}, " in phone.log
 
 
-def test_claude_answers_asks_survives_and_is_healed(
-    api: BotApi, daemon: RunningDaemon, claude: ClaudeHome
-) -> None:
-    """A turn, a permission by button, a killed agent, a killed gateway: each message is answered once, in its place."""
-    chat = Chat(api, daemon, claude, "claude")
-    api.says("let me in", user=STRANGER)
-    chat.ask({"text": "Hello from the agent"})
-    answered = chat.sees("Hello from the agent")
-    assert answered.labels == ["Context"]
-    assert api.seen(STRANGER) == []
-    assert f"allow = [{STRANGER}]" in chat.log
-    (session,) = daemon.sessions()
-    assert session["managed"]
+def streaming_in_a_topic(phone: Phone) -> None:
+    """What is said before the tool is there before the tool is done; all of it stays in the topic."""
+    phone.ask({"text": "Let me look."} | phone.busy("sleep 2"), {"text": "Looked."}, thread=7)
+    half = phone.sees("Let me look.")
+    assert ("Looked." in half.text, half.thread_id) == (False, 7)
+    assert phone.sees("Looked.").message_id == half.message_id
 
-    chat.ask({"tool": "Bash", "input": {"command": "touch made.txt"}}, {"text": "made it"})
-    chat.press(chat.sees("May the agent use Bash?"), "Allow for this session")
-    chat.sees("made it")
-    assert (claude.project / "made.txt").exists()
 
-    chat.ask({"tool": "Bash", "input": {"command": "sleep 300"}}, {"text": "never said"})
-    running = daemon.wait_for_session(lambda record: "sleep 300" in str(record), "a running tool")
-    os.kill(running["pid"], signal.SIGKILL)
-    wait_for(lambda: all(each.text != "…" for each in chat.ours()) or None, "an end of the turn", SECONDS_MAX)
-    assert daemon.sessions()[0]["id"] == session["id"]
+def permissions_by_buttons(phone: Phone) -> None:
+    """What is denied does not happen; what is allowed for the session is not asked again. Codex never asks."""
+    if phone.provider == "codex":
+        return
+    for number, choice in enumerate(("Deny", "Allow for this session")):
+        phone.ask(phone.busy(f"touch made-{number}"), {"text": f"end {number}"})
+        phone.press(phone.sees(f"touch made-{number}"), choice)
+        phone.sees(f"end {number}")
+    phone.ask(phone.busy("touch made-2"), {"text": "end 2"})
+    phone.sees("end 2")
+    assert phone.times("May the agent use Bash?") == 2
+    assert sorted(each.name for each in phone.home.project.glob("made-*")) == ["made-1", "made-2"]
 
-    chat.ask({"tool": "Bash", "input": {"command": "sleep 4"}}, {"text": "slept well"})
-    daemon.wait_for_session(lambda record: "sleep 4" in str(record), "a running tool")
-    before = chat.gateway_pid
+
+def crash_in_a_turn(phone: Phone) -> None:
+    """The healer brings the agent back in the same conversation, and it says its end in the same message."""
+    sessions = {each["id"] for each in phone.daemon.sessions()}
+    phone.ask(phone.busy("sleep 301"), {"text": "after the crash"})
+    os.kill(phone.running("sleep 301")["pid"], signal.SIGKILL)
+    phone.sees("after the crash")
+    assert {each["id"] for each in phone.daemon.sessions()} == sessions
+
+
+def gateway_killed_in_a_turn(phone: Phone) -> None:
+    """The turn goes on without it, and the next gateway fills the placeholder."""
+    phone.ask(phone.busy("sleep 3.5"), {"text": "slept well"})
+    phone.running("sleep 3.5")
+    before = phone.gateway_pid
     os.kill(before, signal.SIGKILL)
-    chat.sees("slept well")
-    assert chat.gateway_pid != before
-    assert [chat.times(words) for words in ("Hello from the agent", "made it", "slept well")] == [1, 1, 1]
-    assert chat.times("…") == 0
+    phone.sees("slept well")
+    assert (phone.gateway_pid != before, phone.times("slept well")) == (True, 1)
 
-    api.says("/health", user=USER)
-    assert "Login: claude good" in chat.sees("Mode: mine").text
-    api.says("/report 1h", user=USER)
-    assert session["project"] in chat.sees("The last 60 min").text
-    last = chat.gateway_pid
+
+def hang_in_a_stream(phone: Phone) -> None:
+    """Given up after its limit with one sentence, and the next message is answered."""
+    phone.ask({"text": "Half of it", "hang": "mid"})
+    phone.sees("This took too long and was given up.")
+    phone.ask({"text": "after the hang"})
+    phone.sees("after the hang")
+    assert phone.times("Half of it") == 0
+
+
+def breaker_opens_and_closes(phone: Phone) -> None:
+    """Three failures open it, its rest makes it half-open, two answers close it; what failed is told as a pattern."""
+    for number in range(1, 4):
+        phone.ask({"status": 500})
+        phone.times_seen("Something went wrong with the agent", number)
+    asked = phone.model_calls
+    phone.ask({"text": "not asked"})
+    phone.sees("left alone for now")
+    assert phone.model_calls == asked
+    phone.says("/session")
+    phone.sees("breaker open")
+    phone.says_until("/session", "breaker half-open")
+    for number in range(2):
+        phone.ask({"text": f"back {number}"})
+        phone.sees(f"back {number}")
+    phone.says("/session")
+    phone.sees("breaker closed")
+    phone.says("/errors patterns")
+    assert "unknown: 3" in phone.sees("Failures in the last 10 minutes").text
+
+
+def login_lost_and_found(phone: Phone) -> None:
+    """A 401: nobody sees the client's words, nothing more is started, the admin is told once; new credentials end it."""
+    phone.ask({"status": 401})
+    phone.sees(LOGIN_GONE)
+    phone.sees(f"critical: The login of {phone.provider} is gone")
+    asked = phone.model_calls
+    phone.ask({"text": "too early"})
+    phone.times_seen(LOGIN_GONE, 2)
+    assert phone.model_calls == asked
+    renewed = ".claude/settings.json" if phone.provider == "claude" else ".codex/auth.json"
+    (phone.home.home / renewed).write_text("{}")
+    phone.sees(f"info: The login of {phone.provider} works again")
+    phone.ask({"text": "back again"})
+    phone.sees("back again")
+    assert [phone.times(words) for words in ("critical:", "401", "too early")] == [1, 0, 0]
+
+
+def thirty_conversations(phone: Phone) -> None:
+    """All are answered on five places; who was idle longest makes room, and goes on in its own conversation."""
+    crowd = CROWD[:KEYS]
+    for user in crowd:
+        phone.ask({"text": f"hello {user}"}, user=user)
+    for user in crowd:
+        phone.sees(f"hello {user}", user=user)
+    assert_pooled(phone, KEYS)
+    known = {each["id"] for each in phone.daemon.sessions()}
+    phone.ask({"text": "once more"}, user=crowd[0])
+    phone.sees("once more", user=crowd[0])
+    assert {each["id"] for each in phone.daemon.sessions()} == known
+
+
+def assert_pooled(phone: Phone, keys: int) -> None:
+    """Every session is an ordinary managed one, and no more of them live than have a place."""
+    sessions = phone.daemon.sessions()
+    assert len(sessions) >= keys
+    assert all(each["managed"] for each in sessions)
+    phone.until(
+        lambda: sum(each["pid"] is not None for each in phone.daemon.sessions()) <= PLACES or None,
+        "an end of those who made room",
+    )
+    reasons = [reason for key, reason in evictions(phone.log) if key != f"chat:{USER}:thread:main"]
+    assert reasons.count("lru_limit") >= keys - PLACES
+
+
+FIRST = (
+    normal_turn,
+    permissions_by_buttons,
+    streaming_in_a_topic,
+    crash_in_a_turn,
+    gateway_killed_in_a_turn,
+)
+ALL = (*FIRST, hang_in_a_stream, breaker_opens_and_closes, login_lost_and_found, thirty_conversations)
+
+
+def test_rounds_with_a_real_client(api: BotApi, daemon: RunningDaemon, home: ClientHome) -> None:
+    """Whatever happens in between, each message is answered once, in its place, and none is left empty."""
+    provider = "codex" if isinstance(home, CodexHome) else "claude"
+    phone = Phone(api, daemon, home, ROUNDS.format(provider=provider) if ENDURANCE else QUICK)
+    for play in ALL if ENDURANCE else FIRST:
+        play(phone)
+    assert [phone.times(words) for words in ("Hello from", "after the crash", "slept well")] == [1, 1, 1]
+    assert phone.times("…") == 0
+    phone.says("/health")
+    assert f"Login: {provider} good" in phone.sees("Mode: mine").text
+    phone.says("/report 1h")
+    assert home.project.name in phone.sees("The last 60 min").text
+    last = phone.gateway_pid
     daemon.end()
     assert ended(last)
-
-
-def test_codex_answers_and_goes_on_in_its_thread(
-    api: BotApi, daemon: RunningDaemon, codex: CodexHome
-) -> None:
-    """Two messages of one topic are one conversation, and both answers stay in it."""
-    chat = Chat(api, daemon, codex, "codex")
-    chat.ask({"text": "first from codex"}, thread=7)
-    first = chat.sees("first from codex")
-    chat.ask({"text": "second from codex"}, thread=7)
-    second = chat.sees("second from codex")
-    assert (first.thread_id, second.thread_id) == (7, 7)
-    (session,) = daemon.sessions()
-    assert (session["provider"], session["managed"]) == ("codex", True)
 
 
 def test_a_lost_login_is_told_once_and_comes_back_by_itself(
     api: BotApi, daemon: RunningDaemon, claude: ClaudeHome
 ) -> None:
-    """A 401: nobody sees the client's words, nothing more is started, the admin is told; new credentials end it."""
-    chat = Chat(api, daemon, claude, "claude")
-    chat.ask({"status": 401})
-    chat.sees("its login has to be renewed")
-    chat.sees("critical: The login of claude is gone")
-    asked = len(claude.transcripts())
-    chat.ask({"text": "too early"})
-    wait_for(lambda: chat.times("its login has to be renewed") == 2 or None, "a refusal at once", SECONDS_MAX)
-    assert len(claude.transcripts()) == asked
-    (claude.home / ".claude" / "settings.json").write_text("{}")
-    chat.sees("info: The login of claude works again")
-    chat.ask({"text": "back again"})
-    chat.sees("back again")
-    assert [chat.times(words) for words in ("critical:", "401", "too early")] == [1, 0, 0]
+    """The mode is entered by a refused turn and left by a probe."""
+    login_lost_and_found(Phone(api, daemon, claude, QUICK))
+
+
+class CheapHome(ClientHome):
+    """A home of an agent that thinks nothing."""
+
+    client = ClaudeHome.client
+
+    def environ(self) -> dict[str, str]:
+        program = Path(install(self.home / "bin"))
+        return super().environ() | {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+
+
+def test_thirty_keys_share_five_places(api: BotApi, daemon: RunningDaemon, tmp_path: Path) -> None:
+    """Thirty chats, five processes at most; each is answered, and the first one goes on in its own conversation."""
+    with ScriptedModel() as model, CheapHome(tmp_path, model) as home:
+        phone = Phone(api, daemon, home, f"{QUICK}[conversation]\nmax_active_sessions = {PLACES}")
+        for user in CROWD[:KEYS]:
+            api.says(f"Please say hello to {user} for me.", user=user)
+        for user in CROWD[:KEYS]:
+            phone.answered(1, user=user)
+        assert_pooled(phone, KEYS)
+        api.says("And once more, please, to everybody.", user=CROWD[0])
+        phone.answered(2, user=CROWD[0])
+        assert len(daemon.sessions()) == KEYS

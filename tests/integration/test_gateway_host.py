@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 import weakref
@@ -25,7 +26,8 @@ BURNS = "import subprocess, sys; tool = subprocess.Popen(['sleep', '60']); print
 
 
 def figures(tmp_path: Path) -> HostFigures:
-    return HostFigures(str(tmp_path), docker_socket=str(tmp_path / "d.sock"), environ={"PATH": str(tmp_path)})
+    environ = {"PATH": str(tmp_path), "PM2_HOME": str(tmp_path)}
+    return HostFigures(str(tmp_path), docker_socket=str(tmp_path / "d.sock"), environ=environ)
 
 
 def test_the_figures_are_the_hosts(tmp_path: Path) -> None:
@@ -46,7 +48,16 @@ def write_pm2(tmp_path: Path, body: str) -> None:
     program.chmod(0o755)
 
 
-def test_pm2_is_asked_where_it_is(tmp_path: Path) -> None:
+@pytest.fixture
+def pm2_listens(tmp_path: Path) -> Iterator[socket.socket]:
+    """Where PM2's daemon takes orders."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "rpc.sock"))
+        listening.listen()
+        yield listening
+
+
+def test_pm2_is_asked_where_it_runs(tmp_path: Path, pm2_listens: socket.socket) -> None:
     """Its greeting is passed over; what somebody had stopped before is nobody's trouble, what broke is."""
     asked = figures(tmp_path)
     listed = [("api", "online"), ("old", "stopped"), ("bad", "errored")]
@@ -56,6 +67,18 @@ def test_pm2_is_asked_where_it_is(tmp_path: Path) -> None:
     assert asyncio.run(asked.reading()).pm2 == (Unit("api", "stopped"),)
     write_pm2(tmp_path, "no json")
     assert asyncio.run(asked.reading()).pm2 is None
+    pm2_listens.close()
+    assert asyncio.run(asked.reading()).pm2 == (Unit("PM2 itself", "stopped"),)
+
+
+def test_pm2_is_not_started_by_being_looked_at(tmp_path: Path) -> None:
+    """Its command starts a daemon where none runs, also beside the socket of one that died."""
+    with socket.socket(socket.AF_UNIX) as died:
+        died.bind(str(tmp_path / "rpc.sock"))
+    (tmp_path / "pm2").write_text(f"#!/bin/sh\necho '[]'; echo run > {tmp_path}/was-run\n")
+    (tmp_path / "pm2").chmod(0o755)
+    assert asyncio.run(figures(tmp_path).reading()).pm2 is None
+    assert not (tmp_path / "was-run").exists()
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,13 @@ def test_a_table_says_folder_provider_and_mode_and_the_default_the_rest(tmp_path
     assert found.seat(OTHER).argv[-1] == "workspace-write"
 
 
+def test_a_chat_is_no_freer_than_the_default_unless_it_says_so(tmp_path: Path) -> None:
+    """A table that only names a folder keeps the default's mode."""
+    default = ChatPlace(key="default", permission_mode=PermissionMode.PLAN)
+    own = ChatPlace(key=KEY, folder="/srv/shop")
+    assert seats(tmp_path, default, own).seat(KEY).argv == ("claude", "--permission-mode", "plan")
+
+
 def test_claudes_mode_is_a_flag(tmp_path: Path) -> None:
     """Claude Code knows the words itself."""
     chat = ChatPlace(key=KEY, folder="/srv", permission_mode=PermissionMode.ACCEPT_EDITS)

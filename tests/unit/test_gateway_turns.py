@@ -126,6 +126,52 @@ def test_idle_sessions_make_room_and_come_back(caplog: pytest.LogCaptureFixture)
         play(scene, world)
 
 
+def test_a_conversation_the_healer_began_anew_goes_on_there() -> None:
+    """Its old session is not brought back beside the new one: of one chat one session lives."""
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        parts.chat.write(message(1, "first"))
+        await parts.clock.run_for(1)
+        parts.sessions.alive = {"claude-9"}
+        parts.sessions.known.add("claude-9")
+        parts.sessions.heirs["chat-7-thread-main"] = "claude-9"
+        for n in (2, 3):
+            parts.chat.write(message(n, f"message {n}"))
+            await parts.clock.run_for(1)
+        assert [to for to, _, _ in parts.sessions.delivered] == ["claude-1", "claude-9", "claude-9"]
+        assert parts.sessions.acts == []
+        assert gateway.turns.pool.session_of(message(4).place.key) == "claude-9"
+
+    play(scene)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_restart_leaves_work_alone_unless_it_is_the_trouble(provider: str) -> None:
+    """Self-heal ends an idle session; in a turn only one that runs away is replaced, and the turn goes on there."""
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        key, session = message(1).place.key, f"{provider}-1"
+        parts.chat.write(message(1, "first"))
+        await parts.clock.run_for(1)
+        parts.sessions.reply = lambda _prompt: (Taken(), Words("half "))
+        parts.chat.write(message(2, "long"))
+        await parts.clock.run_for(1)
+        assert gateway.turns.progressing(300) == {key}
+        assert not await gateway.turns.restart(key)
+        assert parts.sessions.acts == []
+        assert await gateway.turns.restart_all() == 1
+        assert parts.sessions.acts == [("stop", session), ("resume", session)]
+        parts.sessions.say("tg-99-2", Gone(""), Taken(), Ended("whole", stop_reason="end_turn"))
+        await parts.clock.run_for(1)
+        assert parts.slate.answers()[-1] == "whole"
+        await parts.clock.run_for(301)
+        assert gateway.turns.progressing(300) == frozenset()
+        assert await gateway.turns.restart(key)
+        assert parts.sessions.acts[-1] == ("stop", session)
+
+    play(scene, lambda: Parts(provider=provider))
+
+
 def test_stop_cuts_the_turn_short_and_drops_what_waits() -> None:
     """The words said so far stay, with a mark; the session stays too, and takes the next message."""
 

@@ -200,10 +200,11 @@ class ScriptedPool:
     def __init__(self) -> None:
         self.acts: list[str] = []
         self.gone: tuple[ConversationKey, ...] = ()
+        self.heard_of: frozenset[ConversationKey] = frozenset()
         self.problem: Exception | None = None
 
-    async def restart(self, key: ConversationKey) -> bool:
-        self.acts.append(key)
+    async def restart(self, key: ConversationKey, *, even_busy: bool = False) -> bool:
+        self.acts.append(f"{key} even busy" if even_busy else key)
         if self.problem:
             raise self.problem
         return True
@@ -211,6 +212,10 @@ class ScriptedPool:
     async def restart_all(self) -> int:
         self.acts.append("all")
         return 2
+
+    def progressing(self, seconds: float) -> frozenset[ConversationKey]:
+        assert seconds == 300.0
+        return self.heard_of
 
     def sessions(self) -> dict[str, ConversationKey]:
         return {"s": A}
@@ -365,7 +370,15 @@ def test_a_runaway_goes_through_the_gate(scene: HostScene) -> None:
     """By its conversation; nobody is signalled from here."""
     scene.host.found = (Hog(A, "pid 7", 100, 600, 5),)
     asyncio.run(scene.watch.look())
-    assert scene.pool.acts == [A]
+    assert scene.pool.acts == [f"{A} even busy"]
+
+
+def test_a_busy_process_of_whose_turn_something_is_heard_is_only_told(scene: HostScene) -> None:
+    """Who takes a whole processor and answers is at work."""
+    scene.host.found = (Hog(A, "pid 7", 100, 600, 5),)
+    scene.pool.heard_of = frozenset({A})
+    asyncio.run(scene.watch.look())
+    assert (scene.pool.acts, scene.operator.levels) == ([], ["warning"])
 
 
 @pytest.mark.parametrize(

@@ -262,6 +262,33 @@ def test_of_two_resumes_at_once_one_wins_and_ownership_stays(house: House) -> No
     assert house.holdings.get(A).epoch == 2
 
 
+def test_what_somebody_brings_back_is_not_begun_anew_beside_it(house: House) -> None:
+    """A healer that gave a conversation up waits for a resume that is under way, and finds it held."""
+    process = adopted(house)
+    house.end(process)
+
+    async def both() -> tuple[Any, Any]:
+        starting, anew = asyncio.Event(), asyncio.Event()
+
+        async def registered() -> None:
+            starting.set()
+            await anew.wait()
+            house.world.marks[SESSION_VARIABLE, A] = [Process(4, 1, BOOT)]
+
+        house.driver.settled = registered
+        resumed = asyncio.create_task(house.hands.resume("a"))
+        await starting.wait()
+        begun = asyncio.create_task(house.hands.begin_anew("a", ""))
+        await asyncio.sleep(0)
+        anew.set()
+        return await asyncio.gather(resumed, begun, return_exceptions=True)
+
+    _, refused = now(both())
+    assert isinstance(refused, CannotResume)
+    assert [act for act, _ in house.driver.asked] == ["start"]
+    assert not house.holdings.get(A).stopped
+
+
 def test_a_stop_is_kept_as_final(house: House) -> None:
     """A stopped session stays managed and is marked, so that nothing brings it back by itself."""
     adopted(house)

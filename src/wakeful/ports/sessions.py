@@ -101,6 +101,9 @@ class Sessions(Protocol):
     async def standing(self, session_id: SessionId) -> Standing | None:
         """How it stands; None if nobody knows it."""
 
+    async def named(self, name: str) -> SessionId | None:
+        """The living managed session of this name; None if there is none, or no single one."""
+
     def hear(self, provider: str, session_id: SessionId, key: str) -> AsyncIterator[Heard]:
         """What is said in the turn that was asked for by this key, from its beginning, until it ended.
 

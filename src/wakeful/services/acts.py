@@ -106,6 +106,10 @@ class ActGate:
         """When the newest prompt was given here, which its log may not show yet."""
         return self._prompted.get(session_id)
 
+    def turn(self, session_id: SessionId) -> asyncio.Lock:
+        """Whoever holds it is alone with this session: for what replaces it by another one."""
+        return self._turns[session_id]
+
     async def pass_through(
         self,
         act: Act,

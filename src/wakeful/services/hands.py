@@ -262,6 +262,13 @@ class Hands:
         """
         watched, hosting = self._managed(text)
         self._refuse_while_held(watched)
+        async with self._gate.turn(hosting.session_id):
+            # Whoever was at it before us may have brought it back.
+            if (reason := self._held_by(watched)) is not None:
+                raise CannotResume(shown=hosting.session_id, reason=reason)
+            return await self._replaced(watched, self._holdings.get(hosting.session_id), context)
+
+    async def _replaced(self, watched: Watched, hosting: Hosting, context: str) -> Deed:
         brief = f"{fresh_brief(hosting.conversation_id)} {context}".strip()
         request = RunRequest(
             argv=hosting.argv if hosting.driver != "codex" else (hosting.argv[0], "exec", *hosting.argv[1:]),

@@ -22,6 +22,7 @@ START_SECONDS_MAX: Final = 180.0
 ACT_SECONDS_MAX: Final = 60.0
 LOOK_SECONDS_MAX: Final = 10.0
 NOT_FOUND: Final = "session-not-found"
+AMBIGUOUS: Final = "ambiguous-session"
 
 
 class _Deed(Struct):
@@ -35,6 +36,7 @@ class _Finding(Struct):
 
 
 class _Record(Struct):
+    id: str
     state: str
     health: str
     managed: bool = False
@@ -87,6 +89,12 @@ class DaemonSessions:
         findings = tuple(each.code for each in record.findings)
         return Standing(record.state, record.health, findings, record.managed)
 
+    async def named(self, name: str) -> SessionId | None:
+        record = await self._record(SessionId(name))
+        if record is None or record.pid is None or not record.managed:
+            return None
+        return parse_session_id(record.id)
+
     async def hear(self, provider: str, session_id: SessionId, key: str) -> AsyncIterator[Heard]:
         hearing = PROVIDERS[provider].hearing(str(prompt_id_for(key)))
         async for heard in self._listener.listen(session_id, hearing):
@@ -110,7 +118,7 @@ class DaemonSessions:
         try:
             body = await self._door.get(_path(session_id), LOOK_SECONDS_MAX)
         except Refused as refused:
-            if refused.reason == NOT_FOUND:
+            if refused.reason in {NOT_FOUND, AMBIGUOUS}:
                 return None
             raise
         return msgspec.json.decode(body, type=_Record)

@@ -1,11 +1,13 @@
 """The host's figures by psutil, and what PM2 and Docker say of their own where they are there. Reads only.
 
-Whatever cannot be read is None. Docker is asked over its socket with one plain request, without its library.
+Whatever cannot be read is None. Docker is asked over its socket with one plain request, without its library. PM2's
+command starts its daemon where none runs: it is asked only while one listens.
 """
 
 import asyncio
 import os
 import shutil
+import socket
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Final
@@ -21,6 +23,8 @@ ASK_SECONDS_MAX: Final = 5.0
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
 DOCKER_SOCKET: Final = "/var/run/docker.sock"
 _EXITED: Final = "exited"
+CONNECT_SECONDS_MAX: Final = 1.0
+PM2_ITSELF: Final = "PM2 itself"
 
 
 class _Pm2Env(Struct):
@@ -91,6 +95,9 @@ class HostFigures:
         program = shutil.which("pm2", path=self._environ.get("PATH")) if self._asks_pm2 else None
         if program is None:
             return None
+        if not _listens(f"{_pm2_home(self._environ)}/rpc.sock"):
+            ran = any(kind == "pm2" for kind, _ in self._seen_up)
+            return (Unit(PM2_ITSELF, "stopped"),) if ran else None
         try:
             answer = await ask((program, "jlist"), ASK_SECONDS_MAX, environ=self._environ, with_children=True)
             listed = msgspec.json.decode(_last_line(answer.output), type=list[_Pm2])
@@ -146,6 +153,21 @@ async def _rest(reader: asyncio.StreamReader) -> bytes:
         if len(body) > ANSWER_BYTES_MAX:
             raise ValueError("too long")
     return body
+
+
+def _pm2_home(environ: Mapping[str, str]) -> str:
+    return environ.get("PM2_HOME") or f"{environ.get('HOME', '/')}/.pm2"
+
+
+def _listens(path: str) -> bool:
+    """Whether somebody accepts connections there; the socket's file outlives whoever made it."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.settimeout(CONNECT_SECONDS_MAX)
+        try:
+            asking.connect(path)
+        except OSError:
+            return False
+    return True
 
 
 def _last_line(output: bytes) -> bytes:

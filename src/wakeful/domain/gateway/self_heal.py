@@ -49,13 +49,13 @@ HEALS: Final[Mapping[HealKind, Heal]] = {
         "heal:restart_key",
         COOLDOWN_SECONDS,
         "the same failure 3 times in 10 min with known keys; a session that is gone; a turn silent beyond its limit",
-        "those conversations' sessions are brought back",
+        "those conversations' sessions are ended, and brought back by the next message; one that is at work is left alone",
     ),
     HealKind.RESTART_ALL: Heal(
         "heal:restart_all",
         COOLDOWN_SECONDS,
         "the same failure 3 times in 10 min and a key is unknown; memory still short after it was collected",
-        "every session of the pool is brought back",
+        "every session of the pool is ended and brought back, its turn goes on",
     ),
     HealKind.COLLECT_MEMORY: Heal(
         "heal:collect_memory", COOLDOWN_SECONDS, "memory above its limit", "the gateway frees what it can"
@@ -70,7 +70,7 @@ HEALS: Final[Mapping[HealKind, Heal]] = {
         "heal:end_runaway",
         COOLDOWN_SECONDS,
         "a provider's process of ours at its processor limit for 5 min without progress, or above its memory limit",
-        "its session is brought back, which ends that very process",
+        "that very process is ended and its session brought back",
     ),
     HealKind.DEGRADE_AUTH: Heal(
         "heal:degrade_auth",

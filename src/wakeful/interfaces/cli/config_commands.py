@@ -163,7 +163,9 @@ def _chat_lines() -> Iterator[str]:
     yield "\n# Chats and topics of the gateway, a table each; `default` is for all the others."
     yield f'#| [{CHATS}."chat:-100123:thread:7"]'
     for name, key in CHAT_KEYS.items():
-        example = {"folder": "~/code/shop", "provider": "claude"}.get(name, key.default)
+        example = {"folder": "~/code/shop", "permission_mode": "default", "provider": "claude"}.get(
+            name, key.default
+        )
         yield f"#| {name} = {_toml(example)}  # {key.meaning} Allowed: {key.allowed}."
 
 

@@ -89,8 +89,12 @@ class Asking:
             answered = await self._sent(turn)
             if answered.outcome is not Outcome.DECLINED:
                 return answered
-            # Its process is gone: evicted, or lost while nobody wrote.
+            # Its process is gone: evicted, lost while nobody wrote, or replaced by the healer, who began anew.
             session_id = SessionId(turn.session_id)
+            heir = await self._patiently(lambda: self._sessions.named(seat.name)) if seat.name else None
+            if heir is not None and heir != session_id:
+                log.warning("%s goes on with %s: %s was given up", turn.key, heir, session_id)
+                return await self._sent(replace(turn, session_id=heir))
             await self._patiently(lambda: self._sessions.resume(session_id, seat.environ))
             return await self._sent(turn)
         except Refused as refused:
@@ -105,7 +109,7 @@ class Asking:
     async def _taken(self, turn: Turn, answered: Answered | Refused) -> Turn | NotBegun:
         if isinstance(answered, Refused):
             return NotBegun(str(answered))
-        session_id = turn.session_id or answered.session_id
+        session_id = answered.session_id or turn.session_id
         if not session_id or answered.outcome is Outcome.DECLINED:
             return NotBegun(answered.words)
         await self._conversations.seat(turn.key, turn.provider, session_id)

@@ -95,6 +95,21 @@ class Course:
         ear.stop()
         await self._interrupt(ear.session_id)
 
+    async def replace(self, key: ConversationKey) -> bool:
+        """End the process of the turn that runs, and have its conversation go on in another. False: none is heard of."""
+        ear = self._ears.get(key)
+        if ear is None:
+            return False
+        await self._sessions.stop(ear.session_id)
+        resumed = await self._sessions.resume(ear.session_id, self._seat_for(key).environ)
+        log.warning("%s was replaced: %s", ear.session_id, resumed.words)
+        return True
+
+    def heard_within(self, key: ConversationKey, seconds: float) -> bool:
+        """Whether a turn runs there of which something was heard in this time."""
+        ear = self._ears.get(key)
+        return ear is not None and self._clock.now().awake - ear.heard_at < seconds
+
     def forget(self, key: ConversationKey) -> None:
         """Another conversation begins there."""
         self._judging.forget(key)

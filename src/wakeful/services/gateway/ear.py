@@ -58,7 +58,7 @@ class Ear:
         self._may_propose = may_propose
         self.session_id = SessionId(turn.session_id)
         self._text = ""
-        self._heard_at = clock.now().awake
+        self.heard_at = clock.now().awake
         self._last: Heard | None = None
         self._stirred = asyncio.Event()
         self._stopped_at: float | None = None
@@ -87,7 +87,7 @@ class Ear:
         said = self._sessions.hear(self._turn.provider, self.session_id, self._key)
         async with aclosing(said) as stream:  # type: ignore[type-var]
             async for heard in stream:
-                self._heard_at, self._last = self._clock.now().awake, heard
+                self.heard_at, self._last = self._clock.now().awake, heard
                 self._stirred.set()
                 await self._take(heard)
                 if isinstance(heard, Ended) and not heard.interrupted:
@@ -131,13 +131,13 @@ class Ear:
         if self._stopped_at is not None:
             return self._stopped_at + STOP_SECONDS_MAX
         if self._last is None and self._turn.doubt:
-            return self._heard_at + DOUBT_SECONDS_MAX
+            return self.heard_at + DOUBT_SECONDS_MAX
         if isinstance(self._last, Gone):
-            return self._heard_at + self._limits.gone
+            return self.heard_at + self._limits.gone
         if isinstance(self._last, Ended):
-            return self._heard_at + self._limits.cut_short
+            return self.heard_at + self._limits.cut_short
         asked = self._limits.question if self._questions.is_open(self.session_id) else 0.0
-        return self._heard_at + self._limits.turn + asked
+        return self.heard_at + self._limits.turn + asked
 
     async def _given_up(self) -> End:
         if self._stopped_at is not None or isinstance(self._last, Ended):
@@ -147,7 +147,7 @@ class Ear:
         if self._last is None and self._turn.doubt:
             return NotBegun(self._turn.doubt)
         if await self._revived():
-            self._heard_at = self._clock.now().awake
+            self.heard_at = self._clock.now().awake
             return await self._limit()
         return TimedOut()
 

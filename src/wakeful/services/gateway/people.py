@@ -53,6 +53,11 @@ class People:
         """Read who was paired, and who is not any more."""
         self._access = msgspec.structs.replace(self._access, paired=await paired_users(self._store))
 
+    @property
+    def count(self) -> int:
+        """How many people are heard."""
+        return len(self._access.allow | self._access.paired)
+
     def role_of(self, user_id: int) -> Role:
         return self._access.role_of(user_id)
 

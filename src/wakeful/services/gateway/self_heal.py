@@ -5,7 +5,7 @@ Sessions are restarted by whoever owns the pool, through the one gate; this asks
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -18,16 +18,18 @@ from wakeful.domain.gateway.messages import ConversationKey
 from wakeful.domain.gateway.self_heal import (
     DEFAULT_LIMITS,
     FAILURES_MAX,
+    RUNAWAY_SECONDS,
     Failed,
     HealKind,
     HealLimits,
+    Hog,
     Proposal,
     Signals,
     after,
     patterns,
     propose,
 )
-from wakeful.domain.moment import Instant
+from wakeful.domain.moment import Instant, iso
 from wakeful.ports.clock import Clock
 from wakeful.ports.host import Host
 from wakeful.services.gateway.auth_watch import Tell
@@ -51,9 +53,13 @@ class TurnSeen(Protocol):
 class Pooled(Protocol):
     """Whoever has the sessions. Each goes through the gate; False or 0: it refused, or there was nothing to do."""
 
-    async def restart(self, key: ConversationKey) -> bool: ...
+    async def restart(self, key: ConversationKey, *, even_busy: bool = False) -> bool:
+        """One that is at work is left alone, unless `even_busy`."""
 
     async def restart_all(self) -> int: ...
+
+    def progressing(self, seconds: float) -> Collection[ConversationKey]:
+        """Conversations of whose turn something was heard in this time."""
 
     def sessions(self) -> dict[str, ConversationKey]:
         """The sessions of the pool, and whose each is."""
@@ -71,6 +77,12 @@ class Healed(Struct, frozen=True):
     at: Instant
     proposal: Proposal
     words: str
+
+    @property
+    def line(self) -> str:
+        """When, what, for whom, why, and what came of it."""
+        what = f"{self.proposal.kind} {self.proposal.target}".strip()
+        return f"{iso(self.at.wall)[11:19]} UTC {what} ({self.proposal.reason}): {self.words}"
 
 
 class SelfHeal:
@@ -117,13 +129,18 @@ class SelfHeal:
             silent=tuple(self._pool.silent()),
             memory_percent=memory_percent,
             disk_percent=disk_percent,
-            hogs=await self._host.hogs(self._pool.sessions(), self._limits.runaway_cpu_percent),
+            hogs=await self._hogs(),
         )
         asked = await self._ask(signals)
         if any(each.kind is HealKind.COLLECT_MEMORY for each in asked):
             again = await self._host.reading()
             asked += await self._ask(replace(Signals(), memory_percent=again.memory_percent))
         return asked
+
+    async def _hogs(self) -> tuple[Hog, ...]:
+        found = await self._host.hogs(self._pool.sessions(), self._limits.runaway_cpu_percent)
+        progressing = self._pool.progressing(RUNAWAY_SECONDS)
+        return tuple(replace(each, is_progressing=each.key in progressing) for each in found)
 
     async def _ask(self, signals: Signals) -> tuple[Proposal, ...]:
         now = self._clock.now().awake
@@ -147,8 +164,9 @@ class SelfHeal:
     async def _act(self, proposal: Proposal) -> str:
         match proposal.kind:
             case HealKind.RESTART_KEY | HealKind.END_RUNAWAY:
-                done = await self._pool.restart(ConversationKey(proposal.target))
-                return "asked for" if done else "nothing to restart, or refused"
+                even_busy = proposal.kind is HealKind.END_RUNAWAY
+                done = await self._pool.restart(ConversationKey(proposal.target), even_busy=even_busy)
+                return "asked for" if done else "left alone: it is at work, or has no session"
             case HealKind.RESTART_ALL:
                 return f"{await self._pool.restart_all()} asked for"
             case HealKind.COLLECT_MEMORY:

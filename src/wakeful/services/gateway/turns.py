@@ -125,18 +125,28 @@ class Turns:
             await self._end(evicted)
         return "A new conversation begins with your next message."
 
-    async def restart(self, key: ConversationKey, reason: EvictionReason = EvictionReason.RESTART) -> bool:
-        """End the session of a key, whose conversation its next message resumes. False: it has none."""
-        evicted = self.pool.evict(key, reason, self._clock.now().awake)
+    async def restart(self, key: ConversationKey, *, even_busy: bool = False) -> bool:
+        """End the session of a key, whose conversation its next message resumes. False: it has none, or is at work.
+
+        `even_busy`: in the middle of a turn too, which goes on in the process that is started then.
+        """
+        if self.pool.is_busy(key):
+            return even_busy and await self._course.replace(key)
+        evicted = self.pool.evict(key, EvictionReason.RESTART, self._clock.now().awake)
         if evicted is None or not evicted.session_id:
             return False
         await self._end(evicted)
         return True
 
-    async def restart_all(self, reason: EvictionReason = EvictionReason.RESTART) -> int:
-        """The same for every key; how many."""
+    async def restart_all(self) -> int:
+        """The same for every key, at work or not; how many."""
         keys = self.pool.keys()
-        return sum([await self.restart(key, reason) for key in keys])
+        return sum([await self.restart(key, even_busy=True) for key in keys])
+
+    def progressing(self, seconds: float) -> frozenset[ConversationKey]:
+        """Those of whose turn something was heard within so many seconds."""
+        keys = self.pool.keys()
+        return frozenset(key for key in keys if self._course.heard_within(key, seconds))
 
     async def _one(self, following: Next[Turn]) -> None:
         turn = following.item
