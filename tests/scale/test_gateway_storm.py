@@ -8,8 +8,6 @@ import random
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from bot_api import BotApi
 from clients import wait_for
 from daemons import RunningDaemon
@@ -22,7 +20,6 @@ PEOPLE = range(1, 21)
 SEED = 20261116
 
 
-@pytest.mark.alone
 def test_none_is_lost_or_answered_twice(daemon: RunningDaemon, tmp_path: Path) -> None:
     """Twenty people write a hundred messages in every life; each message has one answer, and each prompt came once."""
     chance = random.Random(SEED)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
-from wakeful.domain.gateway.turn import KEPT_SECONDS, Turn
+from wakeful.domain.gateway.turn import KEPT_SECONDS, Stage, Turn
 from wakeful.faults import reach
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Note, Store
@@ -61,6 +62,12 @@ class Book:
         await self._store.keep_note(self._note(turn))
         reach(f"turn.{turn.stage}")
         return turn
+
+    async def close_press(self, row: Turn) -> None:
+        """A press was seen to. Where it became a turn its row is that turn's, and stays as it is."""
+        kept = await self.reread(row)
+        if kept.pressed is not None:
+            await self.keep(replace(kept, stage=Stage.DONE))
 
     async def reread(self, turn: Turn) -> Turn:
         """The turn as it was kept last."""

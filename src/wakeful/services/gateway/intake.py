@@ -151,11 +151,12 @@ class Intake:
         if isinstance(update, Pressed):
             await self._press(turn)
         elif turn.stage is Stage.ACCEPTED:
-            await self._queue(turn)
+            await self.queue(turn)
         elif not update.edited:
             await self._answer_at_once(update)
 
-    async def _queue(self, turn: Turn) -> None:
+    async def queue(self, turn: Turn) -> None:
+        """Have a turn done that has a row; where too many wait, whoever asked is told."""
         if not self._turns.add(turn):
             await self._book.keep(replace(turn, stage=Stage.FAILED, fault="queue_full"))
             await self._remark(turn.place, TOO_MANY)
@@ -191,7 +192,7 @@ class Intake:
                 await self._chat.settle_press(row.pressed.press_id)
             except ChatFailed as problem:
                 log.info("a press was not settled: %s", problem)
-        await self._book.keep(replace(row, stage=Stage.DONE))
+        await self._book.close_press(row)
 
     async def _is_taken(self, pressed: Pressed) -> bool:
         for press in self._presses:
