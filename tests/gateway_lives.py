@@ -1,11 +1,14 @@
 """Lives of a gateway that is really killed, and what is left of them in chats and transcripts."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
+from typing import Self
 
 from bot_api import BotApi
 from gateway_houses import House
@@ -14,11 +17,13 @@ WORKER = Path(__file__).parent / "crash" / "gateway_worker.py"
 
 
 class Lives:
-    """A gateway that is started and killed by the test."""
+    """A gateway that is started and killed by the test. A context manager: who still lives at its end is killed."""
 
     def __init__(self, house: House) -> None:
         arguments = (
             house.folder,
+            # Sessions are named after it: one of another run on this machine would be taken for ours.
+            house.parts.bot,
             house.daemon.socket,
             house.run,
             house.api.url,
@@ -31,33 +36,49 @@ class Lives:
             stdout=subprocess.PIPE,
             text=True,
         )
+        self._living: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._worker.stdin is not None
+        assert self._worker.stdout is not None
+        self.kill()
+        self._worker.stdin.close()
+        self._worker.wait(10)
+        self._worker.stdout.close()
 
     def begin(self, fault: str = "") -> int:
         assert self._worker.stdin is not None
         assert self._worker.stdout is not None
         self._worker.stdin.write(f"{fault}\n")
         self._worker.stdin.flush()
-        return int(self._worker.stdout.readline())
+        self._living = int(self._worker.stdout.readline())
+        return self._living
 
     def ended(self) -> int:
         """How it ended; waits for it."""
         assert self._worker.stdout is not None
-        return int(self._worker.stdout.readline())
+        how = int(self._worker.stdout.readline())
+        self._living = None
+        return how
 
-    def close(self) -> None:
-        assert self._worker.stdin is not None
-        assert self._worker.stdout is not None
-        self._worker.stdin.close()
-        self._worker.wait(10)
-        self._worker.stdout.close()
+    def kill(self) -> None:
+        """End the one that lives, if one does."""
+        if self._living is not None:
+            os.kill(self._living, signal.SIGKILL)
+            self.ended()
 
 
-def prompts_in(home: Path) -> list[str]:
-    """Every prompt that the agents were given, by their own records."""
-    lines = [
-        line for each in home.glob(".claude/projects/*/*.jsonl") for line in each.read_text().splitlines()
+def prompts_in(home: Path) -> Counter[str]:
+    """How often the agents were given each prompt, by their own records."""
+    records = [
+        json.loads(line)
+        for each in home.glob(".claude/projects/*/*.jsonl")
+        for line in each.read_text().splitlines()
     ]
-    return [line for line in lines if '"type": "user"' in line]
+    return Counter(str(each["message"]["content"]) for each in records if each["type"] == "user")
 
 
 def one_life(lives: Lives, fault: str, seconds: float) -> None:

@@ -17,6 +17,7 @@ from wakeful.services.gateway.asking import Asking
 from wakeful.services.gateway.book import Book
 from wakeful.services.gateway.conversations import Conversations
 from wakeful.services.gateway.course import Course
+from wakeful.services.gateway.follow_ups import FollowUpRules, FollowUps
 from wakeful.services.gateway.guard import Guard
 from wakeful.services.gateway.intake import Intake
 from wakeful.services.gateway.judging import Judging
@@ -83,7 +84,7 @@ class Gateway:
         seat: Seat | None = None,
     ) -> None:
         self.parts = parts
-        clock, chat = clock or parts.clock, chat or parts.chat
+        clock, chat = self._clock, self._chat = clock or parts.clock, chat or parts.chat
         sessions = sessions or parts.sessions
         self._seat = seat
         self.book = Book(parts.store, clock, parts.bot)
@@ -139,7 +140,7 @@ class Gateway:
             hears=lambda update: update.user_id in parts.heard_users,
             prompt_of=lambda incoming: incoming.text,
             commands={"stop": self._stop, "new": self._new},
-            presses=[self.questions.pressed],
+            presses=[self.questions.pressed, self._follow_ups().pressed],
         )
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -164,6 +165,20 @@ class Gateway:
     def failed(self) -> Sequence[BaseException]:
         done = [each for each in self._tasks if each.done() and not each.cancelled()]
         return [error for each in done if (error := each.exception()) is not None]
+
+    def _follow_ups(self) -> FollowUps:
+        return FollowUps(
+            chat=self._chat,
+            answers=self.parts.slate,
+            clock=self._clock,
+            models={},
+            rules=FollowUpRules(),
+            queue=self._queue,
+            context_of=lambda turn: turn.session_id,
+        )
+
+    async def _queue(self, turn: Turn) -> None:
+        await self.intake.queue(await self.book.keep(turn))
 
     async def _stop(self, incoming: Incoming, _arguments: str) -> str:
         return await self.turns.stop(incoming.place.key)

@@ -25,6 +25,7 @@ from wakeful.adapters.telegram.chat import TelegramChat
 from wakeful.channels import open_channels
 from wakeful.chat_seats import Seats
 from wakeful.config import Config
+from wakeful.domain.errors import WorldError
 from wakeful.domain.gateway.access import Access, Role, stranger_line
 from wakeful.domain.gateway.breaker import Thresholds
 from wakeful.domain.gateway.classifier import Fault
@@ -133,7 +134,10 @@ class Gateway:
         """Notice who was paired, and who is not any more."""
         while True:
             await self._clock.sleep_until(self._clock.now().awake + PEOPLE_SECONDS)
-            await self._people.take_up()
+            try:
+                await self._people.take_up()
+            except WorldError as problem:
+                log.warning("who was paired is not known: %s", problem)
 
     async def daemon_beside(self) -> KeptChild | None:
         """The daemon this gateway has to keep itself; None where one answers, or is about to."""
@@ -361,7 +365,7 @@ class Gateway:
 
     async def _queue(self, turn: Turn) -> None:
         """A press becomes a turn: its row is there already."""
-        self.turns.add(await self._book.keep(turn))
+        await self.intake.queue(await self._book.keep(turn))
 
     def _rights_of(self, turn: Turn) -> Rights:
         send_from = self._seats.chat(turn.key).send_from

@@ -375,6 +375,13 @@ class StoreContract:
         assert not await store.keep_new_note(Note("incident", "a", b"2"))
         assert await store.notes("incident") == [first]
 
+    async def test_new_notes_are_kept_together(self, store: Store) -> None:
+        """Those that are there stay as they are, and the others come."""
+        await store.keep_note(Note("update", "2", b"old"))
+        await store.keep_new_notes([Note("update", str(each), b"new") for each in (1, 2, 3)])
+        await store.keep_new_notes([])
+        assert [note.body for note in await store.notes("update")] == [b"new", b"old", b"new"]
+
     async def test_a_dropped_note_is_gone(self, store: Store) -> None:
         """Dropping says whether there was something to drop."""
         await store.keep_note(Note("mute", "a", b"1"))

@@ -5,6 +5,7 @@ it ended.
 """
 
 import asyncio
+import logging
 import os
 import sys
 from pathlib import Path
@@ -21,12 +22,12 @@ from wakeful.ports.sessions import Seat
 from wakeful.services.gateway.answering import Answers
 
 
-async def live(folder: Path, socket: str, run: Path, api: str, home: str) -> None:
+async def live(folder: Path, bot: str, socket: str, run: Path, api: str, home: str) -> None:
     parts, clock = Parts(), SystemClock()
     parts.heard_users = set(range(1, 200))
     # A storm is not refused: what is claimed is that nothing of it is lost.
     parts.pool_limits = PoolLimits(queue_max=100_000)
-    parts.bot = folder.name
+    parts.bot = bot
     parts.store = await SqliteStore.open(folder / "gateway.db")
     chat = TelegramChat(TOKEN, api, clock)
     environ = {"HOME": home, "PATH": os.environ["PATH"]}
@@ -42,13 +43,15 @@ async def live(folder: Path, socket: str, run: Path, api: str, home: str) -> Non
     await asyncio.Event().wait()
 
 
-def main(folder: str, socket: str, run: str, api: str, home: str) -> None:
+def main(folder: str, bot: str, socket: str, run: str, api: str, home: str) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
             given = line.strip()
             faults.install(faults.Plan([faults.Fault.parse(given)]) if given else None)
-            asyncio.run(live(Path(folder), socket, Path(run), api, home))
+            asyncio.run(live(Path(folder), bot, socket, Path(run), api, home))
             os._exit(0)
         sys.stdout.write(f"{child}\n")
         sys.stdout.flush()

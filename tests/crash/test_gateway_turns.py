@@ -1,51 +1,13 @@
 """Claims about a gateway that is killed at every point where it matters: one prompt, one answer, one question."""
 
 import asyncio
-from collections import Counter
-from typing import Any
 
 import pytest
 
+from gateway_deaths import Life, mortal
 from gateway_doubles import message, press
-from gateways import Gateway, Parts
-from wakeful import faults
+from gateways import Parts
 from wakeful.domain.gateway.heard import Asked, Ended, Settled, Taken, Words
-
-
-class Killed(BaseException):
-    """Nothing of this gateway happens any more."""
-
-
-class Life(faults.Plan):
-    """Counts the points a gateway reaches, and ends it at one of them."""
-
-    def __init__(self, point: str = "", nth: int = 0) -> None:
-        super().__init__()
-        self.reaches: Counter[str] = Counter()
-        self.is_over = False
-        self._end = (point, nth)
-
-    def reached(self, point: str) -> None:
-        self.reaches[point] += 1
-        if (point, self.reaches[point]) == self._end:
-            self.is_over = True
-        self.check()
-
-    def check(self) -> None:
-        if self.is_over:
-            raise Killed
-
-
-class Mortal:
-    """Passes calls on as long as its gateway lives; afterwards nothing arrives, whatever a task still tries."""
-
-    def __init__(self, inner: Any, life: Life) -> None:
-        self._inner = inner
-        self._life = life
-
-    def __getattr__(self, name: str) -> Any:
-        self._life.check()
-        return getattr(self._inner, name)
 
 
 def asking(_prompt: str) -> tuple[Taken, Words, Asked]:
@@ -54,15 +16,7 @@ def asking(_prompt: str) -> tuple[Taken, Words, Asked]:
 
 async def one_life(parts: Parts, life: Life) -> None:
     """Start a gateway and let an hour pass, or until it is killed; somebody answers what it asks."""
-    before = faults.install(life)
-    store, parts.store = parts.store, Mortal(parts.store, life)
-    gateway = Gateway(
-        parts,
-        chat=Mortal(parts.chat, life),
-        sessions=Mortal(parts.sessions, life),
-        answers=Mortal(parts.slate, life),
-    )
-    try:
+    async with mortal(parts, life) as gateway:
         await gateway.start()
         await parts.clock.run_for(5)
         for buttons in parts.slate.asked():
@@ -71,22 +25,6 @@ async def one_life(parts: Parts, life: Life) -> None:
         if parts.sessions.answers:
             parts.sessions.say("tg-99-1", Settled("q1"), Words("Done."), Ended("Let me see. Done."))
         await parts.clock.run_for(5)
-    except Killed:
-        pass
-    finally:
-        life.is_over = True
-        faults.install(before)
-        await killed(gateway)
-        parts.store = store
-
-
-async def killed(gateway: Gateway) -> None:
-    for task in (*gateway._tasks, *gateway.turns._tasks, *gateway.intake._lines.values()):
-        task.cancel()
-    await asyncio.gather(
-        *gateway._tasks, *gateway.turns._tasks, *gateway.intake._lines.values(), return_exceptions=True
-    )
-    gateway.questions.close()
 
 
 def reaches() -> dict[str, int]:

@@ -2,17 +2,20 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 import pytest
 
 from gateway_doubles import message, press, silent
 from gateways import Gateway, Parts, play
+from wakeful.domain.errors import WorldError
 from wakeful.domain.gateway.access import PRESS_WORDS, PressRefusal
 from wakeful.domain.gateway.heard import Asked, Ended, Settled
 from wakeful.domain.gateway.messages import Ignored
 from wakeful.ports.chat import ChatFailed, ChatFlooded, ChatLocked, ChatTaken
 from wakeful.ports.hands import Reply
-from wakeful.services.gateway.intake import ONLY_TEXT
+from wakeful.ports.store import Note
+from wakeful.services.gateway.intake import NOT_DONE, ONLY_TEXT
 
 ASKED = Asked("q1", "Bash", "touch x")
 
@@ -92,6 +95,72 @@ def test_updates_are_confirmed_only_once_they_are_kept() -> None:
         await parts.clock.run_for(1)
         assert parts.chat.asked_after == [0, 8, 9]
         assert len(parts.sessions.delivered) == 2
+
+    play(scene)
+
+
+def test_a_store_that_refuses_one_of_a_batch_loses_none_of_it() -> None:
+    """Full or locked for a while: nothing is begun and nothing confirmed, then all are asked in their order, once."""
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        keep, refusing = parts.store.keep_new_notes, [True]
+
+        async def refused(notes: Sequence[Note]) -> None:
+            if refusing[0] and any(note.key.endswith("2") for note in notes):
+                raise WorldError
+            await keep(notes)
+
+        parts.store.keep_new_notes = refused  # type: ignore[method-assign]
+        parts.chat.write(message(1, "one"), message(2, "two"), message(3, "three", 8))
+        await parts.clock.run_for(100)
+        assert (parts.sessions.delivered, set(parts.chat.asked_after), gateway.intake.trouble) == (
+            [],
+            {0},
+            "world",
+        )
+        refusing[0] = False
+        await parts.clock.run_for(100)
+        assert sorted(each[1] for each in parts.sessions.delivered) == ["one", "three", "two"]
+        assert parts.slate.answers() == ["Answer to: one.", "Answer to: three.", "Answer to: two."]
+        assert gateway.intake.trouble is None
+
+    play(scene)
+
+
+def test_what_was_kept_though_the_store_said_no_is_begun_all_the_same() -> None:
+    """In doubt the rows may be there: that they are is no sign that somebody has begun them."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        keep, doubts = parts.store.keep_new_notes, [1]
+
+        async def doubtful(notes: Sequence[Note]) -> None:
+            await keep(notes)
+            if doubts:
+                doubts.pop()
+                raise WorldError
+
+        parts.store.keep_new_notes = doubtful  # type: ignore[method-assign]
+        parts.chat.write(message(1, "one"), message(2, "two"))
+        await parts.clock.run_for(5)
+        assert [each[1] for each in parts.sessions.delivered] == ["one", "two"]
+
+    play(scene)
+
+
+def test_an_order_that_the_store_refuses_is_said_to_be_undone() -> None:
+    """Whoever gave it knows that it has to be given again."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.chat.write(message(1, "one"))
+        await parts.clock.run_for(1)
+
+        async def refused(kind: str, key: str) -> bool:
+            raise WorldError(kind=kind, key=key)
+
+        parts.store.drop_note = refused  # type: ignore[method-assign]
+        parts.chat.write(message(2, "/new"))
+        await parts.clock.run_for(1)
+        assert [text for _, text, _ in parts.chat.sent] == [NOT_DONE]
 
     play(scene)
 

@@ -507,10 +507,10 @@ def test_old_turns_are_forgotten_and_so_is_their_number() -> None:
 
 
 def test_a_store_that_refuses_delays_a_turn_and_loses_nothing() -> None:
-    """A full disk in the middle of a turn: it goes on where it was kept last, asked and answered once."""
+    """A disk full for minutes in the middle of a turn: it goes on where it was kept last, before what waits behind it."""
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
-        keep, refused = parts.store.keep_note, [2]
+        keep, refused = parts.store.keep_note, [8]
 
         async def refusing(note: Note) -> None:
             if b'"stage":"asked"' in note.body and refused[0]:
@@ -519,10 +519,10 @@ def test_a_store_that_refuses_delays_a_turn_and_loses_nothing() -> None:
             await keep(note)
 
         parts.store.keep_note = refusing  # type: ignore[method-assign]
-        parts.chat.write(message(1, "one"))
-        await parts.clock.run_for(61)
-        assert [each[2] for each in parts.sessions.delivered] == ["tg-99-1"]
-        assert parts.slate.messages == {1: ["…", "Answer to: one."]}
+        parts.chat.write(message(1, "one"), message(2, "two"))
+        await parts.clock.run_for(241)
+        assert [each[2] for each in parts.sessions.delivered] == ["tg-99-1", "tg-99-2"]
+        assert parts.slate.messages == {1: ["…", "Answer to: one."], 2: ["…", "Answer to: two."]}
 
     play(scene)
 

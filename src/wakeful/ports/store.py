@@ -271,6 +271,9 @@ class Store(Protocol):
     async def keep_new_note(self, note: Note) -> bool:
         """Remember it, durably, unless one of this kind and key is there, which stays as it is: False."""
 
+    async def keep_new_notes(self, notes: Sequence[Note]) -> None:
+        """Remember them together, all or none, durably; where one of a kind and key is there, that one stays."""
+
     async def drop_note(self, kind: str, key: str) -> bool:
         """Forget it, durably. False if it was not there."""
 

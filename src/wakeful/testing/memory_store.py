@@ -260,6 +260,11 @@ class MemoryStore:
         self._notes[note.kind, note.key] = note
         return True
 
+    async def keep_new_notes(self, notes: Sequence[Note]) -> None:
+        self._require_open()
+        for note in notes:
+            self._notes.setdefault((note.kind, note.key), note)
+
     async def drop_note(self, kind: str, key: str) -> bool:
         self._require_open()
         return self._notes.pop((kind, key), None) is not None

@@ -223,6 +223,10 @@ class SqliteStore:
     async def keep_new_note(self, note: Note) -> bool:
         return await self._commit(partial(_write, "keep_new_note", [_note_row(note)]), durable=True) == 1
 
+    async def keep_new_notes(self, notes: Sequence[Note]) -> None:
+        rows = [_note_row(note) for note in notes]
+        await self._commit(partial(_write, "keep_new_note", rows), durable=True)
+
     async def drop_note(self, kind: str, key: str) -> bool:
         return await self._commit(partial(_write, "drop_note", [(kind, key)]), durable=True) == 1
 

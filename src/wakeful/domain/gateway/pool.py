@@ -115,10 +115,13 @@ class Pool(Generic[Item]):
         room = self._rooms.get(key)
         return room is not None and (room.in_hand or bool(room.waiting))
 
-    def add(self, key: ConversationKey, item: Item) -> bool:
-        """Queue an item behind the others of its key. False: too many wait there, nothing was queued."""
+    def add(self, key: ConversationKey, item: Item, *, is_known: bool = False) -> bool:
+        """Queue an item behind the others of its key. False: too many wait there, nothing was queued.
+
+        `is_known`: it was queued before, by an earlier one of us, and is not refused now.
+        """
         room = self._rooms.setdefault(key, Room(deque()))
-        if len(room.waiting) >= self.limits.queue_max:
+        if len(room.waiting) >= self.limits.queue_max and not is_known:
             return False
         room.waiting.append(item)
         self._place(key, room)

@@ -27,6 +27,14 @@ class Stage(StrEnum):
     FAILED = "failed"
 
 
+class Cut(StrEnum):
+    """What its user wants no more of."""
+
+    NOTHING = ""
+    TURN = "turn"
+    CONVERSATION = "conversation"
+
+
 OVER: Final = frozenset({Stage.DONE, Stage.FAILED})
 # Telegram keeps an update for a day: what it may send again is known here as long.
 KEPT_SECONDS: Final = 86_400.0
@@ -53,6 +61,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     # The pattern of a failure, or `refused`; empty for an answer.
     fault: str = ""
     cost_usd: float | None = None
+    # A stop is final, whoever goes on with the turn.
+    cut: Cut = Cut.NOTHING
     # A button that was pressed: no turn, but kept like one until it was seen to.
     pressed: Pressed | None = None
 

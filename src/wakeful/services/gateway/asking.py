@@ -10,7 +10,8 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from wakeful.domain.gateway.classifier import NotBegun
-from wakeful.domain.gateway.turn import Stage, Turn
+from wakeful.domain.gateway.messages import ConversationKey
+from wakeful.domain.gateway.turn import Cut, Stage, Turn
 from wakeful.domain.ids import SessionId
 from wakeful.faults import reach
 from wakeful.ports.clock import Clock
@@ -27,6 +28,7 @@ from wakeful.ports.store import Outcome
 from wakeful.services.gateway.book import Book
 from wakeful.services.gateway.conversations import Conversations
 from wakeful.services.gateway.needs import Limits, SeatFor
+from wakeful.services.gateway.passage import Passage
 
 # Why a conversation cannot go on, as the daemon says it: the next one begins anew.
 BEYOND: Final = frozenset({"session-not-found", "not-managed", "conversation-unknown", "cannot-resume"})
@@ -58,36 +60,38 @@ class Asking:
         self._seat_for = seat_for
         self._limits = limits
 
-    async def ask(self, turn: Turn) -> Turn | NotBegun:
-        """The turn once its session has the prompt, or why none has it."""
-        seat = self._seat_for(turn.key)
-        if turn.stage is Stage.PLACED:
-            turn = await self._book.keep(self._addressed(turn, seat))
+    async def ask(self, passage: Passage) -> NotBegun | None:
+        """Let its session have the prompt; why none has it, else None."""
+        key = passage.turn.key
+        seat = self._seat_for(key)
+        if passage.turn.stage is Stage.PLACED:
+            session_id = self._session_of(key, seat)
+            await passage.keep(stage=Stage.ASKING, provider=seat.provider, session_id=session_id)
         try:
-            answered = await self._given(turn, seat)
-            if _is_beyond(answered):
+            answered = await self._given(passage, seat)
+            if _is_beyond(answered) and not passage.turn.cut:
                 # Whatever the old conversation was, its user wants an answer.
-                log.warning("%s cannot go on with %s: it begins anew", turn.key, turn.session_id)
-                turn = await self._book.keep(replace(turn, session_id=""))
-                answered = await self._given(turn, seat)
+                log.warning("%s cannot go on with %s: it begins anew", key, passage.turn.session_id)
+                await passage.keep(session_id="")
+                answered = await self._given(passage, seat)
         except AWAY as problem:
             return NotBegun(str(problem))
         reach("turn.given")
-        return await self._taken(turn, answered)
+        return await self._taken(passage, answered)
 
-    def _addressed(self, turn: Turn, seat: Seat) -> Turn:
-        known = self._conversations.get(turn.key)
-        session_id = known.session_id if known is not None and known.provider == seat.provider else ""
-        return replace(turn, stage=Stage.ASKING, provider=seat.provider, session_id=session_id)
+    def _session_of(self, key: ConversationKey, seat: Seat) -> str:
+        known = self._conversations.get(key)
+        return known.session_id if known is not None and known.provider == seat.provider else ""
 
-    async def _given(self, turn: Turn, seat: Seat) -> Answered | Refused:
+    async def _given(self, passage: Passage, seat: Seat) -> Answered | Refused:
+        turn = passage.turn
         try:
             if not turn.session_id:
                 return await self._patiently(
                     lambda: self._sessions.start(seat, turn.prompt, self._book.key_of(turn))
                 )
             answered = await self._sent(turn)
-            if answered.outcome is not Outcome.DECLINED:
+            if answered.outcome is not Outcome.DECLINED or passage.turn.cut:
                 return answered
             # Its process is gone: evicted, lost while nobody wrote, or replaced by the healer, who began anew.
             session_id = SessionId(turn.session_id)
@@ -106,18 +110,21 @@ class Asking:
             lambda: self._sessions.send(SessionId(turn.session_id), turn.prompt, key)
         )
 
-    async def _taken(self, turn: Turn, answered: Answered | Refused) -> Turn | NotBegun:
+    async def _taken(self, passage: Passage, answered: Answered | Refused) -> NotBegun | None:
+        turn = passage.turn
         if isinstance(answered, Refused):
             return NotBegun(str(answered))
         session_id = answered.session_id or turn.session_id
         if not session_id or answered.outcome is Outcome.DECLINED:
             return NotBegun(answered.words)
-        await self._conversations.seat(turn.key, turn.provider, session_id)
+        if turn.cut is not Cut.CONVERSATION:
+            await self._conversations.seat(turn.key, turn.provider, session_id)
         if answered.outcome is Outcome.UNVERIFIED and not await self._is_at_work(session_id):
             return NotBegun(answered.words)
         # What had no effect may be told by the turn itself: a login that is refused is said there.
         doubt = answered.words if answered.outcome is Outcome.INEFFECTIVE else ""
-        return await self._book.keep(replace(turn, stage=Stage.ASKED, session_id=session_id, doubt=doubt))
+        await passage.keep(stage=Stage.ASKED, session_id=session_id, doubt=doubt)
+        return None
 
     async def _is_at_work(self, session_id: str) -> bool:
         standing = await self._patiently(lambda: self._sessions.standing(SessionId(session_id)))

@@ -3,11 +3,13 @@
 Accepting twice is once, and what was accepted is there after a crash. Nothing here decides what a turn does next.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
-from wakeful.domain.gateway.turn import KEPT_SECONDS, Turn
+from wakeful.domain.gateway.turn import KEPT_SECONDS, Stage, Turn
 from wakeful.faults import reach
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Note, Store
@@ -43,20 +45,29 @@ class Book:
         self._known = {turn.update_id: turn.at for turn in found}
         return [turn for turn in found if not turn.is_over]
 
-    async def accept(self, turn: Turn) -> bool:
-        """Keep a new turn, durably. False: its update was accepted before, and nothing changed."""
-        if turn.update_id in self._known:
-            return False
-        is_new = await self._store.keep_new_note(self._note(turn))
-        self._known[turn.update_id] = turn.at
-        reach("turn.accepted")
-        return is_new
+    async def accept(self, turns: Sequence[Turn]) -> list[Turn]:
+        """Keep those whose update was not accepted before, all or none, durably; those.
+
+        All or none: an update that is confirmed by a later one must not be missing here.
+        """
+        new = {each.update_id: each for each in turns if each.update_id not in self._known}
+        await self._store.keep_new_notes([self._note(each) for each in new.values()])
+        self._known |= {number: each.at for number, each in new.items()}
+        if new:
+            reach("turn.accepted")
+        return list(new.values())
 
     async def keep(self, turn: Turn) -> Turn:
         """Write down how far it has come, durably."""
         await self._store.keep_note(self._note(turn))
         reach(f"turn.{turn.stage}")
         return turn
+
+    async def close_press(self, row: Turn) -> None:
+        """A press was seen to. Where it became a turn its row is that turn's, and stays as it is."""
+        kept = await self.reread(row)
+        if kept.pressed is not None:
+            await self.keep(replace(kept, stage=Stage.DONE))
 
     async def reread(self, turn: Turn) -> Turn:
         """The turn as it was kept last."""

@@ -4,15 +4,14 @@ A turn that is found after a crash goes on where it stands. Whoever asked is tol
 """
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Final
 
-from msgspec.structs import replace
-
 from wakeful.domain.errors import WakefulError
-from wakeful.domain.gateway.classifier import AUTH_REQUIRED, Fault, NotBegun, TimedOut
+from wakeful.domain.gateway.classifier import AUTH_REQUIRED, Fault, TimedOut
 from wakeful.domain.gateway.heard import Ended
 from wakeful.domain.gateway.messages import Buttons, ConversationKey
-from wakeful.domain.gateway.turn import Stage, Turn
+from wakeful.domain.gateway.turn import Cut, Stage, Turn
 from wakeful.domain.ids import SessionId
 from wakeful.faults import reach
 from wakeful.ports.chat import ChatRefused
@@ -24,11 +23,15 @@ from wakeful.services.gateway.ear import Ear
 from wakeful.services.gateway.guard import Guard
 from wakeful.services.gateway.judging import STOPPED_WORDS, End, Judging, Lost, Stopped
 from wakeful.services.gateway.needs import Answer, Answers, Finish, Limits, SeatFor, Witness
+from wakeful.services.gateway.passage import Passage
 from wakeful.services.gateway.questions import Questions
 
 log = logging.getLogger("wakeful.gateway")
 
 REFUSED: Final = "refused"
+
+Farewell = Callable[[ConversationKey, str], Awaitable[None]]
+"""Ends the conversation of this key, and the session it was held with, if there was one."""
 
 
 class Course:
@@ -62,38 +65,45 @@ class Course:
         self._witness = witness
         self._seat_for = seat_for
         self._limits = limits
+        self._passages: dict[ConversationKey, Passage] = {}
         self._ears: dict[ConversationKey, Ear] = {}
-        # Stopped before anything could be heard of it.
-        self._stopping: set[ConversationKey] = set()
         self._proposed_at: dict[ConversationKey, float] = {}
 
-    async def run(self, turn: Turn, *, found: bool = False) -> Turn:
-        """Take it to its end. `found`: an earlier gateway began it."""
+    def begin(self, turn: Turn) -> Passage:
+        """From now on it can be stopped, until `over` is said."""
+        passage = self._passages[turn.key] = Passage(turn, self._book, self._answers)
+        return passage
+
+    def over(self, key: ConversationKey) -> None:
+        """Nothing of this key is under way any more."""
+        self._passages.pop(key, None)
+
+    async def run(self, passage: Passage, farewell: Farewell, *, found: bool = False) -> None:
+        """Take it to its end. `found`: somebody began it before."""
         since = self._clock.now().awake
-        passage = _Passage(turn, self._book, self._answers)
+        key = passage.turn.key
         fault: Fault | None = None
         try:
-            fault = await self._pass(passage, found=found)
+            fault = await self._pass(passage, farewell, found=found)
         except ChatRefused as refused:
             # Nobody is there to be told: the bot was sent away, or somebody deletes what it says.
-            log.warning("%s cannot be answered: %s", turn.key, refused)
-            await passage.keep(stage=Stage.FAILED)
+            log.warning("%s cannot be answered: %s", key, refused)
+            await _close(passage, farewell, Stage.FAILED)
         finally:
-            self._ears.pop(turn.key, None)
-            self._stopping.discard(turn.key)
+            self._ears.pop(key, None)
         turn = passage.turn
-        log.info("turn %d of %s: %s %s", turn.update_id, turn.key, turn.stage, turn.fault)
+        log.info("turn %d of %s: %s %s", turn.update_id, key, turn.stage, turn.fault)
         await self._witness.ended(turn, fault, self._clock.now().awake - since)
-        return turn
 
-    async def stop(self, key: ConversationKey) -> None:
-        """Cut the turn of this key short, wherever it stands."""
-        self._stopping.add(key)
-        ear = self._ears.get(key)
-        if ear is None:
+    async def stop(self, key: ConversationKey, cut: Cut = Cut.TURN) -> None:
+        """Cut the turn of this key short, wherever it stands; a crash does not bring it back."""
+        passage, ear = self._passages.get(key), self._ears.get(key)
+        if passage is None:
             return
-        ear.stop()
-        await self._interrupt(ear.session_id)
+        await passage.keep(cut=cut)
+        reach("turn.cut")
+        if ear is not None:
+            await self._stop(ear)
 
     async def replace(self, key: ConversationKey) -> bool:
         """End the process of the turn that runs, and have its conversation go on in another. False: none is heard of."""
@@ -114,7 +124,7 @@ class Course:
         """Another conversation begins there."""
         self._judging.forget(key)
 
-    async def _pass(self, passage: "_Passage", *, found: bool) -> Fault | None:
+    async def _pass(self, passage: Passage, farewell: Farewell, *, found: bool) -> Fault | None:
         fault: Fault | None = None
         if passage.turn.stage is not Stage.ANSWERING:
             await passage.place()
@@ -126,16 +136,16 @@ class Course:
             text, buttons = await self._finish.carry_out(passage.turn)
         await passage.answer.finish(text, buttons)
         reach("turn.said")
-        await passage.keep(stage=Stage.FAILED if passage.turn.fault else Stage.DONE)
+        await _close(passage, farewell, Stage.FAILED if passage.turn.fault else Stage.DONE)
         return fault
 
-    async def _work(self, passage: "_Passage", *, found: bool) -> Fault | None:
+    async def _work(self, passage: Passage, *, found: bool) -> Fault | None:
         """Until it is known and kept what is to be said."""
         turn = passage.turn
         provider = turn.provider or self._seat_for(turn.key).provider
         if turn.stage is Stage.PLACED:
             # Nothing failed: nothing is tried.
-            refusal = STOPPED_WORDS if turn.key in self._stopping else self._guard.refusal(provider)
+            refusal = STOPPED_WORDS if turn.cut else self._guard.refusal(provider)
             if refusal is not None:
                 await passage.decide(refusal, REFUSED)
                 return None
@@ -154,21 +164,18 @@ class Course:
             await self._interrupt(SessionId(passage.turn.session_id))
         return fault
 
-    async def _heard(self, passage: "_Passage", *, found: bool) -> End:
+    async def _heard(self, passage: Passage, *, found: bool) -> End:
         if passage.turn.stage is Stage.ASKED:
             if found and await self._is_lost(passage.turn):
                 await self._questions.over(passage.turn.session_id)
-                return Lost()
-        else:
-            given = await self._asking.ask(passage.turn)
-            if isinstance(given, NotBegun):
-                log.warning("%s was not asked: %s", passage.turn.key, given.words)
-                return given
-            passage.turn = given
+                return Stopped("") if passage.turn.cut else Lost()
+        elif (not_begun := await self._asking.ask(passage)) is not None:
+            log.warning("%s was not asked: %s", passage.turn.key, not_begun.words)
+            return Stopped("") if passage.turn.cut else not_begun
         ear = self._ear(passage.turn, passage.answer)
         self._ears[passage.turn.key] = ear
-        if passage.turn.key in self._stopping:
-            await self.stop(passage.turn.key)
+        if passage.turn.cut:
+            await self._stop(ear)
         return await ear.listen()
 
     def _ear(self, turn: Turn, answer: Answer) -> Ear:
@@ -189,6 +196,10 @@ class Course:
         except AWAY:
             return False
 
+    async def _stop(self, ear: Ear) -> None:
+        ear.stop()
+        await self._interrupt(ear.session_id)
+
     async def _interrupt(self, session_id: SessionId) -> None:
         try:
             answered = await self._sessions.interrupt(session_id)
@@ -204,28 +215,8 @@ class Course:
         return True
 
 
-class _Passage:
-    """One turn on its way: what is kept of it, and the messages that will say it."""
-
-    def __init__(self, turn: Turn, book: Book, answers: Answers) -> None:
-        self.turn = turn
-        self._book = book
-        self.answer = answers.of(turn.place, self._keep_part, turn.parts)
-
-    async def keep(self, stage: Stage) -> None:
-        self.turn = await self._book.keep(replace(self.turn, stage=stage))
-
-    async def place(self) -> None:
-        """A placeholder, and its number kept."""
-        await self.answer.place(self.turn.message_id)
-
-    async def decide(self, text: str, fault: str, cost_usd: float | None = None) -> None:
-        """What will be said is kept before it is said."""
-        decided = replace(self.turn, stage=Stage.ANSWERING, text=text, fault=fault, cost_usd=cost_usd)
-        self.turn = await self._book.keep(decided)
-
-    async def _keep_part(self, number: int, message_id: int) -> None:
-        reach("turn.sent")
-        stage = Stage.PLACED if self.turn.stage is Stage.ACCEPTED else self.turn.stage
-        parts = {**self.turn.parts, number: message_id}
-        self.turn = await self._book.keep(replace(self.turn, stage=stage, parts=parts))
+async def _close(passage: Passage, farewell: Farewell, stage: Stage) -> None:
+    if passage.turn.cut is Cut.CONVERSATION:
+        # It may have begun a session since its user had enough of it.
+        await farewell(passage.turn.key, passage.turn.session_id)
+    await passage.keep(stage=stage)

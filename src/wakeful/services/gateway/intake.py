@@ -29,6 +29,7 @@ REMARK_SECONDS: Final = 60.0
 STRANGERS_MAX: Final = 1000
 ONLY_TEXT: Final = "I can read text only. Please write what you would like me to do."
 TOO_MANY: Final = "Too many messages wait here already. Please wait for my answers, or send /stop."
+NOT_DONE: Final = "That could not be done now. Please try again in a moment."
 NO_SUCH_COMMAND: Final = "I do not know {command}. I know: {known}."
 
 log = logging.getLogger("wakeful.gateway")
@@ -109,12 +110,14 @@ class Intake:
         self._after = max((each.update_id for each in updates), default=0)
 
     async def take(self, updates: Sequence[Update]) -> None:
-        """Keep what is to be worked on, all of it, before anything of it is begun."""
-        heard = [each for each in updates if not isinstance(each, Ignored) and await self._is_heard(each)]
-        accepted = await asyncio.gather(*(self._accept(each) for each in heard))
-        for update, turn in zip(heard, accepted, strict=True):
-            if turn is not None:
-                self._in_line(update.place.key, self._begin(update, turn))
+        """Keep what is to be worked on, all of it or nothing, before anything of it is begun."""
+        heard = {
+            each.update_id: each
+            for each in updates
+            if not isinstance(each, Ignored) and await self._is_heard(each)
+        }
+        for row in await self._book.accept([self._row(each) for each in heard.values()]):
+            self._in_line(row.key, self._begin(heard[row.update_id], row))
 
     async def _is_heard(self, update: Incoming | Pressed) -> bool:
         if self._hears(update):
@@ -126,14 +129,14 @@ class Intake:
             log.warning("%s", self._stranger_line(update.user_id))
         return False
 
-    async def _accept(self, update: Incoming | Pressed) -> Turn | None:
-        """Its row of the book; None if it has one already.
+    def _row(self, update: Incoming | Pressed) -> Turn:
+        """Its row of the book.
 
         A command is over as soon as it is known: nobody repeats it but whoever gave it. A press may be repeated.
         """
         is_turn = isinstance(update, Incoming) and _is_prompt(update)
         pressed = update if isinstance(update, Pressed) else None
-        turn = Turn(
+        return Turn(
             update_id=update.update_id,
             place=update.place,
             message_id=update.message_id,
@@ -143,17 +146,17 @@ class Intake:
             stage=Stage.ACCEPTED if is_turn or pressed else Stage.DONE,
             pressed=pressed,
         )
-        return turn if await self._book.accept(turn) else None
 
     async def _begin(self, update: Incoming | Pressed, turn: Turn) -> None:
         if isinstance(update, Pressed):
             await self._press(turn)
         elif turn.stage is Stage.ACCEPTED:
-            await self._queue(turn)
+            await self.queue(turn)
         elif not update.edited:
             await self._answer_at_once(update)
 
-    async def _queue(self, turn: Turn) -> None:
+    async def queue(self, turn: Turn) -> None:
+        """Have a turn done that has a row; where too many wait, whoever asked is told."""
         if not self._turns.add(turn):
             await self._book.keep(replace(turn, stage=Stage.FAILED, fault="queue_full"))
             await self._remark(turn.place, TOO_MANY)
@@ -170,9 +173,16 @@ class Intake:
             known = " ".join(f"/{each}" for each in sorted(self._commands))
             words = NO_SUCH_COMMAND.format(command=f"/{name[:32]}", known=known)
         else:
-            words = await command(message, arguments.strip())
+            words = await self._done(command, message, arguments.strip())
         if words:
             await self._say(message.place, words)
+
+    async def _done(self, command: Command, message: Incoming, arguments: str) -> str:
+        try:
+            return await command(message, arguments)
+        except WorldError as problem:
+            log.warning("an order of %s was not carried out: %s", message.place.key, problem)
+            return NOT_DONE
 
     async def _press(self, row: Turn) -> None:
         assert row.pressed is not None, "the row of a press"
@@ -182,7 +192,7 @@ class Intake:
                 await self._chat.settle_press(row.pressed.press_id)
             except ChatFailed as problem:
                 log.info("a press was not settled: %s", problem)
-        await self._book.keep(replace(row, stage=Stage.DONE))
+        await self._book.close_press(row)
 
     async def _is_taken(self, pressed: Pressed) -> bool:
         for press in self._presses:

@@ -5,16 +5,16 @@ The pool decides who is next and who makes room; here it is done. Sessions are e
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Coroutine
+from itertools import count
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from wakeful.domain.errors import WakefulError
+from wakeful.domain.errors import WakefulError, WorldError
 from wakeful.domain.gateway.messages import ConversationKey
 from wakeful.domain.gateway.pool import Evicted, EvictionReason, Next, Pool
-from wakeful.domain.gateway.turn import Stage, Turn
+from wakeful.domain.gateway.turn import Cut, Stage, Turn
 from wakeful.domain.ids import SessionId
 from wakeful.ports.clock import Clock
 from wakeful.ports.sessions import Sessions
@@ -22,11 +22,12 @@ from wakeful.services.gateway.book import Book
 from wakeful.services.gateway.conversations import Conversations
 from wakeful.services.gateway.course import Course
 from wakeful.services.gateway.judging import STOPPED_WORDS
+from wakeful.services.gateway.passage import Passage
 from wakeful.services.gateway.questions import Questions
 
 # What is thrown away after a day is looked for this often.
 DROP_SECONDS: Final = 3600.0
-# A turn that a full disk or a bug left in its middle.
+# A turn that a full disk or a bug of ours left in its middle. A bug stays one: then only the next start tries again.
 AGAIN_SECONDS: Final = 30.0
 TRIES_MAX: Final = 5
 
@@ -57,7 +58,6 @@ class Turns:
         self._stirred = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._found: set[int] = set()
-        self._tries: Counter[int] = Counter()
         # Pressed buttons that an earlier gateway did not see to; the intake does.
         self.presses: list[Turn] = []
 
@@ -74,7 +74,7 @@ class Turns:
         turns = [row for row in rows if row.pressed is None]
         self._found = {turn.update_id for turn in turns}
         for turn in turns:
-            self.add(turn)
+            self.pool.add(turn.key, turn, is_known=True)
         return len(turns)
 
     def add(self, turn: Turn) -> bool:
@@ -93,15 +93,16 @@ class Turns:
                 for evicted in self.pool.expired(now):
                     self._spawn(self._end(evicted))
                 while (following := self.pool.next(now)) is not None:
-                    self._spawn(self._one(following))
+                    # Begun before anybody else's turn: whoever stops it finds it.
+                    self._spawn(self._one(following, self._course.begin(following.item)))
                 if now >= dropping_at:
                     dropping_at = now + DROP_SECONDS
-                    await self._book.drop_old()
+                    await self._drop_old()
                 await self._wait(min(dropping_at, self.pool.next_check_at or dropping_at))
         finally:
             await self._cancel_all()
 
-    async def stop(self, key: ConversationKey) -> str:
+    async def stop(self, key: ConversationKey, cut: Cut = Cut.TURN) -> str:
         """/stop: the turn that runs is cut short, what waits behind it is not done. What to say."""
         evicted = self.pool.evict(key, EvictionReason.STOP, self._clock.now().awake)
         dropped = evicted.dropped if evicted is not None else ()
@@ -112,17 +113,14 @@ class Turns:
             await self._book.keep(replace(turn, stage=Stage.FAILED, fault="stopped"))
         running = self.pool.is_busy(key)
         if running:
-            await self._course.stop(key)
+            await self._course.stop(key, cut)
         return STOPPED_WORDS if running or dropped else "Nothing is running."
 
     async def begin_anew(self, key: ConversationKey) -> str:
         """/new: the conversation is over, and the next message begins another one. What to say."""
-        await self.stop(key)
+        await self.stop(key, Cut.CONVERSATION)
         evicted = self.pool.evict(key, EvictionReason.STOP, self._clock.now().awake)
-        await self._conversations.forget(key)
-        self._course.forget(key)
-        if evicted is not None and evicted.session_id:
-            await self._end(evicted)
+        await self._forget(key, evicted.session_id if evicted is not None else "")
         return "A new conversation begins with your next message."
 
     async def restart(self, key: ConversationKey, *, even_busy: bool = False) -> bool:
@@ -148,32 +146,51 @@ class Turns:
         keys = self.pool.keys()
         return frozenset(key for key in keys if self._course.heard_within(key, seconds))
 
-    async def _one(self, following: Next[Turn]) -> None:
-        turn = following.item
+    async def _one(self, following: Next[Turn], passage: Passage) -> None:
+        key = following.key
         try:
             if following.evicted is not None:
                 await self._end(following.evicted)
-            await self._course.run(turn, found=turn.update_id in self._found)
-            self._seat(turn.key)
-        except Exception:
-            # One turn that cannot be kept, or fails by a bug of ours, must not keep the others from theirs.
-            log.exception("turn %d of %s was left in its middle", turn.update_id, turn.key)
-            self._spawn(self._again(turn))
+            await self._to_its_end(passage)
+            self._seat(key)
         finally:
-            self._found.discard(turn.update_id)
-            self.pool.done(turn.key, self._clock.now().awake)
+            self._found.discard(passage.turn.update_id)
+            self._course.over(key)
+            self.pool.done(key, self._clock.now().awake)
             self._stirred.set()
 
-    async def _again(self, turn: Turn) -> None:
-        """Go on with it where it was kept last; after some tries only with the next start."""
-        self._tries[turn.update_id] += 1
-        if self._tries[turn.update_id] > TRIES_MAX:
-            return
-        await self._clock.sleep_until(self._clock.now().awake + AGAIN_SECONDS)
-        kept = await self._book.reread(turn)
-        if not kept.is_over:
-            self._found.add(kept.update_id)
-            self.add(kept)
+    async def _to_its_end(self, passage: Passage) -> None:
+        """What is left in its middle goes on where it was kept last; nothing of its conversation goes before it."""
+        turn = passage.turn
+        for tries in count(1):
+            try:
+                if tries > 1:
+                    passage = self._course.begin(await self._book.reread(turn))
+                found = tries > 1 or turn.update_id in self._found
+                if not passage.turn.is_over:
+                    await self._course.run(passage, self._forget, found=found)
+            except WorldError as problem:
+                log.warning("turn %d of %s waits: %s", turn.update_id, turn.key, problem)
+            except Exception:
+                # A bug of ours must not keep the others from their turns.
+                log.exception("turn %d of %s was left in its middle", turn.update_id, turn.key)
+                if tries > TRIES_MAX:
+                    return
+            else:
+                return
+            await self._clock.sleep_until(self._clock.now().awake + AGAIN_SECONDS)
+
+    async def _forget(self, key: ConversationKey, session_id: str) -> None:
+        await self._conversations.forget(key)
+        self._course.forget(key)
+        if session_id:
+            await self._end(Evicted[Turn](key, session_id, EvictionReason.STOP))
+
+    async def _drop_old(self) -> None:
+        try:
+            await self._book.drop_old()
+        except WorldError as problem:
+            log.warning("old turns are kept for now: %s", problem)
 
     def _seat(self, key: ConversationKey) -> None:
         conversation = self._conversations.get(key)
@@ -188,12 +205,13 @@ class Turns:
             evicted.session_id,
             evicted.reason,
         )
-        await self._conversations.unseat(evicted.key)
-        if evicted.session_id:
-            try:
+        try:
+            if evicted.session_id:
                 await self._sessions.stop(SessionId(evicted.session_id))
-            except WakefulError as problem:
-                log.warning("%s could not be ended: %s", evicted.session_id, problem)
+            await self._conversations.unseat(evicted.key)
+        except WakefulError as problem:
+            # What still runs is counted again after the next start.
+            log.warning("%s could not be ended: %s", evicted.session_id, problem)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -1,0 +1,111 @@
+"""Claims about what people order in a chat whose gateway is killed: done at most once, and what was said stays true."""
+
+import asyncio
+
+import pytest
+
+from gateway_deaths import Life, mortal
+from gateway_doubles import message, plainly, press, silent
+from gateways import Parts
+from wakeful.domain.gateway.heard import Ended
+from wakeful.domain.gateway.response_actions import PROMPTS, Action
+from wakeful.services.gateway.judging import STOPPED_WORDS
+
+LATE = "what nobody wanted any more"
+
+
+async def ordered(parts: Parts, life: Life, command: str) -> None:
+    """One conversation at work and with something waiting, and an order in its middle."""
+    async with mortal(parts, life) as gateway:
+        await gateway.start()
+        await parts.clock.run_for(5)
+        parts.chat.write(message(3, command))
+        await parts.clock.run_for(30)
+        if life.is_over:
+            return
+        parts.sessions.say("tg-99-1", Ended(LATE, stop_reason="end_turn"))
+        await parts.clock.run_for(30)
+
+
+def world() -> Parts:
+    parts = Parts()
+    parts.sessions.reply = lambda prompt: silent(prompt) if prompt == "work" else plainly(prompt)
+    parts.chat.write(message(1, "work"), message(2, "behind"))
+    return parts
+
+
+def points(command: str) -> list[tuple[str, int]]:
+    """What is reached while an order is given and carried out."""
+    life = Life()
+    asyncio.run(ordered(world(), life, command))
+    return [(point, nth) for point, count in life.reaches.items() for nth in range(1, count + 1)]
+
+
+CASES = [(command, *point) for command in ("/stop", "/new") for point in points(command)]
+
+
+@pytest.mark.parametrize(("command", "point", "nth"), CASES)
+def test_an_order_is_carried_out_once_or_not_at_all(command: str, point: str, nth: int) -> None:
+    """Killed anywhere: whoever was told that it was done never reads the old answer, and nobody is told twice."""
+
+    async def played() -> None:
+        parts = world()
+        await ordered(parts, Life(point, nth), command)
+        await ordered(parts, Life(), command)
+        said = [text for _, text, _ in parts.chat.sent]
+        assert len(said) <= 1
+        assert len([each for each in parts.sessions.delivered if each[1] == "work"]) == 1
+        if said:
+            assert LATE not in parts.slate.answers()
+            assert STOPPED_WORDS in parts.slate.answers()
+            assert "behind" not in [each[1] for each in parts.sessions.delivered]
+        parts.chat.write(message(4, "afterwards"))
+        await follow(parts)
+        sessions = {each[1]: each[0] for each in parts.sessions.delivered}
+        if said and command == "/new":
+            assert sessions["afterwards"] != sessions["work"]
+            assert sessions["work"] not in parts.sessions.alive
+        if command == "/stop":
+            assert sessions["afterwards"] == sessions["work"]
+
+    asyncio.run(played())
+
+
+async def follow(parts: Parts) -> None:
+    async with mortal(parts, Life()) as gateway:
+        await gateway.start()
+        await parts.clock.run_for(5)
+
+
+async def pressed(parts: Parts, life: Life) -> None:
+    async with mortal(parts, life) as gateway:
+        await gateway.start()
+        await parts.clock.run_for(5)
+        parts.chat.write(press(2, "next:regen:1"))
+        await parts.clock.run_for(5)
+
+
+def pressing() -> Parts:
+    parts = Parts()
+    parts.chat.write(message(1, "one"))
+    return parts
+
+
+def press_points() -> list[tuple[str, int]]:
+    life = Life()
+    asyncio.run(pressed(pressing(), life))
+    return [(point, nth) for point, count in life.reaches.items() for nth in range(1, count + 1)]
+
+
+@pytest.mark.parametrize(("point", "nth"), press_points())
+def test_a_press_becomes_one_turn(point: str, nth: int) -> None:
+    """Killed anywhere: the button below an answer is one more prompt and one more answer."""
+
+    async def played() -> None:
+        parts = pressing()
+        await pressed(parts, Life(point, nth))
+        await pressed(parts, Life())
+        assert [each[1] for each in parts.sessions.delivered] == ["one", PROMPTS[Action.REGEN]]
+        assert len(parts.slate.answers()) == 2
+
+    asyncio.run(played())

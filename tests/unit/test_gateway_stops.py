@@ -1,0 +1,110 @@
+"""Claims about a stop, and about a new conversation, that comes while its turn is on its way."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gateway_doubles import message, plainly, silent
+from gateways import Gateway, Parts, play
+from wakeful.domain.gateway.pool import PoolLimits
+from wakeful.services.gateway.judging import STOPPED_WORDS
+
+
+def held_up(parts: Parts, act: str) -> asyncio.Event:
+    """Let this act of the daemon be done only once the event is set."""
+    done, free = getattr(parts.sessions, act), asyncio.Event()
+
+    async def slowly(*given: Any) -> Any:
+        await free.wait()
+        return await done(*given)
+
+    setattr(parts.sessions, act, slowly)
+    return free
+
+
+@pytest.mark.parametrize("order", ["/new", "/stop"])
+def test_a_session_that_starts_behind_an_order_is_what_the_order_says(order: str) -> None:
+    """After /new it is ended and the next message begins another one; after /stop it goes on with that message."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.sessions.reply = lambda prompt: silent(prompt) if prompt == "one" else plainly(prompt)
+        free = held_up(parts, "start")
+        parts.chat.write(message(1, "one"))
+        await parts.clock.run_for(1)
+        parts.chat.write(message(2, order))
+        await parts.clock.run_for(1)
+        free.set()
+        await parts.clock.run_for(20)
+        parts.chat.write(message(3, "two"))
+        await parts.clock.run_for(1)
+        assert parts.slate.answers() == [STOPPED_WORDS, "Answer to: two."]
+        went_on = "claude-1" if order == "/stop" else "claude-2"
+        assert [each[0] for each in parts.sessions.delivered] == ["claude-1", went_on]
+        assert parts.sessions.alive == {went_on}
+
+    play(scene)
+
+
+def test_an_ended_conversation_is_not_resumed_for_a_prompt_that_was_on_its_way() -> None:
+    """/new overtakes a prompt: its session is gone when it arrives, and stays so."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.chat.write(message(1, "one"))
+        await parts.clock.run_for(1)
+        free = held_up(parts, "send")
+        parts.chat.write(message(2, "two"))
+        await parts.clock.run_for(1)
+        parts.chat.write(message(3, "/new"))
+        await parts.clock.run_for(1)
+        free.set()
+        await parts.clock.run_for(1)
+        parts.chat.write(message(4, "three"))
+        await parts.clock.run_for(1)
+        assert [each[:2] for each in parts.sessions.delivered] == [("claude-1", "one"), ("claude-2", "three")]
+        assert ("resume", "claude-1") not in parts.sessions.acts
+        assert parts.slate.answers() == ["Answer to: one.", STOPPED_WORDS, "Answer to: three."]
+
+    play(scene)
+
+
+def test_what_waits_for_a_place_is_stopped_there() -> None:
+    """All places are busy: a message that waits for one and is stopped is never asked."""
+
+    def world() -> Parts:
+        parts = Parts()
+        parts.pool_limits = PoolLimits(active_max=1)
+        parts.sessions.reply = silent
+        return parts
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        parts.chat.write(message(1, "busy", 1), message(2, "waits", 2), message(3, "/stop", 2))
+        await parts.clock.run_for(1)
+        assert [text for _, text, _ in parts.chat.sent] == [STOPPED_WORDS]
+        parts.chat.write(message(4, "/stop", 1))
+        await parts.clock.run_for(20)
+        assert [each[1] for each in parts.sessions.delivered] == ["busy"]
+        assert not gateway.turns.pool.is_busy(message(2, "", 2).place.key)
+
+    play(scene, world)
+
+
+def test_what_waited_before_a_restart_waits_after_it_however_much_it_is() -> None:
+    """The bound of a queue is for who writes now: nothing that was accepted is left behind."""
+
+    async def played() -> None:
+        parts = Parts()
+        parts.pool_limits = PoolLimits(queue_max=3)
+        parts.sessions.reply = silent
+        first = Gateway(parts)
+        await first.start()
+        parts.chat.write(message(1))
+        await parts.clock.run_for(1)
+        parts.chat.write(*(message(n) for n in range(2, 5)))
+        await parts.clock.run_for(1)
+        await first.end()
+        second = Gateway(parts)
+        assert await second.turns.take_up() == 4
+        assert second.turns.pool.waiting(message(1).place.key) == 4
+
+    asyncio.run(played())
