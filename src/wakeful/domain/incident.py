@@ -186,7 +186,7 @@ class Surroundings(Struct, frozen=True):
 
 _NETWORK: Final = re.compile(
     r"ECONNREFUSED|ECONNRESET|ENOTFOUND|EAI_AGAIN|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT|getaddrinfo|"
-    r"connection (?:error|refused|reset)|network is unreachable|dns error|error sending request",
+    r"connection ?(?:error|refused|reset)|unable to connect|network is unreachable|dns error|error sending request",
     re.IGNORECASE,
 )
 _DISK: Final = re.compile(r"ENOSPC|no space left|disk quota|EDQUOT", re.IGNORECASE)

@@ -18,10 +18,9 @@ from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.errors import WakefulError, WorldError
 from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Cause, Fate, Incident
+from wakeful.domain.incident import Cause, Fate
 from wakeful.domain.plan import ACTS, Decision, Rules, Step, plan
 from wakeful.domain.trouble import Revival, Trouble
-from wakeful.domain.trouble_words import done_words, fate_of
 from wakeful.faults import reach
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Outcome, Store
@@ -338,7 +337,7 @@ class Healer:
         if ours and decision.spends:
             self._reviver.pace.ended(gave_up=False)
         if ours:
-            await self._in_words(revived, decision)
+            await self._papers.note(revived, decision)
         if ours and (decision.spends or trouble.code is None):
             # It may have been told before, when nothing could be done yet; whoever asked for it now knows of it.
             revived = replace(revived, logged=False, told=asked and trouble.told)
@@ -379,7 +378,7 @@ class Healer:
         """One line in the log and one alert for each trouble and each turn it takes."""
         assert watched.record is not None, "judged before it is treated"
         muted_seconds = None
-        incident = await self._in_words(trouble, decision)
+        incident = await self._papers.note(trouble, decision)
         if incident is not None and not trouble.told:
             muted_seconds = await self._telling.told(incident, trouble, watched.record, decision)
         # After people are told: a forge may take its time.
@@ -391,15 +390,6 @@ class Healer:
             self._look_at(trouble.session_id, self._clock.now().awake + muted_seconds)
         if not (trouble.logged and trouble.told):
             await self._troubles.keep(replace(trouble, logged=True, told=muted_seconds is None))
-
-    async def _in_words(self, trouble: Trouble, decision: Decision) -> Incident | None:
-        """Its incident with what was done about it, or why nothing is, as of now."""
-        incident = self._incidents.of(trouble.session_id)
-        if incident is None:
-            return None
-        fate, words = fate_of(trouble, decision.step), done_words(trouble, decision)
-        treated = incident.treated(trouble.session_id, fate, words)
-        return incident if treated == incident else await self._incidents.keep(treated)
 
     async def _calm_down(self, watched: Watched) -> None:
         """Its finding is gone. The trouble is over when its turn has ended well."""
