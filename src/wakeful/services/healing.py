@@ -252,6 +252,9 @@ class Healer:
 
     async def _treat_one(self, session_id: SessionId, *, asked: bool = False) -> Decision | None:
         """What was decided; None if nothing is wrong."""
+        if session_id in self._around.restoring:
+            self._look_at(session_id, self._clock.now().awake + RETRY_SECONDS)
+            return None
         watched = self._roster.watched.get(session_id)
         if watched is None or watched.verdict is None or watched.record is None:
             await self._dismiss(session_id, "its log is gone")
