@@ -99,7 +99,7 @@ class Care:
         self.alerts = self._alert_desk(places)
         self.asking = self._questions()
         self._issues = self._filing()
-        place = HostPlace(lookout.host, clock)
+        place = self._place = HostPlace(lookout.host, clock)
         pace = Pace(clock, config.heal.pace_seconds, config.heal.pace_burst)
         self.circumstances = Circumstances(handwork.holdings, place, places.tmux, self.lessons.of)
         self.voice = self._voice()
@@ -160,6 +160,7 @@ class Care:
         yield self.healer.run, "nothing is healed"
         yield self.alerts.run, "alerts are not delivered"
         yield self._disk.run, "the disk is not watched"
+        yield self._place.run, "memory is not watched"
         yield self.works.run, "work that expired is not revived"
         if self._issues is not None:
             yield self._issues.run, "issues are not filed again"

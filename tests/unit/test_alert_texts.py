@@ -191,6 +191,14 @@ def test_sessions_of_one_name_are_told_apart() -> None:
     assert "Where: shop 00000000, shop 00000001" in incident(outage("shop", "shop"))
 
 
+def test_sessions_whose_ids_begin_with_their_time_are_told_apart() -> None:
+    """Codex's ids share their first characters for a minute."""
+    found = Incident("i-1", Cause.AUTH, "codex", 0.0, 0.0, None, (), "no login")
+    for tail in ("41ce-7ae0-bc1e-d89c8a958264", "4394-7ea1-b321-4f31533fd86d"):
+        found = found.joined(SessionId(f"codex-01a1e48c-{tail}"), 0.0, "shop")
+    assert "Where: shop 01a1e48c-41ce, shop 01a1e48c-4394" in incident(found)
+
+
 def test_an_end_names_what_it_ends() -> None:
     """One can tell which of several troubles is over."""
     text = resolved("bank: the agent died", "2027-01-15T08:00:00.000Z", did="resumed: recovered")

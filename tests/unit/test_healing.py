@@ -13,6 +13,7 @@ from wakeful.domain.incident import Cause, Fate
 from wakeful.domain.plan import Rules
 from wakeful.domain.process import Sight
 from wakeful.ports.forge import Filing, Report
+from wakeful.ports.hands import Begun, Order, Seen, unannounced
 from wakeful.ports.store import Outcome
 from wakeful.services.healing import HeldForPerson
 from wakeful.services.holdings import NotManaged
@@ -429,6 +430,33 @@ def test_what_a_reboot_took_along_is_listed_and_brought_back() -> None:
         assert clinic.restorer.lost()[0].skipped == "agent bot hosts it: `wakeful attach bot`"
 
     play(scene)
+
+
+def test_nobody_else_brings_back_what_is_being_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A found session is managed from then on; a client that takes its time is started once, and not called unhealthy."""
+
+    async def scene(clinic: Clinic) -> None:
+        process = clinic.start("a")
+        clinic.hear("a", Prompted(clinic.wall()))
+        clinic.finish("a")
+        clinic.show("a", process, runtime=Sight.DEAD)
+        clinic.end(process)
+        start = clinic.living.start
+
+        async def slowly(order: Order, begun: Begun = unannounced) -> Seen:
+            clinic.settle()
+            clinic.healer.seen(subject("a").id)
+            await clinic.clock.sleep_until(clinic.clock.now().awake + 10)
+            return await start(order, begun)
+
+        monkeypatch.setattr(clinic.living, "start", slowly)
+        restoring = asyncio.create_task(clinic.restorer.bring_back("a"))
+        await clinic.clock.run_for(60)
+        assert (await restoring).outcome is Outcome.RECOVERED
+
+    clinic = play(scene)
+    assert clinic.living.acts == ["start"]
+    assert written(clinic) == []
 
 
 def test_what_was_taught_to_be_local_is_restored() -> None:

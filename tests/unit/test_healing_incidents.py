@@ -43,6 +43,25 @@ def test_a_usage_limit_with_an_end_is_one_incident_and_one_alert_that_say_it() -
 
     clinic = play(scene)
     assert [each.partition(":")[0] for each in clinic.recorder.said[1:]] == ["Resolved"]
+    assert "Wakeful did: revived 2 sessions, all came back" in clinic.recorder.said[1]
+
+
+def test_what_turns_out_to_be_managed_is_told_as_that() -> None:
+    """A client that fails at once is seen before whoever started it has written that down."""
+
+    async def scene(clinic: Clinic) -> None:
+        for name in "ab":
+            clinic.start(name)
+            clinic.fail(name, "please log in", Failure.AUTH)
+        await clinic.clock.run_for(1)
+        for name in "ab":
+            await clinic.hands.adopt(name, name=f"name-{name}")
+            clinic.settle()
+        await clinic.clock.run_for(60)
+
+    (told,) = play(scene).recorder.said
+    assert told.splitlines()[1] == "Where: name-a (shop), name-b (shop)"
+    assert told.splitlines()[3] == "Wakeful did: left 2 sessions alone: auth_required needs a person"
 
 
 def test_a_found_session_leaves_the_incident_when_its_limit_is_lifted() -> None:

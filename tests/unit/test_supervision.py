@@ -265,6 +265,25 @@ def test_a_pane_that_ended_with_the_daemon_away_is_not_remembered(house: House) 
     assert codes(after, "a") == [Code.SESSION_DEAD]
 
 
+def test_a_pane_of_another_boot_is_remembered_as_gone(house: House) -> None:
+    """Under which name a session was shown is asked after a reboot: it is brought back by it."""
+    agent = house.start("a")
+    house.work("a")
+    pane = Pane("/run/tmux", "garden", "%0", Process(70, 1, agent.boot_id), Sight.ALIVE, Sight.ALIVE)
+    house.supervisor.shown(subject("a").id, pane)
+    kept = house.supervisor.kept(subject("a").id)
+    assert kept is not None
+
+    after = House()
+    assert not after.supervisor.recalled(subject("a"), kept.replace(agent.boot_id.encode(), b"another boot"))
+    after.work("a")
+    recalled = after.roster.watched[subject("a").id].presence.pane
+    assert recalled is not None
+    assert (recalled.session, recalled.sight, recalled.runtime) == ("garden", Sight.DEAD, Sight.DEAD)
+    assert codes(after, "a") == [Code.SESSION_DEAD]
+    assert after.searched == []
+
+
 def test_a_session_names_the_agent_that_hosts_it(house: House) -> None:
     """Known before or after its log was read, and no longer once another conversation began there."""
     house.supervisor.lodge(subject("a").id, "bot")

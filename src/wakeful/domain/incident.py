@@ -131,6 +131,11 @@ class Incident(Struct, frozen=True):
         )
         return joined if known is not None else replace(joined, affected=self.affected + 1)
 
+    def called(self, session_id: SessionId, name: str) -> "Incident":
+        """The same with the name a session has by now."""
+        known = self.member(session_id)
+        return self._with(replace(known, name=name)) if known is not None and name else self
+
     def lasting(self, until: float | None) -> "Incident":
         """The same with the latest end that somebody named."""
         ends = [each for each in (self.until, until) if each is not None]
@@ -181,7 +186,7 @@ class Surroundings(Struct, frozen=True):
 
 _NETWORK: Final = re.compile(
     r"ECONNREFUSED|ECONNRESET|ENOTFOUND|EAI_AGAIN|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT|getaddrinfo|"
-    r"connection (?:error|refused|reset)|network is unreachable|dns error|error sending request",
+    r"connection ?(?:error|refused|reset)|unable to connect|network is unreachable|dns error|error sending request",
     re.IGNORECASE,
 )
 _DISK: Final = re.compile(r"ENOSPC|no space left|disk quota|EDQUOT", re.IGNORECASE)

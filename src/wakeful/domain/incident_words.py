@@ -3,12 +3,16 @@
 Names come from outside; whoever shows these words makes them plain.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import SESSIONS_NAMED_MAX, Cause, Fate, Incident, Member, sentence_of
+
+# UUID 7, as Codex makes them: eight characters are a minute.
+_TIMED: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7")
 
 
 def headline(incident: Incident) -> str:
@@ -48,9 +52,9 @@ def named(members: Sequence[Member]) -> str:
 
 
 def short(session_id: SessionId) -> str:
-    """As much of an id as people compare and commands take."""
+    """As much of an id as people compare and commands take; one that begins with its time needs more of it."""
     head, _, tail = session_id.partition("-")
-    return tail[:8] or head
+    return tail[: 13 if _TIMED.match(tail) else 8] or head
 
 
 def fate_words(member: Member) -> str:

@@ -55,6 +55,8 @@ class Circumstances:
         self.agent_of: Callable[[SessionId], str | None] = lambda _session_id: None
         # Sessions of a queue: its own watchdog sees to them.
         self.queued: frozenset[SessionId] = frozenset()
+        # Those a person has brought back at this moment: nobody else does meanwhile.
+        self.restoring: set[SessionId] = set()
         # What people said about a project's commands.
         self._taught = taught
 

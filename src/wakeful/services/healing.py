@@ -21,7 +21,6 @@ from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Fate
 from wakeful.domain.plan import ACTS, Decision, Rules, Step, plan
 from wakeful.domain.trouble import Revival, Trouble
-from wakeful.domain.trouble_words import done_words, fate_of
 from wakeful.faults import reach
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Outcome, Store
@@ -253,6 +252,9 @@ class Healer:
 
     async def _treat_one(self, session_id: SessionId, *, asked: bool = False) -> Decision | None:
         """What was decided; None if nothing is wrong."""
+        if session_id in self._around.restoring:
+            self._look_at(session_id, self._clock.now().awake + RETRY_SECONDS)
+            return None
         watched = self._roster.watched.get(session_id)
         if watched is None or watched.verdict is None or watched.record is None:
             await self._dismiss(session_id, "its log is gone")
@@ -337,6 +339,8 @@ class Healer:
         ours = revived.did != ELSEWHERE
         if ours and decision.spends:
             self._reviver.pace.ended(gave_up=False)
+        if ours:
+            await self._papers.note(revived, decision)
         if ours and (decision.spends or trouble.code is None):
             # It may have been told before, when nothing could be done yet; whoever asked for it now knows of it.
             revived = replace(revived, logged=False, told=asked and trouble.told)
@@ -376,11 +380,8 @@ class Healer:
     ) -> None:
         """One line in the log and one alert for each trouble and each turn it takes."""
         assert watched.record is not None, "judged before it is treated"
-        incident = self._incidents.of(trouble.session_id)
         muted_seconds = None
-        if incident is not None and not (trouble.logged and trouble.told):
-            fate, words = fate_of(trouble, decision.step), done_words(trouble, decision)
-            incident = await self._incidents.keep(incident.treated(trouble.session_id, fate, words))
+        incident = await self._papers.note(trouble, decision)
         if incident is not None and not trouble.told:
             muted_seconds = await self._telling.told(incident, trouble, watched.record, decision)
         # After people are told: a forge may take its time.

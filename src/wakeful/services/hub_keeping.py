@@ -209,7 +209,9 @@ class AutoRestart:
         if deed.outcome is Outcome.DECLINED:
             await self._store.give_back(budget, note)
         else:
-            self._pace.ended(gave_up=deed.outcome is not Outcome.RECOVERED)
+            self._pace.ended(gave_up=False)
+            if deed.outcome is not Outcome.RECOVERED:
+                self._pace.ended(gave_up=True)
             await self._store.drop_note(KIND, note.key)
 
     def _obstructed(self, agent: Agent) -> bool:

@@ -1,4 +1,7 @@
-"""One issue for each incident: whoever joins it later is told where it is. How an issue is filed is the forge's business."""
+"""What an incident's book says: one issue for each, and of every session in it what was done and came of it.
+
+Whoever joins it later is told where the issue is. How one is filed is the forge's business.
+"""
 
 import asyncio
 from collections import defaultdict
@@ -7,7 +10,9 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from wakeful.domain.incident import Incident
+from wakeful.domain.plan import Decision
 from wakeful.domain.trouble import Trouble
+from wakeful.domain.trouble_words import done_words, fate_of
 from wakeful.services.incidents import Incidents
 from wakeful.services.watched import Watched
 
@@ -41,6 +46,15 @@ class IncidentPapers:
                 newest = self._incidents.of(trouble.session_id) or known
                 await self._incidents.keep(replace(newest, issue_url=filed.issue_url))
             return filed
+
+    async def note(self, trouble: Trouble, decision: Decision) -> Incident | None:
+        """Its incident with what was done about it, or why nothing is, as of now; None if it is in none."""
+        incident = self._incidents.of(trouble.session_id)
+        if incident is None:
+            return None
+        fate, words = fate_of(trouble, decision.step), done_words(trouble, decision)
+        treated = incident.treated(trouble.session_id, fate, words)
+        return incident if treated == incident else await self._incidents.keep(treated)
 
     def over(self, incident: Incident) -> None:
         """Nobody joins it any more."""

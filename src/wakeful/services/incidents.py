@@ -104,8 +104,8 @@ class Incidents:
         async with self._in_line:
             known = self.of(session_id)
             if known is not None and (known.cause, known.scope) == (origin.cause, origin.scope):
-                lasting = known.lasting(until)
-                return known if lasting == known else await self.keep(lasting)
+                newest = known.lasting(until).called(session_id, name)
+                return known if newest == known else await self.keep(newest)
             if known is not None:
                 await self._leave(session_id)
             now = self._clock.now().wall

@@ -13,7 +13,7 @@ from wakeful.ports.clock import Clock
 BRAKE_SECONDS: Final = 600.0
 BRAKE_SHARE: Final = 0.2
 # Below this many a share means nothing.
-BRAKE_REVIVALS_MIN: Final = 5
+BRAKE_ENDS_MIN: Final = 5
 
 
 class Pace:
@@ -39,7 +39,7 @@ class Pace:
             self._full_at = full_at
 
     def ended(self, *, gave_up: bool) -> None:
-        """How one went."""
+        """One was brought back; or one that was before is given up."""
         self._ends.append((self._clock.now().awake, gave_up))
 
     @property
@@ -49,6 +49,7 @@ class Pace:
         while self._ends and now - self._ends[0][0] > BRAKE_SECONDS:
             self._ends.popleft()
         failed = [at for at, gave_up in self._ends if gave_up]
-        if len(self._ends) < BRAKE_REVIVALS_MIN or len(failed) <= BRAKE_SHARE * len(self._ends):
+        revived = len(self._ends) - len(failed)
+        if len(self._ends) < BRAKE_ENDS_MIN or len(failed) <= BRAKE_SHARE * revived:
             return 0.0
         return failed[0] + BRAKE_SECONDS - now

@@ -78,8 +78,15 @@ class Restorer:
                 shown=session_id, reason=lost.skipped if lost else "its host and its tmux server live"
             )
         await self._pace.turn()
+        self._around.restoring.add(session_id)
+        try:
+            return await self._resumed(watched)
+        finally:
+            self._around.restoring.discard(session_id)
+
+    async def _resumed(self, watched: Watched) -> Deed:
+        session_id, pane = watched.subject.id, watched.presence.pane
         if self._holdings.find(session_id) is None:
-            pane = watched.presence.pane
             await self._hands.adopt(session_id, named=pane.session if pane is not None else None)
         return await self._hands.resume(session_id)
 

@@ -96,6 +96,10 @@ class Supervisor:
             self._recall_pane(watched, memory.pane)
             if watched.presence.agent is Sight.DEAD and watched.activity.in_turn:
                 self._around.died(subject.id)
+        elif memory.pane is not None:
+            # Its name is what it is brought back by.
+            gone = msgspec.structs.replace(memory.pane, sight=Sight.DEAD, runtime=Sight.DEAD)
+            watched.presence.pane = gone
         self._mark(subject.id)
         return same_boot
 

@@ -8,6 +8,7 @@ from wakeful.adapters.system import proc
 from wakeful.ports.clock import Clock
 
 OOM_SECONDS: Final = 60.0
+LOOK_SECONDS: Final = 20.0
 _VMSTAT: Final = Path("/proc/vmstat")
 
 
@@ -30,27 +31,40 @@ class Disk:
 class HostPlace:
     """Implements what healing asks of its surroundings."""
 
-    def __init__(self, host: str, clock: Clock) -> None:
+    def __init__(self, host: str, clock: Clock, vmstat: Path = _VMSTAT) -> None:
         self.host = host
         self.boot_id = proc.boot_id()
         self._clock = clock
-        self._oom_kills = _oom_kills()
+        self._vmstat = vmstat
+        self._oom_kills = _oom_kills(vmstat)
+        self._looked_at = clock.now().awake
         self._oom_at: float | None = None
+
+    async def run(self) -> None:
+        """Look now and then, until cancelled: the kernel says how often it ended processes, never when."""
+        while True:
+            self._look()
+            await self._clock.sleep_until(self._clock.now().awake + LOOK_SECONDS)
 
     def exists(self, folder: str) -> bool:
         return Path(folder).is_dir()
 
     def oom_killed(self) -> bool:
-        kills, now = _oom_kills(), self._clock.now().awake
-        if kills > self._oom_kills:
-            self._oom_kills, self._oom_at = kills, now
-        return self._oom_at is not None and now - self._oom_at <= OOM_SECONDS
+        self._look()
+        return self._oom_at is not None and self._clock.now().awake - self._oom_at <= OOM_SECONDS
+
+    def _look(self) -> None:
+        kills, now = _oom_kills(self._vmstat), self._clock.now().awake
+        # After a long time without a look nobody can say that it was lately.
+        if kills > self._oom_kills and now - self._looked_at <= OOM_SECONDS:
+            self._oom_at = now
+        self._oom_kills, self._looked_at = kills, now
 
 
-def _oom_kills() -> int:
+def _oom_kills(vmstat: Path) -> int:
     """How many processes the kernel has ended for memory since it booted; 0 where it does not say."""
     try:
-        rows = _VMSTAT.read_text("ascii").splitlines()
+        rows = vmstat.read_text("ascii").splitlines()
     except OSError:
         return 0
     return next((int(row.split()[1]) for row in rows if row.startswith("oom_kill ")), 0)

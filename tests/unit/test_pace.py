@@ -1,0 +1,43 @@
+"""Claims about the brake: of those brought back within ten minutes, more than a fifth given up, and nobody is any more."""
+
+import asyncio
+
+import pytest
+
+from wakeful.services.pace import BRAKE_SECONDS, Pace
+from wakeful.testing.virtual_clock import VirtualClock
+
+
+def after(revived: int, given_up: int) -> tuple[VirtualClock, Pace]:
+    """So many were brought back, and so many of them failed again."""
+    clock = VirtualClock()
+    pace = Pace(clock, 2.0, 10)
+    for number in range(revived + given_up):
+        pace.ended(gave_up=number >= revived)
+    return clock, pace
+
+
+@pytest.mark.parametrize(
+    ("revived", "given_up", "is_braked"),
+    [
+        (10, 2, False),
+        (10, 3, True),
+        (9, 2, True),
+        (5, 1, False),
+        (5, 2, True),
+        (2, 1, False),
+        (100, 20, False),
+    ],
+)
+def test_more_than_a_fifth_is_too_many(revived: int, given_up: int, is_braked: bool) -> None:
+    """A fifth is not; of a handful nothing can be said."""
+    _, pace = after(revived, given_up)
+    assert (pace.braked_seconds > 0) is is_braked
+
+
+def test_the_brake_is_released_after_ten_minutes() -> None:
+    """Counted from the first that was given up."""
+    clock, pace = after(10, 5)
+    assert pace.braked_seconds == BRAKE_SECONDS
+    asyncio.run(clock.run_for(BRAKE_SECONDS + 1))
+    assert pace.braked_seconds == 0.0
