@@ -186,6 +186,9 @@ class Gateway:
     async def restart_all(self) -> int:
         return await self.turns.restart_all()
 
+    def heard_at(self, key: ConversationKey) -> float | None:
+        return self.turns.heard_at(key)
+
     def dead(self) -> tuple[ConversationKey, ...]:
         """Nobody: a session that dies is brought back by the daemon, and its own turn hears of it first."""
         return ()

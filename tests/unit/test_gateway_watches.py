@@ -10,7 +10,7 @@ from wakeful.domain.gateway.auth_mode import PROBE_SECONDS, USER_SENTENCE, AuthE
 from wakeful.domain.gateway.classifier import AUTH_REQUIRED, Category, Fault
 from wakeful.domain.gateway.host_watch import HostReading
 from wakeful.domain.gateway.messages import ConversationKey
-from wakeful.domain.gateway.self_heal import HealKind, Hog
+from wakeful.domain.gateway.self_heal import RUNAWAY_SECONDS, HealKind, Hog
 from wakeful.ports.chat import ChatFailed, ChatLocked, ChatRefused
 from wakeful.services.gateway.auth_watch import AuthWatch
 from wakeful.services.gateway.host_watch import HostWatch
@@ -201,6 +201,11 @@ class ScriptedPool:
         self.acts: list[str] = []
         self.gone: tuple[ConversationKey, ...] = ()
         self.problem: Exception | None = None
+        self.heard: float | None = None
+
+    def heard_at(self, key: ConversationKey) -> float | None:
+        del key
+        return self.heard
 
     async def restart(self, key: ConversationKey) -> bool:
         self.acts.append(key)
@@ -309,6 +314,22 @@ def test_a_missing_login_restarts_nothing(scene: HostScene, provider: str) -> No
 
     asyncio.run(play())
     assert (scene.degraded, scene.pool.acts) == ([provider], [])
+
+
+@pytest.mark.parametrize(
+    ("heard_seconds_ago", "restarted"), [(None, [A]), (RUNAWAY_SECONDS, [A]), (RUNAWAY_SECONDS - 1, [])]
+)
+def test_a_busy_process_runs_away_only_where_its_turn_says_nothing(
+    scene: HostScene, heard_seconds_ago: float | None, restarted: list[str]
+) -> None:
+    """One whose turn is heard of is at work: the operator is told, and nothing is ended."""
+    scene.clock.advance(1000.0)
+    scene.host.found = (Hog(A, "pid 7", 99, RUNAWAY_SECONDS, 5),)
+    if heard_seconds_ago is not None:
+        scene.pool.heard = scene.clock.now().awake - heard_seconds_ago
+    asyncio.run(scene.watch.look())
+    assert scene.pool.acts == restarted
+    assert bool(scene.operator.heard) is (not restarted)
 
 
 def test_repeated_tool_failures_are_told(scene: HostScene) -> None:

@@ -105,6 +105,11 @@ class Course:
         if ear is not None:
             await self._stop(ear)
 
+    def heard_at(self, key: ConversationKey) -> float | None:
+        """When something was last heard of the turn that runs there; None if none is heard."""
+        ear = self._ears.get(key)
+        return ear.heard_at if ear is not None else None
+
     def forget(self, key: ConversationKey) -> None:
         """Another conversation begins there."""
         self._judging.forget(key)

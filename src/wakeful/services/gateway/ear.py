@@ -63,6 +63,11 @@ class Ear:
         self._stirred = asyncio.Event()
         self._stopped_at: float | None = None
 
+    @property
+    def heard_at(self) -> float:
+        """When something was last heard of it."""
+        return self._heard_at
+
     def stop(self) -> None:
         """Its user wants no more of it."""
         self._stopped_at = self._clock.now().awake

@@ -18,9 +18,11 @@ from wakeful.domain.gateway.messages import ConversationKey
 from wakeful.domain.gateway.self_heal import (
     DEFAULT_LIMITS,
     FAILURES_MAX,
+    RUNAWAY_SECONDS,
     Failed,
     HealKind,
     HealLimits,
+    Hog,
     Proposal,
     Signals,
     after,
@@ -57,6 +59,9 @@ class Pooled(Protocol):
 
     def sessions(self) -> dict[str, ConversationKey]:
         """The sessions of the pool, and whose each is."""
+
+    def heard_at(self, key: ConversationKey) -> float | None:
+        """When something was last heard of the turn that runs there, as the clock is awake; None if none runs."""
 
     def dead(self) -> Iterable[ConversationKey]:
         """Conversations whose session is gone although they have something to do."""
@@ -117,13 +122,22 @@ class SelfHeal:
             silent=tuple(self._pool.silent()),
             memory_percent=memory_percent,
             disk_percent=disk_percent,
-            hogs=await self._host.hogs(self._pool.sessions(), self._limits.runaway_cpu_percent),
+            hogs=await self._hogs(),
         )
         asked = await self._ask(signals)
         if any(each.kind is HealKind.COLLECT_MEMORY for each in asked):
             again = await self._host.reading()
             asked += await self._ask(replace(Signals(), memory_percent=again.memory_percent))
         return asked
+
+    async def _hogs(self) -> tuple[Hog, ...]:
+        hogs = await self._host.hogs(self._pool.sessions(), self._limits.runaway_cpu_percent)
+        return tuple(replace(each, is_progressing=self._is_progressing(each.key)) for each in hogs)
+
+    def _is_progressing(self, key: ConversationKey) -> bool:
+        """Whether its turn said something within the time after which a busy process runs away."""
+        heard_at = self._pool.heard_at(key)
+        return heard_at is not None and self._clock.now().awake - heard_at < RUNAWAY_SECONDS
 
     async def _ask(self, signals: Signals) -> tuple[Proposal, ...]:
         now = self._clock.now().awake

@@ -136,6 +136,10 @@ class Turns:
         keys = self.pool.keys()
         return sum([await self.restart(key, reason) for key in keys])
 
+    def heard_at(self, key: ConversationKey) -> float | None:
+        """When something was last heard of the turn that runs there; None if none is heard."""
+        return self._course.heard_at(key)
+
     async def _one(self, following: Next[Turn], passage: Passage) -> None:
         key = following.key
         try:
