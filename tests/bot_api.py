@@ -6,6 +6,7 @@ who write, edit, forward, reply and press; and failures on order. The truth is i
 
 import asyncio
 import json
+import secrets
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -73,7 +74,8 @@ class BotApi:
         # Telegram's own pace: less than so long after a message or an edit in the same chat is a flood.
         self.pace_seconds = 0.0
         self._updates: list[dict[str, Any]] = []
-        self._next_update = 1
+        # As good as unique: sessions are named after them, and another test on this machine must not have the same.
+        self._next_update = 1_000_000 + secrets.randbelow(900_000_000)
         self._faults: dict[str, list[Fault]] = {}
         self._spoken: dict[int, float] = {}
         self._changed = threading.Condition(threading.RLock())

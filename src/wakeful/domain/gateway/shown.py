@@ -62,7 +62,8 @@ def is_long(text: str) -> bool:
 
 def beginning(text: str, note: str) -> str:
     """As much of a long text as is read before its file is opened, and the note behind it: one message."""
-    return f"{split(shown(text[:UNITS_MAX]), BEGINNING_UNITS_MAX)[0]}\n\n{note}"
+    first = split(shown(text[:_WINDOW_CHARS]), BEGINNING_UNITS_MAX)[:1]
+    return "\n\n".join((*first, note))
 
 
 def messages_of(text: str) -> tuple[str, ...]:
