@@ -19,13 +19,14 @@ from wakeful.domain.gateway.auth_mode import (
 )
 from wakeful.domain.gateway.auth_text import SHORT_CHARS_MAX
 from wakeful.domain.gateway.breaker import MOVES, Breaker, BreakerState
+from wakeful.domain.gateway.chat_methods import METHODS
 from wakeful.domain.gateway.classifier import CATEGORY_OF, MEANINGS, USER_WORDS, Category
 from wakeful.domain.gateway.host_watch import ALERT_SECONDS, CATEGORY_SECONDS, CHECKS
 from wakeful.domain.gateway.pool import EvictionReason, PoolLimits
 from wakeful.domain.gateway.response_actions import CUES, LABELS, PROMPTS
 from wakeful.domain.gateway.self_heal import COOLDOWN_SECONDS, HEALS, PATTERN_COUNT_MIN, PATTERN_SECONDS
 from wakeful.domain.gateway.splitting import PARTS_MAX, UNITS_MAX
-from wakeful.domain.gateway.tags import CALLS_MAX, METHODS_REFUSED
+from wakeful.domain.gateway.tags import CALLS_MAX
 from wakeful.domain.gateway.validator import RULES
 from wakeful.gateway_import import NAMES
 
@@ -204,8 +205,9 @@ def _answers() -> Iterator[str]:
         "# Answers",
         "",
         f"A message has {UNITS_MAX} UTF-16 code units at most; longer answers are parted at paragraphs, lines, sentences or",
-        f"words, code blocks closed and opened again, and beyond {PARTS_MAX} messages sent as a file. Of `<telegram-api>` tags",
-        f"{CALLS_MAX} are carried out, for admins; never {', '.join(f'`{each}`' for each in sorted(METHODS_REFUSED))}.",
+        f"words, code blocks closed and opened again. Beyond {PARTS_MAX} messages the whole answer is sent as a file, below it",
+        f"its beginning. Of `<telegram-api>` tags {CALLS_MAX} are carried out, for admins, in their own chat, of these methods:",
+        f"{', '.join(f'`{each}`' for each in METHODS)}.",
         "",
         "| button | typed | becomes |",
         "|---|---|---|",

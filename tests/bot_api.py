@@ -6,6 +6,7 @@ who write, edit, forward, reply and press; and failures on order. The truth is i
 
 import asyncio
 import json
+import secrets
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -73,7 +74,8 @@ class BotApi:
         # Telegram's own pace: less than so long after a message or an edit in the same chat is a flood.
         self.pace_seconds = 0.0
         self._updates: list[dict[str, Any]] = []
-        self._next_update = 1
+        # As good as unique: sessions are named after them, and another test on this machine must not have the same.
+        self._next_update = 1_000_000 + secrets.randbelow(900_000_000)
         self._faults: dict[str, list[Fault]] = {}
         self._spoken: dict[int, float] = {}
         self._changed = threading.Condition(threading.RLock())
@@ -81,7 +83,8 @@ class BotApi:
         self._thread = threading.Thread(target=self._loop.run_forever, name="bot-api", daemon=True)
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
-        self._poller: asyncio.Future[str] | None = None
+        self._poller: asyncio.Future[None] | None = None
+        self._newest_poll: object = None
         self._port = 0
 
     def __enter__(self) -> Self:
@@ -220,7 +223,8 @@ class BotApi:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)
         try:
-            with suppress(asyncio.IncompleteReadError, ConnectionError):
+            # Cancelled at our end: whoever reports it would be the server's own bookkeeping.
+            with suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
                 while (said := await self._exchange(reader)) is not None:
                     writer.write(said)
                     await writer.drain()
@@ -276,20 +280,21 @@ class BotApi:
 
     async def _poll(self, given: dict[str, Any]) -> list[dict[str, Any]]:
         """The older of two pollers is the one that is told to go."""
-        self._wake("conflict")
+        self._newest_poll = mine = object()
+        self._wake()
         self._confirm(int(given.get("offset", 0)))
         deadline = self._loop.time() + float(given.get("timeout", 0))
         while not (batch := self._batch(given)) and (left := deadline - self._loop.time()) > 0:
             self._poller = poller = self._loop.create_future()
             await asyncio.wait({poller}, timeout=left)
-            if poller.done() and poller.result() == "conflict":
+            if self._newest_poll is not mine:
                 self.conflicts += 1
                 raise Refusal(409, _TERMINATED)
         return batch
 
-    def _wake(self, why: str = "news") -> None:
+    def _wake(self) -> None:
         if self._poller is not None and not self._poller.done():
-            self._poller.set_result(why)
+            self._poller.set_result(None)
 
     def _confirm(self, offset: int) -> None:
         with self._changed:

@@ -287,6 +287,10 @@ class ScriptedChat:
         del place, path, caption, within
         raise AssertionError("no turn sends files by itself")
 
+    async def send_as_file(self, place: Place, name: str, text: str) -> int:
+        del place, name, text
+        raise AssertionError("no turn sends files by itself")
+
     async def settle_press(self, press_id: str, words: str = "") -> None:
         self.settled.append((press_id, words))
 

@@ -49,15 +49,19 @@ class House:
         return Inhabited(self)
 
     def end_agents(self) -> None:
-        """Sessions outlive the daemon, as they should; not the test. One that was healed has the daemon's environment."""
-        program = str(self.folder / "bin" / "claude")
-        for process in proc.carriers("HOME", self.daemon.environ["HOME"], os.getuid()):
-            if program in proc.command(process.pid):
-                os.kill(process.pid, signal.SIGKILL)
+        end_agents(self.folder, self.daemon)
 
     @property
     def run(self) -> Path:
         return Path(self.daemon.environ["WAKEFUL_HOME"]) / "run"
+
+
+def end_agents(folder: Path, daemon: RunningDaemon) -> None:
+    """Sessions outlive the daemon, as they should; not the test. One that was healed has the daemon's environment."""
+    program = str(folder / "bin" / "claude")
+    for process in proc.carriers("HOME", daemon.environ["HOME"], os.getuid()):
+        if program in proc.command(process.pid):
+            os.kill(process.pid, signal.SIGKILL)
 
 
 class Inhabited:

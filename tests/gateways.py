@@ -46,6 +46,8 @@ class Parts:
         self.pool_limits = PoolLimits()
         self.heard_users = {42}
         self.bot = BOT
+        # What whoever looks from outside is told, the newest last.
+        self.told: list[str] = []
 
     def key_of(self, update_id: int) -> str:
         return f"tg-{self.bot}-{update_id}"
@@ -141,6 +143,7 @@ class Gateway:
             prompt_of=lambda incoming: incoming.text,
             commands={"stop": self._stop, "new": self._new},
             presses=[self.questions.pressed, self._follow_ups().pressed],
+            tell=parts.told.append,
         )
         self._tasks: list[asyncio.Task[None]] = []
 

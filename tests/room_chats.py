@@ -70,6 +70,10 @@ class RoomChat:
         self.sent_files.append((path, within, caption))
         return int(said["message_id"])
 
+    async def send_as_file(self, place: Place, name: str, text: str) -> int:
+        said = await self.call("sendDocument", _there(place) | {"document": (name, text.encode())})
+        return int(said["message_id"])
+
     async def settle_press(self, press_id: str, words: str = "") -> None:
         await self.call("answerCallbackQuery", {"callback_query_id": press_id, "text": words})
 

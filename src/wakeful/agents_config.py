@@ -7,6 +7,7 @@ nothing here knows whether the file may be trusted.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import partial
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -21,6 +22,7 @@ from wakeful.domain.agents import (
     parse_agent_name,
 )
 from wakeful.domain.plaintext import plain
+from wakeful.named_tables import read_named
 
 SECTION: Final = "agents"
 # An agent that needs longer than this to come up is not coming up.
@@ -105,18 +107,11 @@ Expand = Callable[[str], str]
 
 def read_agents(table: object, place: Place, expand: Expand, problems: list[str]) -> Iterator[AgentSpec]:
     """The agents of one `[agents]` table; whatever is wrong is added to `problems`, and that agent is left out."""
-    if not isinstance(table, dict):
-        problems.append(f"{place('', '')}: agents: must hold tables, [agents.NAME]")
-        return
-    for name, keys in table.items():
-        found: list[str] = []
-        spec = _agent(name, keys, place, expand, found)
-        problems += found
-        if spec is not None and not found:
-            yield spec
+    refusal = f"{place('', '')}: agents: must hold tables, [agents.NAME]"
+    return read_named(table, refusal, partial(_agent, place, expand), problems)
 
 
-def _agent(name: str, keys: object, place: Place, expand: Expand, problems: list[str]) -> AgentSpec | None:
+def _agent(place: Place, expand: Expand, name: str, keys: object, problems: list[str]) -> AgentSpec | None:
     shown = f"agents.{plain(name, 60)}"
     try:
         parse_agent_name(name)

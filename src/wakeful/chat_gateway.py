@@ -21,6 +21,7 @@ from wakeful.adapters.system.gateway_host import GatewayHost
 from wakeful.adapters.system.host_figures import HostFigures
 from wakeful.adapters.system.kept_child import KeptChild
 from wakeful.adapters.system.run_folder import RunFolder
+from wakeful.adapters.system.trouble_file import TroubleFile
 from wakeful.adapters.telegram.chat import TelegramChat
 from wakeful.channels import open_channels
 from wakeful.chat_seats import Seats
@@ -345,6 +346,7 @@ class Gateway:
             presses=(self._questions.pressed, self._decisions.pressed, self._follow_ups.pressed),
             introduced=self._people.introduced,
             stranger_words=lambda user_id: stranger_line(user_id, frozenset(self._config.gateway.allow)),
+            tell=TroubleFile(Path(self._places.gateway_trouble)).write,
         )
 
     def _views(self) -> Views:

@@ -7,11 +7,14 @@ import asyncio
 import ctypes
 import shutil
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Final
 
 from wakeful.adapters.github.gh import ask_gh
 from wakeful.adapters.system.place import Disk
+from wakeful.adapters.system.trouble_file import TroubleFile
 from wakeful.domain.errors import WakefulError
+from wakeful.places import Places
 
 ANSWER_SECONDS_MAX: Final = 5.0
 # TIME_ERROR of adjtimex(2): nobody has set the clock for a while, or ever.
@@ -63,6 +66,11 @@ def telegram_trouble(token: str, api: str) -> str | None:
         return None
 
     return _trouble(ask())
+
+
+def gateway_trouble(places: Places) -> str:
+    """Why the gateway of this home hears nothing; empty while it does, or none runs."""
+    return TroubleFile(Path(places.gateway_trouble)).read()
 
 
 def gh_trouble() -> str | None:

@@ -29,6 +29,7 @@ from wakeful.adapters.system.kept_child import KeptChild
 from wakeful.adapters.system.notify import Notifier
 from wakeful.adapters.system.pulse import Pulse
 from wakeful.adapters.system.scopes import keep_apart, service_group
+from wakeful.adapters.system.trouble_file import TroubleFile
 from wakeful.care import Care
 from wakeful.config import Config, Mode
 from wakeful.domain.calm import pause_words
@@ -340,8 +341,12 @@ def _app(
 def _desk(config: Config, places: Places, doors: Doors, daemon: Daemon, history: History) -> Desk:
     started_at = iso(daemon.clock.now().wall)
 
+    gateway_trouble = TroubleFile(Path(places.gateway_trouble))
+
     def standing() -> Standing:
         trouble = [f"the store refuses writes: {daemon.scribe.trouble}"] if daemon.scribe.trouble else []
+        if words := gateway_trouble.read():
+            trouble.append(f"gateway: {words}")
         return Standing(
             mode=config.daemon.mode,
             version=__version__,

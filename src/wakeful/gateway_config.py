@@ -6,6 +6,7 @@ Nothing here reads a file; `config` does. Every problem is named with its place 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any, Final, NewType
 
 import msgspec
@@ -14,6 +15,7 @@ from msgspec import Meta, Struct
 from wakeful.agents_config import Expand, Place
 from wakeful.domain.plaintext import plain
 from wakeful.heartbeat_config import Words
+from wakeful.named_tables import read_named
 
 CHATS: Final = "gateway.chats"
 DEFAULT_CHAT: Final = "default"
@@ -220,18 +222,11 @@ CHAT_KEYS: Final[Mapping[str, ChatKey]] = {
 
 def read_chats(table: object, place: Place, expand: Expand, problems: list[str]) -> Iterator[ChatPlace]:
     """The chats of one `[gateway.chats]` table; whatever is wrong is added to `problems`, and that chat is left out."""
-    if not isinstance(table, dict):
-        problems.append(f'{place("", "")}: {CHATS}: must hold tables, [{CHATS}."chat:1:thread:main"]')
-        return
-    for key, values in table.items():
-        found: list[str] = []
-        chat = _chat(key, values, place, expand, found)
-        problems += found
-        if chat is not None and not found:
-            yield chat
+    refusal = f'{place("", "")}: {CHATS}: must hold tables, [{CHATS}."chat:1:thread:main"]'
+    return read_named(table, refusal, partial(_chat, place, expand), problems)
 
 
-def _chat(key: str, table: object, place: Place, expand: Expand, problems: list[str]) -> ChatPlace | None:
+def _chat(place: Place, expand: Expand, key: str, table: object, problems: list[str]) -> ChatPlace | None:
     shown = f'{CHATS}."{plain(key, 60)}"'
     try:
         msgspec.convert(key, _Key)

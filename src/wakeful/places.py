@@ -81,6 +81,11 @@ class Places:
         return f"{self.home}/logs"
 
     @property
+    def gateway_trouble(self) -> str:
+        """Why the chat gateway hears nothing, while it does not."""
+        return f"{self.home}/gateway.trouble"
+
+    @property
     def cases(self) -> str:
         """Verdicts that a person called wrong, with their evidence."""
         return f"{self.home}/cases"

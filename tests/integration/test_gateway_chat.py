@@ -394,6 +394,20 @@ async def test_a_file_arrives_whole_in_its_thread(tmp_path: Path) -> None:
     assert sent[0].text == "a <b>plot</b>"
 
 
+async def test_a_text_is_sent_as_a_file_without_the_token() -> None:
+    """A megabyte of it, whole; what Telegram would not take is refused unsent."""
+    text = f"ä {TOKEN} {'words ' * 170_000}"
+    async with chats() as (api, chat):
+        await chat.send_as_file(TOPIC, "answer.md", text)
+        (sent,) = api.rooms.ours(-100, 7)
+        problem = await failure(
+            chat.send_as_file(TOPIC, "answer.md", "x" * (telegram_chat.FILE_BYTES_MAX + 1))
+        )
+        assert isinstance(problem, ChatRefused)
+        assert len(api.calls("sendDocument")) == 1
+    assert sent.file == ("answer.md", text.replace(TOKEN, "[bot token]").encode())
+
+
 async def test_a_chat_that_refuses_its_topic_gets_nothing_elsewhere() -> None:
     """A closed topic is no reason to speak in the main thread."""
     async with chats() as (api, chat):

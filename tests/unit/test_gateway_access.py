@@ -8,8 +8,6 @@ from wakeful.domain.gateway.access import (
     TRIES_MAX,
     Access,
     Bound,
-    PermissionChoice,
-    PermissionQuestion,
     PressRefusal,
     Role,
     looks_like_code,
@@ -77,21 +75,6 @@ def test_a_code_holds_more_than_60_bits(one: bytes, other: bytes) -> None:
 def test_other_words_of_strangers_cost_no_try(text: str) -> None:
     """Only what has the shape of a code is one."""
     assert not looks_like_code(text)
-
-
-def test_a_permission_nobody_gave_is_denied() -> None:
-    """When its time is up, and not before."""
-    question = PermissionQuestion("q", "Bash", expires_at=100)
-    assert question.settled(99) is None
-    assert question.settled(100) is PermissionChoice.DENY
-    assert question.answered(PermissionChoice.ALLOW_ONCE, 100).settled(100) is PermissionChoice.DENY
-
-
-def test_the_first_answer_counts() -> None:
-    """Two people pressing at once do not change each other's decision."""
-    question = PermissionQuestion("q", "Bash", 100).answered(PermissionChoice.DENY, 1)
-    assert question.answered(PermissionChoice.ALLOW_SESSION, 2).settled(3) is PermissionChoice.DENY
-    assert [choice.label for choice in PermissionChoice] == ["Allow once", "Allow for this session", "Deny"]
 
 
 BOUND = Bound(HERE, Role.USER, "question:q", 100)

@@ -343,7 +343,7 @@ async def test_a_failure_takes_the_place_of_what_was_growing(desk: Desk) -> None
     """One clear message, and nothing of the half answer."""
     async with desk.writing() as answer:
         answer.grow("I will now ")
-    await desk.done(answer.fail("That did not work: the agent ended. Try again."))
+    await desk.done(answer.finish("That did not work: the agent ended. Try again."))
     assert desk.seen() == ["That did not work: the agent ended. Try again."]
 
 

@@ -15,7 +15,7 @@ from wakeful.domain.gateway.messages import Ignored
 from wakeful.ports.chat import ChatFailed, ChatFlooded, ChatLocked, ChatTaken
 from wakeful.ports.hands import Reply
 from wakeful.ports.store import Note
-from wakeful.services.gateway.intake import NOT_DONE, ONLY_TEXT
+from wakeful.services.gateway.intake import NOT_DONE, ONLY_TEXT, TAKEN_SECONDS
 
 ASKED = Asked("q1", "Bash", "touch x")
 
@@ -168,7 +168,6 @@ def test_an_order_that_the_store_refuses_is_said_to_be_undone() -> None:
 @pytest.mark.parametrize(
     ("problem", "words"),
     [
-        (ChatTaken(), "One token is for one gateway"),
         (ChatLocked(reason="401"), "Set gateway.token anew"),
         (ChatFailed(reason="down"), "down"),
     ],
@@ -187,6 +186,31 @@ def test_a_chat_in_trouble_is_asked_again_and_said_once(
         await parts.clock.run_for(3000)
         assert (during is None, gateway.intake.trouble) == (False, None)
         assert (caplog.text.count("arrive again"), len(parts.slate.answers())) == (1, 1)
+        assert [words in each for each in parts.told] == [False, True, False]
+
+    with caplog.at_level(logging.WARNING, "wakeful.gateway"):
+        play(scene)
+
+
+def test_two_that_read_the_same_updates_get_out_of_each_others_way(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever arrives in between, one is driven away less and less often, and says why until nobody does it any more."""
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        for number in range(1, 30):
+            parts.chat.problems["updates"] = [ChatTaken()]
+            parts.chat.write(message(number, f"number {number}"))
+            await parts.clock.run_for(61)
+            assert gateway.intake.trouble == "chat-taken"
+        assert caplog.text.count("One token is for one gateway") == 1
+        assert "One token is for one gateway" in parts.told[-1]
+        parts.chat.problems["updates"] = [ChatTaken()]
+        parts.chat.write(message(30))
+        await parts.clock.run_for(59)
+        assert len(parts.slate.answers()) == 29
+        await parts.clock.run_for(TAKEN_SECONDS)
+        parts.chat.write(message(31))
+        await parts.clock.run_for(1)
+        assert (len(parts.slate.answers()), gateway.intake.trouble, parts.told[-1]) == (31, None, "")
 
     with caplog.at_level(logging.WARNING, "wakeful.gateway"):
         play(scene)

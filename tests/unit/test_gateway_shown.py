@@ -5,8 +5,8 @@ import time
 import pytest
 from hypothesis import given, strategies as st
 
-from wakeful.domain.gateway.shown import SHOWN_CHARS_MAX, messages_of, shown, view
-from wakeful.domain.gateway.splitting import units
+from wakeful.domain.gateway.shown import SHOWN_CHARS_MAX, beginning, is_long, messages_of, shown, view
+from wakeful.domain.gateway.splitting import PARTS_MAX, units
 
 SECRET = "Zq8vT3xWm2Lk9Pf4"
 SECRETS = (
@@ -65,3 +65,28 @@ def test_a_long_text_says_what_is_missing() -> None:
     """And a text that just fits does not."""
     assert "cut here" not in messages_of("word " * 15_000)[-1]
     assert "cut here" in messages_of("word " * (SHOWN_CHARS_MAX // 5 + 1))[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("word " * 20_000, True),
+        ("word " * 15_000, False),
+        # Nowhere to part it well: more messages than its length alone says.
+        (("x" * 2100 + "\n\n") * 30, True),
+        ("🙂" * 10_000, False),
+        ("", False),
+    ],
+)
+def test_a_text_is_long_where_twenty_messages_do_not_hold_it(text: str, expected: bool) -> None:
+    """Then one message is left of it, which has its beginning and says where the rest is."""
+    assert is_long(text) is expected
+    assert (len(messages_of(text)) == PARTS_MAX and "cut here" in messages_of(text)[-1]) is expected
+    (only,) = messages_of(beginning(text, "[note]"))
+    assert only.endswith("[note]")
+    assert not text or only[:5] == text[:5]
+
+
+def test_a_text_that_begins_with_nothing_to_read_has_a_note() -> None:
+    """Whatever hides in its first pages."""
+    assert beginning("\u200b\n" * 50_000 + "words", "[note]") == "[note]"

@@ -52,14 +52,6 @@ def test_twenty_calls_at_most() -> None:
     assert (len(tagged.calls), tagged.left_out, tagged.text) == (CALLS_MAX, 3, "ab")
 
 
-@pytest.mark.parametrize("method", ["getUpdates", "setWebhook", "deleteWebhook", "logOut", "close"])
-def test_nobody_takes_the_bot_away_from_the_gateway(method: str) -> None:
-    """Not even a model that an administrator talks to."""
-    (call,) = read_tags(f'<telegram-api method="{method}"/>').calls
-    assert call.is_refused
-    assert not ApiCall("sendPoll", {}).is_refused
-
-
 def test_the_beginning_of_a_tag_is_not_shown() -> None:
     """While it grows nobody sees half of it; what turns out to be text appears."""
     assert shown_so_far("Here <") == "Here"

@@ -9,10 +9,12 @@ import pytest
 from room_chats import LOST, RoomChat
 from wakeful.domain.gateway.chat_methods import METHODS, MethodRefused, permitted
 from wakeful.domain.gateway.messages import Place
+from wakeful.domain.gateway.shown import messages_of
+from wakeful.domain.gateway.splitting import PARTS_MAX
 from wakeful.domain.gateway.tags import ApiCall, FileToSend, Tagged, read_tags
 from wakeful.ports.chat import ChatFailed, ChatFlooded, ChatRefused, ChatUnreachable
 from wakeful.services.gateway.answering import Answers
-from wakeful.services.gateway.tags_run import BEGUN, DONE, UNVERIFIED, Rights, TagsRun, with_line
+from wakeful.services.gateway.tags_run import BEGUN, DONE, UNVERIFIED, Rights, TagsRun, Told, with_line
 from wakeful.testing.virtual_clock import VirtualClock
 
 pytestmark = pytest.mark.anyio
@@ -33,9 +35,15 @@ class Desk:
         self.kept: dict[int, str] = {}
 
     async def run(self, tagged: Tagged, rights: Rights = ADMIN, known: dict[int, str] | None = None) -> str:
+        return (await self.told(tagged, rights, known)).line
+
+    async def told(self, tagged: Tagged, rights: Rights = ADMIN, known: dict[int, str] | None = None) -> Told:
         tags = TagsRun(Answers(self.chat, self.clock), TOPIC, rights, self.keep)
         task = asyncio.ensure_future(tags.run(tagged, known))
-        await self.clock.run_for(600)
+        while not task.done():
+            # A thread takes its own time.
+            await asyncio.sleep(0.001)
+            await self.clock.run_for(1)
         return task.result()
 
     async def keep(self, number: int, stands: str) -> None:
@@ -178,3 +186,38 @@ async def test_twenty_calls_at_most(desk: Desk) -> None:
     assert words == "not done: 80 more, beyond what one answer may ask for"
     assert with_line(tagged.text, words) == f"({words})"
     assert with_line("text", "") == "text"
+
+
+LINES = 4_000
+LONG = (
+    f"First words.\n\n{'Some more of the same. ' * LINES}The very last words, and sk-ant-api03-{'A1b2' * 20}."
+)
+
+
+async def test_an_answer_too_long_for_messages_is_a_file_and_its_beginning(desk: Desk) -> None:
+    """One message that says where the rest is, and a file with every word but the secrets."""
+    told = await desk.told(read_tags(LONG))
+    ((name, content),) = [given["document"] for _, given in desk.called()]
+    assert told.text.startswith("First words.")
+    assert told.text.endswith(
+        f"[The answer has {len(LONG):,} characters. All of it is in the file {name} above.]"
+    )
+    assert (len(messages_of(told.text)), told.line) == (1, "")
+    text = content.decode()
+    assert (text.count("more of the same"), "The very last words" in text) == (LINES, True)
+    assert "A1b2A1b2" not in text
+
+
+@pytest.mark.parametrize("problem", [LOST, ChatFailed(reason="cut off"), ChatRefused(reason="no files here")])
+async def test_a_long_answer_whose_file_is_not_there_for_sure_is_in_messages(
+    desk: Desk, problem: ChatFailed
+) -> None:
+    """As far as they go; the file is not sent twice, and after a crash in its middle not either."""
+    desk.chat.fail("sendDocument", problem)
+    told = await desk.told(read_tags(LONG))
+    messages = messages_of(with_line(told.text, told.line))
+    assert len(messages) == PARTS_MAX
+    assert "the whole answer as a file" in messages[0]
+    again = await desk.told(read_tags(LONG), known={0: BEGUN})
+    assert again.line == "perhaps not done: sending the whole answer as a file (Telegram's answer was lost)"
+    assert len(desk.called()) <= 1

@@ -85,6 +85,9 @@ class Chat(Protocol):
         Only a regular file of 50 MB at most, inside `within` where that is given; no link is followed there.
         """
 
+    async def send_as_file(self, place: Place, name: str, text: str) -> int:
+        """Send a text as a file of this name; the number of the new message."""
+
     async def settle_press(self, press_id: str, words: str = "") -> None:
         """Let a pressed button rest; `words` appear for a moment."""
 

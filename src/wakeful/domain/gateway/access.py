@@ -101,24 +101,6 @@ _LABELS: Final = {
 }
 
 
-class PermissionQuestion(Struct, frozen=True):
-    """A permission somebody was asked for. The first answer counts; without one it is denied when its time is up."""
-
-    question_id: str
-    tool: str
-    expires_at: float
-    choice: PermissionChoice | None = None
-
-    def answered(self, choice: PermissionChoice, now: float) -> "PermissionQuestion":
-        return self if self.settled(now) is not None else replace(self, choice=choice)
-
-    def settled(self, now: float) -> PermissionChoice | None:
-        """What it came to; None while it is open."""
-        if self.choice is not None:
-            return self.choice
-        return PermissionChoice.DENY if now >= self.expires_at else None
-
-
 class Bound(Struct, frozen=True):
     """What a button is for: one thing, in one place, for one kind of person, until a time."""
 

@@ -16,6 +16,8 @@ from wakeful.domain.redact import REDACTED_CHARS_MAX, redact
 SHOWN_CHARS_MAX: Final = PARTS_MAX * UNITS_MAX
 # Telegram counts UTF-16 code units, so half of its 4,096 would always do; most texts need one each.
 VIEW_UNITS_MAX: Final = 4000
+# A screen or two of a phone.
+BEGINNING_UNITS_MAX: Final = 2048
 # Behind what is seen so much is looked at that no secret can begin before it.
 _WINDOW_CHARS: Final = REDACTED_CHARS_MAX
 # Longer than a key, and no more than a line of what nobody reads.
@@ -40,13 +42,35 @@ _LAST_WORD: Final = re.compile(r"(?<!\S)\S++\Z")
 
 
 def shown(text: str) -> str:
-    """The text for people, as much of it as one answer may hold."""
-    clean = "".join(redact(piece) for piece in _pieces(_without_private_keys(text[:SHOWN_CHARS_MAX])))
+    """The text for people, as much of it as the messages of one answer may hold."""
+    return whole(text[:SHOWN_CHARS_MAX])
+
+
+def whole(text: str) -> str:
+    """All of it for people. A million characters take half a second: not for a loop that others wait for."""
+    clean = "".join(redact(piece) for piece in _pieces(_without_private_keys(text)))
     return without_hidden(_LINE_ENDS.sub("\n", clean), "").strip()
 
 
+def is_long(text: str) -> bool:
+    """Whether it is more than the messages of one answer hold: then all of it is sent as a file."""
+    return len(text) > SHOWN_CHARS_MAX or (
+        # Every message but the last is at least half full.
+        len(text) > SHOWN_CHARS_MAX // 4 and len(split(shown(text))) > PARTS_MAX
+    )
+
+
+def beginning(text: str, note: str) -> str:
+    """As much of a long text as is read before its file is opened, and the note behind it: one message."""
+    first = split(shown(text[:_WINDOW_CHARS]), BEGINNING_UNITS_MAX)[:1]
+    return "\n\n".join((*first, note))
+
+
 def messages_of(text: str) -> tuple[str, ...]:
-    """The messages of a finished answer, the same ones for the same text; the last says so if some are missing."""
+    """The messages of a finished answer, the same ones for the same text; the last says so if some are missing.
+
+    They are only where a long text could not be sent as a file.
+    """
     parts = split(shown(text))
     if len(text) <= SHOWN_CHARS_MAX and len(parts) <= PARTS_MAX:
         return parts

@@ -28,8 +28,6 @@ _BEGUN: Final = re.compile(
     r"""<(?:telegram-api|send-file)\s(?:[^<>"']|"[^"]*"|'[^']*')*(?:"[^"]*|'[^']*)?\Z|<[a-z-]*/?\Z"""
 )
 _METHOD: Final = re.compile(r"[A-Za-z]{1,64}")
-# They would take the bot away from the gateway itself: its updates, its door, its login.
-METHODS_REFUSED: Final = frozenset({"getupdates", "setwebhook", "deletewebhook", "logout", "close"})
 
 
 class ApiCall(Struct, frozen=True):
@@ -37,11 +35,6 @@ class ApiCall(Struct, frozen=True):
 
     method: str
     parameters: Mapping[str, str]
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether nobody may call it through a tag."""
-        return self.method.lower() in METHODS_REFUSED
 
 
 class FileToSend(Struct, frozen=True):

@@ -11,6 +11,7 @@ from wakeful.autostart import UnitNotOurs, is_running, lingers, plan_remove
 from wakeful.checkup import (
     clock_is_kept,
     free_bytes,
+    gateway_trouble,
     gh_trouble,
     missing_tools,
     redis_trouble,
@@ -103,6 +104,8 @@ def telegram(scene: Scene) -> Finding:
         return fail(
             "; ".join(f"{key}: {trouble}" for key, trouble in bad.items()), "mend the token or the network"
         )
+    if words := gateway_trouble(scene.places):
+        return fail(f"the gateway says: {words}", "its log says since when; /health shows it in the chat")
     return ok(f"knows the bot of {' and '.join(told)}" if told else "not set up")
 
 

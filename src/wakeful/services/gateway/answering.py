@@ -143,10 +143,6 @@ class Answer:
             await self._fill(0, others[0] if others else last, () if others else buttons)
             self._is_late_possible = False
 
-    async def fail(self, words: str) -> None:
-        """Say clearly that there is no answer; like `finish`."""
-        await self.finish(words)
-
     async def _fill(self, number: int, text: str, buttons: Buttons) -> None:
         """Let this part say so: in its message, or in a new one where that is gone."""
         for replaced in range(REPLACED_MAX + 1):

@@ -7,6 +7,7 @@ import msgspec
 
 from wakeful.domain.gateway.classifier import Fault
 from wakeful.domain.gateway.messages import Buttons
+from wakeful.domain.gateway.shown import is_long
 from wakeful.domain.gateway.tags import read_tags
 from wakeful.domain.gateway.turn import Turn
 from wakeful.ports.store import Note, Store
@@ -40,7 +41,7 @@ class Finishing:
     async def carry_out(self, turn: Turn) -> tuple[str, Buttons]:
         tagged = read_tags(turn.text)
         text = tagged.text
-        if tagged.calls or tagged.files or tagged.left_out:
+        if tagged.calls or tagged.files or tagged.left_out or is_long(text):
             stands = await self._known(turn)
 
             async def keep(number: int, how: str) -> None:
@@ -49,12 +50,13 @@ class Finishing:
                 await self._store.keep_note(note)
 
             run = TagsRun(self._answers, turn.place, self._rights_of(turn), keep)
-            text = with_line(text, await run.run(tagged, dict(stands)))
+            told = await run.run(tagged, dict(stands))
+            text = with_line(told.text, told.line)
         return text, self._buttons(turn, text)
 
     async def ended(self, turn: Turn, _fault: Fault | None, _seconds: float) -> None:
         """Nothing of it will be done again."""
-        if "<" in turn.text:
+        if "<" in turn.text or is_long(turn.text):
             await self._store.drop_note(KIND, self._name_of(turn))
 
     async def _known(self, turn: Turn) -> dict[int, str]:

@@ -24,6 +24,8 @@ from wakeful.services.gateway.turns import Turns
 # The Bot API holds a question open for at most 50 s; proxies on the way give up earlier.
 POLL_SECONDS: Final = 25.0
 PAUSE_SECONDS: Final = (1.0, 2.0, 5.0, 15.0, 30.0, 60.0)
+# Two programs that read the same bot's updates drive each other away in turns. After so long without it nobody else does.
+TAKEN_SECONDS: Final = 600.0
 # What is said about a message that cannot be taken is said this often in one conversation.
 REMARK_SECONDS: Final = 60.0
 STRANGERS_MAX: Final = 1000
@@ -65,6 +67,7 @@ class Intake:
         presses: Sequence[Press],
         introduced: Callable[[Incoming], Awaitable[bool]] = nobody,
         stranger_words: Callable[[int], str] = stranger_line,
+        tell: Callable[[str], None] = lambda _words: None,
     ) -> None:
         self._chat = chat
         self._clock = clock
@@ -81,12 +84,16 @@ class Intake:
         # What was asked for in one conversation is done in its order.
         self._lines: dict[ConversationKey, asyncio.Task[None]] = {}
         self._after = 0
-        # Why nothing arrives, for /health; None while all is well.
+        # Why nothing arrives, for /health; None while all is well. The words of it are told to whoever looks from outside.
         self.trouble: str | None = None
+        self._tell = tell
+        # Times we were driven away, the newest last.
+        self._taken_at: list[float] = []
 
     async def run(self) -> None:
         """Call after the turns were taken up."""
         failures = 0
+        self._tell("")
         try:
             for row in self._turns.presses:
                 self._in_line(row.key, self._press(row))
@@ -237,15 +244,25 @@ class Intake:
             self.trouble = problem.code
             severe = isinstance(problem, ChatTaken | ChatLocked)
             log.log(logging.ERROR if severe else logging.WARNING, "no updates arrive: %s", problem)
+            self._tell(f"no updates arrive: {problem}")
+        if isinstance(problem, ChatTaken):
+            # What arrives in between is no sign that the other one has gone.
+            self._taken_at = [*self._taken(), self._clock.now().awake]
+            failures = len(self._taken_at) - 1
         seconds = PAUSE_SECONDS[min(failures, len(PAUSE_SECONDS) - 1)]
         if isinstance(problem, ChatFlooded):
             seconds = problem.retry_after_seconds
         await self._clock.sleep_until(self._clock.now().awake + seconds)
 
     def _recovered(self) -> None:
-        if self.trouble is not None:
+        if self.trouble is not None and not self._taken():
             log.warning("updates arrive again")
             self.trouble = None
+            self._tell("")
+
+    def _taken(self) -> list[float]:
+        since = self._clock.now().awake - TAKEN_SECONDS
+        return [at for at in self._taken_at if at > since]
 
 
 def _is_prompt(message: Incoming) -> bool:

@@ -1,9 +1,11 @@
-"""What an answer asks for by tags: calls of the chat's methods first, then files. The words come afterwards.
+"""What goes out before an answer's words: what its tags ask for, calls of the chat's methods before files; and the
+whole of it as a file, where it is too long for messages.
 
 Each is kept as begun before it leaves and with its end behind it: one whose answer was lost is told as unverified, and
 never done again.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
@@ -14,7 +16,7 @@ from msgspec import Struct
 
 from wakeful.domain.gateway.chat_methods import MethodRefused, permitted
 from wakeful.domain.gateway.messages import Place
-from wakeful.domain.gateway.shown import shown
+from wakeful.domain.gateway.shown import beginning, is_long, shown, whole
 from wakeful.domain.gateway.tags import ApiCall, FileToSend, Tagged
 from wakeful.domain.plaintext import plain
 from wakeful.domain.redact import redact
@@ -25,12 +27,20 @@ from wakeful.services.gateway.pacing import Rank
 BEGUN: Final = "begun"
 DONE: Final = "done"
 UNVERIFIED: Final = "unverified"
+FILE_NAME: Final = "answer.md"
 NAME_CHARS_MAX: Final = 60
 REASON_CHARS_MAX: Final = 120
 
 log = logging.getLogger("wakeful.gateway")
 
-Tag = ApiCall | FileToSend
+
+class WholeAnswer(Struct, frozen=True):
+    """An answer that is too long for messages, without its tags."""
+
+    text: str
+
+
+Tag = ApiCall | FileToSend | WholeAnswer
 KeepTag = Callable[[int, str], Awaitable[None]]
 """Keeps how the tag of this number, from 0, stands."""
 
@@ -42,6 +52,13 @@ class Rights(Struct, frozen=True):
     send_from: Path | None = None
 
 
+class Told(Struct, frozen=True):
+    """What is to be said now, and a line about what was not done: empty if all was."""
+
+    text: str
+    line: str
+
+
 class TagsRun:
     """The tags of one answer."""
 
@@ -51,24 +68,24 @@ class TagsRun:
         self._rights = rights
         self._keep = keep
 
-    async def run(self, tagged: Tagged, known: Mapping[int, str] | None = None) -> str:
-        """Do what the tags ask for; one line about those that were not done, empty if all were.
-
-        `known`: how they stand, if this was begun before.
-        """
+    async def run(self, tagged: Tagged, known: Mapping[int, str] | None = None) -> Told:
+        """Do what the tags ask for. `known`: how they stand, if this was begun before."""
         stands = dict(known or {})
-        tags: tuple[Tag, ...] = (*tagged.calls, *tagged.files)
+        filed = (WholeAnswer(tagged.text),) if is_long(tagged.text) else ()
+        tags: tuple[Tag, ...] = (*tagged.calls, *tagged.files, *filed)
         for number, tag in enumerate(tags):
             if stands.get(number) == BEGUN:
                 stands[number] = UNVERIFIED
             elif number not in stands:
                 stands[number] = await self._one(number, tag)
-        return "; ".join(_lines(tags, stands, tagged.left_out))
+        is_filed = bool(filed) and stands[len(tags) - 1] == DONE
+        text = beginning(tagged.text, _filed_note(tagged.text)) if is_filed else tagged.text
+        return Told(text, "; ".join(_lines(tags, stands, tagged.left_out)))
 
     async def _one(self, number: int, tag: Tag) -> str:
         """How it ended."""
         try:
-            say = self._call(tag) if isinstance(tag, ApiCall) else self._file(tag)
+            say = await self._way_of(tag)
             await self._keep(number, BEGUN)
             await self._answers.said(self._place, say, Rank.NEW, is_repeatable=False)
             end = DONE
@@ -79,6 +96,14 @@ class TagsRun:
             end = UNVERIFIED
         await self._keep(number, end)
         return end
+
+    async def _way_of(self, tag: Tag) -> Callable[[], Awaitable[object]]:
+        if isinstance(tag, ApiCall):
+            return self._call(tag)
+        if isinstance(tag, FileToSend):
+            return self._file(tag)
+        content = await asyncio.to_thread(whole, tag.text)
+        return partial(self._answers.chat.send_as_file, self._place, FILE_NAME, content)
 
     def _call(self, tag: ApiCall) -> Callable[[], Awaitable[object]]:
         if not self._rights.is_admin:
@@ -94,7 +119,9 @@ class TagsRun:
 
 
 def with_line(text: str, line: str) -> str:
-    """The answer with what was not done below it."""
+    """The answer with what was not done below it; above it, where its end will not be seen."""
+    if line and is_long(text):
+        return f"({line})\n\n{text}"
     return f"{text}\n\n({line})".strip() if line else text
 
 
@@ -109,4 +136,10 @@ def _lines(tags: tuple[Tag, ...], stands: Mapping[int, str], left_out: int) -> I
 
 
 def _name(tag: Tag) -> str:
+    if isinstance(tag, WholeAnswer):
+        return "sending the whole answer as a file"
     return plain(redact(tag.method if isinstance(tag, ApiCall) else tag.path), NAME_CHARS_MAX)
+
+
+def _filed_note(text: str) -> str:
+    return f"[The answer has {len(text):,} characters. All of it is in the file {FILE_NAME} above.]"

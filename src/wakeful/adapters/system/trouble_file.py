@@ -1,0 +1,46 @@
+"""What one process of ours has to say to the others as long as it lives: one line, in a file, with who wrote it."""
+
+import logging
+import os
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.adapters.system import proc
+from wakeful.domain.process import Process, Sight
+
+log = logging.getLogger("wakeful")
+
+
+class _Trouble(Struct, frozen=True):
+    writer: Process
+    words: str
+
+
+class TroubleFile:
+    """One file. What a process wrote that has ended counts no more."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def write(self, words: str) -> None:
+        """Say this from now on; nothing if it is empty. A disk that refuses it is no trouble of its own."""
+        writer = proc.identify_if_seen(os.getpid())
+        try:
+            if not words or writer is None:
+                self._path.unlink(missing_ok=True)
+                return
+            new = self._path.with_name(f"{self._path.name}.new")
+            new.write_bytes(msgspec.json.encode(_Trouble(writer, words)))
+            new.replace(self._path)
+        except OSError as problem:
+            log.warning("%s cannot be written: %s", self._path.name, problem.strerror)
+
+    def read(self) -> str:
+        """What is said now; empty if nothing is, or nobody who lives says it."""
+        try:
+            said = msgspec.json.decode(self._path.read_bytes(), type=_Trouble)
+        except (OSError, msgspec.DecodeError):
+            return ""
+        return "" if proc.sight(said.writer) is Sight.DEAD else said.words
