@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from wakeful.agents_config import SECTION as AGENTS, read_agents
 from wakeful.domain.agents import AgentSpec
@@ -26,16 +26,17 @@ from wakeful.domain.policy import Dollars, Policy
 from wakeful.gateway_config import (
     ALLOWED as _GATEWAY_ALLOWED,
     CHATS,
+    PROVIDER_SECTIONS as _PROVIDER_SECTIONS,
     SECTIONS as _GATEWAY_SECTIONS,
     ChatPlace,
-    ClaudeProvider,
-    CodexProvider,
     Conversation,
     Gateway,
     HostLimits,
+    ProviderSettings,
     ResponseActions,
     Secret,
     UserIds,
+    default_providers,
     read_chats,
 )
 from wakeful.heartbeat_config import (
@@ -217,8 +218,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     supervision: Supervision = Supervision()
     hooks: Hooks = Hooks()
     gateway: Gateway = Gateway()
-    gateway_claude: ClaudeProvider = ClaudeProvider()
-    gateway_codex: CodexProvider = CodexProvider()
+    gateway_providers: dict[str, ProviderSettings] = field(default_factory=default_providers)
     gateway_host: HostLimits = HostLimits()
     conversation: Conversation = Conversation()
     response_actions: ResponseActions = ResponseActions()
@@ -312,6 +312,8 @@ class Key(Struct, frozen=True):
 
     def of(self, config: "Config") -> Any:
         """Its value."""
+        if self.section in _PROVIDER_SECTIONS:
+            return getattr(config.gateway_providers[_name(self.section)], self.short)
         return getattr(getattr(config, _field(self.section)), self.short)
 
     def written(self, value: Any) -> Any:
@@ -321,11 +323,11 @@ class Key(Struct, frozen=True):
 
 def _keys() -> Iterator[Key]:
     for section, model in _SECTIONS.items():
-        for field in msgspec.structs.fields(model):
-            name = f"{section}.{field.encode_name}"
-            kind = _POSITIVE.get(field.type, field.type) if model is Policy else field.type
+        for each in msgspec.structs.fields(model):
+            name = f"{section}.{each.encode_name}"
+            kind = _POSITIVE.get(each.type, each.type) if model is Policy else each.type
             if name not in _NAMED_ELSEWHERE:
-                yield Key(name, kind, field.default, _ALLOWED[kind])
+                yield Key(name, kind, each.default, _ALLOWED[kind])
 
 
 KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _keys()}
@@ -408,9 +410,16 @@ def combine(documents: Sequence[Document], environ: Mapping[str, str]) -> Loaded
         for name, (_, places) in held.items():
             origins |= {f"{table}.{name}{f'.{key}' if key else ''}": place for key, place in places.items()}
     values |= {name: values[other] for name, other in _NAMED_ELSEWHERE.items()}
-    fields: dict[str, Any] = {_field(name): _section(name, values) for name in _SECTIONS}
+    alone = [name for name in _SECTIONS if name not in _PROVIDER_SECTIONS]
+    fields: dict[str, Any] = {_field(name): _section(name, values) for name in alone}
+    fields["gateway_providers"] = {_name(each): _section(each, values) for each in _PROVIDER_SECTIONS}
     fields |= {_field(table): tuple(each for each, _ in held.values()) for table, held in named.items()}
     return Loaded(Config(**fields), origins)
+
+
+def _name(section: str) -> str:
+    """Whose section it is."""
+    return section.rpartition(".")[2]
 
 
 def _field(section: str) -> str:
