@@ -20,6 +20,7 @@ class ScriptedDriver:
 
     def __init__(self, name: str = "claude") -> None:
         self.name = name
+        self.per_turn = name == "codex"
         self.asked: list[tuple[str, Hosting | Order]] = []
         self.outcome = Outcome.RECOVERED
         self.problem: Exception | None = None

@@ -23,11 +23,13 @@ EMPTY = "…"
 class Phone:
     """One admin's telephone. `settings`: lines of the configuration beside those every test needs."""
 
-    def __init__(self, api: BotApi, daemon: RunningDaemon, home: ClientHome, settings: str = "") -> None:
+    def __init__(
+        self, api: BotApi, daemon: RunningDaemon, home: ClientHome, settings: str = "", provider: str = ""
+    ) -> None:
         self.api = api
         self.daemon = daemon
         self.home = home
-        self.provider = "codex" if isinstance(home, CodexHome) else "claude"
+        self.provider = provider or ("codex" if isinstance(home, CodexHome) else "claude")
         config = daemon.home / "wakeful.toml"
         # Codex's own sandbox needs more of a kernel than every machine of ours gives.
         mode = 'permission_mode = "bypassPermissions"\n' if self.provider == "codex" else ""

@@ -9,13 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from wakeful.adapters.claude_code.login import ClaudeLogin
-from wakeful.adapters.claude_code.one_shot import ClaudeOneShot
-from wakeful.adapters.codex.login import CodexLogin
-from wakeful.adapters.codex.one_shot import CodexOneShot
 from wakeful.adapters.daemon.door import Door
 from wakeful.adapters.daemon.house import DaemonHouse
 from wakeful.adapters.daemon.sessions import DaemonSessions
+from wakeful.adapters.providers import every
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.system.gateway_host import GatewayHost
 from wakeful.adapters.system.host_figures import HostFigures
@@ -37,9 +34,9 @@ from wakeful.domain.gateway.reply_context import with_context
 from wakeful.domain.gateway.response_actions import PROMPTS, cue_of
 from wakeful.domain.gateway.self_heal import HealLimits
 from wakeful.domain.gateway.turn import Turn
-from wakeful.gateway_config import ProviderName
 from wakeful.places import Places
 from wakeful.ports.chat import ChatFailed
+from wakeful.ports.login import Login
 from wakeful.ports.messenger import NotDelivered
 from wakeful.ports.one_shot import OneShot
 from wakeful.ports.sessions import DaemonCutOff, DaemonNotRunning, DaemonSilent
@@ -206,28 +203,23 @@ class Gateway:
         """Nobody: a silent turn proposes its revival itself."""
         return ()
 
-    def _logins(self) -> tuple[ClaudeLogin | CodexLogin, ...]:
+    def _logins(self) -> tuple[Login, ...]:
         """Of the providers that somebody may get an answer from."""
         used = {self._config.gateway.provider, *(each.provider for each in self._config.gateway_chats)}
-        folder = str(Path(self._places.home) / "probe")
-        every = (
-            ClaudeLogin(self._config.gateway_claude.argv, folder, self._seats.environ),
-            CodexLogin(self._config.gateway_codex.argv, folder, self._seats.environ),
-        )
-        return tuple(login for login in every if ProviderName(login.provider) in used)
+        return tuple(each.login(*self._asked_apart(each.name)) for each in every() if each.name in used)
 
     def _models(self) -> dict[str, OneShot]:
-        folder = str(Path(self._places.home) / "probe")
-        return {
-            "claude": ClaudeOneShot(self._config.gateway_claude.argv, folder, self._seats.environ),
-            "codex": CodexOneShot(self._config.gateway_codex.argv, folder, self._seats.environ),
-        }
+        return {each.name: each.one_shot(*self._asked_apart(each.name)) for each in every()}
+
+    def _asked_apart(self, provider: str) -> tuple[tuple[str, ...], str, Mapping[str, str]]:
+        """How a provider is asked outside of every conversation: its command, where, and with what."""
+        argv = self._config.gateway_providers[provider].argv
+        return argv, str(Path(self._places.home) / "probe"), self._seats.environ
 
     def _thresholds(self) -> dict[str, Thresholds]:
-        claude, codex = self._config.gateway_claude, self._config.gateway_codex
         return {
-            "claude": Thresholds(claude.failures_max, claude.open_seconds, claude.successes_needed),
-            "codex": Thresholds(codex.failures_max, codex.open_seconds, codex.successes_needed),
+            name: Thresholds(each.failures_max, each.open_seconds, each.successes_needed)
+            for name, each in self._config.gateway_providers.items()
         }
 
     def _new_follow_ups(self) -> FollowUps:

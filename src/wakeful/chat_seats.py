@@ -7,21 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from wakeful.adapters.providers import provider as client
 from wakeful.config import Config
 from wakeful.domain.gateway.messages import ConversationKey
-from wakeful.gateway_config import DEFAULT_CHAT, ChatPlace, PermissionMode, ProviderName
+from wakeful.gateway_config import DEFAULT_CHAT, ChatPlace, PermissionMode
 from wakeful.places import Places
 from wakeful.ports.sessions import Seat
 
 # An agent may ask Wakeful about itself: these say where it is.
 _GIVEN: Final = frozenset({"WAKEFUL_HOME", "WAKEFUL_CONFIG"})
-# Codex knows no permission questions without a terminal: what it may do is its sandbox.
-_CODEX: Final[Mapping[PermissionMode, tuple[str, ...]]] = {
-    PermissionMode.DEFAULT: ("-s", "workspace-write"),
-    PermissionMode.ACCEPT_EDITS: ("-s", "workspace-write"),
-    PermissionMode.PLAN: ("-s", "read-only"),
-    PermissionMode.BYPASS: ("--dangerously-bypass-approvals-and-sandbox",),
-}
 
 
 class Seats:
@@ -52,7 +46,7 @@ class Seats:
         )
 
     def provider(self, key: ConversationKey) -> str:
-        return str(self.chat(key).provider or self._config.gateway.provider)
+        return self.chat(key).provider or self._config.gateway.provider
 
     def seat(self, key: ConversationKey) -> Seat:
         """Its folder is there when this returns."""
@@ -71,7 +65,4 @@ class Seats:
         )
 
     def _argv(self, provider: str, mode: PermissionMode) -> tuple[str, ...]:
-        if provider == ProviderName.CODEX:
-            return (*self._config.gateway_codex.argv, "--skip-git-repo-check", *_CODEX[mode])
-        flags = () if mode is PermissionMode.DEFAULT else ("--permission-mode", str(mode))
-        return (*self._config.gateway_claude.argv, *flags)
+        return (*self._config.gateway_providers[provider].argv, *client(provider).flags(mode))

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from wakeful.agents_config import SECTION as AGENTS
 from wakeful.domain.agents import AgentSpec
@@ -16,16 +16,17 @@ from wakeful.domain.policy import Dollars, Policy
 from wakeful.gateway_config import (
     ALLOWED as _GATEWAY_ALLOWED,
     CHATS,
+    PROVIDER_SECTIONS,
     SECTIONS as _GATEWAY_SECTIONS,
     ChatPlace,
-    ClaudeProvider,
-    CodexProvider,
     Conversation,
     Gateway,
     HostLimits,
+    ProviderSettings,
     ResponseActions,
     Secret,
     UserIds,
+    default_providers,
 )
 from wakeful.heartbeat_config import (
     ALLOWED as _HEARTBEAT_ALLOWED,
@@ -202,8 +203,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     supervision: Supervision = Supervision()
     hooks: Hooks = Hooks()
     gateway: Gateway = Gateway()
-    gateway_claude: ClaudeProvider = ClaudeProvider()
-    gateway_codex: CodexProvider = CodexProvider()
+    gateway_providers: dict[str, ProviderSettings] = field(default_factory=default_providers)
     gateway_host: HostLimits = HostLimits()
     conversation: Conversation = Conversation()
     response_actions: ResponseActions = ResponseActions()
@@ -280,6 +280,11 @@ def field_of(section: str) -> str:
     return _FIELDS.get(section, section.replace(".", "_"))
 
 
+def provider_of(section: str) -> str:
+    """Whose section it is, of those that every provider has one of."""
+    return section.rpartition(".")[2]
+
+
 class Key(Struct, frozen=True):
     """One key: its full name, its type, its default, and in words what it may be."""
 
@@ -302,6 +307,8 @@ class Key(Struct, frozen=True):
 
     def of(self, config: "Config") -> Any:
         """Its value."""
+        if self.section in PROVIDER_SECTIONS:
+            return getattr(config.gateway_providers[provider_of(self.section)], self.short)
         return getattr(getattr(config, field_of(self.section)), self.short)
 
     def written(self, value: Any) -> Any:
@@ -317,11 +324,11 @@ class Key(Struct, frozen=True):
 
 def _keys() -> Iterator[Key]:
     for section, model in SECTIONS.items():
-        for field in msgspec.structs.fields(model):
-            name = f"{section}.{field.encode_name}"
-            kind = _POSITIVE.get(field.type, field.type) if model is Policy else field.type
+        for each in msgspec.structs.fields(model):
+            name = f"{section}.{each.encode_name}"
+            kind = _POSITIVE.get(each.type, each.type) if model is Policy else each.type
             if name not in NAMED_ELSEWHERE:
-                yield Key(name, kind, field.default, _ALLOWED[kind])
+                yield Key(name, kind, each.default, _ALLOWED[kind])
 
 
 KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _keys()}

@@ -28,10 +28,11 @@ from wakeful.config import (
     HomeMissing,
     Key,
     field_of,
+    provider_of,
 )
 from wakeful.domain.durations import BadDuration, seconds_of
 from wakeful.domain.plaintext import plain
-from wakeful.gateway_config import CHATS, UserIds, read_chats
+from wakeful.gateway_config import CHATS, PROVIDER_SECTIONS, UserIds, read_chats
 from wakeful.heartbeat_config import Duration
 
 # The default file with every key has 3 KB; whatever is larger is no configuration.
@@ -117,7 +118,9 @@ def combine(documents: Sequence[Document], environ: Mapping[str, str]) -> Loaded
         for name, (_, places) in held.items():
             origins |= {f"{table}.{name}{f'.{key}' if key else ''}": place for key, place in places.items()}
     values |= {name: values[other] for name, other in NAMED_ELSEWHERE.items()}
-    fields: dict[str, Any] = {field_of(name): _section(name, values) for name in SECTIONS}
+    alone = [name for name in SECTIONS if name not in PROVIDER_SECTIONS]
+    fields: dict[str, Any] = {field_of(name): _section(name, values) for name in alone}
+    fields["gateway_providers"] = {provider_of(each): _section(each, values) for each in PROVIDER_SECTIONS}
     fields |= {field_of(table): tuple(each for each, _ in held.values()) for table, held in named.items()}
     return Loaded(Config(**fields), origins)
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, NewType
 import msgspec
 from msgspec import Meta, Struct
 
+from wakeful.adapters.providers import NAMES
 from wakeful.agents_config import Expand, Place
 from wakeful.domain.plaintext import plain
 from wakeful.heartbeat_config import Words
@@ -23,13 +24,6 @@ Secret = NewType("Secret", str)
 """A value that is shown to nobody."""
 
 
-class ProviderName(StrEnum):
-    """Who answers."""
-
-    CLAUDE = "claude"
-    CODEX = "codex"
-
-
 class PermissionMode(StrEnum):
     """What an agent may do unasked, in Claude Code's words."""
 
@@ -39,6 +33,9 @@ class PermissionMode(StrEnum):
     BYPASS = "bypassPermissions"
 
 
+# Who answers: the clients there is a file for.
+ProviderName = Annotated[str, Meta(pattern=f"^({'|'.join(NAMES)})$")]
+_PROVIDERS: Final = " or ".join(NAMES)
 _SECONDS_MAX: Final = 86_400
 UserIds = tuple[Annotated[int, Meta(ge=1, le=2**53)], ...]
 # The Bot API, or a server of one's own that speaks it.
@@ -56,7 +53,7 @@ Factor = Annotated[float, Meta(gt=0, le=1000)]
 ALLOWED: Final[Mapping[Any, str]] = {
     UserIds: "a list of numeric user ids, like [123456789]",
     ApiUrl: "an address that begins with https:// or http://",
-    ProviderName: "claude or codex",
+    ProviderName: _PROVIDERS,
     DaySeconds: f"a number of seconds above 0, {_SECONDS_MAX} at most",
     EditSeconds: "a number of seconds from 0.01 to 60",
     Few: "a whole number from 1 to 1000",
@@ -75,28 +72,38 @@ class Gateway(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     api: ApiUrl = "https://api.telegram.org"
     allow: UserIds = ()
     admins: UserIds = ()
-    provider: ProviderName = ProviderName.CLAUDE
+    provider: ProviderName = "claude"
     turn_seconds: DaySeconds = 1800.0
     question_seconds: DaySeconds = 600.0
     edit_seconds: EditSeconds = 1.0
 
 
-class ClaudeProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProviderSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a provider is run, and when it is left alone for a while."""
 
-    argv: Words = ("claude",)
+    argv: Words
     failures_max: Few = 3
     open_seconds: DaySeconds = 30.0
     successes_needed: Few = 2
 
 
-class CodexProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The same for the other one."""
+def _settings(name: str) -> type[ProviderSettings]:
+    """The same, run by its own name."""
+    fields = [("argv", Words, (name,))]
+    made = msgspec.defstruct(name, fields, bases=(ProviderSettings,), frozen=True, kw_only=True)
+    assert issubclass(made, ProviderSettings), "as its bases say"
+    return made
 
-    argv: Words = ("codex",)
-    failures_max: Few = 3
-    open_seconds: DaySeconds = 30.0
-    successes_needed: Few = 2
+
+# A section of the configuration for each, and what it holds.
+PROVIDER_SECTIONS: Final[Mapping[str, type[ProviderSettings]]] = {
+    f"gateway.{name}": _settings(name) for name in NAMES
+}
+
+
+def default_providers() -> dict[str, ProviderSettings]:
+    """Every provider as it is run where nobody says otherwise."""
+    return {name: PROVIDER_SECTIONS[f"gateway.{name}"](argv=(name,)) for name in NAMES}
 
 
 class HostLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -133,11 +140,16 @@ class ResponseActions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 SECTIONS: Final[Mapping[str, type[Struct]]] = {
     "gateway": Gateway,
-    "gateway.claude": ClaudeProvider,
-    "gateway.codex": CodexProvider,
+    **PROVIDER_SECTIONS,
     "gateway.host": HostLimits,
     "conversation": Conversation,
     "response_actions": ResponseActions,
+}
+_OF_PROVIDER: Final = {
+    "argv": "How it is run; flags of yours stand behind the program.",
+    "failures_max": "So many failures in a row, and it is left alone,",
+    "open_seconds": "for this long;",
+    "successes_needed": "then so many single tests must succeed.",
 }
 MEANINGS: Final = {
     "gateway.token": "The bot's token; better as WAKEFUL_GATEWAY__TOKEN. Set: `wakeful up` starts the gateway.",
@@ -148,14 +160,7 @@ MEANINGS: Final = {
     "gateway.turn_seconds": "A turn of which nothing is heard for this long is given up.",
     "gateway.question_seconds": "A permission nobody gave by then is denied.",
     "gateway.edit_seconds": "A message that is being written is edited this often at most.",
-    "gateway.claude.argv": "How Claude Code is run; flags of yours stand behind the program.",
-    "gateway.claude.failures_max": "So many failures in a row, and it is left alone,",
-    "gateway.claude.open_seconds": "for this long;",
-    "gateway.claude.successes_needed": "then so many single tests must succeed.",
-    "gateway.codex.argv": "How Codex is run; flags of yours stand behind the program.",
-    "gateway.codex.failures_max": "So many failures in a row, and it is left alone,",
-    "gateway.codex.open_seconds": "for this long;",
-    "gateway.codex.successes_needed": "then so many single tests must succeed.",
+    **{f"gateway.{name}.{key}": meaning for name in NAMES for key, meaning in _OF_PROVIDER.items()},
     "gateway.host.watch_seconds": "How often the host is looked at.",
     "gateway.host.disk_percent": "A fuller disk is told, and the gateway's own old files are removed.",
     "gateway.host.memory_percent": "Fuller memory is told, and freed by bringing sessions back.",
@@ -210,7 +215,7 @@ CHAT_KEYS: Final[Mapping[str, ChatKey]] = {
         "default, acceptEdits, plan or bypassPermissions",
         "What it may do unasked. Missing: the default table's, else `default`: everything is asked for.",
     ),
-    "provider": ChatKey(ProviderName, None, "claude or codex", "Who answers. Missing: gateway.provider."),
+    "provider": ChatKey(ProviderName, None, _PROVIDERS, "Who answers. Missing: gateway.provider."),
     "send_from": ChatKey(
         _Folder,
         "",

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from wakeful.adapters.claude_code.driver import ClaudeDriver
-from wakeful.adapters.codex.driver import CodexDriver
+from wakeful.adapters.providers import NAMES, every
 from wakeful.adapters.system import proc
 from wakeful.adapters.tmux.driver import TmuxDriver
 from wakeful.domain.ids import SessionId
@@ -38,7 +37,7 @@ class Handwork:
         self._store = store
         self._lookout = lookout
         self._world = LocalWorld(lookout.clock, Path(places.events))
-        self.holdings = Holdings(store, lookout.supervisor, lookout.host, lookout.watch)
+        self.holdings = Holdings(store, lookout.supervisor, lookout.host, lookout.watch, NAMES)
         self.gate = ActGate(store, lookout.clock, self._reread, forbidden, lookout.supervisor.acted)
         table = drivers(places, lookout.clock)
         self.hands = self._hands(table, mode)
@@ -129,9 +128,5 @@ def _is_tool(process: Process) -> bool:
 def drivers(places: Places, clock: Clock) -> dict[str, Driver]:
     """Every way of hosting a session, by its name."""
     run = Path(places.run)
-    table: tuple[Driver, ...] = (
-        ClaudeDriver(run, clock),
-        CodexDriver(run, clock, environment(os.environ)),
-        TmuxDriver(places.tmux, str(run), clock),
-    )
-    return {driver.name: driver for driver in table}
+    clients = (each.driver(run, clock, environment(os.environ)) for each in every())
+    return {driver.name: driver for driver in (*clients, TmuxDriver(places.tmux, str(run), clock))}

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import parts
+from bot_api import BotApi
 from clients import ClaudeHome, CodexHome, end_tmux, require, require_tmux
 from daemons import RunningDaemon
 from operators import Operator
@@ -63,6 +64,12 @@ def codex_operator(codex: CodexHome, daemon: RunningDaemon) -> Operator:
     daemon.watch(**codex.environ())
     daemon.up()
     return Operator(daemon, codex)
+
+
+@pytest.fixture
+def api() -> Iterator[BotApi]:
+    with BotApi() as api:
+        yield api
 
 
 @pytest.fixture

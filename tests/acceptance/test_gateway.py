@@ -6,7 +6,6 @@ thirty conversations on five places.
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,12 +29,6 @@ ROUNDS = f"""turn_seconds = 3
 open_seconds = {OPEN_SECONDS}
 [conversation]
 max_active_sessions = {PLACES}"""
-
-
-@pytest.fixture
-def api() -> Iterator[BotApi]:
-    with BotApi() as api:
-        yield api
 
 
 @pytest.fixture(params=["claude", "codex"])
@@ -189,7 +182,7 @@ def test_rounds_with_a_real_client(api: BotApi, daemon: RunningDaemon, home: Cli
     for play in ALL if ENDURANCE else FIRST:
         play(phone)
     assert [phone.times(words) for words in ("Hello from", "after the crash", "slept well")] == [1, 1, 1]
-    assert phone.times("…") == 0
+    assert len(phone.words()) == len(phone.ours())
     phone.says("/health")
     assert f"Login: {provider} good" in phone.sees("Mode: mine").text
     phone.says("/report 1h")

@@ -1,10 +1,7 @@
 """Claims about turns with the real Claude Code and the real Codex: a message becomes a streamed answer, and goes on."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from bot_api import BotApi
 from clients import ClaudeHome, CodexHome
@@ -14,12 +11,6 @@ from wakeful.ports.sessions import Seat
 from wakeful.testing.scripted_model import script
 
 FREE = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
-
-
-@pytest.fixture
-def api() -> Iterator[BotApi]:
-    with BotApi() as api:
-        yield api
 
 
 def test_a_message_is_answered_by_claude_code(

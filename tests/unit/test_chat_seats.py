@@ -10,7 +10,7 @@ from wakeful.chatwork import BadBotToken, GatewayNotSetUp, bot_of
 from wakeful.config import Config
 from wakeful.domain.gateway.host_watch import HostReading, Unit
 from wakeful.domain.gateway.messages import ConversationKey
-from wakeful.gateway_config import ChatPlace, Gateway, PermissionMode, ProviderName, Secret
+from wakeful.gateway_config import ChatPlace, Gateway, PermissionMode, Secret
 from wakeful.places import Places
 
 KEY = ConversationKey("chat:-100:thread:7")
@@ -42,7 +42,7 @@ def test_what_is_wakefuls_own_is_not_given_to_agents(tmp_path: Path) -> None:
 
 def test_a_table_says_folder_provider_and_mode_and_the_default_the_rest(tmp_path: Path) -> None:
     """What a chat leaves open is the default's; what is written for one is no other's."""
-    default = ChatPlace(key="default", folder="/srv/shop", provider=ProviderName.CODEX)
+    default = ChatPlace(key="default", folder="/srv/shop", provider="codex")
     own = ChatPlace(key=KEY, permission_mode=PermissionMode.PLAN)
     found = seats(tmp_path, default, own)
     seat = found.seat(KEY)

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from wakeful.config import KEYS, Config, ConfigError, HomeMissing, Mode, PathNotAbsolute, Runaway
 from wakeful.config_reading import FILE_BYTES_MAX, Document, combine, load
-from wakeful.gateway_config import PermissionMode, ProviderName
+from wakeful.gateway_config import PermissionMode
 from wakeful.interfaces.cli import trust
 from wakeful.interfaces.cli.config_commands import MEANINGS, _shown, default_lines
 from wakeful.interfaces.cli.settings import load_settings
@@ -69,7 +69,7 @@ SPECIAL: dict[str, tuple[str, Any]] = {
     "gateway.api": ("http://127.0.0.1:1", "http://127.0.0.1:1"),
     "gateway.allow": ("17,18", (17, 18)),
     "gateway.admins": ("[17]", (17,)),
-    "gateway.provider": ("codex", ProviderName.CODEX),
+    "gateway.provider": ("codex", "codex"),
     "gateway.claude.argv": ("claude --verbose", ("claude", "--verbose")),
     "gateway.codex.argv": ("/opt/codex", ("/opt/codex",)),
 }
@@ -451,11 +451,11 @@ max_active_sessions = 3
 def test_each_chat_has_a_table_of_its_own() -> None:
     """Beside the gateway's own keys and sections; a later file replaces the whole of a chat."""
     config = combine([Document("f", CHATS)], {"HOME": "/h"}).config
-    assert (config.gateway.allow, config.gateway_codex.failures_max) == ((7,), 5)
+    assert (config.gateway.allow, config.gateway_providers["codex"].failures_max) == ((7,), 5)
     assert config.conversation.max_active_sessions == 3
     default, topic = config.gateway_chats
     assert (default.key, default.folder, default.provider) == ("default", "/h/work", None)
-    assert (topic.permission_mode, topic.provider) == (PermissionMode.ACCEPT_EDITS, ProviderName.CODEX)
+    assert (topic.permission_mode, topic.provider) == (PermissionMode.ACCEPT_EDITS, "codex")
     later = Document("g", b"[gateway.chats.default]\nsend_from = '/out'\n")
     changed = combine([Document("f", CHATS), later], {"HOME": "/h"}).config.gateway_chats
     assert (changed[0].folder, changed[0].send_from, changed[1]) == ("", "/out", topic)

@@ -95,6 +95,10 @@ class Driver(Speaker, Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def per_turn(self) -> bool:
+        """Whether its client has a process for each turn and none between them."""
+
     async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
         """Start or resume; `hosting` is set unless nothing was started. Raises the errors below: then nothing runs."""
 

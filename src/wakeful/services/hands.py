@@ -128,8 +128,8 @@ class Hands:
         def objection() -> str | None:
             if self._mode == "observe":
                 return OBSERVING
-            # Codex runs one process per turn: there a prompt starts one, and the driver declines while one lives.
-            if hosting.driver != "codex" and not watched.presence.living:
+            # One process per turn: there a prompt starts one, and the driver declines while one lives.
+            if not self._is_per_turn(hosting) and not watched.presence.living:
                 return f"its process is gone: `wakeful session resume {watched.subject.id}` brings it back"
             return unless()
 
@@ -340,6 +340,10 @@ class Hands:
             raise NothingToRelease(shown=session_id)
         await self._holdings.drop(hosting)
         return hosting
+
+    def _is_per_turn(self, hosting: Hosting) -> bool:
+        driver = self._drivers.get(hosting.driver)
+        return driver is not None and driver.per_turn
 
     def _speaker(self, hosting: Hosting) -> Speaker:
         return self.speakers.get(hosting.driver) or self._drivers[hosting.driver]

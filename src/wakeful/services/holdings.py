@@ -7,7 +7,7 @@ a late owner does nothing more.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from msgspec.structs import replace
@@ -26,8 +26,6 @@ from wakeful.services.work import held
 RENEW_SECONDS: Final = 20.0
 # What another daemon on this store began to manage, or let go, is shown so late; whoever acts asks at once.
 FOLLOW_SECONDS: Final = 2.0
-# Whose sessions are called after their client; any other is called as it was named.
-PROVIDERS: Final = frozenset({"claude", "codex"})
 
 log = logging.getLogger("wakeful")
 
@@ -57,13 +55,20 @@ class Holdings:
     """The managed sessions. Whoever acts on one asks here first, and again right before."""
 
     def __init__(
-        self, store: Store, supervisor: Supervisor, host: str, watch: Callable[[Process], Sight]
+        self,
+        store: Store,
+        supervisor: Supervisor,
+        host: str,
+        watch: Callable[[Process], Sight],
+        clients: Collection[str] = ("claude", "codex"),
     ) -> None:
         self._store = store
         self._supervisor = supervisor
         self._host = host
         self._owner = f"wakeful on {host}"
         self._watch = watch
+        # Whose sessions are called after their client; any other is called as it was named.
+        self._clients = clients
         self._hosted: dict[SessionId, Hosting] = {}
         # Between two epochs a claim is nobody's for a moment; that must not be taken for a loss.
         self._advancing = asyncio.Lock()
@@ -209,7 +214,7 @@ class Holdings:
 
     def _subject(self, hosting: Hosting) -> Subject:
         provider, dash, _ = hosting.session_id.partition("-")
-        known = dash and provider in PROVIDERS
+        known = dash and provider in self._clients
         return Subject(
             hosting.session_id,
             provider if known else "events",

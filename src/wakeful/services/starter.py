@@ -52,7 +52,8 @@ class Starter:
 
     async def run(self, request: RunRequest, key: str | None = None) -> Deed:
         """Start a new managed session. Raises NameTaken and what the plan and the driver raise; then nothing was started."""
-        plan = plan_run(request, uuid4() if key is None else conversation_id_for(key))
+        new_id = uuid4() if key is None else conversation_id_for(key)
+        plan = plan_run(request, new_id, self._drivers)
         if key is not None:
             plan = replace(plan, prompt_id=str(prompt_id_for(key)))
         self.require_free(plan.name)
@@ -67,7 +68,7 @@ class Starter:
             raise
         if hosting is None:
             await self._holdings.abandon(planned)
-        elif plan.name == hosting.session_id and hosting.process is not None:
+        elif plan.unseen and hosting.process is not None:
             self._world.register(hosting.session_id, hosting.process, hosting.cwd)
         return deed
 

@@ -5,7 +5,7 @@ its own afterwards; any other program is known by the name it was given.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import PurePath
 from typing import Final
 from uuid import UUID
@@ -85,10 +85,15 @@ class Plan(Struct, frozen=True):
     name: str | None
     prompt: str | None
     prompt_id: str | None = None
+    # Nobody reads logs of such a client: it is seen by an event log that is opened for it.
+    unseen: bool = False
 
 
-def plan_run(request: RunRequest, new_id: UUID) -> Plan:
-    """Decide how a command is hosted. Raises NoCommand, BadName, CodexNeedsExec or NoHeadlessDriver."""
+def plan_run(request: RunRequest, new_id: UUID, drivers: Collection[str] = ()) -> Plan:
+    """Decide how a command is hosted. Raises NoCommand, BadName, CodexNeedsExec or NoHeadlessDriver.
+
+    `drivers`: what can be driven without a terminal, by the names of their programs.
+    """
     if not request.argv or not request.argv[0]:
         raise NoCommand
     if request.name is not None:
@@ -98,10 +103,18 @@ def plan_run(request: RunRequest, new_id: UUID) -> Plan:
         return _claude(request, new_id)
     if program == "codex":
         return _codex(request)
+    if not request.terminal and program in drivers:
+        session_id = SessionId(f"{program}-{new_id}")
+        conversation = ConversationId(str(new_id))
+        return Plan(
+            program, request.argv, session_id, conversation, request.name, request.prompt, unseen=True
+        )
     if not request.terminal:
         raise NoHeadlessDriver(program=program)
     name = request.name or f"{plain_name(program)}-{str(new_id)[:8]}"
-    return Plan("tmux", request.argv, SessionId(name), ConversationId(name), name, request.prompt)
+    return Plan(
+        "tmux", request.argv, SessionId(name), ConversationId(name), name, request.prompt, unseen=True
+    )
 
 
 def check_name(name: str) -> None:

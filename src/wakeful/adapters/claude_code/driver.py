@@ -71,6 +71,7 @@ class ClaudeDriver:
     """Implements ports.hands.Driver. Run folders lie below `root`."""
 
     name = "claude"
+    per_turn = False
 
     def __init__(self, root: Path, clock: Clock, patience: Patience | None = None) -> None:
         self._root = root

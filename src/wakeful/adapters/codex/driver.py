@@ -63,6 +63,7 @@ class CodexDriver:
     """Implements ports.hands.Driver. `environ` is for prompts whose sender gave none; see `deliver`."""
 
     name = "codex"
+    per_turn = True
 
     def __init__(
         self, root: Path, clock: Clock, environ: dict[str, str], patience: Patience | None = None

@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from wakeful.adapters.daemon.providers import Hearing
 from wakeful.adapters.daemon.stirring import Stirring
 from wakeful.adapters.logs.following import Following
 from wakeful.adapters.system import proc
@@ -22,6 +21,7 @@ from wakeful.domain.gateway.heard import Ended, Gone, Heard
 from wakeful.domain.hosting import EPOCH_VARIABLE, SESSION_VARIABLE
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process, Sight
+from wakeful.ports.provider import Hearing
 
 # What a client started as a tool carries its mark too, and ours with it.
 _TOOL_VARIABLES: Final = ("CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")

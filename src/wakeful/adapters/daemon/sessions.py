@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from wakeful.adapters.daemon.door import Door
 from wakeful.adapters.daemon.listening import Listener
-from wakeful.adapters.daemon.providers import PROVIDERS
+from wakeful.adapters.providers import provider as client
 from wakeful.domain.gateway.heard import Heard
 from wakeful.domain.ids import SessionId, parse_session_id
 from wakeful.domain.work import prompt_id_for
@@ -54,7 +54,7 @@ class DaemonSessions:
     async def start(self, seat: Seat, prompt: str, key: str) -> Answered:
         program, *flags = seat.argv
         order = {
-            "argv": (program, *PROVIDERS[seat.provider].subcommand, *flags),
+            "argv": (program, *client(seat.provider).subcommand, *flags),
             "cwd": seat.cwd,
             "environ": dict(seat.environ),
             "name": seat.name or None,
@@ -96,7 +96,7 @@ class DaemonSessions:
         return parse_session_id(record.id)
 
     async def hear(self, provider: str, session_id: SessionId, key: str) -> AsyncIterator[Heard]:
-        hearing = PROVIDERS[provider].hearing(str(prompt_id_for(key)))
+        hearing = client(provider).hearing(str(prompt_id_for(key)))
         async for heard in self._listener.listen(session_id, hearing):
             yield heard
 

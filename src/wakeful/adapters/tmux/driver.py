@@ -40,6 +40,7 @@ class TmuxDriver:
     """Hosts sessions on a tmux server of our own, and speaks to those in panes of other servers."""
 
     name = "tmux"
+    per_turn = False
 
     def __init__(
         self,
