@@ -140,6 +140,16 @@ def test_items_of_one_answer_count_once(model: ScriptedModel) -> None:
     assert played(model, RESPONSES, asked)[-1]["response"]["output"][0]["content"][0]["text"] == "two"
 
 
+def test_a_tool_of_a_server_stands_in_its_namespace(model: ScriptedModel) -> None:
+    """As Codex wants the tools of MCP servers called; every other name is left as it is."""
+    prompt = user(script({"tools": [{"tool": "mcp__wakeful__self"}, {"tool": "mcp__odd"}]}))
+    made = played(model, RESPONSES, responses(prompt))[-1]["response"]["output"]
+    assert [(each.get("namespace"), each["name"]) for each in made] == [
+        ("mcp__wakeful", "self"),
+        (None, "mcp__odd"),
+    ]
+
+
 def test_the_last_script_wins(model: ScriptedModel) -> None:
     """A later prompt starts a script of its own."""
     first, second = user(script({"text": "old"})), user(script({"text": "new"}))

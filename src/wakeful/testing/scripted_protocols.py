@@ -14,6 +14,7 @@ from wakeful.testing.scripted_steps import DONE, Call, Point, ShellCall, Step, f
 
 # What a stream says before it breaks in the middle.
 _PARTIAL_TEXT: Final = "Let me "
+_MCP: Final = "mcp__"
 _CALL_ITEMS: Final = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
 
 
@@ -180,7 +181,15 @@ def _response_items(step: Step) -> Iterator[dict[str, Any]]:
     for call in step.calls:
         name, arguments = _responses_call(call)
         call_ids = {"id": _fresh("fc"), "call_id": _fresh("call")}
-        yield {"type": "function_call", **call_ids, "name": name, "arguments": json.dumps(arguments)}
+        yield {"type": "function_call", **call_ids, **_named(name), "arguments": json.dumps(arguments)}
+
+
+def _named(name: str) -> dict[str, str]:
+    """A tool of an MCP server (`mcp__SERVER__TOOL`) stands in the namespace of its server."""
+    server, _, tool = name.removeprefix(_MCP).partition("__")
+    if not name.startswith(_MCP) or not tool:
+        return {"name": name}
+    return {"namespace": f"{_MCP}{server}", "name": tool}
 
 
 def _response_item_events(index: int, item: Mapping[str, Any]) -> Answer:

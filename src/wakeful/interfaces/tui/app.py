@@ -16,16 +16,15 @@ from textual.widgets import Footer, Input, Static
 
 from wakeful.domain.agents import AgentState
 from wakeful.domain.errors import WakefulError
-from wakeful.domain.ids import SessionId
 from wakeful.domain.plaintext import plain
 from wakeful.domain.record import SessionRecord
-from wakeful.domain.why import Why
 from wakeful.interfaces.cli.asking import DaemonDesk
-from wakeful.interfaces.cli.client import Client, Refused
-from wakeful.interfaces.cli.listing import Sessions, decoded
+from wakeful.interfaces.cli.client import Client
+from wakeful.interfaces.cli.listing import Sessions
 from wakeful.interfaces.cli.ls import NOBODY, whole_list
 from wakeful.interfaces.cli.output import wall_now
 from wakeful.interfaces.cli.status import Overview
+from wakeful.interfaces.tui.about import told_of
 from wakeful.interfaces.tui.asking import Choosing, Keys, Question
 from wakeful.interfaces.tui.board import Board
 from wakeful.interfaces.tui.entries import KINDS
@@ -34,10 +33,11 @@ from wakeful.interfaces.tui.looks import PALETTES, styles, themes
 from wakeful.interfaces.tui.orders import Order, approval_of, give, order_of, refusal
 from wakeful.interfaces.tui.table import SessionTable
 from wakeful.interfaces.tui.views import View
-from wakeful.interfaces.tui.words import Call, Calls, Standing, assembled, banner, detail, lost_text
+from wakeful.interfaces.tui.words import Standing, Told, assembled, banner, detail, lost_text
 from wakeful.places import Places
 
-CALLS_SHOWN_MAX: Final = 8
+# From so many columns on the detail stands beside the list.
+WIDE: Final = 120
 # Whoever holds an arrow key down wants the row it ends at explained, not those it passes.
 EXPLAIN_SECONDS: Final = 0.08
 ATTACH_WORDS_MAX: Final = 200
@@ -49,7 +49,7 @@ class TopApp(App[None]):
 
     TITLE = "Wakeful"
     ENABLE_COMMAND_PALETTE = False
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-wide")]  # noqa: RUF012 - an instance variable of Textual's
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]  # noqa: RUF012 - an instance variable of Textual's
     VERTICAL_BREAKPOINTS = [(0, "-low"), (18, "-high")]  # noqa: RUF012 - as above
     CSS = """
     Screen { background: $background; }
@@ -107,8 +107,7 @@ class TopApp(App[None]):
         self._trouble = ""
         self._filter = ""
         self._banner_lines = 0
-        self._why: Why | None = None
-        self._calls: list[Call] = []
+        self._told: Told | None = None
         self._explaining: Timer | None = None
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
@@ -285,7 +284,7 @@ class TopApp(App[None]):
 
     def on_session_table_chosen(self, event: SessionTable.Chosen) -> None:
         del event
-        self._why, self._calls = None, []
+        self._told = None
         self._show_detail()
         self._explain_soon()
 
@@ -336,9 +335,9 @@ class TopApp(App[None]):
         if record is None:
             about.update("")
             return
-        why = self._why if self._why is not None and self._why.id == record.id else None
-        is_wide = self.screen.has_class("-wide")
-        lines = detail(record, why, self._calls if why is not None else (), self._now(), is_wide=is_wide)
+        told = self._told if self._told is not None and self._told.why.id == record.id else None
+        # By the size itself: its class is set a moment later.
+        lines = detail(record, told, self._now(), is_wide=self.size.width >= WIDE)
         about.update(assembled(lines, styles(self.theme, is_lost=self._is_lost)))
 
     def _explain_soon(self) -> None:
@@ -352,24 +351,12 @@ class TopApp(App[None]):
         if record is None or self._is_lost:
             return
         try:
-            why = await asyncio.to_thread(self._fetch_why, record.id)
-            calls = await asyncio.to_thread(self._fetch_calls, record.id)
+            told = await asyncio.to_thread(told_of, self._client, record.id)
         except WakefulError:
             # The link says what is wrong with the daemon; a session that is gone leaves the list by itself.
             return
-        self._why, self._calls = why, calls
+        self._told = told
         self._show_detail()
-
-    def _fetch_why(self, session_id: SessionId) -> Why:
-        return decoded(self._client.get(f"/api/sessions/{session_id}/why").body, Why)
-
-    def _fetch_calls(self, session_id: SessionId) -> list[Call]:
-        try:
-            body = self._client.get(f"/api/sessions/{session_id}/calls?limit={CALLS_SHOWN_MAX}").body
-        except Refused:
-            # A daemon of an earlier version has no such route.
-            return []
-        return decoded(body, Calls).calls
 
 
 # As the page asks it.

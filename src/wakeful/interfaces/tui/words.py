@@ -21,6 +21,7 @@ from wakeful.domain.why import Why
 from wakeful.domain.wording import call_text
 from wakeful.interfaces.cli.listing import needs_you
 from wakeful.interfaces.cli.status import MODES, Overview
+from wakeful.interfaces.tui.timeline import timeline_lines
 from wakeful.interfaces.why_words import (
     HEALTHS,
     HOLDS,
@@ -31,6 +32,7 @@ from wakeful.interfaces.why_words import (
     ladder_lines,
     rung_style,
 )
+from wakeful.services.session_events import EventRecord
 
 _ENDS: Final = {
     "ok": ("✓", "success"),
@@ -128,10 +130,16 @@ def _remarks(overview: Overview, agents: Sequence[str]) -> Iterator[str]:
     yield from overview.daemon.notes
 
 
-def detail(
-    record: SessionRecord, why: Why | None, calls: Sequence[Call], now_wall: float, *, is_wide: bool
-) -> list[Line]:
-    """One session: who it is, why it is judged so and what to do, the ladder, its last calls, the evidence."""
+class Told(Struct, frozen=True):
+    """What was asked about one session beside its record."""
+
+    why: Why
+    calls: Sequence[Call] = ()
+    events: Sequence[EventRecord] = ()
+
+
+def detail(record: SessionRecord, told: Told | None, now_wall: float, *, is_wide: bool) -> list[Line]:
+    """One session: who it is, why it is judged so and what to do, its time, the ladder, last calls, evidence."""
     called = plain(record.name or "")
     lines: list[Line] = [
         (
@@ -140,17 +148,19 @@ def detail(
             (str(record.id), "quiet"),
         )
     ]
-    if why is None:
+    if told is None:
         return [*lines, (("…", "quiet"),)]
+    why = told.why
     asks = needs_you(record) and why.health is Health.HEALTHY
     lines.append(((plain(why.sentence), "needs-you" if asks else HEALTHS[why.health]),))
     lines += [] if is_wide else [_ladder_line(why)]
     lines.append((("→ ", "quiet"), (plain(join(why.command)), "strong"), (f"  {why.command_text}", "quiet")))
     lines.append(_standing(record, now_wall))
     lines += [(), *ladder_lines(why)] if is_wide else []
+    lines += _section("Timeline", timeline_lines(told.events, now_wall))
     lines += _section("Found", [*fired_lines(why, with_rules=False)])
     lines += _section("Held back", [*held_lines(why, with_rules=False)])
-    lines += _section("Last calls", [_call(each, now_wall) for each in calls])
+    lines += _section("Last calls", [_call(each, record, now_wall) for each in told.calls])
     return lines + _section("Evidence", [*evidence_lines(why, whole_stamps=False)][-_EVIDENCE_MAX:])
 
 
@@ -176,8 +186,10 @@ def _ladder_line(why: Why) -> Line:
     return tuple(pieces)
 
 
-def _call(call: Call, now_wall: float) -> Line:
-    mark, style = _ENDS.get(call.end, ("?", "warning"))
+def _call(call: Call, record: SessionRecord, now_wall: float) -> Line:
+    """What is open in a session whose agent is gone will not come back."""
+    end = "cut_off" if call.end == "open" and not record.session_alive else call.end
+    mark, style = _ENDS.get(end, ("?", "warning"))
     words = plain(call_text(f"{call.untrusted.tool} {call.untrusted.input}"), 200)
     return ((f"  {mark} ", style), (f"{_age(call.at, now_wall):>4} ", "quiet"), (words, "text"))
 

@@ -1,0 +1,76 @@
+"""`wakeful mcp` inside the real clients: added as the how-to says, their model calls it, and it knows who asks."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from clients import ClaudeHome, CodexHome
+from daemons import RunningDaemon
+from operators import DONE
+from wakeful.testing.scripted_model import script
+
+SELF = "mcp__wakeful__self"
+ASK = {"tool": SELF, "input": {}}
+# The SDK takes more than a second to start: both clients ask their model before that, and it may wait.
+READY = {"tool": "WaitForMcpServers", "input": {}}
+
+
+def watch(daemon: RunningDaemon, client: ClaudeHome | CodexHome) -> None:
+    """A daemon that sees this client's logs."""
+    name = "CLAUDE_CONFIG_DIR" if isinstance(client, ClaudeHome) else "CODEX_HOME"
+    daemon.watch(**{name: client.home / f".{client.client.name}"})
+    daemon.up()
+
+
+def records(paths: list[Path]) -> list[dict[str, Any]]:
+    return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+
+
+def test_claude_code_asks_who_it_is(daemon: RunningDaemon, claude: ClaudeHome) -> None:
+    """`claude mcp add`, then a call of the model: the answer is the record of the session that asked."""
+    watch(daemon, claude)
+    home = f"WAKEFUL_HOME={daemon.environ['WAKEFUL_HOME']}"
+    added = subprocess.run(
+        ["claude", "mcp", "add", "wakeful", "-e", home, "--", *daemon.argv("mcp")],
+        env=claude.environ(),
+        cwd=claude.project,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert added.returncode == 0, added.stdout + added.stderr
+    asked = claude.run_print(script(READY, ASK, DONE), "--allowedTools", SELF)
+    assert asked.wait(60) == 0
+    (session,) = daemon.sessions()
+    results = [
+        str(part["content"])
+        for each in records(claude.transcripts())
+        if each["type"] == "user" and isinstance(each["message"]["content"], list)
+        for part in each["message"]["content"]
+        if part.get("type") == "tool_result"
+    ]
+    assert session["id"] in results[-1], results
+
+
+def test_codex_asks_who_it_is(daemon: RunningDaemon, codex: CodexHome) -> None:
+    """The lines of the how-to in config.toml, then a call of the model; Codex hands its tools a bare environment."""
+    watch(daemon, codex)
+    command, *arguments = daemon.argv("mcp")
+    config = codex.home / ".codex" / "config.toml"
+    lines = [
+        "[mcp_servers.wakeful]",
+        f"command = {json.dumps(command)}",
+        f"args = {json.dumps(arguments)}",
+        f'env = {{ WAKEFUL_HOME = "{daemon.environ["WAKEFUL_HOME"]}" }}',
+    ]
+    config.write_text(config.read_text() + "\n".join(lines) + "\n")
+    asked = codex.exec(script({"run": "sleep 3"}, ASK, DONE))
+    out, _ = asked.communicate(timeout=60)
+    assert asked.returncode == 0
+    (session,) = daemon.sessions()
+    assert session["id"].removeprefix("codex-") in out
+    calls = [json.loads(line) for line in out.splitlines() if "mcp_tool_call" in line]
+    assert calls, out
+    assert session["id"] in json.dumps(calls[-1])
