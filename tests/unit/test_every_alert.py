@@ -100,6 +100,13 @@ def test_any_trouble_of_a_session_is_complete(code: Code, step: Step) -> None:
         assert complete(text)
 
 
+def test_what_is_only_put_off_is_not_said_to_stay() -> None:
+    """A brake is released by itself, and whoever was left alone meanwhile has their turn then."""
+    braked = Decision(Step.NOTIFY, "too many revivals failed lately", 600.0)
+    text = trouble_of(Code.SESSION_DEAD, braked, managed=True, given_up=False)
+    assert "If you do nothing: Wakeful looks at it again in 10 min" in text
+
+
 @pytest.mark.parametrize(("cause", "fate"), [*product(Cause, Fate)])
 def test_any_incident_is_complete(cause: Cause, fate: Fate) -> None:
     """Whatever it is about, whatever became of those in it, with one in it and with many."""
