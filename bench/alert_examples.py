@@ -12,7 +12,15 @@ from wakeful.care import forge_news
 from wakeful.domain.actions import Action, ActionName
 from wakeful.domain.activity import Activity
 from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentState
-from wakeful.domain.alerts import checkpoint_opened, finished, incident, needs_you, question_of, resolved
+from wakeful.domain.alerts import (
+    checkpoint_opened,
+    finished,
+    incident,
+    needs_you,
+    prefaced,
+    question_of,
+    resolved,
+)
 from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.evidence import Presence, Rung
 from wakeful.domain.findings import Attention, Code, Health, State
@@ -209,8 +217,8 @@ EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
     "Died, and its folder is gone": lambda: _trouble(
         _DIED, Decision(Step.NOTIFY, "its working directory is gone")
     ),
-    "Died while paused": lambda: _trouble(
-        _DIED, Decision(Step.NOTIFY, "PAUSED by ada@tower"), paused_by="ada@tower"
+    "Died while paused": lambda: prefaced(
+        _trouble(_DIED, Decision(Step.NOTIFY, "PAUSED by ada@tower"), paused_by="ada@tower"), "ada@tower"
     ),
     "Cut off inside a call that may have had effects elsewhere": lambda: _trouble(
         _DIED,

@@ -12,8 +12,10 @@ from wakeful.domain.alerts import (
     QUESTION_CHARS_MAX,
     Question,
     finished,
+    held_back,
     incident,
     needs_you,
+    prefaced,
     question_of,
     resolved,
     trouble,
@@ -170,11 +172,12 @@ def test_trouble_of_a_managed_session_says_what_was_done(house: House) -> None:
 
 
 def test_trouble_while_paused_says_so_first(house: House) -> None:
-    """And by whom, and still within eight lines."""
-    lines = trouble(dead(house), paused_by="anna").splitlines()
+    """And by whom, and still within eight lines, also where it comes late."""
+    late = held_back(trouble(dead(house), paused_by="anna"), 0.0)
+    lines = prefaced(late, "anna").splitlines()
     assert lines[0] == "PAUSED by anna: Wakeful acts on nothing until `wakeful resume`"
     assert "Wakeful did: nothing, it is paused" in lines
-    assert len(lines) < LINES_MAX
+    assert len(lines) <= LINES_MAX
 
 
 def test_many_sessions_with_one_cause_are_one_text() -> None:
@@ -216,9 +219,9 @@ def test_no_text_adds_a_line_or_a_control_character(hostile: str) -> None:
     texts = (
         needs_you(asked, question),
         trouble(asked, did=hostile, otherwise=hostile, paused_by=hostile),
-        incident(outage(hostile).treated(SessionId("claude-1"), Fate.HELD, hostile), paused_by=hostile),
+        incident(outage(hostile).treated(SessionId("claude-1"), Fate.HELD, hostile)),
     )
-    for text in texts:
+    for text in (*texts, *(prefaced(text, hostile) for text in texts)):
         assert len(text.splitlines()) <= LINES_MAX
         assert all(line.isprintable() for line in text.split("\n"))
     assert len(texts[0].splitlines()) == 3

@@ -134,7 +134,7 @@ def trouble(
     without them the text says why nothing was done.
     """
     what = finding or next(iter(record.findings), None)
-    text = six_things(
+    return six_things(
         what=f"{called(record)}: {_said(what) if what is not None else record.health}",
         where=_where(record),
         since=what.since if what is not None else record.updated_at,
@@ -142,13 +142,12 @@ def trouble(
         otherwise=otherwise or "it stays as it is",
         command=command or _way_out(record),
     )
-    return prefaced(text, paused_by)
 
 
-def incident(told: Incident, *, paused_by: str | None = None) -> str:
+def incident(told: Incident) -> str:
     """One text for many sessions with one cause: who is still in it, what was done, what became of the others."""
     inside = [each for each in told.members if each.is_in]
-    text = six_things(
+    return six_things(
         what=f"{headline(told)}: {count_words(told)}",
         where=named(inside or told.members) or told.scope,
         since=iso(told.opened_at),
@@ -156,7 +155,6 @@ def incident(told: Incident, *, paused_by: str | None = None) -> str:
         otherwise=_course(told, inside),
         command=_way_on(told, inside),
     )
-    return prefaced(text, paused_by)
 
 
 def six_things(*, what: str, where: str, since: str, did: str, otherwise: str, command: str) -> str:
@@ -246,14 +244,9 @@ def _asked(said: str) -> str:
     return call if found["what"] in {None, "", about} else f"{found['what']}: {call}"
 
 
-def prefaced(text: str, paused_by: str | None) -> str:
-    """With the pause as its first line, unless it says so already."""
-    paused = _line(_paused(paused_by))
-    return f"{paused}\n{text}" if paused and not text.startswith(paused) else text
-
-
-def _paused(by: str | None) -> str:
-    return f"PAUSED by {by}: Wakeful acts on nothing until `wakeful resume`" if by is not None else ""
+def prefaced(text: str, paused_by: str) -> str:
+    """With the pause as its first line, for whoever is told during one."""
+    return f"{_line(f'PAUSED by {paused_by}: Wakeful acts on nothing until `wakeful resume`')}\n{text}"
 
 
 def _nothing_because(record: SessionRecord, mode: str, paused_by: str | None) -> str:

@@ -10,6 +10,7 @@ from wakeful.domain.moment import iso
 from wakeful.domain.plan import ACTS, Decision, Step
 from wakeful.domain.record import FindingRecord, SessionRecord
 from wakeful.domain.trouble import Trouble
+from wakeful.domain.wording import length
 
 
 def trouble_text(
@@ -20,7 +21,7 @@ def trouble_text(
         record,
         _finding(trouble, record),
         did=done_words(trouble, decision),
-        otherwise=_otherwise(trouble, record, decision.step),
+        otherwise=_otherwise(trouble, record, decision),
         mode=mode,
         paused_by=paused_by,
         command=_command(trouble, decision.step),
@@ -57,13 +58,16 @@ def _command(trouble: Trouble, step: Step) -> str | None:
     return f"wakeful session revive {trouble.session_id}" if trouble.given_up else None
 
 
-def _otherwise(trouble: Trouble, record: SessionRecord, step: Step) -> str:
+def _otherwise(trouble: Trouble, record: SessionRecord, decision: Decision) -> str:
     """What becomes of it if nobody does anything."""
+    step = decision.step
     if step is Step.HOLD:
         return "it waits until somebody decides"
     if step in ACTS:
         goes_on = "it goes on" if trouble.revival_seen else "Wakeful looks again whether that helped"
         return f"{goes_on}; if it fails again, Wakeful gives up"
+    if decision.again_seconds is not None and not trouble.given_up:
+        return f"Wakeful looks at it again in {length(decision.again_seconds)}"
     if record.session_alive:
         return "it stays as it is, alive but stuck" if trouble.given_up else "it stays as it is"
     return "it stays stopped" if record.state is State.STOPPED else "it stays as it is"

@@ -16,7 +16,18 @@ from msgspec.structs import replace
 
 from wakeful.domain.alerts import Alert, Rules, prefaced
 from wakeful.domain.errors import WorldError
-from wakeful.domain.owed import Owed, Phase, again, ended, is_done, is_same_telling, owed, recalled, taken
+from wakeful.domain.owed import (
+    Owed,
+    Phase,
+    again,
+    ended,
+    is_done,
+    is_same_telling,
+    owed,
+    recalled,
+    taken,
+    words,
+)
 from wakeful.ports.clock import Clock
 from wakeful.ports.messenger import Messenger
 from wakeful.ports.store import Note, Store
@@ -121,7 +132,6 @@ class AlertDesk:
         names = self._names_for(alert)
         if not names or not self._rules.wants(alert):
             return False
-        alert = self._prefaced(alert)
         await self._forget_done()
         now, known = self._clock.now().wall, self._episodes.get(alert.episode)
         if known is None:
@@ -153,6 +163,12 @@ class AlertDesk:
         if topic is None or self._calm is None or episode.phase is not Phase.TELLING:
             return 0.0
         return HUSHED_SECONDS if self._calm.hushes(topic) else 0.0
+
+    def worded(self, episode: Owed) -> str:
+        """What is to be said of it now, during a pause with that first; somebody else's chat is not concerned."""
+        text = words(episode, self._clock.now().wall)
+        paused = self._calm.paused if self._calm is not None and episode.alert.chat is None else None
+        return text if paused is None else prefaced(text, paused.by)
 
     def open_episodes(self, prefix: str) -> list[Owed]:
         """Episodes that began and are not over, by the beginning of their key."""
@@ -275,11 +291,6 @@ class AlertDesk:
         elif known.owner == self._owner and note.key not in self._episodes:
             self._episodes[note.key] = recalled(known, self._names_for(known.alert))
             await self._put(note.key, self._episodes[note.key])
-
-    def _prefaced(self, alert: Alert) -> Alert:
-        """Somebody else's chat has nothing to do with our pauses."""
-        paused = self._calm.paused if self._calm is not None and alert.chat is None else None
-        return replace(alert, text=prefaced(alert.text, paused.by if paused is not None else None))
 
     def _names_for(self, alert: Alert) -> tuple[str, ...]:
         if alert.chat is None:

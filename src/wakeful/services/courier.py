@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
-from wakeful.domain.owed import Owed, backoff_seconds, wait_seconds, words
+from wakeful.domain.owed import Owed, backoff_seconds, wait_seconds
 from wakeful.faults import reach
 from wakeful.ports.clock import Clock
 from wakeful.ports.messenger import Messenger, NotDelivered, Refused
@@ -36,6 +36,9 @@ class Outbox(Protocol):
 
     def hushed_seconds(self, episode: Owed) -> float:
         """How long nobody is to hear of it because it is muted; then it is asked again."""
+
+    def worded(self, episode: Owed) -> str:
+        """What is to be said of it now."""
 
     async def begin(self, episode: Owed, channel: str) -> bool:
         """The words are about to leave. False: they must not, for it could not be written down."""
@@ -120,9 +123,8 @@ class Courier:
         if not await self._outbox.begin(episode, self.name):
             self._put_off(episode, 0.0)
             return
-        text = words(episode, self._clock.now().wall)
         try:
-            await self._send(text, episode.alert.chat)
+            await self._send(self._outbox.worded(episode), episode.alert.chat)
         except Refused as problem:
             self.told[Delivery.REFUSED] += 1
             self._failed(problem, "alerts wait")

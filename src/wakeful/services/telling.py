@@ -152,7 +152,7 @@ class Voice:
         while (newest != before or _awaits_turn(newest)) and self._clock.now().awake < until:
             await self._sleep(GATHER_SECONDS)
             newest, before = self._incidents.newest(incident), newest
-        text = words.incident(newest, paused_by=self._paused_by)
+        text = words.incident(newest)
         await self._alerts.owe(Alert(AlertKind.TROUBLE, newest.id, text, topic=topic))
         await self._incidents.keep(replace(self._incidents.newest(incident), is_due=False))
 
