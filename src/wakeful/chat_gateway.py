@@ -147,7 +147,7 @@ class Gateway:
         gateway = self._config.gateway
         heard = len(gateway.allow)
         lines = [
-            f"gateway: @{name}, answered by {gateway.provider}; {heard} allowed, {len(gateway.admins)} admins"
+            f"gateway: {name}, answered by {gateway.provider}; {heard} allowed, {len(gateway.admins)} admins"
         ]
         if alone:
             lines.append("gateway: no daemon was running: one is kept beside it, on its socket only")
