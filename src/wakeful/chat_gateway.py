@@ -152,7 +152,7 @@ class Gateway:
         gateway = self._config.gateway
         heard = self._people.count
         lines = [
-            f"gateway: @{name}, answered by {gateway.provider}; {heard} heard, {len(gateway.admins)} admins"
+            f"gateway: {name}, answered by {gateway.provider}; {heard} heard, {len(gateway.admins)} admins"
         ]
         if alone:
             lines.append("gateway: no daemon was running: one is kept beside it, on its socket only")

@@ -20,6 +20,7 @@ from wakeful.config import Config
 from wakeful.domain.errors import OperatorError
 from wakeful.home import make_home, store_path
 from wakeful.places import Places
+from wakeful.ports.chat import ChatFailed
 from wakeful.services.gateway.people import begin_pairing, unpair as forget
 
 # More than a code needs.
@@ -87,11 +88,19 @@ async def serve_gateway(
         stack.push_async_callback(gateway.close)
         ended = _until_told(supervised=supervised)
         beside = await gateway.daemon_beside()
-        name = await gateway.chat.me()
+        name = await _name_of(gateway)
         open_turns = await gateway.take_up()
         for line in gateway.greeting(name, open_turns, alone=beside is not None):
             announce(line)
         await _run(gateway, ended, beside)
+
+
+async def _name_of(gateway: Gateway) -> str:
+    """What the bot is called. A chat that is out is waited for inside: turns that are open go on meanwhile."""
+    try:
+        return f"@{await gateway.chat.me()}"
+    except ChatFailed as problem:
+        return f"a bot whose name is not known yet ({problem})"
 
 
 def _until_told(*, supervised: bool) -> asyncio.Event:

@@ -1,6 +1,7 @@
 """Claims about a stop, and about a new conversation, that comes while its turn is on its way."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -66,6 +67,35 @@ def test_an_ended_conversation_is_not_resumed_for_a_prompt_that_was_on_its_way()
         assert parts.slate.answers() == ["Answer to: one.", STOPPED_WORDS, "Answer to: three."]
 
     play(scene)
+
+
+@pytest.mark.parametrize("reason", ["idle_ttl", "lru_limit"])
+def test_a_session_that_is_being_ended_gets_no_prompt(reason: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Its conversation's next message waits for that end and resumes it: nothing is asked that is ended in its middle."""
+
+    def world() -> Parts:
+        parts = Parts()
+        parts.pool_limits = PoolLimits(active_max=1 if reason == "lru_limit" else 24)
+        return parts
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.chat.write(message(1, "one"))
+        await parts.clock.run_for(1)
+        free = held_up(parts, "stop")
+        if reason == "lru_limit":
+            parts.chat.write(message(2, "of another", 8))
+        await parts.clock.run_for(1 if reason == "lru_limit" else 1801)
+        parts.chat.write(message(3, "two"))
+        await parts.clock.run_for(1)
+        assert (f"evictionReason={reason}" in caplog.text, len(parts.sessions.delivered)) == (True, 1)
+        free.set()
+        await parts.clock.run_for(5)
+        assert [each[0] for each in parts.sessions.delivered if each[1] == "two"] == ["claude-1"]
+        assert parts.sessions.acts[-1] == ("resume", "claude-1")
+        assert "claude-1" in parts.sessions.alive
+
+    with caplog.at_level(logging.INFO, "wakeful.gateway"):
+        play(scene, world)
 
 
 def test_what_waits_for_a_place_is_stopped_there() -> None:

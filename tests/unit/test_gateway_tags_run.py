@@ -12,9 +12,12 @@ from wakeful.domain.gateway.messages import Place
 from wakeful.domain.gateway.shown import messages_of
 from wakeful.domain.gateway.splitting import PARTS_MAX
 from wakeful.domain.gateway.tags import ApiCall, FileToSend, Tagged, read_tags
+from wakeful.domain.gateway.turn import Turn
 from wakeful.ports.chat import ChatFailed, ChatFlooded, ChatRefused, ChatUnreachable
 from wakeful.services.gateway.answering import Answers
+from wakeful.services.gateway.finishing import KIND, Finishing
 from wakeful.services.gateway.tags_run import BEGUN, DONE, UNVERIFIED, Rights, TagsRun, Told, with_line
+from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 
 pytestmark = pytest.mark.anyio
@@ -221,3 +224,27 @@ async def test_a_long_answer_whose_file_is_not_there_for_sure_is_in_messages(
     again = await desk.told(read_tags(LONG), known={0: BEGUN})
     assert again.line == "perhaps not done: sending the whole answer as a file (Telegram's answer was lost)"
     assert len(desk.called()) <= 1
+
+
+async def test_a_megabyte_is_sent_once_however_often_its_turn_is_finished(desk: Desk) -> None:
+    """A crash behind the file: the next gateway says the same words and sends no second one; then it is forgotten."""
+    store = MemoryStore(now=lambda: 0.0)
+    finishing = Finishing(
+        store=store,
+        answers=Answers(desk.chat, desk.clock),
+        rights_of=lambda _turn: Rights(is_admin=False),
+        buttons=lambda _turn, _text: (),
+        name_of=lambda turn: f"turn-{turn.update_id}",
+    )
+    text = "words" * 200_000
+    turn = Turn(update_id=1, place=TOPIC, message_id=1, user_id=1, at=0.0, prompt="?", text=text)
+    task = asyncio.ensure_future(finishing.carry_out(turn))
+    while not task.done():
+        await asyncio.sleep(0.001)
+        await desk.clock.run_for(1)
+    said, _ = task.result()
+    assert f"[The answer has {len(text):,} characters." in said
+    assert await finishing.carry_out(turn) == (said, ())
+    assert [method for method, _ in desk.called()] == ["sendDocument"]
+    await finishing.ended(turn, None, 1.0)
+    assert await store.notes(KIND) == []

@@ -5,7 +5,7 @@ The pool decides who is next and who makes room; here it is done. Sessions are e
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from itertools import count
 from typing import Any, Final
 
@@ -57,6 +57,8 @@ class Turns:
         self._sessions = sessions
         self._stirred = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        # Sessions that are being ended, by their conversations.
+        self._leaving: dict[ConversationKey, asyncio.Task[None]] = {}
         self._found: set[int] = set()
         # Pressed buttons that an earlier gateway did not see to; the intake does.
         self.presses: list[Turn] = []
@@ -91,10 +93,9 @@ class Turns:
                 self._stirred.clear()
                 now = self._clock.now().awake
                 for evicted in self.pool.expired(now):
-                    self._spawn(self._end(evicted))
+                    self._leave(evicted)
                 while (following := self.pool.next(now)) is not None:
-                    # Begun before anybody else's turn: whoever stops it finds it.
-                    self._spawn(self._one(following, self._course.begin(following.item)))
+                    self._begin(following)
                 if now >= dropping_at:
                     dropping_at = now + DROP_SECONDS
                     await self._drop_old()
@@ -146,11 +147,25 @@ class Turns:
         keys = self.pool.keys()
         return frozenset(key for key in keys if self._course.heard_within(key, seconds))
 
-    async def _one(self, following: Next[Turn], passage: Passage) -> None:
-        key = following.key
+    def _begin(self, following: Next[Turn]) -> None:
+        """Before anybody else's turn: whoever stops it from now on finds it."""
+        before = [self._leaving[following.key]] if following.key in self._leaving else []
+        if following.evicted is not None:
+            before.append(self._leave(following.evicted))
+        self._spawn(self._one(following.key, self._course.begin(following.item), before))
+
+    def _leave(self, evicted: Evicted[Turn]) -> asyncio.Task[None]:
+        """End a session while others go on; only its own conversation waits for that."""
+        task = self._leaving[evicted.key] = self._spawn(self._end(evicted))
+        task.add_done_callback(lambda _: self._leaving.pop(evicted.key, None))
+        return task
+
+    async def _one(
+        self, key: ConversationKey, passage: Passage, before: Sequence[asyncio.Task[None]]
+    ) -> None:
         try:
-            if following.evicted is not None:
-                await self._end(following.evicted)
+            if before:
+                await asyncio.wait(before)
             await self._to_its_end(passage)
             self._seat(key)
         finally:
@@ -213,10 +228,11 @@ class Turns:
             # What still runs is counted again after the next start.
             log.warning("%s could not be ended: %s", evicted.session_id, problem)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _wait(self, until: float) -> None:
         timer = asyncio.ensure_future(self._clock.sleep_until(until))

@@ -1,4 +1,4 @@
-"""A claim about two gateways with one token, in two homes: both say so, and no message is answered twice."""
+"""Claims about gateways whose chat is not theirs alone, or not there: they say so, and no message is answered twice."""
 
 from collections import Counter
 from pathlib import Path
@@ -60,3 +60,21 @@ def test_two_gateways_of_one_bot_say_so_and_answer_once(tmp_path: Path) -> None:
             for daemon in homes:
                 daemon.end()
                 end_agents(daemon.home, daemon)
+
+
+def test_a_gateway_that_starts_while_telegram_is_down_waits_for_it(tmp_path: Path) -> None:
+    """It runs, says why it hears nothing, and answers once Telegram is back."""
+    with BotApi() as api:
+        daemon = set_up(tmp_path / "one", api)
+        api.says("hello")
+        api.down()
+        try:
+            daemon.up("--no-tcp", port=None)
+            wait_for(lambda: "no updates arrive" in daemon.run("status").out or None, "word in the status")
+            assert "gateway: runs" in daemon.run("status").out
+            api.up()
+            wait_for(lambda: answers(api, 1) == ["Answer to: hello."] or None, "answer")
+            assert "no updates arrive" not in daemon.run("status").out
+        finally:
+            daemon.end()
+            end_agents(daemon.home, daemon)
