@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.gateway.classifier import AUTH_REQUIRED, Fault, NotBegun, TimedOut
-from wakeful.domain.gateway.heard import Ended
+from wakeful.domain.gateway.heard import Ended, Spent
 from wakeful.domain.gateway.messages import Buttons, ConversationKey
 from wakeful.domain.gateway.turn import Stage, Turn
 from wakeful.domain.ids import SessionId
@@ -29,6 +29,7 @@ from wakeful.services.gateway.questions import Questions
 log = logging.getLogger("wakeful.gateway")
 
 REFUSED: Final = "refused"
+NOTHING: Final = Spent()
 
 
 class Course:
@@ -147,8 +148,8 @@ class Course:
         await self._guard.ended(provider, since, fault, stopped=isinstance(end, Stopped), by_text=by_text)
         if fault is not None and fault.pattern == AUTH_REQUIRED:
             text = self._guard.refusal(provider) or text
-        cost_usd = end.spent.cost_usd if isinstance(end, Ended) else None
-        await passage.decide(text, fault.pattern if fault is not None else "", cost_usd)
+        spent = end.spent if isinstance(end, Ended) else NOTHING
+        await passage.decide(text, fault.pattern if fault is not None else "", spent)
         if isinstance(end, TimedOut):
             # What was given up must not meet the next message.
             await self._interrupt(SessionId(passage.turn.session_id))
@@ -219,10 +220,11 @@ class _Passage:
         """A placeholder, and its number kept."""
         await self.answer.place(self.turn.message_id)
 
-    async def decide(self, text: str, fault: str, cost_usd: float | None = None) -> None:
+    async def decide(self, text: str, fault: str, spent: Spent = NOTHING) -> None:
         """What will be said is kept before it is said."""
-        decided = replace(self.turn, stage=Stage.ANSWERING, text=text, fault=fault, cost_usd=cost_usd)
-        self.turn = await self._book.keep(decided)
+        tokens = (spent.input_tokens, spent.output_tokens)
+        decided = replace(self.turn, stage=Stage.ANSWERING, text=text, fault=fault)
+        self.turn = await self._book.keep(replace(decided, cost_usd=spent.cost_usd, tokens=tokens))
 
     async def _keep_part(self, number: int, message_id: int) -> None:
         reach("turn.sent")
