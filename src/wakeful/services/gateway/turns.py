@@ -6,7 +6,7 @@ The pool decides who is next and who makes room; here it is done. Sessions are e
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -108,12 +108,21 @@ class Turns:
         if evicted is not None and evicted.session_id:
             # Only its turn ends: the session stays.
             self.pool.hold(key, evicted.session_id, self._clock.now().awake)
-        for turn in dropped:
-            await self._book.keep(replace(turn, stage=Stage.FAILED, fault="stopped"))
+        await self._drop(dropped)
         running = self.pool.is_busy(key)
         if running:
             await self._course.stop(key)
         return STOPPED_WORDS if running or dropped else "Nothing is running."
+
+    async def stop_all(self) -> int:
+        """End every session, what runs and waits in it included; conversations go on with their next message. How many."""
+        evicted = self.pool.evict_all(EvictionReason.STOP_ALL, self._clock.now().awake)
+        for each in evicted:
+            await self._drop(each.dropped)
+            if self.pool.is_busy(each.key):
+                await self._course.stop(each.key)
+            await self._end(each)
+        return len(evicted)
 
     async def begin_anew(self, key: ConversationKey) -> str:
         """/new: the conversation is over, and the next message begins another one. What to say."""
@@ -174,6 +183,10 @@ class Turns:
         if not kept.is_over:
             self._found.add(kept.update_id)
             self.add(kept)
+
+    async def _drop(self, turns: Sequence[Turn]) -> None:
+        for turn in turns:
+            await self._book.keep(replace(turn, stage=Stage.FAILED, fault="stopped"))
 
     def _seat(self, key: ConversationKey) -> None:
         conversation = self._conversations.get(key)
