@@ -152,7 +152,7 @@ class Gateway:
         gateway = self._config.gateway
         heard = self._people.count
         lines = [
-            f"gateway: {name}, answered by {gateway.provider}; {heard} heard, {len(gateway.admins)} admins"
+            f"gateway: {name}, answered by {gateway.provider}; {heard} may write, {len(gateway.admins)} admins"
         ]
         if alone:
             lines.append("gateway: no daemon was running: one is kept beside it, on its socket only")
@@ -376,8 +376,12 @@ class Gateway:
 
     def _context_of(self, turn: Turn) -> str:
         seat = self._seats.seat(turn.key)
-        cost = "" if turn.cost_usd is None else f"\nCost of this answer: {turn.cost_usd:.4f} USD"
-        return f"Provider: {turn.provider}\nSession: {turn.session_id}\nFolder: {seat.cwd}{cost}"
+        lines = [f"Provider: {turn.provider}", f"Session: {turn.session_id}", f"Folder: {seat.cwd}"]
+        if any(turn.tokens):
+            lines.append(f"Tokens of this answer: {turn.tokens[0]} in, {turn.tokens[1]} out")
+        if turn.cost_usd is not None:
+            lines.append(f"Cost of this answer: {turn.cost_usd:.4f} USD")
+        return "\n".join(lines)
 
 
 def host_lines(reading: HostReading) -> list[str]:

@@ -42,7 +42,10 @@ def normal_turn(phone: Phone) -> None:
     """One message, one answer, one managed session."""
     phone.api.says("let me in", user=STRANGER)
     phone.ask({"text": "Hello from the agent"})
-    assert phone.sees("Hello from the agent").labels == ["Context"]
+    answered = phone.sees("Hello from the agent")
+    assert answered.labels == ["Context"]
+    phone.press(answered, "Context")
+    assert f"Provider: {phone.provider}" in phone.sees("Tokens of this answer: ").text
     (session,) = phone.daemon.sessions()
     assert (session["provider"], session["managed"]) == (phone.provider, True)
     assert phone.api.seen(STRANGER) == []

@@ -56,7 +56,8 @@ def test_a_third_provider_is_one_file(api: BotApi, daemon: RunningDaemon, tmp_pa
         phone.says("Polly wants a cracker.")
         first = phone.sees("You said: Polly wants a cracker.")
         phone.press(first, "Context")
-        assert "Provider: parrot" in phone.sees("Cost of this answer: 0.2500 USD").text
+        context = phone.sees("Cost of this answer: 0.2500 USD").text
+        assert ("Provider: parrot" in context, "3 in, 4 out" in context) == (True, True)
         (session,) = daemon.sessions()
         assert (session["provider"], session["managed"]) == ("parrot", True)
         phone.says("sleep on it")

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from clients import wait_for
+from docker_engines import IMAGE, DockerEngine
 from wakeful.adapters.system.gateway_host import GatewayHost
 from wakeful.adapters.system.host_figures import HostFigures, taken_by
-from wakeful.domain.gateway.host_watch import Unit
+from wakeful.domain.gateway.host_watch import HostReading, Unit, wrong_with
 from wakeful.domain.gateway.messages import ConversationKey
 from wakeful.domain.hosting import SESSION_VARIABLE
 from wakeful.testing.virtual_clock import VirtualClock
@@ -115,6 +116,30 @@ def test_docker_is_asked_over_its_socket(
             return (await figures(tmp_path).reading()).docker
 
     assert asyncio.run(asked()) == expected
+
+
+def test_containers_of_a_real_engine(tmp_path: Path, docker_engine: DockerEngine) -> None:
+    """One that ran and was killed is told, one that is unhealthy too; one that had failed before anybody looked is not."""
+    docker_engine.clear()
+    rest = ("--network", "none", IMAGE)
+    ill = ("--health-cmd", "false", "--health-interval", "1s", "--health-retries", "1")
+    docker_engine.docker("run", "-d", "--name", "old", *rest, "sh", "-c", "exit 3")
+    docker_engine.docker("wait", "old")
+    docker_engine.docker("run", "-d", "--name", "db", *rest, "sleep", "300")
+    docker_engine.docker("run", "-d", "--name", "ill", *ill, *rest, "sleep", "300")
+    asked = HostFigures(str(tmp_path), pm2=False, docker_socket=docker_engine.address.removeprefix("unix://"))
+
+    def seen() -> dict[str, str]:
+        return {unit.name: unit.state for unit in asyncio.run(asked.reading()).docker or ()}
+
+    try:
+        wait_for(lambda: seen() == {"db": "running", "ill": "unhealthy"} or None, "an unhealthy container")
+        docker_engine.docker("kill", "db")
+        wait_for(lambda: seen() == {"db": "failed", "ill": "unhealthy"} or None, "a failed container")
+        told = [alert.text for alert in wrong_with(HostReading(docker=asyncio.run(asked.reading()).docker))]
+        assert told == ["Docker says: ill is unhealthy.", "Docker says: db is failed."]
+    finally:
+        docker_engine.clear()
 
 
 class Scene:

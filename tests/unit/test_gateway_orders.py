@@ -1,12 +1,13 @@
 """Claims about the commands of the chat: who may give them, what they answer, and that decisions are asked back."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from itertools import count
 
 import pytest
 
-from gateway_doubles import message, press
+from gateway_doubles import message, plainly, press, silent
 from gateways import Gateway, Parts
 from wakeful.domain.gateway.access import Access
 from wakeful.domain.gateway.auth_mode import AuthMode, AuthState
@@ -143,6 +144,35 @@ def test_everybody_may_stop_and_begin_anew() -> None:
         assert "/stop" in await room.say("/help", USER)
 
     play(scene)
+
+
+def test_an_admin_ends_all_sessions_once_asked_back(caplog: pytest.LogCaptureFixture) -> None:
+    """What runs is cut short, what waits is dropped, each session is ended; the next message resumes its own."""
+
+    async def scene(room: Room) -> None:
+        sessions, slate = room.parts.sessions, room.parts.slate
+        await room.gateway.start()
+        room.chat.write(message(1, "one", 1), message(2, "two", 2))
+        await room.parts.clock.run_for(1)
+        sessions.reply = silent
+        room.chat.write(message(3, "three", 1), message(4, "four", 1))
+        await room.parts.clock.run_for(1)
+        assert await room.say("/stop all", USER) == FOR_ADMINS
+        assert await room.say("/stop all") == ""
+        assert sessions.acts == []
+        await room.decisions.pressed(press(5, room.choice("Yes, stop all"), user_id=ADMIN))
+        await room.parts.clock.run_for(20)
+        assert sessions.alive == set()
+        assert slate.answers()[-1] == "Stopped."
+        assert caplog.text.count("evictionReason=stop_all") == 2
+        sessions.reply = plainly
+        room.chat.write(message(6, "six", 2))
+        await room.parts.clock.run_for(1)
+        assert slate.answers()[-1] == "Answer to: six."
+        await room.gateway.end()
+
+    with caplog.at_level(logging.INFO, "wakeful.gateway"):
+        play(scene)
 
 
 def test_health_says_mode_host_login_and_the_next_step() -> None:

@@ -1,5 +1,7 @@
 """What is heard of a turn while it runs, the same for every provider. Texts are the agent's own."""
 
+from typing import Final
+
 from msgspec import Struct
 
 from wakeful.domain.events import Failure
@@ -35,6 +37,9 @@ class Spent(Struct, frozen=True):
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
+
+
+NOTHING: Final = Spent()
 
 
 class Ended(Struct, frozen=True):

@@ -61,6 +61,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     # The pattern of a failure, or `refused`; empty for an answer.
     fault: str = ""
     cost_usd: float | None = None
+    # In and out; nothing where the client does not say.
+    tokens: tuple[int, int] = (0, 0)
     # A stop is final, whoever goes on with the turn.
     cut: Cut = Cut.NOTHING
     # A button that was pressed: no turn, but kept like one until it was seen to.

@@ -9,7 +9,7 @@ from typing import Final
 
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.gateway.classifier import AUTH_REQUIRED, Fault, TimedOut
-from wakeful.domain.gateway.heard import Ended
+from wakeful.domain.gateway.heard import NOTHING, Ended
 from wakeful.domain.gateway.messages import Buttons, ConversationKey
 from wakeful.domain.gateway.turn import Cut, Stage, Turn
 from wakeful.domain.ids import SessionId
@@ -157,8 +157,8 @@ class Course:
         await self._guard.ended(provider, since, fault, stopped=isinstance(end, Stopped), by_text=by_text)
         if fault is not None and fault.pattern == AUTH_REQUIRED:
             text = self._guard.refusal(provider) or text
-        cost_usd = end.spent.cost_usd if isinstance(end, Ended) else None
-        await passage.decide(text, fault.pattern if fault is not None else "", cost_usd)
+        spent = end.spent if isinstance(end, Ended) else NOTHING
+        await passage.decide(text, fault.pattern if fault is not None else "", spent)
         if isinstance(end, TimedOut):
             # What was given up must not meet the next message.
             await self._interrupt(SessionId(passage.turn.session_id))

@@ -29,8 +29,8 @@ FOR_ADMINS: Final = "This is for admins."
 HELP: Final = """Write, and the agent of this chat answers.
 /stop ends the turn that runs; /new begins another conversation.
 again, shorter, deeper: the last answer in another way.
-For admins: /health, /errors patterns, /session, /report 22:00, /checkpoints, /pause,
-/resume, /mute ID 2h."""
+For admins: /stop all, /health, /errors patterns, /session, /report 22:00, /checkpoints,
+/pause, /resume, /mute ID 2h."""
 READING_ORDER: Final = "If it looks unstable: /health, /errors patterns, /session, then {log}"
 # A night.
 REPORT_SINCE: Final = "12h"
@@ -117,8 +117,18 @@ class Orders:
     async def _help(self, _message: Incoming, _arguments: str) -> str:
         return HELP
 
-    async def _stop(self, message: Incoming, _arguments: str) -> str:
+    async def _stop(self, message: Incoming, arguments: str) -> str:
+        if arguments.lower() == "all":
+            return await self._admins_only(self._stop_all)(message, arguments)
         return await self._turns.stop(message.place.key)
+
+    async def _stop_all(self, message: Incoming, _arguments: str) -> str:
+        async def stop_all(_by: str) -> str:
+            return f"{await self._turns.stop_all()} sessions ended. Each goes on with its next message."
+
+        asks = "End the sessions of all chats, with what runs and waits in them?"
+        await self._decisions.ask_back(message.place, Choice("Stop all", asks, stop_all))
+        return ""
 
     async def _new(self, message: Incoming, _arguments: str) -> str:
         return await self._turns.begin_anew(message.place.key)

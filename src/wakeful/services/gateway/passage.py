@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from wakeful.domain.gateway.heard import NOTHING, Spent
 from wakeful.domain.gateway.turn import Stage, Turn
 from wakeful.faults import reach
 from wakeful.services.gateway.book import Book
@@ -28,9 +29,10 @@ class Passage:
         """A placeholder, and its number kept."""
         await self.answer.place(self.turn.message_id)
 
-    async def decide(self, text: str, fault: str, cost_usd: float | None = None) -> None:
+    async def decide(self, text: str, fault: str, spent: Spent = NOTHING) -> None:
         """What will be said is kept before it is said."""
-        await self.keep(stage=Stage.ANSWERING, text=text, fault=fault, cost_usd=cost_usd)
+        tokens = (spent.input_tokens, spent.output_tokens)
+        await self.keep(stage=Stage.ANSWERING, text=text, fault=fault, cost_usd=spent.cost_usd, tokens=tokens)
 
     async def _keep_part(self, number: int, message_id: int) -> None:
         reach("turn.sent")

@@ -110,12 +110,21 @@ class Turns:
         if evicted is not None and evicted.session_id:
             # Only its turn ends: the session stays.
             self.pool.hold(key, evicted.session_id, self._clock.now().awake)
-        for turn in dropped:
-            await self._book.keep(replace(turn, stage=Stage.FAILED, fault="stopped"))
+        await self._drop(dropped)
         running = self.pool.is_busy(key)
         if running:
             await self._course.stop(key, cut)
         return STOPPED_WORDS if running or dropped else "Nothing is running."
+
+    async def stop_all(self) -> int:
+        """End every session, what runs and waits in it included; conversations go on with their next message. How many."""
+        evicted = self.pool.evict_all(EvictionReason.STOP_ALL, self._clock.now().awake)
+        for each in evicted:
+            await self._drop(each.dropped)
+            if self.pool.is_busy(each.key):
+                await self._course.stop(each.key)
+            await self._leave(each)
+        return len(evicted)
 
     async def begin_anew(self, key: ConversationKey) -> str:
         """/new: the conversation is over, and the next message begins another one. What to say."""
@@ -206,6 +215,10 @@ class Turns:
             await self._book.drop_old()
         except WorldError as problem:
             log.warning("old turns are kept for now: %s", problem)
+
+    async def _drop(self, turns: Sequence[Turn]) -> None:
+        for turn in turns:
+            await self._book.keep(replace(turn, stage=Stage.FAILED, fault="stopped"))
 
     def _seat(self, key: ConversationKey) -> None:
         conversation = self._conversations.get(key)

@@ -1,0 +1,50 @@
+"""002's guideline on its own tests: resilience is proven for both providers, or a test says why one is enough."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from wakeful.adapters.providers import NAMES
+
+# The rules, and the watches that use them; with the real clients both go through the rounds of test_gateway.py.
+MODULES = ("auth_mode", "breaker", "classifier", "library", "self_heal", "watches")
+ONE_IS_ENOUGH = {
+    "test_claudes_status_degrades_and_brings_back": "only its status says that there are no credentials",
+    "test_claude_logged_out_and_in_again_after_a_refusal_is_good": "the same",
+    "test_codexs_status_alone_never_degrades": "only its status says so where another provider needs no login",
+    "test_an_alert_that_did_not_arrive_is_told_later_once": "entered by a status, which is believed of one only",
+}
+
+
+def claims_of(module: str) -> Iterator[ast.FunctionDef]:
+    path = Path(__file__).with_name(f"test_gateway_{module}.py")
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            yield node
+
+
+def named_in(test: ast.FunctionDef) -> set[str]:
+    """The providers a test speaks of, alone or as the beginning of a session's name."""
+    words = (node.value for node in ast.walk(test) if isinstance(node, ast.Constant))
+    return {name for word in words if isinstance(word, str) for name in NAMES if word.startswith(name)}
+
+
+def is_for_both(test: ast.FunctionDef) -> bool:
+    return "provider" in {argument.arg for argument in test.args.args} or named_in(test) >= {
+        "claude",
+        "codex",
+    }
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_resilience_is_claimed_for_both_providers(module: str) -> None:
+    """A test that names one provider names the other one too, is run for each, or is excused with a reason."""
+    alone = {each.name for each in claims_of(module) if named_in(each) and not is_for_both(each)}
+    assert alone <= ONE_IS_ENOUGH.keys(), sorted(alone - ONE_IS_ENOUGH.keys())
+
+
+def test_no_excuse_outlives_its_test() -> None:
+    """Whoever renames a test renames its excuse."""
+    assert ONE_IS_ENOUGH.keys() <= {each.name for module in MODULES for each in claims_of(module)}
