@@ -68,8 +68,11 @@ def greens(app: Any) -> set[str]:
     return {each.hex for each in found if each.green > each.red + 20 and each.green > each.blue + 20}
 
 
-def is_kept(name: str, shown: str) -> None:
+async def becomes(pilot: Pilot[None], name: str) -> None:
+    """The screen that was looked at; a moment may pass until everything is drawn."""
     path = SCREENS / f"{name}.txt"
     if os.environ.get("WAKEFUL_SCREENS") == "write":
-        path.write_text(f"{shown}\n")
-    assert shown == path.read_text().removesuffix("\n")
+        await pilot.pause(0.5)
+        path.write_text(f"{screen(pilot.app)}\n")
+    kept = path.read_text().removesuffix("\n")
+    await until(pilot, lambda: screen(pilot.app) == kept)

@@ -166,7 +166,10 @@ def test_a_lost_connection_is_never_green_and_comes_back(doors: Doors, context: 
     page.route("**/api/status", lambda route: route.abort())
     expect(page.locator("#banner")).to_contain_text("Connection lost, data from")
     expect(page.locator("body.lost")).to_have_count(1)
-    assert page.locator("main").evaluate("main => getComputedStyle(main).filter") == "grayscale(1)"
+    for place in ("main", "nav", "header img"):
+        assert (
+            page.locator(place).first.evaluate("each => getComputedStyle(each).filter") == "grayscale(1)"
+        ), place
     assert page.title().startswith("✕")
     doors.call(lambda: doors.house.ask("done", "Edit: main.py"))
     page.unroute("**/api/status")

@@ -7,7 +7,7 @@ import pytest
 from textual.pilot import Pilot
 
 from desks import Doors, House, furnish, open_doors, subject
-from pilots import LOW, greens, is_kept, play, screen, until, utc
+from pilots import LOW, becomes, greens, play, screen, until, utc
 from wakeful.domain.events import Asked, CallStarted, Prompted
 from wakeful.interfaces.cli.client import Declined
 from wakeful.interfaces.tui.app import TopApp
@@ -45,8 +45,7 @@ def test_the_screen_is_as_it_was_looked_at(doors: Doors, width: int, height: int
         await pilot.press("down", "down")
         # Low screens have no room for details.
         await until(pilot, lambda: height < LOW or "died in the middle of `make test`" in screen(app))
-        await pilot.pause(0.1)
-        is_kept(f"{width}x{height}", screen(app))
+        await becomes(pilot, f"{width}x{height}")
 
     play(doors, scene, (width, height))
 
@@ -106,8 +105,7 @@ def test_a_lost_link_is_said_and_nothing_stays_green(tmp_path: Path, house: Hous
             assert greens(app)
             doors.stop()
             await until(pilot, lambda: "Connection lost" in screen(app))
-            await pilot.pause(0.1)
-            is_kept("lost", screen(app))
+            await becomes(pilot, "lost")
             assert not greens(app)
             with open_doors(tmp_path, house):
                 await until(pilot, lambda: "· live" in screen(app))
@@ -122,7 +120,7 @@ def test_an_order_is_asked_about_first(doors: Doors) -> None:
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
         await pilot.press("m")
         await until(pilot, lambda: isinstance(app.screen, Question))
-        is_kept("question", screen(app))
+        await becomes(pilot, "question")
         await pilot.press("enter")
         assert isinstance(app.screen, Question)
         await pilot.press("n")

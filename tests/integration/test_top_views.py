@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 from clinics import Clinic
 from desks import Doors, open_doors
 from page_scenes import Morning, hub_of_three, play as play_morning
-from pilots import greens, is_kept, play, screen, until, utc
+from pilots import becomes, greens, play, screen, until, utc
 from wakeful.interfaces.tui.app import TopApp
 from wakeful.interfaces.tui.asking import Keys, Question
 
@@ -39,15 +39,13 @@ def test_every_view_is_as_it_was_looked_at(doors: Doors) -> None:
         for key, name in VIEWS.items():
             await pilot.press(key)
             await shows(pilot, f" {name.capitalize()}  ")
-            await pilot.pause(0.1)
-            is_kept(name, screen(app))
+            await becomes(pilot, name)
         await pilot.press("1")
         await until(pilot, lambda: "STATE" in screen(app))
         await pilot.press("question_mark")
         await until(pilot, lambda: isinstance(app.screen, Keys))
         await shows(pilot, "STATE")
-        await pilot.pause(0.1)
-        is_kept("keys", screen(app))
+        await becomes(pilot, "keys")
 
     play(doors, scene, SIZE)
 

@@ -65,6 +65,19 @@ def test_every_word_of_the_filter_must_stand_somewhere() -> None:
     assert len(names(board)) == 5
 
 
+def test_letter_by_letter_is_the_same_as_at_once() -> None:
+    """Every letter narrows, every one taken back widens, also over a word's end."""
+    _, typed = furnished()
+    _, whole = furnished()
+    text = "bank err"
+    for chars in (*range(len(text) + 1), *reversed(range(len(text)))):
+        typed.filter(text[:chars])
+        whole.filter("")
+        whole.filter(text[:chars])
+        assert names(typed) == names(whole)
+    assert len(names(typed)) == 5
+
+
 def test_textual_is_imported_by_this_command_alone() -> None:
     """It takes half a second: no other command and no door may need it."""
     importing = {

@@ -23,6 +23,7 @@ class Board:
         self._records: dict[SessionId, SessionRecord] = {}
         self._keys: dict[SessionId, Key] = {}
         self._texts: dict[SessionId, str] = {}
+        self._asked_for = ""
         self._words: tuple[str, ...] = ()
         # Those that fit, in order, and the keys they are ordered by.
         self._rows: list[SessionRecord] = []
@@ -66,8 +67,14 @@ class Board:
 
     def filter(self, text: str) -> None:
         """Show only sessions in whose text every one of these words stands."""
+        before, self._asked_for = self._asked_for, text
         self._words = tuple(text.lower().split())
-        self._sort()
+        if before and text.startswith(before):
+            # One letter more: whoever did not fit does not fit now, and the order stays.
+            self._rows = [each for each in self._rows if self._fits(each)]
+            self._order = [self._keys[each.id] for each in self._rows]
+        else:
+            self._sort()
 
     @property
     def rows(self) -> Sequence[SessionRecord]:
