@@ -65,6 +65,19 @@ def test_results_that_differ_in_what_is_volatile_are_one(result: bytes) -> None:
     assert not is_loop([result % number for number in range(1, POLICY.repeats_max + 1)])
 
 
+@pytest.mark.parametrize("command", ["make check", "make " + LONG, "make; sleep 5"])
+def test_a_loop_names_what_it_goes_round_with(command: str) -> None:
+    """A person who reads of a loop wants to know of which call; of a long one the beginning tells."""
+    circles = Circles()
+    for number in range(30):
+        called(circles, 900.0 * number, {"command": command}, b"no")
+    found = circle(circles, POLICY, at(30_000.0))
+    assert found is not None
+    assert found.call is not None
+    assert found.call.text.startswith(f'Bash {{"command":"{command[:9]}')
+    assert len(found.call.text) <= len("Bash ") + GIVEN_BYTES_KEPT_MAX
+
+
 def test_a_count_that_moves_is_progress() -> None:
     """Bare numbers are not masked."""
     assert not is_loop([b'"%d tests failed"' % number for number in range(20)])

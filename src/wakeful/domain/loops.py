@@ -67,10 +67,11 @@ class Circles(Struct, gc=False):
 
 
 class Circle(Struct, frozen=True):
-    """A loop that is going on now."""
+    """A loop that is going on now. `call` is one of those it goes round with; words alone have none."""
 
     since: Instant
     summary: str
+    call: Call | None = None
 
 
 def forget(circles: Circles) -> None:
@@ -202,17 +203,20 @@ def _cycle(circles: Circles, policy: Policy, now: Instant) -> Circle | None:
         if run.polled and now.seconds_since(run.since) < policy.poll_seconds:
             continue
         what = "the same call" if size == 1 else f"the same {size} calls"
-        return Circle(run.since, f"{what} with the same result {rounds} times")
+        return Circle(run.since, f"{what} with the same result {rounds} times", _last_call(circles))
     return None
+
+
+def _last_call(circles: Circles) -> Call | None:
+    return next((made.call for made in circles.made if made.number == circles.recent[-1]), None)
 
 
 def _often(circles: Circles, policy: Policy) -> Circle | None:
     for made in circles.made:
         is_recent = circles.index - made.last_index < SEEN_RECENTLY
         if made.count > policy.duplicates_max and is_recent and _is_counted(circles, made):
-            return Circle(
-                made.since, f"one call {made.count} times with the same result, nothing written between"
-            )
+            what = f"one call {made.count} times with the same result, nothing written between"
+            return Circle(made.since, what, made.call)
     return None
 
 
@@ -222,7 +226,8 @@ def _poll(circles: Circles, policy: Policy) -> Circle | None:
     unchanged_seconds = circles.poll_last.seconds_since(circles.poll_since)
     if unchanged_seconds < policy.poll_seconds:
         return None
-    return Circle(circles.poll_since, f"polling for {unchanged_seconds / 60:.0f} min without any change")
+    what = f"polling for {unchanged_seconds / 60:.0f} min without any change"
+    return Circle(circles.poll_since, what, circles.poll.call)
 
 
 def _monologue(circles: Circles, policy: Policy) -> Circle | None:

@@ -128,9 +128,15 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     """A call as it was made, and whether it waits. What else it means is worked out when somebody asks."""
 
     tool: str
+    # All of it, or its beginning if it was looked at.
     given: bytes
     polls: bool
     meaning: Meaning | None = None
+
+    @property
+    def text(self) -> str:
+        """What it asked for; the agent's words."""
+        return f"{self.tool} {self.given.decode('utf-8', 'replace')}"
 
 
 class _Manner(msgspec.Struct, frozen=True, gc=False):
@@ -155,7 +161,7 @@ def call_of(tool: str, given: bytes) -> Call:
         return Call(tool, given, manner.polls)
     command, plain = _normalised(given)
     polls = manner.polls or (may_poll and _polls_inside(given[:INPUT_BYTES_DECODED_MAX], command))
-    return Call(tool, b"", polls, _meaning(manner, command, plain))
+    return Call(tool, given[:GIVEN_BYTES_KEPT_MAX], polls, _meaning(manner, command, plain))
 
 
 def meaning_of(call: Call) -> Meaning:
