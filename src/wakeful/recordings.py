@@ -16,7 +16,7 @@ from msgspec import Struct
 from wakeful.adapters.cases.reader import read_case
 from wakeful.adapters.claude_code.transcript import TranscriptReader
 from wakeful.adapters.codex.rollout import RolloutReader
-from wakeful.adapters.logs.lines import Oversized
+from wakeful.adapters.logs.lines import Oversized, without_blanks
 from wakeful.adapters.logs.recorded import RecordingUnreadable, recorded_files, recorded_lines
 from wakeful.adapters.neutral.reader import NeutralReader
 from wakeful.adapters.shapes import read_torn
@@ -165,9 +165,10 @@ def _cases(file: Path, on_bytes: Callable[[int], None]) -> Iterator[Recorded]:
     for lines in recorded_lines(file, on_bytes):
         for line in lines:
             number += 1
-            text = line if isinstance(line, bytes) else b""
-            case = read_case(text, f"{plain(str(file))}:{number}")
-            yield Recorded(plain(case.id), CASES, (case.events,), case.now, case.gone, case.expect)
+            if text := without_blanks(line):
+                told = text if isinstance(text, bytes) else b""
+                case = read_case(told, f"{plain(str(file))}:{number}")
+                yield Recorded(plain(case.id), CASES, (case.events,), case.now, case.gone, case.expect)
 
 
 def _batches(

@@ -11,6 +11,7 @@ from folding import POLICY, at, folded, held
 from recordings import SMALL, lines_of, recordings
 from wakeful.adapters.claude_code.transcript import TranscriptReader
 from wakeful.adapters.codex.rollout import RolloutReader
+from wakeful.adapters.logs.lines import AROUND
 from wakeful.adapters.neutral.reader import NeutralReader
 from wakeful.adapters.spool.hooks import read_hook
 from wakeful.adapters.tool_use.reader import ToolUseReader
@@ -68,6 +69,7 @@ VALUES: Final = st.recursive(
     max_leaves=25,
 )
 RECORDS: Final = st.dictionaries(KEYS, VALUES, max_size=12)
+BLANKS: Final = st.text(st.sampled_from("\0 \t\r\v\f\n"), max_size=3).map(str.encode)
 
 
 def survives(name: str, line: bytes) -> list[e.Event]:
@@ -91,10 +93,22 @@ def is_no_object(line: bytes) -> bool:
 @EXAMPLES
 @given(line=st.binary(max_size=300))
 def test_any_bytes_are_survived(name: str, line: bytes) -> None:
-    """Bytes that hold no object are marked as malformed; nothing is raised."""
+    """Bytes that hold no object are marked as malformed, unless they are blank; nothing is raised."""
     events = survives(name, line.replace(b"\n", b""))
-    if is_no_object(line):
+    if is_no_object(line) and line.strip(AROUND):
         assert any(isinstance(event, e.Malformed) for event in events)
+
+
+@EVERY_READER
+@settings(max_examples=40, deadline=None)
+@given(record=RECORDS, before=BLANKS, behind=BLANKS)
+def test_blanks_around_a_record_are_nothing(
+    name: str, record: dict[str, Any], before: bytes, behind: bytes
+) -> None:
+    """What a crash leaves around a record, and the newline behind it, do not change what is read; alone they are nothing."""
+    line = json.dumps(record).encode()
+    assert list(READERS[name]().read(before + line + behind)) == list(READERS[name]().read(line))
+    assert not READERS[name]().read(before + behind)
 
 
 @EVERY_READER

@@ -148,6 +148,7 @@ def test_claude_in_a_loop(watching: RunningDaemon, claude: Subscriber) -> None:
     fired = session.why()["fired"]
     assert fired[0]["code"] == "loop"
     assert "the same call with the same result" in fired[0]["summary"]
+    assert "times: `cat missing`, since" in session.why()["sentence"]
 
 
 def test_codex_in_a_loop(watching: RunningDaemon, codex: CodexHome) -> None:

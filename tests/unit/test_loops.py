@@ -4,13 +4,37 @@ from typing import Final
 
 import msgspec
 import pytest
+from hypothesis import given as given_any, settings, strategies as st
 
 from folding import at
 from wakeful.domain.loops import CYCLE_CALLS_MAX, SEEN_MAX, Circles, came_back, circle
 from wakeful.domain.policy import Policy
-from wakeful.domain.signature import RESULT_END_BYTES, call_of
+from wakeful.domain.signature import (
+    GIVEN_BYTES_KEPT_MAX,
+    RESULT_END_BYTES,
+    alike,
+    call_of,
+    essence,
+    masked,
+    meaning_of,
+)
 
 POLICY: Final = Policy()
+# What stands in results: volatile in every way there is, nearly so, and neither.
+PIECES: Final = (
+    b"2026-01-02T10:00:01Z", b"2026-01-02 11:30", b"10:20:30.5", b"0x1F", b"3fa2", b"abcd-12", b"beef", b"c0ffee1",
+    b"1.5 s", b"20ms", b"3 seconds", b"pid 77", b"PID=8", b"process #9", b"tmp.Ab_12z", b"tmp-zzzzzz", b"tmp.a", b"77",
+    b"line", b"gone", b"~", b" ", b"\\n", b"\n", b"/", b",", b"-", b"n", b"t", b"xs", b'"',
+)  # fmt: skip
+RESULTS: Final = st.lists(st.sampled_from(PIECES), max_size=6).map(b"".join)
+LONG: Final = "x" * GIVEN_BYTES_KEPT_MAX
+CALLS: Final = st.tuples(
+    st.sampled_from(["Bash", "exec_command", "Read"]),
+    st.sampled_from(["command", "file_path"]),
+    st.sampled_from(["make", "make  ", "cat a", "cd /b && cat a", "kill 9 # pid 3", "kill 9 # pid 4", LONG, "ls"]),
+    st.sampled_from(["one", "two"]),
+    st.sampled_from([b'"ok"', b'"ok in 2 s"', b'"ok in 3 s"', b'"tmp.abcdef"', b'"tmp.ghijkl"', b"0123", b"4567"]),
+)  # fmt: skip
 
 
 def called(circles: Circles, second: float, given: dict[str, str], result: bytes, tool: str = "Bash") -> None:
@@ -41,6 +65,19 @@ def test_results_that_differ_in_what_is_volatile_are_one(result: bytes) -> None:
     assert not is_loop([result % number for number in range(1, POLICY.repeats_max + 1)])
 
 
+@pytest.mark.parametrize("command", ["make check", "make " + LONG, "make; sleep 5"])
+def test_a_loop_names_what_it_goes_round_with(command: str) -> None:
+    """A person who reads of a loop wants to know of which call; of a long one the beginning tells."""
+    circles = Circles()
+    for number in range(30):
+        called(circles, 900.0 * number, {"command": command}, b"no")
+    found = circle(circles, POLICY, at(30_000.0))
+    assert found is not None
+    assert found.call is not None
+    assert found.call.text.startswith(f'Bash {{"command":"{command[:9]}')
+    assert len(found.call.text) <= len("Bash ") + GIVEN_BYTES_KEPT_MAX
+
+
 def test_a_count_that_moves_is_progress() -> None:
     """Bare numbers are not masked."""
     assert not is_loop([b'"%d tests failed"' % number for number in range(20)])
@@ -51,23 +88,47 @@ def test_results_between_other_ones_are_the_same_again() -> None:
     assert is_loop([b'"red in %ds"' % number if number % 2 else b'"green"' for number in range(20)])
 
 
-def test_what_is_remembered_of_results_is_bounded() -> None:
-    """Reads are remembered up to their limit, and a new write forgets all but the last few."""
+@settings(max_examples=300, deadline=None)
+@given_any(RESULTS, RESULTS)
+def test_results_are_alike_if_they_are_the_same_masked(one: bytes, other: bytes) -> None:
+    """Looking first at what masking leaves alone never changes the answer."""
+    assert alike(one, other) == (one == other or masked(one) == masked(other))
+    assert alike(one, one)
+
+
+@settings(max_examples=150, deadline=None)
+@given_any(st.lists(CALLS, max_size=40))
+def test_looking_late_finds_what_looking_at_once_would(calls: list[tuple[str, str, str, str, bytes]]) -> None:
+    """Every call looked at and every result masked in order: the same calls are the same, and counted alike."""
+    circles, first, counted = Circles(), dict[object, int](), dict[object, int]()
+    for index, (tool, key, asked, described, result) in enumerate(calls, start=1):
+        given = {key: asked, "description": described}
+        called(circles, float(index), given, result, tool)
+        meaning = meaning_of(call_of(tool, msgspec.json.encode(given)))
+        same = meaning.key, masked(essence(result))
+        if same not in counted and not meaning.reads:
+            counted.clear()
+        counted[same] = counted.get(same, 0) + 1
+        assert (circles.recent[-1], circles.last_count) == (first.setdefault(same, index), counted[same])
+
+
+def test_what_is_remembered_of_calls_is_bounded() -> None:
+    """However long inputs and results are, and however many."""
     circles = Circles()
     for number in range(5 * SEEN_MAX):
-        called(circles, float(number), {"file_path": f"f{number}"}, b"x" * 99_999, "Read")
-        assert len(circles.results) <= SEEN_MAX + CYCLE_CALLS_MAX
-    assert sum(map(len, circles.results.values())) < 3 * RESULT_END_BYTES * (SEEN_MAX + CYCLE_CALLS_MAX)
-    called(circles, 9999.0, {"command": "make"}, b"made")
-    assert len(circles.results) <= CYCLE_CALLS_MAX
+        called(circles, float(number), {"file_path": f"f{number}" * 999}, b"x" * 99_999, "Read")
+        assert len(circles.made) == len(circles.outlines) <= SEEN_MAX
+    kept = sum(len(made.result) + len(made.call.given) for made in circles.made)
+    assert kept < (3 * RESULT_END_BYTES + GIVEN_BYTES_KEPT_MAX) * SEEN_MAX
+    assert len(circles.recent) == CYCLE_CALLS_MAX
 
 
-def test_polls_are_not_remembered_among_the_results() -> None:
+def test_polls_are_not_remembered_among_the_calls() -> None:
     """However many things are polled, a turn that only waits does not grow."""
     circles = Circles()
     for number in range(1000):
         called(circles, float(number), {"session_id": str(number)}, b"running", "write_stdin")
-    assert circles.results == {}
+    assert circles.made == []
 
 
 def test_words_in_a_description_do_not_make_a_poll() -> None:

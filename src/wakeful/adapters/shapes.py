@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from wakeful.adapters.logs.lines import rescue
+from wakeful.adapters.logs.lines import AROUND, rescue
 from wakeful.domain import events as e
 from wakeful.domain.errors import BadSessionId
 from wakeful.domain.ids import ConversationId, parse_session_id
@@ -44,16 +44,16 @@ def read_strange(
     read: Callable[[bytes], Sequence[e.Event]],
     misshapen: Callable[[dict[str, Any], msgspec.ValidationError], e.Event],
 ) -> Sequence[e.Event]:
-    """The events of a line that `read` failed to decode with one of UNREADABLE: of another shape, or torn."""
+    """The events of a line that `read` failed to decode with one of UNREADABLE: of another shape, torn, or blank."""
     if isinstance(error, msgspec.ValidationError) and (strange := plain_record(line)) is not None:
         return (misshapen(strange, error),)
-    return read_torn(line, read)
+    return read_torn(line, read) if line.strip(AROUND) else ()
 
 
 def read_torn(line: bytes, read: Callable[[bytes], Sequence[e.Event]]) -> Sequence[e.Event]:
     """The events of a line that `read` could not decode: mended, or the last whole record in it."""
     mended = _mend(line)
-    if mended != line:
+    if mended and mended != line:
         return read(mended)
     rescued = rescue(line)
     if rescued is None or len(rescued) == len(line):
@@ -64,8 +64,8 @@ def read_torn(line: bytes, read: Callable[[bytes], Sequence[e.Event]]) -> Sequen
 
 
 def _mend(line: bytes) -> bytes:
-    """The line with whatever is no Unicode replaced; mending twice changes nothing more."""
-    whole = _SURROGATES.sub(lambda found: found[1] or rb"\ufffd", line)
+    """The line without blanks around it, whatever is no Unicode replaced; mending twice changes nothing more."""
+    whole = _SURROGATES.sub(lambda found: found[1] or rb"\ufffd", line.strip(AROUND))
     return whole.decode("utf-8", "replace").encode()
 
 

@@ -18,6 +18,7 @@ from wakeful.domain.process import Sight
 from wakeful.domain.turn import OPEN, Phase
 from wakeful.domain.verdict import ExpectedWait, Finding
 from wakeful.domain.waits import Scene, call_end, call_text
+from wakeful.domain.wording import length
 
 # `claude -p` and `codex exec` end within seconds of the error that ends their turn.
 CLOSED_SECONDS_MIN: Final = 60.0
@@ -133,7 +134,10 @@ def _looping(case: Case) -> Finding | None:
     # After its death no time passes for a session: nothing it polled for stays unchanged any longer.
     until = case.now if case.agent is Sight.ALIVE else case.activity.last_at or case.now
     found = circle(case.activity.circles, case.policy, until)
-    return Finding(Code.LOOP, found.since, found.summary) if found is not None else None
+    if found is None:
+        return None
+    untrusted = (found.call.text,) if found.call is not None else ()
+    return Finding(Code.LOOP, found.since, found.summary, untrusted=untrusted)
 
 
 def polled_cycle_since(circles: Circles, policy: Policy) -> Instant | None:
@@ -198,7 +202,7 @@ def _wedged(case: Case) -> Finding | None:
     for call in case.activity.calls.values():
         if call.enforced or call.timeout_seconds is not None:
             until = call_end(call, case.policy)
-            summary = f"a call is open {case.now.seconds_since(until):.0f} s longer than it may"
+            summary = f"a call is open {length(case.now.seconds_since(call.since))}, longer than it may"
             told = ("such a call takes no time: perhaps it asks for a permission",)
             evidence = told if call.instant else ()
             return Finding(Code.TOOL_WEDGED, until, summary, evidence, (call_text(call),))

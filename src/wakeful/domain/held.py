@@ -71,7 +71,11 @@ def _circle(case: Case, code: Code) -> Iterator[Held]:
     since = polled_cycle_since(circles, case.policy)
     if since is not None:
         yield Held(code, "poll", since.plus(polls), "the calls go round, and some of them only ask again")
-    elif circles.poll and circles.poll_since is not None and circles.poll_last != circles.poll_since:
+    elif (
+        circles.poll is not None
+        and circles.poll_since is not None
+        and circles.poll_last != circles.poll_since
+    ):
         until = circles.poll_since.plus(polls)
         yield Held(code, "poll", until, "a call that only asks again came back unchanged")
 

@@ -2,7 +2,8 @@
 
 Constant time and memory per call. A cycle of n calls is a run of calls that each equal the n-th before it, n from
 one to five. What a person says, and a write that was not made before, begin afresh; words in between do not. Polls
-count by time, for waiting is what they are for. Results are masked only where a call is made again.
+count by time, for waiting is what they are for. Nearly every call of a turn is made once: what it means and what is
+volatile in its result is looked at only when another one seems to bring the same.
 """
 
 from typing import Final
@@ -12,7 +13,7 @@ from msgspec import Struct, field
 
 from wakeful.domain.moment import Instant
 from wakeful.domain.policy import Policy
-from wakeful.domain.signature import Call, essence, masked, result_key
+from wakeful.domain.signature import Call, Meaning, alike, essence, meaning_of, outline
 
 CYCLE_CALLS_MAX: Final = 5
 # Distinct calls remembered since the last new write; a turn with more of them is not going in circles.
@@ -21,12 +22,18 @@ SEEN_MAX: Final = 64
 SEEN_RECENTLY: Final = 3
 
 
-class _Seen(Struct, gc=False):
-    """A call with its result, since the last new write."""
+class _Made(Struct, gc=False):
+    """A call with its result, and how often it was made since something new was written."""
 
+    call: Call
+    result: bytes
     since: Instant
-    count: int = 0
+    # The place where it came first, and the one where counting began: the same until something new is written.
+    number: int = 0
+    counted_from: int = 0
     last_index: int = 0
+    count: int = 1
+    meaning: Meaning | None = None
 
 
 class _Run(Struct, gc=False):
@@ -40,28 +47,31 @@ class _Run(Struct, gc=False):
 class Circles(Struct, gc=False):
     """What one turn has repeated so far. Every session has one, and most of them repeat nothing: that takes no room."""
 
-    # The last calls with their results, and when each was made.
+    # The last calls with their results by their numbers, and when each was made.
     recent: tuple[int, ...] = ()
     recent_since: tuple[Instant, ...] = ()
     # One for each length of a cycle; none while nothing is repeated and nothing polled.
     runs: tuple[_Run, ...] = ()
-    seen: dict[int, _Seen] = field(default_factory=dict)
-    # What each call brought when it was made first, the call that came back last at the end.
-    results: dict[int, bytes] = field(default_factory=dict)
+    # The last distinct calls, and a number for what masking leaves of each result.
+    made: list[_Made] = field(default_factory=list)
+    outlines: list[int] = field(default_factory=list)
+    # How often the one that came back last was made.
+    last_count: int = 0
     index: int = 0
     words: int = 0
     words_repeats: int = 0
     words_since: Instant | None = None
-    poll: int = 0
+    poll: _Made | None = None
     poll_since: Instant | None = None
     poll_last: Instant | None = None
 
 
 class Circle(Struct, frozen=True):
-    """A loop that is going on now."""
+    """A loop that is going on now. `call` is one of those it goes round with; words alone have none."""
 
     since: Instant
     summary: str
+    call: Call | None = None
 
 
 def forget(circles: Circles) -> None:
@@ -73,28 +83,28 @@ def forget(circles: Circles) -> None:
 def forget_calls(circles: Circles) -> None:
     """A turn is over, and its calls with it. What was said stays: a hook that asks again gets the same words."""
     circles.recent = circles.recent_since = circles.runs = ()
-    circles.seen.clear()
-    circles.results.clear()
-    circles.poll = 0
+    circles.made.clear()
+    circles.outlines.clear()
+    circles.last_count, circles.poll = 0, None
 
 
 def came_back(circles: Circles, call: Call, result: bytes, since: Instant, at: Instant) -> None:
     """A call came back; `since` is when it was made."""
     if call.polls:
-        _polled(circles, result_key(result, call.key), at)
+        _polled(circles, _Made(call, essence(result), at), at)
         return
-    signature = _signature(circles.results, call.key, essence(result))
-    if circles.words_repeats or circles.poll:
-        circles.words_repeats = circles.poll = 0
-    circles.index += 1
-    seen = circles.seen.get(signature)
-    if seen is not None:
-        seen.count += 1
-        seen.last_index = circles.index
+    if circles.words_repeats or circles.poll is not None:
+        circles.words_repeats, circles.poll = 0, None
+    circles.index = index = circles.index + 1
+    new = _Made(call, essence(result), since, index, index, index)
+    trace = crc32(outline(new.result))
+    made = _before(circles, new, trace) if trace in circles.outlines else None
+    if made is None:
+        made = _remember(circles, new, trace)
     else:
-        _forget_before(circles, is_write=not call.reads)
-        circles.seen[signature] = _Seen(since, 1, circles.index)
-    _extend_runs(circles, signature, since)
+        _count(circles, made, since)
+    circles.last_count = made.count
+    _extend_runs(circles, made.number, since)
 
 
 def spoke(circles: Circles, words: int, at: Instant) -> None:
@@ -115,56 +125,69 @@ def circle(circles: Circles, policy: Policy, now: Instant) -> Circle | None:
     )
 
 
-def _signature(results: dict[int, bytes], call: int, result: bytes) -> int:
-    """A number for a call with its result: equal if nothing but what is volatile differs.
-
-    Masking costs more than all else of a call, and nearly every call of a turn is made once. So the first result
-    counts as it stands, and is masked when another one comes for the same call.
-    """
-    first = results.pop(call, result)
-    results[call] = first
-    if first == result:
-        return crc32(result, call)
-    lasting = masked(result)
-    return crc32(first if lasting == masked(first) else lasting, call)
+def _before(circles: Circles, new: _Made, trace: int) -> _Made | None:
+    """The same call with the same result, if it is remembered."""
+    for each, made in zip(circles.outlines, circles.made, strict=True):
+        if each == trace and _is_same(made, new):
+            return made
+    return None
 
 
-def _polled(circles: Circles, signature: int, at: Instant) -> None:
+def _is_same(one: _Made, other: _Made) -> bool:
+    if one.call.tool != other.call.tool or not alike(one.result, other.result):
+        return False
+    return _meaning(one).key == _meaning(other).key
+
+
+def _meaning(made: _Made) -> Meaning:
+    if made.meaning is None:
+        made.meaning = meaning_of(made.call)
+    return made.meaning
+
+
+def _remember(circles: Circles, new: _Made, trace: int) -> _Made:
+    if len(circles.made) >= SEEN_MAX:
+        del circles.made[0], circles.outlines[0]
+    circles.made.append(new)
+    circles.outlines.append(trace)
+    return new
+
+
+def _count(circles: Circles, made: _Made, since: Instant) -> None:
+    made.last_index = circles.index
+    if _is_counted(circles, made):
+        made.count += 1
+    else:
+        made.since, made.count, made.counted_from = since, 1, circles.index
+
+
+def _is_counted(circles: Circles, made: _Made) -> bool:
+    """Whether nothing was written anew behind it: every call that was new there only reads."""
+    return all(_meaning(other).reads for other in circles.made if other.counted_from > made.counted_from)
+
+
+def _polled(circles: Circles, new: _Made, at: Instant) -> None:
     circles.runs = circles.runs or _no_runs()
     for run in circles.runs:
         run.polled = True
-    if signature != circles.poll:
-        circles.poll, circles.poll_since = signature, at
+    if circles.poll is None or not _is_same(circles.poll, new):
+        circles.poll, circles.poll_since = new, at
     circles.poll_last = at
 
 
-def _forget_before(circles: Circles, *, is_write: bool) -> None:
-    """Make room for a call that is new, with its result."""
-    seen = circles.seen
-    if is_write:
-        # It breaks every cycle by being new; only what was counted across other calls begins afresh.
-        seen.clear()
-    elif len(seen) >= SEEN_MAX:
-        del seen[next(iter(seen))]
-    # What the calls that are still remembered brought, and not much more.
-    results, count_max = circles.results, CYCLE_CALLS_MAX + len(seen)
-    while len(results) > count_max:
-        del results[next(iter(results))]
-
-
-def _extend_runs(circles: Circles, signature: int, since: Instant) -> None:
+def _extend_runs(circles: Circles, number: int, since: Instant) -> None:
     recent, recent_since = circles.recent, circles.recent_since
-    if signature not in recent:
+    if number not in recent:
         circles.runs = ()
     else:
         circles.runs = circles.runs or _no_runs()
         for size, run in enumerate(circles.runs, start=1):
-            if len(recent) >= size and recent[-size] == signature:
+            if len(recent) >= size and recent[-size] == number:
                 run.since = run.since or recent_since[-size]
                 run.length += 1
             else:
                 run.length, run.since, run.polled = 0, None, False
-    circles.recent = (*recent[1 - CYCLE_CALLS_MAX :], signature)
+    circles.recent = (*recent[1 - CYCLE_CALLS_MAX :], number)
     circles.recent_since = (*recent_since[1 - CYCLE_CALLS_MAX :], since)
 
 
@@ -180,26 +203,31 @@ def _cycle(circles: Circles, policy: Policy, now: Instant) -> Circle | None:
         if run.polled and now.seconds_since(run.since) < policy.poll_seconds:
             continue
         what = "the same call" if size == 1 else f"the same {size} calls"
-        return Circle(run.since, f"{what} with the same result {rounds} times")
+        return Circle(run.since, f"{what} with the same result {rounds} times", _last_call(circles))
     return None
 
 
+def _last_call(circles: Circles) -> Call | None:
+    return next((made.call for made in circles.made if made.number == circles.recent[-1]), None)
+
+
 def _often(circles: Circles, policy: Policy) -> Circle | None:
-    for seen in circles.seen.values():
-        if seen.count > policy.duplicates_max and circles.index - seen.last_index < SEEN_RECENTLY:
-            return Circle(
-                seen.since, f"one call {seen.count} times with the same result, nothing written between"
-            )
+    for made in circles.made:
+        is_recent = circles.index - made.last_index < SEEN_RECENTLY
+        if made.count > policy.duplicates_max and is_recent and _is_counted(circles, made):
+            what = f"one call {made.count} times with the same result, nothing written between"
+            return Circle(made.since, what, made.call)
     return None
 
 
 def _poll(circles: Circles, policy: Policy) -> Circle | None:
-    if circles.poll == 0 or circles.poll_since is None or circles.poll_last is None:
+    if circles.poll is None or circles.poll_since is None or circles.poll_last is None:
         return None
     unchanged_seconds = circles.poll_last.seconds_since(circles.poll_since)
     if unchanged_seconds < policy.poll_seconds:
         return None
-    return Circle(circles.poll_since, f"polling for {unchanged_seconds / 60:.0f} min without any change")
+    what = f"polling for {unchanged_seconds / 60:.0f} min without any change"
+    return Circle(circles.poll_since, what, circles.poll.call)
 
 
 def _monologue(circles: Circles, policy: Policy) -> Circle | None:

@@ -6,6 +6,7 @@ number or a count that moves is progress.
 """
 
 import re
+import string
 from functools import lru_cache
 from typing import Any, Final
 from zlib import crc32
@@ -14,6 +15,8 @@ import msgspec
 
 # A longer input is hashed as it is: what a description changes in it is not worth decoding it.
 INPUT_BYTES_DECODED_MAX: Final = 4096
+# A longer one is looked at at once: what is kept of a call until it is made again has no more room.
+GIVEN_BYTES_KEPT_MAX: Final = 512
 # Of a result its beginning and its end: folding takes the same time for any.
 RESULT_END_BYTES: Final = 256
 
@@ -38,6 +41,9 @@ _VOLATILE: Final = re.compile(
     rb"|(?:p(?:id|rocess)|PID)[ =:#]{1,3}\d+"
     rb"|tmp[._-]\w{6,})"  # a name made by mktemp
 )
+# Every letter that a match of it can have, a name made by mktemp left aside, and what the masking puts in and takes out.
+_MASKABLE: Final = f"{string.hexdigits}TZPIximnoprs -:.,+=#~\\\n".encode()
+_TEMPORARY: Final = re.compile(rb"\btmp[._-]\w{6,}")
 # What stands before a command without changing what it asks: a folder, a variable, a pager switched off.
 _PREFIX: Final = re.compile(r"(?:cd \S+ ?(?:&&|;) ?|(?:env )?[A-Z_]+=\S* )+")
 # And what stands behind it: where its errors go, how much of its output is shown. Spelled so that every way to begin
@@ -95,38 +101,82 @@ _POLLING_WORDS: Final = (
     b'"chars"',
 )
 
+# One of these stands in every input of a call that waits.
+_WAITING_WORDS: Final = (
+    b"sleep",
+    b"wait",
+    b"--watch",
+    b"tail",
+    b"write_stdin(",
+    b'"action"',
+    b'"operation"',
+    b'"chars"',
+)
+
 _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
+class Meaning(msgspec.Struct, frozen=True, gc=False):
+    """Which call it is, and whether it only reads."""
+
+    key: int
+    reads: bool
+
+
 class Call(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a call once it was looked at: which one it is, and whether it reads, writes or waits."""
+    """A call as it was made, and whether it waits. What else it means is worked out when somebody asks."""
+
+    tool: str
+    # All of it, or its beginning if it was looked at.
+    given: bytes
+    polls: bool
+    meaning: Meaning | None = None
+
+    @property
+    def text(self) -> str:
+        """What it asked for; the agent's words."""
+        return f"{self.tool} {self.given.decode('utf-8', 'replace')}"
+
+
+class _Manner(msgspec.Struct, frozen=True, gc=False):
+    """What the name of a tool says by itself."""
 
     key: int
     reads: bool
     writes: bool
     polls: bool
 
+    @property
+    def is_open(self) -> bool:
+        return not (self.reads or self.writes or self.polls)
+
 
 def call_of(tool: str, given: bytes) -> Call:
-    """Look at a call. Constant time: long inputs are not decoded."""
-    command, plain = "", given
-    if len(given) <= INPUT_BYTES_DECODED_MAX:
-        command, plain = _normalised(given)
+    """Take a call down. Constant time: nearly every one is made once, and nobody asks what it means."""
     manner = _manner(tool)
-    reads, writes, polls = manner.reads, manner.writes, manner.polls
     # What is written into a file may speak of waiting; that is no poll.
-    if not (polls or reads or writes):
-        polls = _polls_inside(given[:INPUT_BYTES_DECODED_MAX], command)
-    if command and not reads:
-        reads = _READING_COMMAND.match(command) is not None
-    return Call(crc32(plain, manner.key), reads, writes, polls)
+    may_poll = manner.is_open and max(map(given.find, _WAITING_WORDS)) >= 0
+    if not may_poll and len(given) <= GIVEN_BYTES_KEPT_MAX:
+        return Call(tool, given, manner.polls)
+    command, plain = _normalised(given)
+    polls = manner.polls or (may_poll and _polls_inside(given[:INPUT_BYTES_DECODED_MAX], command))
+    return Call(tool, given[:GIVEN_BYTES_KEPT_MAX], polls, _meaning(manner, command, plain))
+
+
+def meaning_of(call: Call) -> Meaning:
+    """Look at a call. Constant time: long inputs are not decoded."""
+    return call.meaning or _meaning(_manner(call.tool), *_normalised(call.given))
+
+
+def _meaning(manner: _Manner, command: str, plain: bytes) -> Meaning:
+    reads = manner.reads or (command != "" and _READING_COMMAND.match(command) is not None)
+    return Meaning(crc32(plain, manner.key), reads)
 
 
 @lru_cache(maxsize=256)
-def _manner(tool: str) -> Call:
-    """What the name of a tool says by itself."""
-    return Call(
+def _manner(tool: str) -> _Manner:
+    return _Manner(
         key=crc32(tool.encode()),
         reads=tool in _READING_TOOLS,
         writes=_WRITING_NAME.search(tool) is not None,
@@ -156,6 +206,18 @@ def result_key(result: bytes, seed: int) -> int:
     return crc32(masked(essence(result)), seed)
 
 
+def alike(one: bytes, other: bytes) -> bool:
+    """Whether nothing but what is volatile differs. Masking costs more than all else of a call, so it comes last."""
+    return one == other or (outline(one) == outline(other) and masked(one) == masked(other))
+
+
+def outline(result: bytes) -> bytes:
+    """What masking leaves alone: results that differ here are not alike."""
+    if result.find(b"tmp") >= 0:
+        result = _TEMPORARY.sub(b"", result.replace(b"\\n", b"\n"))
+    return result.translate(None, _MASKABLE)
+
+
 def masked(text: bytes) -> bytes:
     """JSON with everything volatile masked; an escaped line break is no letter of the word behind it."""
     # Taking the digits out is the fastest way to learn whether there are any.
@@ -170,7 +232,7 @@ _masked_beside: Final = lru_cache(maxsize=64)(masked)
 
 def _normalised(given: bytes) -> tuple[str, bytes]:
     """The command inside an input, if there is one, and the input as it is compared."""
-    if not given.startswith(b"{"):  # a patch, a script
+    if len(given) > INPUT_BYTES_DECODED_MAX or not given.startswith(b"{"):  # a patch, a script
         return "", given
     try:
         asked = _decode(given)

@@ -262,10 +262,9 @@ def _is_going_on(activity: Activity, limits: Limits) -> bool:
     if circles.runs and any(run.length >= limits.run for run in circles.runs):
         return False
     # Only the call that came back last can have been counted up.
-    last = circles.seen.get(circles.recent[-1]) if circles.recent else None
-    if last is not None and last.count > limits.duplicates:
+    if circles.last_count > limits.duplicates:
         return False
-    if circles.poll == 0 or circles.poll_since is None or circles.poll_last is None:
+    if circles.poll is None or circles.poll_since is None or circles.poll_last is None:
         return True
     return circles.poll_last.seconds_since(circles.poll_since) < limits.poll_seconds
 

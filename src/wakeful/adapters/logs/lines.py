@@ -22,7 +22,7 @@ RESCUE_TOKENS_MAX: Final = 65_536
 
 # Cut off at both ends of a line. A crash can leave NULs where the file system had room but no bytes yet.
 BLANK: Final = b"\0 \t\r\v\f"
-_AROUND: Final = BLANK + b"\n"
+AROUND: Final = BLANK + b"\n"
 # A brace or a whole string of JSON read backwards, where an escaped quote comes before its backslashes.
 # `\Z`: an endless string is one token too, or looking for its end from every quote would be quadratic.
 _TOKEN_BACKWARDS: Final = re.compile(rb'[{}]|"[^"]*+(?:"(?=\\(?:\\\\)*+(?!\\))[^"]*+)*+(?:"|\Z)')
@@ -57,23 +57,24 @@ class Lines:
 
     def feed(self, chunk: bytes) -> list[bytes | Oversized]:
         """The lines that this chunk completes, in order; blank ones are nothing."""
+        return [line for each in self.cut(chunk) if (line := without_blanks(each))]
+
+    def cut(self, chunk: bytes) -> list[bytes | Oversized]:
+        """The same as they stand, blank ones too: JSON is read as well with blanks around it, and without a copy."""
         if len(chunk) > self._bytes_max:  # so that no line inside one chunk can be too long
-            return [line for piece in self._pieces(chunk) for line in self.feed(piece)]
+            return [line for piece in self._pieces(chunk) for line in self.cut(piece)]
         first_end = chunk.find(b"\n")
         if first_end < 0:
             self._keep(chunk)
             return []
         self._keep(chunk[:first_end])
-        ended = [self._end()]
         # Twice as fast as splitting, which looks at one byte after the other.
         others = BytesIO(chunk)
         others.seek(first_end + 1)
-        ended += [line.strip(_AROUND) for line in others]
-        rest = chunk[chunk.rfind(b"\n") + 1 :]
-        if rest:
-            ended.pop()
-            self._keep(rest)
-        return list(filter(None, ended))
+        first, whole = self._end(), others.readlines()
+        if not chunk.endswith(b"\n"):
+            self._keep(whole.pop())
+        return [first, *whole]
 
     def forget(self) -> None:
         """Drop the unterminated rest: its bytes will be fed again, or never."""
@@ -102,6 +103,11 @@ class Lines:
             ended = bytes(self._rest).rstrip(BLANK)
         self.forget()
         return ended
+
+
+def without_blanks(line: bytes | Oversized) -> bytes | Oversized:
+    """What stands in a line; nothing if it is blank."""
+    return line.strip(AROUND) if type(line) is bytes else line
 
 
 def rescue(line: bytes) -> bytes | None:

@@ -38,7 +38,7 @@ def recorded_files(path: Path) -> list[Path]:
 def recorded_lines(
     path: Path, on_bytes: Callable[[int], None], chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[list[bytes | Oversized]]:
-    """The lines of a file, some at a time; `on_bytes` hears how much of the file each time took.
+    """The lines of a file as they stand, some at a time; `on_bytes` hears how much of the file each time took.
 
     Raises RecordingUnreadable, also in the middle: what was given before counts.
     """
@@ -48,10 +48,10 @@ def recorded_lines(
             # read1: what came before a cut is given before the cut is complained about.
             read = gzip.GzipFile(fileobj=file).read1 if path.suffix == ".gz" else file.read
             while chunk := read(chunk_bytes):
-                yield lines.feed(chunk)
+                yield lines.cut(chunk)
                 at, before = file.tell(), at
                 on_bytes(at - before)
     except (OSError, EOFError, zlib.error) as problem:
         said = getattr(problem, "strerror", None) or str(problem)
         raise RecordingUnreadable(path=path, problem=said) from problem
-    yield lines.feed(b"\n")
+    yield lines.cut(b"\n")

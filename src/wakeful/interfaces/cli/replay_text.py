@@ -40,11 +40,16 @@ def _episode(episode: EpisodeReport) -> str:
 
 
 def _totals(summary: Summary) -> Iterator[str]:
-    yield f"{summary.sessions:,} sessions, {summary.events:,} events: {_counts(summary.health) or 'nothing to judge'}"
+    said = _counts(summary.health) or "nothing to judge"
+    yield f"{_number(summary.sessions, 'session')}, {_number(summary.events, 'event')}: {said}"
     for code, count in summary.codes.items():
-        yield f"{code}: {count.episodes:,} episodes in {count.sessions:,} sessions"
+        yield f"{code}: {_number(count.episodes, 'episode')} in {_number(count.sessions, 'session')}"
     if not summary.codes:
         yield "no episode"
+
+
+def _number(count: int, word: str) -> str:
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
 def _counts(counts: Mapping[str, int]) -> str:
@@ -96,7 +101,7 @@ def proposal_lines(proposals: Sequence[Proposal]) -> Iterator[str]:
     for proposal in proposals:
         is_own = proposal.project != EVERYTHING
         named = f"project {proposal.project}" if is_own else "all recordings"
-        yield f"# {named}: {proposal.sessions:,} sessions, taken for healthy"
+        yield f"# {named}: {_number(proposal.sessions, 'session')}, taken for healthy"
         prefix = "# " if is_own else ""
         yield f"{prefix}[detect]"
         for lesson in proposal.lessons:
