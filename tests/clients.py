@@ -44,7 +44,13 @@ def require(client: parts.Client) -> None:
 
 def require_tmux() -> None:
     """Skip the test when tmux is missing; fail it in CI."""
-    _require(shutil.which("tmux") is not None, "tmux is missing: run `python tests/parts.py`")
+    require_programs("tmux")
+
+
+def require_programs(*names: str) -> None:
+    """Skip the test when one of these commands is missing; fail it in CI."""
+    missing = [name for name in names if shutil.which(name) is None]
+    _require(not missing, f"{', '.join(missing)} is missing: run `python tests/parts.py`")
 
 
 def _require(present: bool, otherwise: str) -> None:

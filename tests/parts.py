@@ -101,6 +101,8 @@ PARTS: Final[Sequence[Part]] = (
     Program("jq", package="jq"),
     Program("chromium", package="chromium"),
     Program("strace", package="strace"),
+    Program("busctl", package="systemd"),
+    Program("dbus-daemon", package="dbus-daemon"),
     REDIS,
     DOCKER,
     Program("node", package="nodejs"),

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clients import require_tmux
+from clients import require_programs, require_tmux
 
 GROUPS = Path("/sys/fs/cgroup")
 MANAGER = Path(__file__).parents[1] / "user_manager.sh"
@@ -46,10 +45,8 @@ def group() -> Iterator[str]:
 
 
 def require_user_manager() -> None:
-    """Only root can make the namespaces of one."""
-    missing = [name for name in ("unshare", "busctl", "dbus-daemon") if shutil.which(name) is None]
-    if missing or not Path("/lib/systemd/systemd").exists():
-        pytest.skip(f"a user manager needs systemd and {', '.join(missing) or 'its bus'}")
+    """Its programs are parts like others; the right to make namespaces is none, and only root has it."""
+    require_programs("unshare", "busctl", "dbus-daemon")
     may = subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], capture_output=True, check=False)
     if os.geteuid() != 0 or may.returncode != 0 or not os.access(GROUPS, os.W_OK):
         pytest.skip("no namespaces and control groups may be made here")
