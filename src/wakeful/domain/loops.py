@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from wakeful.domain.moment import Instant
 from wakeful.domain.policy import Policy
-from wakeful.domain.signature import Call, Meaning, alike, essence, meaning_of, outline
+from wakeful.domain.signature import Call, Meaning, alike, essence, is_write, meaning_of, outline
 
 CYCLE_CALLS_MAX: Final = 5
 # Distinct calls remembered since the last new write; a turn with more of them is not going in circles.
@@ -146,8 +146,10 @@ def _meaning(made: _Made) -> Meaning:
 
 
 def _remember(circles: Circles, new: _Made, trace: int) -> _Made:
-    if len(circles.made) >= SEEN_MAX:
-        del circles.made[0], circles.outlines[0]
+    # What stands before something newly written counts no more; it may still be part of a cycle.
+    room = CYCLE_CALLS_MAX if is_write(new.call) else SEEN_MAX
+    if len(circles.made) >= room:
+        del circles.made[: 1 - room], circles.outlines[: 1 - room]
     circles.made.append(new)
     circles.outlines.append(trace)
     return new
