@@ -126,9 +126,11 @@ def circle(circles: Circles, policy: Policy, now: Instant) -> Circle | None:
 
 
 def _before(circles: Circles, new: _Made, trace: int) -> _Made | None:
-    """The same call with the same result, if it is remembered."""
-    for each, made in zip(circles.outlines, circles.made, strict=True):
-        if each == trace and _is_same(made, new):
+    """The same call with the same result, if it is remembered; then it is the last one from now on."""
+    for place, made in enumerate(circles.made):
+        if circles.outlines[place] == trace and _is_same(made, new):
+            circles.made.append(circles.made.pop(place))
+            circles.outlines.append(circles.outlines.pop(place))
             return made
     return None
 
