@@ -29,7 +29,7 @@ PIECES: Final = (
 RESULTS: Final = st.lists(st.sampled_from(PIECES), max_size=6).map(b"".join)
 LONG: Final = "x" * GIVEN_BYTES_KEPT_MAX
 CALLS: Final = st.tuples(
-    st.sampled_from(["Bash", "exec_command", "Read"]),
+    st.sampled_from(["Bash", "exec_command", "Read", "Edit"]),
     st.sampled_from(["command", "file_path"]),
     st.sampled_from(["make", "make  ", "cat a", "cd /b && cat a", "kill 9 # pid 3", "kill 9 # pid 4", LONG, "ls"]),
     st.sampled_from(["one", "two"]),
@@ -100,7 +100,7 @@ def test_results_are_alike_if_they_are_the_same_masked(one: bytes, other: bytes)
 @given_any(st.lists(CALLS, max_size=40))
 def test_looking_late_finds_what_looking_at_once_would(calls: list[tuple[str, str, str, str, bytes]]) -> None:
     """Every call looked at and every result masked in order: the same calls are the same, and counted alike."""
-    circles, first, counted = Circles(), dict[object, int](), dict[object, int]()
+    circles, made, counted = Circles(), list[object](), dict[object, int]()
     for index, (tool, key, asked, described, result) in enumerate(calls, start=1):
         given = {key: asked, "description": described}
         called(circles, float(index), given, result, tool)
@@ -109,7 +109,20 @@ def test_looking_late_finds_what_looking_at_once_would(calls: list[tuple[str, st
         if same not in counted and not meaning.reads:
             counted.clear()
         counted[same] = counted.get(same, 0) + 1
-        assert (circles.recent[-1], circles.last_count) == (first.setdefault(same, index), counted[same])
+        made = [*made[1 - CYCLE_CALLS_MAX :], same]
+        assert [number == circles.recent[-1] for number in circles.recent] == [each == same for each in made]
+        assert circles.last_count == counted[same]
+
+
+def test_what_was_made_just_now_outlasts_a_write() -> None:
+    """However long ago it was made first: the two may be a cycle."""
+    circles = Circles()
+    for second, path in enumerate("abcdefa", start=1):
+        called(circles, float(second), {"file_path": path}, path.encode(), "Read")
+    number = circles.recent[-1]
+    called(circles, 8.0, {"file_path": "a", "new": "1"}, b"written", "Edit")
+    called(circles, 9.0, {"file_path": "a"}, b"a", "Read")
+    assert circles.recent[-1] == number
 
 
 def test_what_is_remembered_of_calls_is_bounded() -> None:

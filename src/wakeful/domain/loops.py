@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from wakeful.domain.moment import Instant
 from wakeful.domain.policy import Policy
-from wakeful.domain.signature import Call, Meaning, alike, essence, meaning_of, outline
+from wakeful.domain.signature import Call, Meaning, alike, essence, is_write, meaning_of, outline
 
 CYCLE_CALLS_MAX: Final = 5
 # Distinct calls remembered since the last new write; a turn with more of them is not going in circles.
@@ -126,9 +126,11 @@ def circle(circles: Circles, policy: Policy, now: Instant) -> Circle | None:
 
 
 def _before(circles: Circles, new: _Made, trace: int) -> _Made | None:
-    """The same call with the same result, if it is remembered."""
-    for each, made in zip(circles.outlines, circles.made, strict=True):
-        if each == trace and _is_same(made, new):
+    """The same call with the same result, if it is remembered; then it is the last one from now on."""
+    for place, made in enumerate(circles.made):
+        if circles.outlines[place] == trace and _is_same(made, new):
+            circles.made.append(circles.made.pop(place))
+            circles.outlines.append(circles.outlines.pop(place))
             return made
     return None
 
@@ -146,8 +148,10 @@ def _meaning(made: _Made) -> Meaning:
 
 
 def _remember(circles: Circles, new: _Made, trace: int) -> _Made:
-    if len(circles.made) >= SEEN_MAX:
-        del circles.made[0], circles.outlines[0]
+    # What stands before something newly written counts no more; it may still be part of a cycle.
+    room = CYCLE_CALLS_MAX if is_write(new.call) else SEEN_MAX
+    if len(circles.made) >= room:
+        del circles.made[: 1 - room], circles.outlines[: 1 - room]
     circles.made.append(new)
     circles.outlines.append(trace)
     return new

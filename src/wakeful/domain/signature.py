@@ -106,7 +106,7 @@ _WAITING_WORDS: Final = (
     b"sleep",
     b"wait",
     b"--watch",
-    b"tail",
+    b"timeout ",
     b"write_stdin(",
     b'"action"',
     b'"operation"',
@@ -146,17 +146,14 @@ class _Manner(msgspec.Struct, frozen=True, gc=False):
     reads: bool
     writes: bool
     polls: bool
-
-    @property
-    def is_open(self) -> bool:
-        return not (self.reads or self.writes or self.polls)
+    # Whether it waits is for its input to say.
+    may_poll: bool
 
 
 def call_of(tool: str, given: bytes) -> Call:
     """Take a call down. Constant time: nearly every one is made once, and nobody asks what it means."""
     manner = _manner(tool)
-    # What is written into a file may speak of waiting; that is no poll.
-    may_poll = manner.is_open and max(map(given.find, _WAITING_WORDS)) >= 0
+    may_poll = manner.may_poll and max(map(given.find, _WAITING_WORDS)) >= 0
     if not may_poll and len(given) <= GIVEN_BYTES_KEPT_MAX:
         return Call(tool, given, manner.polls)
     command, plain = _normalised(given)
@@ -169,6 +166,11 @@ def meaning_of(call: Call) -> Meaning:
     return call.meaning or _meaning(_manner(call.tool), *_normalised(call.given))
 
 
+def is_write(call: Call) -> bool:
+    """Whether its name alone says that something is written."""
+    return _manner(call.tool).writes
+
+
 def _meaning(manner: _Manner, command: str, plain: bytes) -> Meaning:
     reads = manner.reads or (command != "" and _READING_COMMAND.match(command) is not None)
     return Meaning(crc32(plain, manner.key), reads)
@@ -176,12 +178,10 @@ def _meaning(manner: _Manner, command: str, plain: bytes) -> Meaning:
 
 @lru_cache(maxsize=256)
 def _manner(tool: str) -> _Manner:
-    return _Manner(
-        key=crc32(tool.encode()),
-        reads=tool in _READING_TOOLS,
-        writes=_WRITING_NAME.search(tool) is not None,
-        polls=tool in _POLLING_TOOLS,
-    )
+    reads, polls = tool in _READING_TOOLS, tool in _POLLING_TOOLS
+    writes = _WRITING_NAME.search(tool) is not None
+    # What is written into a file may speak of waiting; that is no poll.
+    return _Manner(crc32(tool.encode()), reads, writes, polls, may_poll=not (reads or writes or polls))
 
 
 def _polls_inside(given: bytes, command: str) -> bool:

@@ -14,8 +14,8 @@ from typing import Final
 from wakeful.adapters.logs.lines import Lines, Oversized
 from wakeful.domain.errors import WorldError
 
-# What is read, its lines and the records in them stay in the second-level cache of one core.
-CHUNK_BYTES: Final = 128 * 1024
+# The fastest of 64 KB to 1 MB: with more, lines and records leave the cache of a core before they are used.
+CHUNK_BYTES: Final = 256 * 1024
 SUFFIXES: Final = (".jsonl", ".jsonl.gz")
 
 
