@@ -118,12 +118,14 @@ def _lose_the_way_and_find_it(operator: Operator, session_id: str) -> None:
     assert record is not None
     socket = Path(next(each["argv"][2] for each in record["actions"] if each["name"] == "attach"))
     away = socket.rename(socket.with_suffix(".away"))
-    lost = operator.wait_until(session_id, "loss of the way", state="detached", attachable=False)
-    assert (lost["health"], lost["session_alive"], lost["eligible_for_wake"]) == ("healthy", True, False)
+    lost = operator.type("session", "health", session_id, "--json").json | operator.record(session_id)
+    assert (lost["state"], lost["attachable"], lost["session_alive"]) == ("detached", False, True)
+    assert (lost["health"], lost["eligible_for_wake"]) == ("healthy", False)
     assert operator.type("session", "wait", session_id, "--until", "idle", "--timeout", "5s").exit_code == 0
     assert "no way to give it a prompt" in operator.type("session", "why", session_id).out
     away.rename(socket)
-    operator.wait_until(session_id, "the way back", state="idle", attachable=True)
+    found = operator.type("session", "health", session_id, "--json").json
+    assert (found["state"], found["attachable"]) == ("idle", True)
 
 
 def test_adopted_killed_and_resumed_in_its_pane(

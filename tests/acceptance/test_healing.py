@@ -156,7 +156,8 @@ def _all_set(operator: Operator) -> dict[str, Record] | None:
     """Every session, once four managed and one found have ended their turn and the others ask."""
     records = operator.daemon.sessions()
     idle = [each for each in records if each["state"] == "idle" and each["last_activity_at"] is not None]
-    asking = [each for each in records if each["state"] == "waiting"]
+    # Who is killed before it has written anything leaves nothing behind.
+    asking = [each for each in records if each["state"] == "waiting" and each["last_activity_at"] is not None]
     panes = [each for each in records if any(action["name"] == "attach" for action in each["actions"])]
     ready = (len(idle), len(asking), len(panes)) == (5, 3, 8)
     return {each["id"]: each for each in records} if ready else None

@@ -52,13 +52,16 @@ def require_user_manager() -> None:
         pytest.skip("no namespaces and control groups may be made here")
 
 
-def test_a_restart_and_an_end_leave_agents_in_a_scope_of_their_own(tmp_path: Path, group: str) -> None:
+def test_a_restart_and_an_end_leave_agents_in_a_scope_of_their_own(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, group: str
+) -> None:
     """Started by READY=1 with a watchdog; what it started is moved apart, and neither restart nor stop reaches it."""
     require_tmux()
     require_user_manager()
     scene = tmp_path / "scene.sh"
     scene.write_text(SCENE % {"wakeful": shlex.join([sys.executable, "-P", "-m", "wakeful"])})
-    home = tmp_path / "home"
+    # A short name: a socket's path has 107 bytes at most.
+    home = tmp_path_factory.mktemp("u")
     environ = {"PATH": os.environ["PATH"], "USER": "root", "LANG": "C.UTF-8", "WAKEFUL_PORT": "0"}
     done = subprocess.run(
         ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "bash", MANAGER, group, home, scene],

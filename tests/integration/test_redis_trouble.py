@@ -14,7 +14,7 @@ import pytest
 import wakeful
 from bridges import CHAT, SESSION, WORK, Bridge
 from redis_servers import RedisServer, require_redis
-from wakeful.adapters.redis.connection import BadRedisUrl
+from wakeful.adapters.redis.connection import BadRedisUrl, Connection
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.domain.revival import FAILURE_MESSAGE
 from wakeful.ports.jobs import Revival, Stage
@@ -248,3 +248,33 @@ def test_the_example_in_the_documentation_runs(bridge: Bridge) -> None:
     )
     assert done.stdout.startswith(f"again: {SESSION} ship it Wakeful: "), done.stderr
     assert (bridge.folder / "logs" / "critical_events.jsonl").read_text().count("revival_attempted") == 1
+
+
+def test_whoever_asks_can_be_cancelled_at_any_moment(bridge: Bridge) -> None:
+    """A cancellation that comes in the very moment in which a command was sent is heard, too."""
+
+    async def ask_for_ever(connection: Connection) -> None:
+        while True:
+            await connection.ask("PING")
+
+    async def is_heard(connection: Connection, steps: int) -> bool:
+        asking = asyncio.create_task(ask_for_ever(connection))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait({asking}, timeout=0.5)
+        heard = asking.done()
+        while not asking.done():
+            asking.cancel()
+            await asyncio.sleep(0.01)
+        return heard
+
+    async def run() -> list[int]:
+        connection = Connection(bridge.server.url)
+        await connection.ask("PING")
+        try:
+            return [steps for steps in range(40) if not await is_heard(connection, steps)]
+        finally:
+            await connection.close()
+
+    assert asyncio.run(run()) == []

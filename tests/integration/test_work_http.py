@@ -166,7 +166,7 @@ def test_bad_orders_are_refused(
 ) -> None:
     """Each mistake has its own stable code, and nothing is kept."""
     assert refusal(owner.post(path, json=order))[:2] == said
-    assert owner.get("/api/work").json() == {"works": [], "next_cursor": None}
+    assert owner.get("/api/work").json() == {"works": [], "next_cursor": None, "paused": None}
 
 
 def test_a_prompt_of_a_megabyte_is_kept_whole(owner: httpx.Client) -> None:

@@ -60,8 +60,8 @@ def incident_list(found: Iterable[Incident], paused: PauseRecord | None) -> Inci
     return IncidentList(tuple(map(_record, shown)), paused)
 
 
-def _order(incident: Incident) -> tuple[bool, float, str]:
-    return not incident.is_open, -incident.opened_at, incident.id
+def _order(incident: Incident) -> tuple[bool, float, str, str]:
+    return not incident.is_open, -incident.opened_at, incident.summary, incident.id
 
 
 def _record(incident: Incident) -> IncidentRecord:

@@ -158,6 +158,7 @@ class Desk:
         timers: TimerRules = TimerRules(),  # noqa: B008 - frozen, and its defaults are the documented ones
         warnings_of: Callable[[SessionId], tuple[str, ...]] = lambda _session_id: (),
         recall: Callable[[SessionId, int], Sequence[Event]] = lambda _session_id, _limit: (),
+        prove: Callable[[Watched], None] = lambda _watched: None,
     ) -> None:
         self.feed = feed
         self.wake_of = wake_of
@@ -176,25 +177,27 @@ class Desk:
         self._agents = agents
         # Whether a folder is there.
         self._exists = exists
+        # Looks whether the way to a session is still as its record says.
+        self._prove = prove
 
     def health(self, text: str) -> Answer:
         """003's fields of one session."""
-        watched = self._roster.find(text)
+        watched = self._found(text)
         return Answer(watched.health_body(), _exit_code(watched))
 
     def record(self, text: str) -> Answer:
         """The whole record of one session."""
-        watched = self._roster.find(text)
+        watched = self._found(text)
         return Answer(watched.body(), _exit_code(watched))
 
     def status(self, text: str) -> Answer:
         """The record with supervision timers and warnings."""
-        watched = self._roster.find(text)
+        watched = self._found(text)
         return Answer(_joined(watched.body(), supervision=self._supervision(watched)), _exit_code(watched))
 
     def inspect(self, text: str) -> Answer:
         """The status with the evidence, the policy that was applied, and what wake and audit know."""
-        watched = self._roster.find(text)
+        watched = self._found(text)
         body = _joined(
             watched.body(),
             supervision=self._supervision(watched),
@@ -206,7 +209,7 @@ class Desk:
 
     def why(self, text: str) -> Answer:
         """The verdict in one sentence, with all that led to it and the one right command."""
-        watched = self._roster.find(text)
+        watched = self._found(text)
         record, verdict = _record(watched), _verdict(watched)
         activity, presence, now = watched.activity, watched.presence, self._clock.now()
         cwd = activity.cwd or presence.cwd
@@ -224,13 +227,18 @@ class Desk:
         book = self._cases
         if book is None:
             raise NoCaseBook
-        watched = self._roster.find(text)
+        watched = self._found(text)
         events = book.recall(watched.subject.id, EVENTS_RECALLED_MAX)
         now = self._clock.now()
         case = case_of(_record(watched), _verdict(watched), events, now, expect=expect, note=note)
         # In a thread: a slow disk must not keep verdicts waiting.
         await asyncio.to_thread(book.append, _encode(case))
         return Answer(_encode(KeptCase(case.id, book.path, len(case.events), case.expect, case.verdict)))
+
+    def _found(self, text: str) -> Watched:
+        watched = self._roster.find(text)
+        self._prove(watched)
+        return watched
 
     def resolve(self, text: str) -> SessionId:
         """The id of the session somebody means. Raises SessionNotFound, AmbiguousSession, BadSessionId."""
@@ -279,7 +287,7 @@ class Desk:
 
     async def wait(self, text: str, until: State, timeout_seconds: float) -> Answer:
         """Block until the session is in a state, needs a person, died, or the time is over."""
-        watched = self._roster.find(text)
+        watched = self._found(text)
         ending = await self._roster.wait(watched.subject.id, until, timeout_seconds)
         body = b'{"ending":%b,"session":%b}' % (_encode(ending), watched.body())
         return Answer(body, WAIT_EXIT_CODES[ending])

@@ -233,7 +233,8 @@ def _called(query: Query, step: str, key: str | None, seconds: float) -> Answer:
 
 
 async def _awaited(given: Coroutine[Any, Any, object], seconds: float) -> object:
-    return await asyncio.wait_for(given, seconds)
+    async with asyncio.timeout(seconds):
+        return await given
 
 
 def _log(path: Path) -> Any:

@@ -105,9 +105,8 @@ class Following:
             return False
         told = self._inotify is not None and self._pidfd >= 0
         with suppress(TimeoutError):
-            await asyncio.wait_for(
-                self._stirred.wait(), seconds_left if told else min(seconds_left, UNTOLD_SECONDS)
-            )
+            async with asyncio.timeout(seconds_left if told else min(seconds_left, UNTOLD_SECONDS)):
+                await self._stirred.wait()
         return True
 
     def _watch(self) -> "Inotify":

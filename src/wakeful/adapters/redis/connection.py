@@ -43,7 +43,8 @@ class Connection:
         try:
             self._client = Redis.from_url(
                 url,
-                socket_timeout=deadline_seconds,
+                # The deadline is ours: before Python 3.12 the client's own may lose a cancellation.
+                socket_timeout=None,
                 socket_connect_timeout=min(CONNECT_SECONDS, deadline_seconds),
                 retry=Retry(NoBackoff(), 0),
                 client_name="wakeful",

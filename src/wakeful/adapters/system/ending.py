@@ -120,7 +120,8 @@ async def _is_gone_within(pidfd: int, seconds: float) -> bool:
     loop.add_reader(pidfd, gone.set)
     try:
         with suppress(TimeoutError):
-            await asyncio.wait_for(gone.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await gone.wait()
     finally:
         loop.remove_reader(pidfd)
     return gone.is_set()

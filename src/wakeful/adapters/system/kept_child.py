@@ -91,7 +91,8 @@ async def _end(child: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         child.terminate()
     try:
-        await asyncio.wait_for(child.wait(), END_SECONDS_MAX)
+        async with asyncio.timeout(END_SECONDS_MAX):
+            await child.wait()
     except TimeoutError:
         with suppress(ProcessLookupError):
             child.kill()

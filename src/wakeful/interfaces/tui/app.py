@@ -330,6 +330,9 @@ class TopApp(App[None]):
         self.call_after_refresh(self._show_detail)
 
     def _show_detail(self) -> None:
+        if not self.is_running or not self.query(SessionTable):
+            # What was asked for may be answered after everything was taken down.
+            return
         record = self.table.chosen
         about = self.query_one("#about", Static)
         if record is None:
