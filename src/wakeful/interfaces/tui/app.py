@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import ClassVar, Final
 
@@ -13,6 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 from textual.timer import Timer
 from textual.widgets import Footer, Input, Static
+from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
 from wakeful.domain.agents import AgentState
 from wakeful.domain.errors import WakefulError
@@ -99,6 +101,7 @@ class TopApp(App[None]):
         self._client = Client(places)
         self._now = now
         self.board = Board()
+        self._linking: Worker[None] | None = None
         self._link = Link(places.socket, self, lambda: whole_list(DaemonDesk(self._client), {}))
         self._overview: Overview | None = None
         self._agents: dict[str, str] = {}
@@ -128,7 +131,14 @@ class TopApp(App[None]):
         self._show()
         # Ages go on by themselves; nobody is asked for them.
         self.set_interval(1.0, self.table.refresh)
-        self.run_worker(self._link.run(), name="link", exit_on_error=True)
+        self._linking = self.run_worker(self._link.run(), name="link", exit_on_error=True)
+
+    async def on_unmount(self) -> None:
+        """Hang up before the loop ends: whoever is cut off in that leaves its socket open."""
+        if self._linking is not None:
+            self._linking.cancel()
+            with suppress(WorkerCancelled, WorkerFailed):
+                await self._linking.wait()
 
     @property
     def table(self) -> SessionTable:
