@@ -98,15 +98,20 @@ class TmuxSession:
 
 
 def tmux(socket: Path, *arguments: str, environ: Mapping[str, str] | None = None) -> str:
-    """Run tmux on a private socket, without anybody's configuration."""
-    done = subprocess.run(
-        ["tmux", "-S", str(socket), "-f", os.devnull, *arguments],
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=_END_SECONDS_MAX,
-        check=False,
-    )
+    """Run tmux on a private socket, without anybody's configuration. A server may be leaving with its last session."""
+
+    def look() -> subprocess.CompletedProcess[str] | None:
+        done = subprocess.run(
+            ["tmux", "-S", str(socket), "-f", os.devnull, *arguments],
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=_END_SECONDS_MAX,
+            check=False,
+        )
+        return None if "server exited unexpectedly" in done.stderr else done
+
+    done = wait_for(look, "a tmux server that stays")
     assert done.returncode == 0, f"tmux {arguments[0]}: {done.stderr.strip()}"
     return done.stdout
 
