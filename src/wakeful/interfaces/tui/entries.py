@@ -21,25 +21,17 @@ from wakeful.interfaces.tui.orders import Offer, agent_offers, choice_offer
 from wakeful.interfaces.why_words import Line
 
 DOUBTS_SHOWN_MAX: Final = 5
+# Who needs somebody comes first.
 _STATES: Final[Mapping[AgentState, tuple[str, str]]] = {
-    AgentState.RUNNING: ("●", "success"),
     AgentState.STALE: ("✗", "warning"),
     AgentState.ERROR: ("✗", "error"),
     AgentState.UNKNOWN: ("?", "warning"),
     AgentState.STARTING: ("…", "accent"),
     AgentState.STOPPING: ("…", "accent"),
+    AgentState.RUNNING: ("●", "success"),
     AgentState.STOPPED: ("○", "quiet"),
 }
-# Who needs somebody comes first.
-_ORDER: Final = (
-    AgentState.STALE,
-    AgentState.ERROR,
-    AgentState.UNKNOWN,
-    AgentState.STARTING,
-    AgentState.STOPPING,
-    AgentState.RUNNING,
-    AgentState.STOPPED,
-)
+_ORDER: Final = tuple(_STATES)
 
 
 class Entry(NamedTuple):
