@@ -17,7 +17,7 @@ from clients import end_tmux, require_tmux, wait_for
 from tmux_servers import Server
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.clock import SystemClock
-from wakeful.adapters.tmux import acts
+from wakeful.adapters.tmux import acts, pane
 from wakeful.adapters.tmux.driver import TmuxDriver
 from wakeful.adapters.tmux.failure import TmuxFailed
 from wakeful.adapters.tmux.keys import TYPED_BYTES_MAX
@@ -60,6 +60,17 @@ while True:
     with open(sys.argv[1], "ab") as file:
         file.write(os.read(0, 4096))
 """
+# Draws its input line, leaves what comes unread for a while, throws it away and works.
+LATE_AGENT: Final = f"""
+import os, select, termios, time, tty
+modes = termios.tcgetattr(0)
+tty.setraw(0)
+os.write(1, b"> ")
+select.select([0], [], [])
+time.sleep(1.5)
+os.write(1, b"\\r")
+termios.tcsetattr(0, termios.TCSAFLUSH, modes)
+{AGENT}"""
 
 
 class Stage:
@@ -355,11 +366,20 @@ def test_a_program_that_does_not_read_is_not_called_reached(
 ) -> None:
     """What the terminal shows is not proof that the program read it."""
     monkeypatch.setattr(acts, "EFFECT_SECONDS_MAX", 1.0)
+    monkeypatch.setattr(pane, "READ_SECONDS_MAX", 0.5)
     hosting = stage.start_python("import time; print('> ', end='', flush=True); time.sleep(600)", ">")
     first = stage.deliver(hosting, "anybody there")
     second = stage.deliver(hosting, "hello")
     assert first.outcome is Outcome.UNVERIFIED
     assert (second.outcome, second.words) == (Outcome.DECLINED, "it has not read what was typed before")
+
+
+def test_a_program_that_reads_late_is_waited_for(stage: Stage) -> None:
+    """Bytes that lie unread for a moment, as while a long conversation is taken up, do not turn a prompt away."""
+    hosting = stage.start_python(LATE_AGENT, ">")
+    stage.server.tmux("send-keys", "answer of a terminal")
+    assert stage.deliver(hosting, "hello").outcome is Outcome.RECOVERED
+    stage.wait_for_text("took 5")
 
 
 def test_another_pane_with_the_same_address_is_not_touched(stage: Stage) -> None:

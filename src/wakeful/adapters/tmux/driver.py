@@ -227,7 +227,7 @@ def _is_ready(reader: Input, screen: Screen, process: Process | None) -> bool:
     if reader.draft(screen) is None:
         return reader.question(screen) is not None
     state = terminal_state(screen.tty)
-    reads = state is not None and not state.canonical
+    reads = state is not None and not state.canonical and not state.unread
     return reads and process is not None and status_of(process) is not None
 
 
