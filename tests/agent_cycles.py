@@ -21,7 +21,7 @@ from websockets.sync.client import ClientConnection
 from agent_houses import AgentHouse
 
 ATTACHES = 2
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 DETACH = b"\x02d"
 FLOW = ["starting", "running", "stopping", "stopped"]
 

@@ -35,7 +35,7 @@ class AgentHouse:
         listed = self.daemon.run("agent", "list", "--json").json["agents"]
         return next(each for each in listed if each["name"] == name)
 
-    def wait(self, name: str, timeout_seconds: float = 20, **wanted: object) -> dict[str, Any]:
+    def wait(self, name: str, timeout_seconds: float = 60, **wanted: object) -> dict[str, Any]:
         """Its record as soon as it says all of this."""
         last: dict[str, Any] = {}
 
@@ -92,7 +92,7 @@ class AgentHouse:
     def screen(self) -> str:
         return self.desk.tmux("capture-pane", "-p", "-t", "desk")
 
-    def wait_for_screen(self, *texts: str, timeout_seconds: float = 20) -> str:
+    def wait_for_screen(self, *texts: str, timeout_seconds: float = 60) -> str:
         last = [""]
 
         def look() -> str | None:

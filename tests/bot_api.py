@@ -176,7 +176,7 @@ class BotApi:
         with self._changed:
             return len(self._updates)
 
-    def wait(self, holds: Callable[[], bool], seconds: float = 10.0) -> None:
+    def wait(self, holds: Callable[[], bool], seconds: float = 30.0) -> None:
         """Return once it holds; asked after every call. Blocks: from a loop, in a thread."""
         with self._changed:
             assert self._changed.wait_for(holds, seconds), (

@@ -34,6 +34,9 @@ window.broken = [];
 addEventListener("securitypolicyviolation", (event) => window.broken.push(`${event.violatedDirective} ${event.blockedURI}`));
 """
 
+# What holds soon on a quiet machine holds at last on a busy one.
+expect.set_options(timeout=20_000)
+
 needs_chromium: Final = pytest.mark.skipif(
     shutil.which(CHROMIUM) is None and os.environ.get("CI") != "true", reason="needs Debian's chromium"
 )

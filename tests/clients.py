@@ -30,7 +30,7 @@ T = TypeVar("T")
 CLIENTS_AT_ONCE_MAX: Final = 2
 _KEY: Final = "sk-ant-of-the-tests-and-nobody-else"
 _POLL_SECONDS: Final = 0.02
-_END_SECONDS_MAX: Final = 10.0
+_END_SECONDS_MAX: Final = 30.0
 # A tool may start another while we end it; a home still not empty after this many rounds is a bug.
 _END_ROUNDS_MAX: Final = 20
 # Ink reads a pasted line as one key; Enter in the same read would become part of the text.
@@ -61,7 +61,7 @@ def _require(present: bool, otherwise: str) -> None:
     pytest.skip(otherwise)
 
 
-def wait_for(look: Callable[[], T | None], what: str, timeout_seconds: float = 20.0) -> T:
+def wait_for(look: Callable[[], T | None], what: str, timeout_seconds: float = 60.0) -> T:
     """The first answer of `look` that is not None; AssertionError, naming what was awaited, when time is up."""
     deadline = time.monotonic() + timeout_seconds
     while (seen := look()) is None:
@@ -289,7 +289,7 @@ class ClaudeHome(ClientHome):
         files = sorted((self.home / ".claude" / "sessions").glob("*.json"))
         return [entry for entry in map(_json_or_none, files) if entry is not None]
 
-    def wait_for_status(self, status: str, timeout_seconds: float = 20.0) -> dict[str, Any]:
+    def wait_for_status(self, status: str, timeout_seconds: float = 60.0) -> dict[str, Any]:
         """The first registry entry that says `status`."""
 
         def look() -> dict[str, Any] | None:

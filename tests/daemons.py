@@ -11,7 +11,7 @@ from typing import Any
 
 from clients import wait_for
 
-END_SECONDS_MAX = 15
+END_SECONDS_MAX = 30
 
 
 class Spoken:
@@ -107,7 +107,7 @@ class RunningDaemon:
         return found
 
     def wait_for_session(
-        self, fits: Callable[[dict[str, Any]], bool], what: str, timeout_seconds: float = 20
+        self, fits: Callable[[dict[str, Any]], bool], what: str, timeout_seconds: float = 60
     ) -> dict[str, Any]:
         """The first session that fits, as soon as there is one; a failure shows what was seen last."""
         last: list[dict[str, Any]] = []

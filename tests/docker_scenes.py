@@ -11,7 +11,7 @@ from wakeful.adapters.system.clock import SystemClock
 from wakeful.domain.agents import AgentRuntime, AgentSpec, Glimpse, Move, move_of
 
 T = TypeVar("T")
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
 # Loopback, and a number nobody listens on.
 NO_ENGINE = "tcp://127.0.0.1:1"
 

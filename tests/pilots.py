@@ -18,7 +18,7 @@ from wakeful.interfaces.tui.app import TopApp
 from wakeful.places import Places
 
 SCREENS = Path(__file__).parent / "integration" / "top_screens"
-SECONDS_MAX = 10.0
+SECONDS_MAX = 30.0
 # Below so many lines the list stands alone.
 LOW = 18
 Scene = Callable[[TopApp, Pilot[None]], Coroutine[Any, Any, None]]

@@ -16,7 +16,7 @@ import redis
 import parts
 from clients import wait_for
 
-END_SECONDS_MAX: Final = 10.0
+END_SECONDS_MAX: Final = 30.0
 _WRITER: Final = Path(__file__).with_name("popoto_writer.py")
 
 

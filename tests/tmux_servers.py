@@ -7,7 +7,7 @@ from typing import Final
 
 from wakeful.adapters.tmux.panes import Listing, PaneRow, list_panes
 
-PATIENCE_SECONDS: Final = 10.0
+PATIENCE_SECONDS: Final = 30.0
 
 
 class Server:

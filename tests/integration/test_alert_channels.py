@@ -281,7 +281,7 @@ def _has_got(server: ScriptedHttp, count: int) -> bool:
     return len(server.got) == count
 
 
-async def _until(true: Callable[[], bool], seconds: float = 10.0) -> None:
+async def _until(true: Callable[[], bool], seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "it did not happen"
@@ -290,7 +290,7 @@ async def _until(true: Callable[[], bool], seconds: float = 10.0) -> None:
 
 async def _until_kept(store: SqliteStore) -> None:
     """Until the store says of every alert that it was told."""
-    async with asyncio.timeout(10.0):
+    async with asyncio.timeout(30.0):
         while any(_is_owed(each) for each in await store.notes("alert")):  # noqa: ASYNC110 - a store has no events
             await asyncio.sleep(0.01)
 

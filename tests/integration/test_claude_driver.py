@@ -43,7 +43,7 @@ from wakeful.testing.scripted_model import script
 
 T = TypeVar("T")
 ALLOWED = ("claude", "--allowedTools", "Bash")
-SECONDS_MAX = 15.0
+SECONDS_MAX = 60.0
 # What a driver does that is killed as soon as its order is under way.
 DRIVE_AND_WAIT = """
 import asyncio, sys, msgspec

@@ -35,7 +35,7 @@ from wakeful.ports.store import Outcome
 from wakeful.testing.scripted_model import script
 
 FREE = ("codex", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
-SECONDS_MAX = 15.0
+SECONDS_MAX = 60.0
 # Stands in for a client that begins another conversation than the one it was told to go on with.
 ANOTHER_THREAD = """#!/bin/sh
 echo '{"type":"thread.started","thread_id":"01a1e1b7-8985-7cd0-ab99-366ecff06ef5"}'

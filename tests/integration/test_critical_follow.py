@@ -15,7 +15,7 @@ from wakeful.adapters.critical.whole_lines import LogUnusable
 from wakeful.critical_events import archive_events, follow_events, log_critical_event
 from wakeful.ports.eyes import Changes
 
-ARRIVAL_SECONDS_MAX = 10
+ARRIVAL_SECONDS_MAX = 30
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from wakeful.ports.eyes import Changes
 if TYPE_CHECKING:
     from asyncinotify import Watch
 
-TOLD_WITHIN_SECONDS = 10
+TOLD_WITHIN_SECONDS = 30
 
 
 def told(*, changed: Iterable[Path] = (), folders: Iterable[Path] = (), gone: Iterable[Path] = ()) -> Changes:

@@ -20,7 +20,7 @@ from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process, Sight
 from wakeful.ports.hands import ClientMissing, FolderGone, StartFailed
 
-SECONDS_MAX = 10.0
+SECONDS_MAX = 30.0
 ENVIRON = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 LAUNCH_AND_DIE = """
 import asyncio, os, sys

@@ -21,7 +21,7 @@ from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.system.exits import POLL_SECONDS, ExitWatch
 from wakeful.domain.process import Process, Sight
 
-PATIENCE_SECONDS: Final = 10.0
+PATIENCE_SECONDS: Final = 30.0
 # Promised is 20 ms up to the API; the whole of it is left to the rest when this machine is busy.
 TOLD_SECONDS_MAX: Final = 0.1
 KILLS: Final = 100

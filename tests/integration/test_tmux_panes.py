@@ -15,7 +15,7 @@ from wakeful.adapters.system import proc
 from wakeful.adapters.tmux.panes import Listing, list_panes, sockets
 from wakeful.domain.process import Sight
 
-PATIENCE_SECONDS: Final = 10.0
+PATIENCE_SECONDS: Final = 30.0
 SHORT_SECONDS: Final = 0.3
 
 
@@ -150,7 +150,7 @@ def test_a_server_that_hangs_is_unknown(server: Server) -> None:
         listing, took_seconds = timed(server.socket)
         assert listing.sight is Sight.UNKNOWN
         assert listing.reason == "tmux gave no complete answer within 0.3 s"
-        assert SHORT_SECONDS <= took_seconds < SHORT_SECONDS + 1.0
+        assert SHORT_SECONDS <= took_seconds < SHORT_SECONDS + 5.0
     finally:
         os.kill(pid, signal.SIGCONT)
     assert server.look().sight is Sight.ALIVE
@@ -166,7 +166,7 @@ def test_a_tmux_that_hangs_is_ended_at_the_deadline(
     pid_file = pretend(script)
     listing, took_seconds = timed(tmp_path / "socket")
     assert listing.sight is Sight.UNKNOWN
-    assert took_seconds < SHORT_SECONDS + 1.0
+    assert took_seconds < SHORT_SECONDS + 5.0
     assert ended(pid_file)
 
 
@@ -179,7 +179,7 @@ def test_a_tmux_that_leaves_its_output_open_does_not_hold_us(
     try:
         listing, took_seconds = timed(tmp_path / "socket")
         assert listing.sight is Sight.UNKNOWN
-        assert took_seconds < SHORT_SECONDS + 1.0
+        assert took_seconds < SHORT_SECONDS + 5.0
     finally:
         os.kill(int(child_file.read_text()), signal.SIGKILL)
 
