@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
 from math import inf
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -18,6 +18,7 @@ from wakeful.domain.owed import Owed, backoff_seconds, wait_seconds
 from wakeful.faults import reach
 from wakeful.ports.clock import Clock
 from wakeful.ports.messenger import Messenger, NotDelivered, Refused
+from wakeful.services.waiting import told_or_due
 
 # Channels have shorter deadlines of their own; this one holds for those that forget theirs.
 SEND_SECONDS_MAX: Final = 30.0
@@ -96,7 +97,8 @@ class Courier:
             if episode is not None:
                 await self._deliver(episode)
             else:
-                await self._rest(seconds)
+                due_awake = self._clock.now().awake + seconds if seconds < inf else None
+                await told_or_due(self._clock, self._some, due_awake)
 
     def _next(self) -> tuple[Owed | None, float]:
         """What to tell now, the least tried and oldest first; or how long there is nothing to do."""
@@ -178,16 +180,6 @@ class Courier:
         if self.trouble is not None:
             log.warning("alerts arrive again through %s", self.name)
         self._failures, self.trouble, self._closed_until = 0, None, -inf
-
-    async def _rest(self, seconds: float) -> None:
-        waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._some.wait())]
-        if seconds < inf:
-            waiting.append(asyncio.ensure_future(self._clock.sleep_until(self._clock.now().awake + seconds)))
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waiting:
-                each.cancel()
 
 
 def asked_to_wait_seconds(problem: Refused) -> float:

@@ -15,6 +15,7 @@ from wakeful.domain.moment import JUMP_SECONDS_MIN
 from wakeful.domain.work import LEASE_SECONDS, Run
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Store
+from wakeful.services.waiting import told_or_due
 
 # Other processes claim on the same file without telling us; no lease of theirs is noticed later than this.
 LOOK_SECONDS_MAX: Final = LEASE_SECONDS
@@ -51,7 +52,8 @@ class RunExpiry:
             except WorldError as error:
                 log.warning("leases could not be looked at: %s", error)
                 seconds = LOOK_SECONDS_MAX
-            await self._sleep(seconds)
+            await told_or_due(self._clock, self._sooner, self._clock.now().awake + seconds)
+            self._sooner.clear()
 
     def _is_unsure(self) -> bool:
         """Whether heartbeats may have gone unheard: we have just started, the host slept, the clock was set."""
@@ -75,13 +77,3 @@ class RunExpiry:
             log.warning(said, run.attempt, run.work.id, run.work.state)
         if runs:
             self._expired(runs)
-
-    async def _sleep(self, seconds: float) -> None:
-        timer = asyncio.ensure_future(self._clock.sleep_until(self._clock.now().awake + seconds))
-        sooner = asyncio.ensure_future(self._sooner.wait())
-        try:
-            await asyncio.wait({timer, sooner}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            timer.cancel()
-            sooner.cancel()
-        self._sooner.clear()

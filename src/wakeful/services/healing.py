@@ -32,6 +32,7 @@ from wakeful.services.incidents import Incidents
 from wakeful.services.revival import ELSEWHERE, Reviver
 from wakeful.services.roster import Roster
 from wakeful.services.troubles import Troubles, reason_for
+from wakeful.services.waiting import told_or_due
 from wakeful.services.watched import Watched
 
 # What a store or a tool refused is tried again after this.
@@ -200,7 +201,7 @@ class Healer:
             while True:
                 self._sooner.clear()
                 self._treat_due()
-                await self._sleep()
+                await told_or_due(self._clock, self._sooner, self._due[0][0] if self._due else None)
         finally:
             for task in self._busy.values():
                 task.cancel()
@@ -221,18 +222,6 @@ class Healer:
             else:
                 task = asyncio.create_task(self._treat(session_id))
                 self._busy[session_id] = task
-
-    async def _sleep(self) -> None:
-        if not self._due:
-            await self._sooner.wait()
-            return
-        timer = asyncio.ensure_future(self._clock.sleep_until(self._due[0][0]))
-        sooner = asyncio.ensure_future(self._sooner.wait())
-        try:
-            await asyncio.wait({timer, sooner}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            timer.cancel()
-            sooner.cancel()
 
     async def _treat(self, session_id: SessionId) -> None:
         try:

@@ -16,6 +16,7 @@ from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Transition
+from wakeful.services.waiting import told_or_due
 
 EVENT: Final = "session.health.update.after"
 # A hundred sessions that change at once are a hundred programs, and these are not the machine's only ones.
@@ -76,16 +77,8 @@ class HealthHook:
 
     async def _wait(self) -> None:
         """Until something new is owed, or something owed may be told."""
-        told: asyncio.Future[object] = asyncio.ensure_future(self._told.wait())
-        waiting = {told}
-        if self._owed:
-            first = min(self._next_awake.get(each, 0.0) for each in self._owed)
-            waiting.add(asyncio.ensure_future(self._clock.sleep_until(first)))
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waiting:
-                each.cancel()
+        first = min((self._next_awake.get(each, 0.0) for each in self._owed), default=None)
+        await told_or_due(self._clock, self._told, first)
 
     async def _tell(self, session_id: SessionId) -> None:
         owed = self._owed.pop(session_id)

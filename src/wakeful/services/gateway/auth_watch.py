@@ -11,6 +11,7 @@ from typing import Final
 from wakeful.domain.gateway.auth_mode import USER_SENTENCE, WATCH_SECONDS, AuthAlert, AuthEvent, AuthMode
 from wakeful.ports.clock import Clock
 from wakeful.ports.login import Login
+from wakeful.services.waiting import told_or_due
 
 # What could not be delivered for this many changes was overtaken by newer ones.
 OWED_MAX: Final = 20
@@ -115,13 +116,5 @@ class AuthWatch:
         """Until the next look; sooner for a probe that is due, or a doubt that arises."""
         probes = (mode.next_probe_at for mode in self._modes.values())
         due_at = min((each for each in probes if each is not None), default=until)
-        waits = (
-            asyncio.ensure_future(self._clock.sleep_until(min(until, due_at))),
-            asyncio.ensure_future(self._stirred.wait()),
-        )
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for each in waits:
-                each.cancel()
-            self._stirred.clear()
+        await told_or_due(self._clock, self._stirred, min(until, due_at))
+        self._stirred.clear()

@@ -22,6 +22,7 @@ from wakeful.ports.store import Outcome
 from wakeful.services.gateway.judging import End, Stopped
 from wakeful.services.gateway.needs import Limits
 from wakeful.services.gateway.questions import Questions
+from wakeful.services.waiting import told_or_due
 
 # An interrupted client says so within 10 s, or does not.
 STOP_SECONDS_MAX: Final = 15.0
@@ -116,15 +117,9 @@ class Ear:
 
     async def _limit(self) -> End:
         """Returns when nothing more is waited for."""
-        while (left_seconds := self._patience_until() - self._clock.now().awake) > 0:
+        while (until := self._patience_until()) > self._clock.now().awake:
             self._stirred.clear()
-            timer = asyncio.ensure_future(self._clock.sleep_until(self._clock.now().awake + left_seconds))
-            stirred = asyncio.ensure_future(self._stirred.wait())
-            try:
-                await asyncio.wait({timer, stirred}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                timer.cancel()
-                stirred.cancel()
+            await told_or_due(self._clock, self._stirred, until)
         return await self._given_up()
 
     def _patience_until(self) -> float:

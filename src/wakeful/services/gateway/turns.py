@@ -24,6 +24,7 @@ from wakeful.services.gateway.course import Course
 from wakeful.services.gateway.judging import STOPPED_WORDS
 from wakeful.services.gateway.passage import Passage
 from wakeful.services.gateway.questions import Questions
+from wakeful.services.waiting import told_or_due
 
 # What is thrown away after a day is looked for this often.
 DROP_SECONDS: Final = 3600.0
@@ -99,7 +100,8 @@ class Turns:
                 if now >= dropping_at:
                     dropping_at = now + DROP_SECONDS
                     await self._drop_old()
-                await self._wait(min(dropping_at, self.pool.next_check_at or dropping_at))
+                until = min(dropping_at, self.pool.next_check_at or dropping_at)
+                await told_or_due(self._clock, self._stirred, until)
         finally:
             await self._cancel_all()
 
@@ -246,15 +248,6 @@ class Turns:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-    async def _wait(self, until: float) -> None:
-        timer = asyncio.ensure_future(self._clock.sleep_until(until))
-        stirred = asyncio.ensure_future(self._stirred.wait())
-        try:
-            await asyncio.wait({timer, stirred}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            timer.cancel()
-            stirred.cancel()
 
     async def _cancel_all(self) -> None:
         self._questions.close()
