@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from clients import wait_for
 from crash.test_store_disk import files_limited, small_tmpfs
 from wakeful.adapters.critical.whole_lines import LogFull, LogUnusable
 from wakeful.critical_events import archive_events, log_critical_event, read_recent_events
@@ -72,6 +73,7 @@ def test_eight_processes_write_whole_lines_while_a_ninth_archives(tmp_path: Path
     """Every line of every process is there once, whole, in the log or in a gzip."""
     log = tmp_path / "logs" / "critical_events.jsonl"
     writers = [start(log, "write", f"w{number}", "40") for number in range(8)]
+    wait_for(lambda: (log.exists() and log.stat().st_size) or None, "first line")
     archiver = start(log, "archive", "2026-02-05T00:00:00Z", "60")
     for each in (*writers, archiver):
         assert (each.communicate(timeout=120)[0], each.returncode) == ("", 0)
