@@ -95,7 +95,7 @@ def is_same(one: Audit, other: Audit) -> bool:
 
 
 def _about(audit: Audit) -> tuple[object, ...]:
-    return audit.agent, audit.session_id, audit.trigger, audit.reason, audit.snapshot_id
+    return audit.agent, audit.session_id, audit.trigger, audit.reason, audit.words, audit.snapshot_id
 
 
 class WakeState(Struct, frozen=True, kw_only=True):

@@ -305,6 +305,7 @@ class Supervisor:
             hosting = self._hosted.get(session_id)
             watched.subject = self._as_hosted(watched.subject)
             watched.presence.stopped = hosting is not None and hosting.stopped
+            self.roster.changed_membership()
             self._mark(session_id)
 
     def _as_hosted(self, subject: Subject) -> Subject:
