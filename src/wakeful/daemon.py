@@ -106,7 +106,17 @@ class Daemon(Lookout):
         self.care = Care(self, places, store, config, self.handwork, self.calm, lambda: self.scribe.trouble)
         self.expiry = RunExpiry(store, self.clock, self.care.works.expired)
         self.hub = build_hub(config, places, store, self, self.feed, self.handwork, self.care)
-        self.waking = WakeWork(config, places, store, self, self.feed, self.handwork, self.hub, self.calm)
+        self.waking = WakeWork(
+            config,
+            places,
+            store,
+            self,
+            self.feed,
+            self.handwork,
+            self.hub,
+            self.calm,
+            lambda session_id: self.care.healer.trouble_of(session_id) is not None,
+        )
         self.work = WorkDesk(
             store,
             self.clock,
