@@ -391,6 +391,25 @@ def test_a_cooldown_outlives_the_daemon(jump: float, tmp_path: Path) -> None:
     play(scene, tmp_path)
 
 
+def test_wakes_before_and_after_a_jump_keep_their_order(tmp_path: Path) -> None:
+    """The clock is set back a day between two wakes: a restart still knows which was the last, and a third is sent."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        for jump in (0.0, -86_400.0):
+            house.clock.set_wall(house.clock.now().wall + jump)
+            assert await reason_of(house) is None
+            house.end_turn(name)
+            house.clock.advance(3600.0)
+        house.build()
+        await house.holdings.load()
+        await house.wakes.take_up()
+        assert await reason_of(house) is None
+        assert [each.count for each in (await house.wakes.status("fox")).audits] == [1, 1, 1]
+
+    play(scene, tmp_path)
+
+
 def test_the_most_recently_active_session_is_meant(tmp_path: Path) -> None:
     """An agent with several; the answer has its id."""
 
