@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from desks import subject
+from wakeful.domain.agents import BadAgentName
 from wakeful.domain.eligibility import Reason
 from wakeful.domain.errors import WorldError
 from wakeful.domain.events import Asked, Prompted
@@ -438,6 +439,31 @@ def test_a_found_session_is_woken_by_the_name_it_is_adopted_by(tmp_path: Path) -
         await house.hands.adopt("a", name="fox")
         house.settle()
         assert await reason_of(house) is None
+
+    play(scene, tmp_path)
+
+
+def test_a_session_is_meant_by_its_id_too(tmp_path: Path) -> None:
+    """Nobody's session has one as well: a found one is not attachable, an unknown one not found, a path no id."""
+    ids = [f"0b7ad3cd-16c1-4a5c-8a9b-7d1f0e2a3b{number}c" for number in range(3)]
+
+    async def scene(house: WakeHouse) -> None:
+        for name in ids[:2]:
+            house.start(name)
+            house.finish(name)
+        assert await reason_of(house, f"claude-{ids[0]}") is Reason.SESSION_NOT_ATTACHABLE
+        assert await reason_of(house, f"claude-{ids[2]}") is Reason.SESSION_NOT_FOUND
+        await house.hands.adopt(ids[1])
+        house.settle()
+        assert await reason_of(house, f"claude-{ids[1]}") is Reason.HEARTBEAT_NO_POLICY
+        await house.hands.adopt(ids[0], name="fox")
+        house.write_policy("fox")
+        house.settle()
+        woken = await house.wakes.wake(f"claude-{ids[0]}")
+        assert (woken.agent, woken.session_id, woken.reason) == ("fox", f"claude-{ids[0]}", None)
+        for odd in (f"../claude-{ids[0]}", f"claude-../{ids[0]}", "claude-0b7ad3cd!"):
+            with pytest.raises(BadAgentName):
+                await house.wakes.wake(odd)
 
     play(scene, tmp_path)
 

@@ -9,13 +9,16 @@ from typing import Final
 
 from msgspec import Struct
 
+from wakeful.domain.agents import parse_agent_name
 from wakeful.domain.eligibility import PolicyState, Reason
 from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.heartbeat import Clamped, HeartbeatPolicy, Include, Problem, Snapshot, Window
-from wakeful.domain.ids import SessionId
+from wakeful.domain.ids import SessionId, is_uuid
 from wakeful.domain.record import safe
 
 SCHEMA: Final = 1
+# Their sessions are called by them and a UUID, which is no path.
+_CLIENTS: Final = frozenset({"claude", "codex"})
 
 
 class HealthNotKnownYet(WorldError):
@@ -56,6 +59,12 @@ _OUTCOMES: Final[Mapping[Reason | None, WakeOutcome]] = {
     Reason.HEARTBEAT_RATE_LIMITED: WakeOutcome.RATE_LIMITED,
     Reason.SYNTHETIC_PROMPT_FAILED: WakeOutcome.FAILED,
 }
+
+
+def parse_target(text: str) -> str:
+    """The name of an agent, or the whole id of a client's session, from outside. Raises BadAgentName."""
+    provider, _, conversation = text.partition("-")
+    return text if provider in _CLIENTS and is_uuid(conversation) else parse_agent_name(text)
 
 
 def outcome_of(reason: Reason | None) -> WakeOutcome:
