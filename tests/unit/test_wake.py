@@ -468,15 +468,56 @@ def test_a_session_is_meant_by_its_id_too(tmp_path: Path) -> None:
     play(scene, tmp_path)
 
 
+def asked_by(session_id: SessionId, asked: list[str] | None = None) -> Callable[[], Any]:
+    async def caller() -> SessionId:
+        if asked is not None:
+            asked.append(session_id)
+        return session_id
+
+    return caller
+
+
+def test_nobody_is_looked_up_for_a_wake_that_is_refused(tmp_path: Path) -> None:
+    """Who asks takes a walk over processes to know: of a thousand at once one walk is made, and none for a refusal."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        asked: list[str] = []
+        caller = asked_by(SessionId("claude-another"), asked)
+        answers = await asyncio.gather(*(house.wakes.wake("fox", caller=caller) for _ in range(1000)))
+        assert (len(asked), sum(each.outcome is WakeOutcome.SENT for each in answers)) == (1, 1)
+        house.end_turn(name)
+        assert (await house.wakes.wake("fox", caller=caller)).reason is Reason.COOLDOWN_ACTIVE
+        assert len(asked) == 1
+
+    play(scene, tmp_path)
+
+
+def test_a_prompt_given_while_the_caller_is_looked_up_goes_first(tmp_path: Path) -> None:
+    """The look takes a moment, and the prompt is in no log yet: the wake is skipped all the same."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        house.client.writes_late = True
+
+        async def slow() -> None:
+            await house.hands.deliver(name, "a person's words")
+
+        assert (await house.wakes.wake("fox", caller=slow)).reason is Reason.SESSION_PROMPT_ACTIVE_RACE
+        assert house.client.prompts == ["a person's words"]
+
+    play(scene, tmp_path)
+
+
 def test_an_agent_does_not_wake_itself(tmp_path: Path) -> None:
     """Others may be woken by it."""
 
     async def scene(house: WakeHouse) -> None:
         name = await fox(house)
         with pytest.raises(WakesItself):
-            await house.wakes.wake("fox", caller=subject(name).id)
+            await house.wakes.wake("fox", caller=asked_by(subject(name).id))
         assert house.audits.last("fox") is None
-        answer = await house.wakes.wake("fox", caller=SessionId("claude-another"))
+        answer = await house.wakes.wake("fox", caller=asked_by(SessionId("claude-another")))
         assert answer.outcome is WakeOutcome.SENT
 
     play(scene, tmp_path)

@@ -10,9 +10,17 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.domain.agents import parse_agent_name
-from wakeful.domain.eligibility import PolicyState, Reason
+from wakeful.domain.eligibility import PolicyState, Reason, Rule
 from wakeful.domain.errors import OperatorError, WorldError
-from wakeful.domain.heartbeat import Clamped, HeartbeatPolicy, Include, Problem, Snapshot, Window
+from wakeful.domain.heartbeat import (
+    Clamped,
+    HeartbeatPolicy,
+    Include,
+    PolicyReading,
+    Problem,
+    Snapshot,
+    Window,
+)
 from wakeful.domain.ids import SessionId, is_uuid
 from wakeful.domain.record import safe
 
@@ -204,3 +212,27 @@ def _guidance(policy: HeartbeatPolicy) -> list[str]:
     summary = [f"What it is for: {policy.summary}"] if policy.summary else []
     body = ["Guidance of that file:", policy.body] if policy.body else []
     return [*summary, *body]
+
+
+def words_of(rule: Rule | None, reading: PolicyReading) -> str:
+    """Why an agent may not be woken, for people; an invalid file says where it is wrong."""
+    if rule is None:
+        return "it may be woken"
+    if reading.problem is not None and rule.reason is Reason.HEARTBEAT_INVALID:
+        return f"{reading.problem.file}:{reading.problem.line}: {reading.problem.reason}"
+    return rule.words
+
+
+def answer_of(audit: Audit) -> WakeAnswer:
+    """What whoever asked is told of a decision."""
+    assert audit.outcome is not None, "concluded"
+    return WakeAnswer(
+        schema=SCHEMA,
+        agent=audit.agent,
+        session_id=audit.session_id,
+        outcome=audit.outcome,
+        reason=audit.reason,
+        words=audit.words,
+        snapshot_id=audit.snapshot_id,
+        digest=audit.digest,
+    )

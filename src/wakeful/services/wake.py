@@ -7,7 +7,7 @@ and never writes it.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from msgspec import Struct
@@ -39,9 +39,11 @@ from wakeful.domain.wake import (
     WakeAnswer,
     WakesItself,
     WakeState,
+    answer_of,
     outcome_of,
     prompt_of,
     shown,
+    words_of,
 )
 from wakeful.faults import reach as reached
 from wakeful.ports.clock import Clock
@@ -64,6 +66,13 @@ RACED: Final = "a prompt began first"
 _READY: Final = Facts(reach=Reach(ours=True, path_open=True), health=Health.HEALTHY)
 
 log = logging.getLogger("wakeful")
+
+Caller = Callable[[], Awaitable[SessionId | None]]
+"""The session from inside of which a wake is asked for, if it is asked for from inside of one."""
+
+
+async def _nobodys() -> SessionId | None:
+    return None
 
 
 class WakeRules(Struct, frozen=True):
@@ -134,12 +143,13 @@ class WakeService:
         return self._status(target, self._policies.reading(name, target.workdir))
 
     async def wake(
-        self, name: str, trigger: Trigger = Trigger.HAND, *, caller: SessionId | None = None
+        self, name: str, trigger: Trigger = Trigger.HAND, *, caller: Caller = _nobodys
     ) -> WakeAnswer:
-        """Wake an agent, or say why not. Raises WakesItself, BadAgentName; a store that refuses lets nothing happen."""
+        """Wake an agent, or say why not. Raises WakesItself, BadAgentName; a store that refuses lets nothing happen.
+
+        Who asks is looked up for a wake that would be given, and for no other.
+        """
         target = self._found(name)
-        if caller is not None and caller == target.session_id:
-            raise WakesItself(session=caller)
         reading = self._policies.reading(target.agent, target.workdir)
         # From here to the reservation nothing is awaited: of a thousand who ask at once, one goes on.
         rule = refusal(self._facts(target, reading))
@@ -150,7 +160,8 @@ class WakeService:
         self._waking.add(watched.subject.id)
         self._cycle.spend()
         # Whoever asked may hang up; what was begun is brought to its end and written down.
-        return await asyncio.shield(self._reserved(target, watched, snapshot, trigger))
+        acts_before = self._gate.performed(watched.subject.id)
+        return await asyncio.shield(self._reserved(target, watched, snapshot, trigger, caller, acts_before))
 
     async def run(self) -> None:
         """Wake whoever is due, cycle by cycle, until cancelled."""
@@ -247,18 +258,27 @@ class WakeService:
     async def _refuse(
         self, target: Target, reading: PolicyReading, trigger: Trigger, rule: Rule
     ) -> WakeAnswer:
-        words = _words(rule, reading)
+        words = words_of(rule, reading)
         snapshot = reading.snapshot if reading.state is not PolicyState.MISSING else None
         audit = await self._audits.write(
             target.agent, target.session_id, trigger, rule.reason, words, snapshot
         )
-        return _answer(audit)
+        return answer_of(audit)
 
     async def _reserved(
-        self, target: Target, watched: Watched, snapshot: Snapshot, trigger: Trigger
+        self,
+        target: Target,
+        watched: Watched,
+        snapshot: Snapshot,
+        trigger: Trigger,
+        caller: Caller,
+        acts_before: int,
     ) -> WakeAnswer:
         try:
-            answer = await self._attempt(target, watched, snapshot, trigger)
+            if await caller() == watched.subject.id:
+                self._cycle.give_back()
+                raise WakesItself(session=watched.subject.id)
+            answer = await self._attempt(target, watched, snapshot, trigger, acts_before)
         finally:
             self._waking.discard(watched.subject.id)
         if answer.reason is Reason.SESSION_PROMPT_ACTIVE_RACE:
@@ -266,9 +286,8 @@ class WakeService:
         return answer
 
     async def _attempt(
-        self, target: Target, watched: Watched, snapshot: Snapshot, trigger: Trigger
+        self, target: Target, watched: Watched, snapshot: Snapshot, trigger: Trigger, acts_before: int
     ) -> WakeAnswer:
-        acts_before = self._gate.performed(watched.subject.id)
         audit = await self._reserve(target.agent, watched.subject.id, snapshot, trigger)
         if not isinstance(audit, Audit):
             self._cycle.give_back()
@@ -292,7 +311,7 @@ class WakeService:
         except WakefulError as error:
             gathered.failed, gathered.words = True, str(error)
         reached("wake.delivered")
-        return _answer(await self._concluded(audit, gathered))
+        return answer_of(await self._concluded(audit, gathered))
 
     async def _reserve(
         self, agent: str, session_id: SessionId, snapshot: Snapshot, trigger: Trigger
@@ -324,7 +343,7 @@ class WakeService:
             session_id=target.session_id,
             eligible_for_wake=rule is None,
             ineligibility_reason=rule.reason if rule is not None else None,
-            words=_words(rule, reading),
+            words=words_of(rule, reading),
             policy_state=reading.state,
             policy_snapshot=shown(reading.snapshot) if reading.snapshot is not None else None,
             policy_problem=reading.problem,
@@ -372,28 +391,6 @@ def _spoken(facts: Facts) -> Rule:
     rule = refusal(facts)
     assert rule is not None, "one of these facts speaks against it"
     return rule
-
-
-def _words(rule: Rule | None, reading: PolicyReading) -> str:
-    if rule is None:
-        return "it may be woken"
-    if reading.problem is not None and rule.reason is Reason.HEARTBEAT_INVALID:
-        return f"{reading.problem.file}:{reading.problem.line}: {reading.problem.reason}"
-    return rule.words
-
-
-def _answer(audit: Audit) -> WakeAnswer:
-    assert audit.outcome is not None, "concluded"
-    return WakeAnswer(
-        schema=SCHEMA,
-        agent=audit.agent,
-        session_id=audit.session_id,
-        outcome=audit.outcome,
-        reason=audit.reason,
-        words=audit.words,
-        snapshot_id=audit.snapshot_id,
-        digest=audit.digest,
-    )
 
 
 def _iso(instant: Instant | None) -> str | None:
