@@ -45,6 +45,7 @@ from wakeful.services.hub import Hub
 from wakeful.services.incidents import Incidents
 from wakeful.services.lessons import Lessons
 from wakeful.services.once import OnceHands
+from wakeful.services.proving import Proofs
 from wakeful.services.repair import Repairs
 from wakeful.services.reports import Reports
 from wakeful.services.restoring import Restorer
@@ -88,6 +89,7 @@ class House:
             self.store, self.clock, self.reread.append, self.calm.forbids, self.supervisor.acted
         )
         self.hands = self.hands_in("mine")
+        self.proofs = Proofs(self.supervisor, self.reach)
         # A test that needs agents brings them.
         self.hub: Hub | None = None
         self.queue: Queue | None = None

@@ -36,7 +36,6 @@ from wakeful.domain.calm import pause_words
 from wakeful.domain.eligibility import Reach
 from wakeful.domain.errors import WorldError
 from wakeful.domain.figures import Spread
-from wakeful.domain.findings import State
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process
@@ -65,8 +64,9 @@ from wakeful.services.desk import Desk, History, Standing
 from wakeful.services.expiry import RunExpiry
 from wakeful.services.feed import Change, Feed
 from wakeful.services.figures import LoopLag
+from wakeful.services.proving import Proofs
 from wakeful.services.scribe import Scribe
-from wakeful.services.watched import Standing as SessionStanding, Watched, standing_of
+from wakeful.services.watched import Standing as SessionStanding, standing_of
 from wakeful.services.work import WorkDesk
 from wakeful.wakework import WakeWork, timer_rules
 
@@ -101,11 +101,22 @@ class Daemon(Lookout):
         self.feed = Feed()
         self.scribe = Scribe(store)
         self.calm = Calm(store, self.clock)
+        self.proofs = Proofs(self.supervisor, self.reach)
         self.handwork = Handwork(self, places, store, config.daemon.mode, self.calm.forbids)
         self.care = Care(self, places, store, config, self.handwork, self.calm, lambda: self.scribe.trouble)
         self.expiry = RunExpiry(store, self.clock, self.care.works.expired)
         self.hub = build_hub(config, places, store, self, self.feed, self.handwork, self.care)
-        self.waking = WakeWork(config, places, store, self, self.feed, self.handwork, self.hub, self.calm)
+        self.waking = WakeWork(
+            config,
+            places,
+            store,
+            self,
+            self.feed,
+            self.handwork,
+            self.hub,
+            self.calm,
+            lambda session_id: self.care.healer.trouble_of(session_id) is not None,
+        )
         self.work = WorkDesk(
             store,
             self.clock,
@@ -119,8 +130,6 @@ class Daemon(Lookout):
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._searches: set[asyncio.Task[None]] = set()
-        # Few, and nothing but a look tells that there is a way to one again.
-        self._detached: set[SessionId] = set()
         # Programs of ours that are kept running as long as this one does.
         self.beside: list[KeptChild] = []
         self.mode = config.daemon.mode
@@ -146,22 +155,7 @@ class Daemon(Lookout):
             return Reach(enabled=enabled)
         return replace(self.handwork.hands.reach(session_id), enabled=enabled)
 
-    def prove(self, watched: Watched) -> None:
-        """Judge a session anew whose way was opened, shut or lost since: nobody tells of that."""
-        record = watched.record
-        if record is None or not watched.subject.ours:
-            return
-        reach = self.reach(watched.subject.id)
-        was_lost = record.state is State.DETACHED
-        is_lost = reach.path_lost and (was_lost or record.state is State.IDLE)
-        if (reach.path_open, is_lost) != (record.attachable, was_lost):
-            self.supervisor.acted(watched.subject.id)
-            self.settle()
-
     def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
-        for each in changes:
-            known = self._detached.add if each.state == State.DETACHED else self._detached.discard
-            known(each.session_id)
         self.scribe.take(transitions)
         self.feed.publish(changes)
         self.care.seen(changes)
@@ -196,8 +190,7 @@ class Daemon(Lookout):
                 await log_eye.sweep()
             for eye in (*self.holders, self.streams, self.spool):
                 eye.look()
-            for session_id in self._detached & self.roster.watched.keys():
-                self.prove(self.roster.watched[session_id])
+            await self.proofs.prove_all()
             self.sweeping.take(self._loop.time() - began)
 
     async def forget_old(self) -> None:
@@ -403,7 +396,6 @@ def _desk(config: Config, places: Places, doors: Doors, daemon: Daemon, history:
         timer_rules(config.supervision),
         daemon.waking.timers.warnings,
         daemon.recall_events,
-        daemon.prove,
     )
 
 
@@ -463,6 +455,7 @@ async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], end
         daemon.tmux.run(),
         daemon.scribe.run(),
         daemon.lag.run(),
+        daemon.proofs.run(lambda: daemon.feed.is_heard),
         _whatever_the_store_says(daemon.keep_place, "bookmarks are not saved"),
         _whatever_the_store_says(daemon.expiry.run, "leases do not expire"),
         _whatever_the_store_says(daemon.forget_old, "old transitions are not dropped"),

@@ -68,6 +68,6 @@ MEANINGS: Final = {
     "session.supervision.activity_heartbeat_interval": "How often the timers of running prompts are looked at.",
     "session.supervision.progress_notify_interval": "Progress of a running prompt is announced this often.",
     "session.supervision.inactivity_warning_after": "A prompt without progress for this long is warned of,",
-    "session.supervision.inactivity_timeout": "and after this has timed out. Healing decides what is done about it.",
+    "session.supervision.inactivity_timeout": "and after this it is interrupted, if managed, unless a tool runs or healing sees to it.",
     "hooks.session_health_update_after": "Run on every transition of a session's health. Empty: nothing.",
 }

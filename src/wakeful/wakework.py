@@ -10,7 +10,7 @@ from wakeful.adapters.system.hook_program import HookProgram
 from wakeful.config import Config
 from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentState
 from wakeful.domain.hosting import Hosting, PaneAddress
-from wakeful.domain.ids import ConversationId
+from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.process import Sight
 from wakeful.domain.timers import TimerRules
 from wakeful.handwork import Handwork
@@ -23,6 +23,7 @@ from wakeful.ports.hands import Speaker
 from wakeful.ports.store import Store, Transition
 from wakeful.services.adopting import address_of
 from wakeful.services.calm import Calm
+from wakeful.services.cut_short import CutShort
 from wakeful.services.feed import Feed
 from wakeful.services.health_hook import HealthHook
 from wakeful.services.hub import Hub
@@ -52,9 +53,11 @@ class WakeWork:
         handwork: Handwork,
         hub: Hub,
         calm: Calm,
+        is_treated: Callable[[SessionId], bool],
     ) -> None:
         self.wakes = build_wake(config, places, store, lookout, handwork, hub, calm)
-        self.timers = build_timers(config, lookout, feed)
+        cut_short = CutShort(handwork.own_hands, lookout.roster, is_treated)
+        self.timers = build_timers(config, lookout, feed, cut_short)
         self.repairs = Repairs(store, lookout.roster, lookout.clock, lookout.look_again)
         self._hook = build_hook(config, lookout)
         self._hub = hub
@@ -167,8 +170,8 @@ def build_wake(
     )
 
 
-def build_timers(config: Config, lookout: Lookout, feed: Feed) -> SupervisionTimers:
-    """The timers of one daemon's running prompts: they read its sessions and tell its feed."""
+def build_timers(config: Config, lookout: Lookout, feed: Feed, cut_short: CutShort) -> SupervisionTimers:
+    """The timers of one daemon's running prompts: they read its sessions, tell its feed, and have their time kept."""
 
     def running() -> Iterator[Running]:
         for watched in lookout.roster.watched.values():
@@ -176,7 +179,8 @@ def build_timers(config: Config, lookout: Lookout, feed: Feed) -> SupervisionTim
             if record is not None and record.active_prompt:
                 yield Running(record.id, record.state, watched.activity.progress_at)
 
-    return SupervisionTimers(lookout.clock, running, timer_rules(config.supervision), feed.supervise)
+    rules = timer_rules(config.supervision)
+    return SupervisionTimers(lookout.clock, running, rules, feed.supervise, cut_short.timed_out)
 
 
 def build_hook(config: Config, lookout: Lookout) -> HealthHook | None:

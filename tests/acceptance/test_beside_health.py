@@ -6,8 +6,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from clients import wait_for
+from clients import ClaudeHome, wait_for
 from daemons import RunningDaemon
+from operators import Operator
+from wakeful.testing.scripted_model import script
 
 
 def write(log: Path, *events: str) -> None:
@@ -54,3 +56,21 @@ def test_hook_timers_and_repair(daemon: RunningDaemon, tmp_path: Path) -> None:
     assert (again["changes"], again["words"]) == ([], "what is stored is true")
     status = daemon.run("agent", "heartbeat", "status", "fox")
     assert (status.exit_code, "may not be woken: session_not_found" in status.out) == (0, True)
+
+
+def test_a_prompt_that_times_out_is_cut_short(claude: ClaudeHome, daemon: RunningDaemon) -> None:
+    """A real Claude Code whose model never answers: interrupted, it is idle again in the same process and may be woken."""
+    daemon.watch(**claude.environ())
+    daemon.watch(
+        WAKEFUL_SESSION__SUPERVISION__ACTIVITY_HEARTBEAT_INTERVAL="1s",
+        WAKEFUL_SESSION__SUPERVISION__INACTIVITY_TIMEOUT="2s",
+    )
+    daemon.up()
+    operator = Operator(daemon, claude)
+    silent = script({"text": "never said", "hang": "headers"})
+    session_id = operator.start("--headless", "--name", "fox", "--prompt", silent, "--", "claude")
+    wait_for(lambda: any("interrupted" in each.read_text() for each in claude.transcripts()) or None, "end")
+    idle = operator.wait_until(session_id, "end of the prompt", state="idle", active_prompt=False)
+    assert (idle["health"], idle["attachable"], idle["eligible_for_wake"]) == ("healthy", True, True)
+    assert idle["pid"] is not None
+    assert claude.model.hanging == 0

@@ -292,12 +292,13 @@ def test_json_is_the_daemons_body_and_its_exit_code(home: Home, view: str, code:
 def test_lists_exit_0_and_ask_with_their_filters(home: Home) -> None:
     """`ls` shows who needs a person and what is folded, and passes its filters on, spelled safely."""
     with home.door({"/api/sessions?": http(LIST), "/api/status": http(OVERVIEW)}) as door:
-        done = home.run("ls", "--all", "--project", "a&health=dead #", "--health", "degraded")
+        filters = ("--project", "a&health=dead #", "--health", "degraded", "--state", "idle")
+        done = home.run("ls", "--all", *filters)
         status = home.run("status")
         plain = home.run("ls")
     assert (done.returncode, "\x1b" in done.stdout, done.stderr) == (0, False, "")
     assert door.asked[0].target == (
-        "/api/sessions?include_health=true&all=true&project=a%26health%3Ddead+%23&health=degraded"
+        "/api/sessions?include_health=true&all=true&project=a%26health%3Ddead+%23&health=degraded&state=idle"
     )
     assert plain.stdout.splitlines()[-1] == "2,000 older: wakeful ls --all"
     assert "claude-1  waiting" in plain.stdout

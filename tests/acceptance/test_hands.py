@@ -118,13 +118,17 @@ def _lose_the_way_and_find_it(operator: Operator, session_id: str) -> None:
     assert record is not None
     socket = Path(next(each["argv"][2] for each in record["actions"] if each["name"] == "attach"))
     away = socket.rename(socket.with_suffix(".away"))
-    lost = operator.type("session", "health", session_id, "--json").json | operator.record(session_id)
+    lost = operator.record(session_id)
+    assert lost is not None
+    alone = operator.type("session", "health", session_id, "--json").json
+    assert alone == {name: lost[name] for name in alone}, "the list says what the session's own answer says"
     assert (lost["state"], lost["attachable"], lost["session_alive"]) == ("detached", False, True)
     assert (lost["health"], lost["eligible_for_wake"]) == ("healthy", False)
     assert operator.type("session", "wait", session_id, "--until", "idle", "--timeout", "5s").exit_code == 0
     assert "no way to give it a prompt" in operator.type("session", "why", session_id).out
     away.rename(socket)
-    found = operator.type("session", "health", session_id, "--json").json
+    found = operator.record(session_id)
+    assert found is not None
     assert (found["state"], found["attachable"]) == ("idle", True)
 
 

@@ -12,12 +12,12 @@ from wakeful.testing.scripted_model import script
 PLACE = "Test/Soon"
 # The quiet window of the test ends at this time of a day at its place.
 MORNING_SECONDS = 6 * 3600
-QUIET_SECONDS = 6
+QUIET_SECONDS = 8
 
 
-def found_a_place(folder: Path, morning: float) -> None:
+def found_a_place(folder: Path, morning: int) -> None:
     """A time zone whose clocks show six in the morning at this moment, to the second."""
-    offset = (MORNING_SECONDS - int(morning)) % 86_400
+    offset = (MORNING_SECONDS - morning) % 86_400
     offset -= 86_400 if offset > 43_200 else 0
     counts = struct.pack(">6l", 0, 0, 0, 0, 1, 4)
     zone = b"TZif\0" + bytes(15) + counts + struct.pack(">lBB", offset, 0, 0) + b"TST\0"
@@ -43,7 +43,8 @@ def test_a_quiet_window_ends_and_claude_code_answers(
     session_id = operator.start("--headless", "--name", "fox", "--prompt", script(DONE), "--", "claude")
     idle = operator.wait_until(session_id, "end of the first turn", state="idle", eligible_for_wake=True)
     assert (idle["attachable"], idle["ineligibility_reason"]) == (True, None)
-    morning = time.time() + QUIET_SECONDS
+    # Clocks of places know whole seconds only.
+    morning = int(time.time()) + QUIET_SECONDS
     found_a_place(places, morning)
     heartbeat = Path(daemon.environ["WAKEFUL_HOME"]) / "agents" / "fox" / "HEARTBEAT.md"
     heartbeat.parent.mkdir(parents=True)

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from desks import subject
+from wakeful.domain.agents import BadAgentName
 from wakeful.domain.eligibility import Reason
 from wakeful.domain.errors import WorldError
 from wakeful.domain.events import Asked, Prompted
@@ -391,6 +392,25 @@ def test_a_cooldown_outlives_the_daemon(jump: float, tmp_path: Path) -> None:
     play(scene, tmp_path)
 
 
+def test_wakes_before_and_after_a_jump_keep_their_order(tmp_path: Path) -> None:
+    """The clock is set back a day between two wakes: a restart still knows which was the last, and a third is sent."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        for jump in (0.0, -86_400.0):
+            house.clock.set_wall(house.clock.now().wall + jump)
+            assert await reason_of(house) is None
+            house.end_turn(name)
+            house.clock.advance(3600.0)
+        house.build()
+        await house.holdings.load()
+        await house.wakes.take_up()
+        assert await reason_of(house) is None
+        assert [each.count for each in (await house.wakes.status("fox")).audits] == [1, 1, 1]
+
+    play(scene, tmp_path)
+
+
 def test_the_most_recently_active_session_is_meant(tmp_path: Path) -> None:
     """An agent with several; the answer has its id."""
 
@@ -423,15 +443,81 @@ def test_a_found_session_is_woken_by_the_name_it_is_adopted_by(tmp_path: Path) -
     play(scene, tmp_path)
 
 
+def test_a_session_is_meant_by_its_id_too(tmp_path: Path) -> None:
+    """Nobody's session has one as well: a found one is not attachable, an unknown one not found, a path no id."""
+    ids = [f"0b7ad3cd-16c1-4a5c-8a9b-7d1f0e2a3b{number}c" for number in range(3)]
+
+    async def scene(house: WakeHouse) -> None:
+        for name in ids[:2]:
+            house.start(name)
+            house.finish(name)
+        assert await reason_of(house, f"claude-{ids[0]}") is Reason.SESSION_NOT_ATTACHABLE
+        assert await reason_of(house, f"claude-{ids[2]}") is Reason.SESSION_NOT_FOUND
+        await house.hands.adopt(ids[1])
+        house.settle()
+        assert await reason_of(house, f"claude-{ids[1]}") is Reason.HEARTBEAT_NO_POLICY
+        await house.hands.adopt(ids[0], name="fox")
+        house.write_policy("fox")
+        house.settle()
+        woken = await house.wakes.wake(f"claude-{ids[0]}")
+        assert (woken.agent, woken.session_id, woken.reason) == ("fox", f"claude-{ids[0]}", None)
+        for odd in (f"../claude-{ids[0]}", f"claude-../{ids[0]}", "claude-0b7ad3cd!"):
+            with pytest.raises(BadAgentName):
+                await house.wakes.wake(odd)
+
+    play(scene, tmp_path)
+
+
+def asked_by(session_id: SessionId, asked: list[str] | None = None) -> Callable[[], Any]:
+    async def caller() -> SessionId:
+        if asked is not None:
+            asked.append(session_id)
+        return session_id
+
+    return caller
+
+
+def test_nobody_is_looked_up_for_a_wake_that_is_refused(tmp_path: Path) -> None:
+    """Who asks takes a walk over processes to know: of a thousand at once one walk is made, and none for a refusal."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        asked: list[str] = []
+        caller = asked_by(SessionId("claude-another"), asked)
+        answers = await asyncio.gather(*(house.wakes.wake("fox", caller=caller) for _ in range(1000)))
+        assert (len(asked), sum(each.outcome is WakeOutcome.SENT for each in answers)) == (1, 1)
+        house.end_turn(name)
+        assert (await house.wakes.wake("fox", caller=caller)).reason is Reason.COOLDOWN_ACTIVE
+        assert len(asked) == 1
+
+    play(scene, tmp_path)
+
+
+def test_a_prompt_given_while_the_caller_is_looked_up_goes_first(tmp_path: Path) -> None:
+    """The look takes a moment, and the prompt is in no log yet: the wake is skipped all the same."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        house.client.writes_late = True
+
+        async def slow() -> None:
+            await house.hands.deliver(name, "a person's words")
+
+        assert (await house.wakes.wake("fox", caller=slow)).reason is Reason.SESSION_PROMPT_ACTIVE_RACE
+        assert house.client.prompts == ["a person's words"]
+
+    play(scene, tmp_path)
+
+
 def test_an_agent_does_not_wake_itself(tmp_path: Path) -> None:
     """Others may be woken by it."""
 
     async def scene(house: WakeHouse) -> None:
         name = await fox(house)
         with pytest.raises(WakesItself):
-            await house.wakes.wake("fox", caller=subject(name).id)
+            await house.wakes.wake("fox", caller=asked_by(subject(name).id))
         assert house.audits.last("fox") is None
-        answer = await house.wakes.wake("fox", caller=SessionId("claude-another"))
+        answer = await house.wakes.wake("fox", caller=asked_by(SessionId("claude-another")))
         assert answer.outcome is WakeOutcome.SENT
 
     play(scene, tmp_path)

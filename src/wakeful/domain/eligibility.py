@@ -107,7 +107,7 @@ RULES: Final = (
     Rule(
         Reason.HEARTBEAT_NO_POLICY,
         lambda f: f.policy is PolicyState.MISSING,
-        "the agent has no HEARTBEAT.md",
+        "the agent has no HEARTBEAT.md, neither in `$WAKEFUL_HOME/agents/NAME` nor in its folder's `.wakeful/agents/NAME`",
     ),
     Rule(
         Reason.SESSION_UNHEALTHY,
@@ -154,11 +154,12 @@ RULES: Final = (
 """In order of precedence: the first that speaks is the answer."""
 
 
+def refusal(facts: Facts) -> Rule | None:
+    """The one rule by which a session may not be woken; None if it may."""
+    return next((rule for rule in RULES if rule.speaks(facts)), None)
+
+
 def ineligibility(facts: Facts) -> Reason | None:
     """The one reason why a session may not be woken; None if it may."""
-    return next((rule.reason for rule in RULES if rule.speaks(facts)), None)
-
-
-def words_of(reason: Reason) -> str:
-    """What a reason means. One that two rules give has the words of both."""
-    return "; or ".join(rule.words for rule in RULES if rule.reason is reason)
+    rule = refusal(facts)
+    return rule.reason if rule is not None else None

@@ -1,6 +1,6 @@
 """The timers of a running prompt: when its progress is announced, warned of, and has timed out. Pure.
 
-They stand beside health and never write it: what a silence means is judged elsewhere, and what is done about it, too.
+They stand beside health and never write it: what a silence means is judged elsewhere, and what is done about it is, too.
 """
 
 from enum import StrEnum

@@ -9,13 +9,24 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.domain.eligibility import PolicyState, Reason
+from wakeful.domain.agents import parse_agent_name
+from wakeful.domain.eligibility import PolicyState, Reason, Rule
 from wakeful.domain.errors import OperatorError, WorldError
-from wakeful.domain.heartbeat import Clamped, HeartbeatPolicy, Include, Problem, Snapshot, Window
-from wakeful.domain.ids import SessionId
+from wakeful.domain.heartbeat import (
+    Clamped,
+    HeartbeatPolicy,
+    Include,
+    PolicyReading,
+    Problem,
+    Snapshot,
+    Window,
+)
+from wakeful.domain.ids import SessionId, is_uuid
 from wakeful.domain.record import safe
 
 SCHEMA: Final = 1
+# Their sessions are called by them and a UUID, which is no path.
+_CLIENTS: Final = frozenset({"claude", "codex"})
 
 
 class HealthNotKnownYet(WorldError):
@@ -58,6 +69,12 @@ _OUTCOMES: Final[Mapping[Reason | None, WakeOutcome]] = {
 }
 
 
+def parse_target(text: str) -> str:
+    """The name of an agent, or the whole id of a client's session, from outside. Raises BadAgentName."""
+    provider, _, conversation = text.partition("-")
+    return text if provider in _CLIENTS and is_uuid(conversation) else parse_agent_name(text)
+
+
 def outcome_of(reason: Reason | None) -> WakeOutcome:
     """What a wake with this reason came to; without one it was sent."""
     return _OUTCOMES.get(reason, WakeOutcome.SKIPPED)
@@ -95,7 +112,7 @@ def is_same(one: Audit, other: Audit) -> bool:
 
 
 def _about(audit: Audit) -> tuple[object, ...]:
-    return audit.agent, audit.session_id, audit.trigger, audit.reason, audit.snapshot_id
+    return audit.agent, audit.session_id, audit.trigger, audit.reason, audit.words, audit.snapshot_id
 
 
 class WakeState(Struct, frozen=True, kw_only=True):
@@ -195,3 +212,27 @@ def _guidance(policy: HeartbeatPolicy) -> list[str]:
     summary = [f"What it is for: {policy.summary}"] if policy.summary else []
     body = ["Guidance of that file:", policy.body] if policy.body else []
     return [*summary, *body]
+
+
+def words_of(rule: Rule | None, reading: PolicyReading) -> str:
+    """Why an agent may not be woken, for people; an invalid file says where it is wrong."""
+    if rule is None:
+        return "it may be woken"
+    if reading.problem is not None and rule.reason is Reason.HEARTBEAT_INVALID:
+        return f"{reading.problem.file}:{reading.problem.line}: {reading.problem.reason}"
+    return rule.words
+
+
+def answer_of(audit: Audit) -> WakeAnswer:
+    """What whoever asked is told of a decision."""
+    assert audit.outcome is not None, "concluded"
+    return WakeAnswer(
+        schema=SCHEMA,
+        agent=audit.agent,
+        session_id=audit.session_id,
+        outcome=audit.outcome,
+        reason=audit.reason,
+        words=audit.words,
+        snapshot_id=audit.snapshot_id,
+        digest=audit.digest,
+    )

@@ -158,7 +158,6 @@ class Desk:
         timers: TimerRules = TimerRules(),  # noqa: B008 - frozen, and its defaults are the documented ones
         warnings_of: Callable[[SessionId], tuple[str, ...]] = lambda _session_id: (),
         recall: Callable[[SessionId, int], Sequence[Event]] = lambda _session_id, _limit: (),
-        prove: Callable[[Watched], None] = lambda _watched: None,
     ) -> None:
         self.feed = feed
         self.wake_of = wake_of
@@ -177,8 +176,6 @@ class Desk:
         self._agents = agents
         # Whether a folder is there.
         self._exists = exists
-        # Looks whether the way to a session is still as its record says.
-        self._prove = prove
 
     def health(self, text: str) -> Answer:
         """003's fields of one session."""
@@ -237,7 +234,7 @@ class Desk:
 
     def _found(self, text: str) -> Watched:
         watched = self._roster.find(text)
-        self._prove(watched)
+        self._roster.prove(watched)
         return watched
 
     def resolve(self, text: str) -> SessionId:
@@ -289,6 +286,7 @@ class Desk:
         """Block until the session is in a state, needs a person, died, or the time is over."""
         watched = self._found(text)
         ending = await self._roster.wait(watched.subject.id, until, timeout_seconds)
+        self._roster.prove(watched)
         body = b'{"ending":%b,"session":%b}' % (_encode(ending), watched.body())
         return Answer(body, WAIT_EXIT_CODES[ending])
 
@@ -302,7 +300,7 @@ class Desk:
         wanted = set(pids)
         for watched in self._roster.watched.values():
             if any(holder.process.pid in wanted for holder in watched.presence.living):
-                return Answer(watched.body(), _exit_code(watched))
+                return self.record(watched.subject.id)
         raise NotASession
 
 

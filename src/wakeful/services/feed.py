@@ -82,6 +82,10 @@ class Feed:
         self._changes: dict[SessionId, Change] = {}
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def is_heard(self) -> bool:
+        return bool(self._listeners)
+
     def publish(self, changes: Iterable[Change]) -> None:
         """Announce changes; of several of one session the newest is sent, with what it was before the first."""
         if not self._listeners:

@@ -171,12 +171,12 @@ class Hands:
             lambda current: driver.answer(current, question_id, reply),
         )
 
-    async def interrupt(self, text: str) -> Deed:
-        """Cut the running turn short; the agent stays."""
+    async def interrupt(self, text: str, *, unless: Objection = lambda: None) -> Deed:
+        """Cut the running turn short, `unless` something speaks against it once its time has come; the agent stays."""
         watched, hosting = self._managed(text)
         driver = self._drivers[hosting.driver]
         return await self._act(
-            Act.INTERRUPT, watched, Purpose(), lambda: self._needs_life(watched), driver.interrupt
+            Act.INTERRUPT, watched, Purpose(), lambda: self._needs_life(watched) or unless(), driver.interrupt
         )
 
     async def stop(self, text: str, *, final: bool = True) -> Deed:

@@ -78,19 +78,29 @@ class Roster:
         # What people call the managed ones, and those they have released since.
         self.names: dict[SessionId, str] = {}
         self.unfold: Callable[[SessionId, bool], None] = lambda _session_id, _read: None
+        # Looks whether the way to a session is still as its record says.
+        self.prove: Callable[[Watched], None] = lambda _watched: None
         self._fold_after_seconds = fold_after_seconds
         self._waiting: dict[SessionId, set[asyncio.Event]] = {}
         self._sorted: list[SessionId] | None = None
         self._in_order: list[Watched] | None = None
+        self._ours: list[Watched] | None = None
 
     def changed_membership(self) -> None:
-        """Sessions came or went: ids are sorted anew when next needed."""
-        self._sorted = self._in_order = None
+        """Sessions came or went, or were handed over: ids are sorted anew when next needed."""
+        self._sorted = self._in_order = self._ours = None
 
     def ids(self) -> list[SessionId]:
         if self._sorted is None:
             self._sorted = sorted(self.watched.keys() | self.old.keys())
         return self._sorted
+
+    @property
+    def ours(self) -> list[Watched]:
+        """The managed ones, in no order."""
+        if self._ours is None:
+            self._ours = [each for each in self.watched.values() if each.subject.ours]
+        return self._ours
 
     def find(self, text: str) -> Watched:
         """The session with this id, bare conversation id, name, or unique prefix of an id."""
@@ -128,7 +138,7 @@ class Roster:
             yield ids[index]
 
     def page(self, query: Query, now: Instant) -> Page:
-        """Records in order of id from `cursor` on; stable while sessions come and go."""
+        """Records in order of id from `cursor` on, each proven; stable while sessions come and go."""
         ids = self.ids()
         oldest, limit, picky = self._oldest(now), min(query.limit, LIMIT_MAX), query.is_picky
         if not (query.all or query.cursor or picky or limit < len(self.watched)):
@@ -147,6 +157,8 @@ class Roster:
             elif watched.seen_wall < oldest and not query.all:
                 folded += 1
                 continue
+            if watched.subject.ours:
+                self.prove(watched)
             record = watched.record
             if record is None or (picky and not _fits(record, query)):
                 continue
@@ -157,6 +169,7 @@ class Roster:
 
     def _all_shown(self, oldest: float) -> Page:
         """The question asked most often, answered in a tenth of the time."""
+        self._prove_shown(oldest)
         if self._in_order is None:
             self._in_order = [self.watched[each] for each in self.ids() if each in self.watched]
         # Once over them, and no call for those that are encoded: ten thousand lie far apart in memory.
@@ -167,13 +180,19 @@ class Roster:
         ]
         return Page(bodies, len(self.ids()) - len(bodies), None)
 
+    def _prove_shown(self, oldest: float) -> None:
+        for each in self.ours:
+            if each.seen_wall >= oldest:
+                self.prove(each)
+
     def _oldest(self, now: Instant) -> float:
         """Sessions without a live process that were last seen before this are folded."""
         return now.wall - self._fold_after_seconds
 
     def shown(self, now: Instant) -> list[Watched]:
-        """Everybody whom lists do not fold, judged, in no order."""
+        """Everybody whom lists do not fold, judged and proven, in no order."""
         oldest = self._oldest(now)
+        self._prove_shown(oldest)
         return [each for each in self.watched.values() if each.record and each.seen_wall >= oldest]
 
     def counts(self, now: Instant) -> dict[str, dict[str, int]]:

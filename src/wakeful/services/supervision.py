@@ -303,8 +303,10 @@ class Supervisor:
         watched = self.roster.watched.get(session_id)
         if watched is not None:
             hosting = self._hosted.get(session_id)
-            watched.subject = self._as_hosted(watched.subject)
+            before, watched.subject = watched.subject, self._as_hosted(watched.subject)
             watched.presence.stopped = hosting is not None and hosting.stopped
+            if watched.subject.ours is not before.ours:
+                self.roster.changed_membership()
             self._mark(session_id)
 
     def _as_hosted(self, subject: Subject) -> Subject:

@@ -1,7 +1,7 @@
 """Supervision of running prompts: looks at them every so often and says what their timers say.
 
-It reads sessions and writes none: warnings stand beside the record, events go to whoever listens, and healing alone
-decides whether a silence is answered.
+It reads sessions and writes none: warnings stand beside the record, events go to whoever listens, and whether a prompt
+that timed out is ended is for others to see to.
 """
 
 import logging
@@ -35,11 +35,13 @@ class SupervisionTimers:
         running: Callable[[], Iterable[Running]],
         rules: TimerRules,
         tell: Callable[[SupervisionEvent], None],
+        timed_out: Callable[[SessionId], None] = lambda _session_id: None,
     ) -> None:
         self._clock = clock
         self._running = running
         self._rules = rules
         self._tell = tell
+        self._timed_out = timed_out
         self._timers: dict[SessionId, Timer] = {}
 
     async def run(self) -> None:
@@ -61,6 +63,8 @@ class SupervisionTimers:
             self._timers[each.session_id] = timer
             if stage is not None:
                 self._say(each.session_id, timer, stage, now)
+            if stage is Stage.TIMEOUT:
+                self._timed_out(each.session_id)
 
     def warnings(self, session_id: SessionId) -> tuple[str, ...]:
         """What is to be said of a session's prompt; nothing while it makes progress."""

@@ -7,7 +7,7 @@ and never writes it.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from msgspec import Struct
@@ -19,8 +19,8 @@ from wakeful.domain.eligibility import (
     PolicyState,
     Reach,
     Reason,
-    ineligibility,
-    words_of,
+    Rule,
+    refusal,
 )
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.findings import Health
@@ -39,9 +39,11 @@ from wakeful.domain.wake import (
     WakeAnswer,
     WakesItself,
     WakeState,
+    answer_of,
     outcome_of,
     prompt_of,
     shown,
+    words_of,
 )
 from wakeful.faults import reach as reached
 from wakeful.ports.clock import Clock
@@ -61,8 +63,16 @@ FORGET_SECONDS: Final = 3600.0
 # A client shows a prompt in its log within a second; one that shows none for this long has lost it.
 UNSHOWN_SECONDS_MAX: Final = 30.0
 RACED: Final = "a prompt began first"
+_READY: Final = Facts(reach=Reach(ours=True, path_open=True), health=Health.HEALTHY)
 
 log = logging.getLogger("wakeful")
+
+Caller = Callable[[], Awaitable[SessionId | None]]
+"""The session from inside of which a wake is asked for, if it is asked for from inside of one."""
+
+
+async def _nobodys() -> SessionId | None:
+    return None
 
 
 class WakeRules(Struct, frozen=True):
@@ -133,23 +143,25 @@ class WakeService:
         return self._status(target, self._policies.reading(name, target.workdir))
 
     async def wake(
-        self, name: str, trigger: Trigger = Trigger.HAND, *, caller: SessionId | None = None
+        self, name: str, trigger: Trigger = Trigger.HAND, *, caller: Caller = _nobodys
     ) -> WakeAnswer:
-        """Wake an agent, or say why not. Raises WakesItself, BadAgentName; a store that refuses lets nothing happen."""
+        """Wake an agent, or say why not. Raises WakesItself, BadAgentName; a store that refuses lets nothing happen.
+
+        Who asks is looked up for a wake that would be given, and for no other.
+        """
         target = self._found(name)
-        if caller is not None and caller == target.session_id:
-            raise WakesItself(session=caller)
         reading = self._policies.reading(target.agent, target.workdir)
         # From here to the reservation nothing is awaited: of a thousand who ask at once, one goes on.
-        reason = ineligibility(self._facts(target, reading))
+        rule = refusal(self._facts(target, reading))
         snapshot, watched = reading.snapshot, target.watched
-        if reason is not None or watched is None or snapshot is None:
-            assert reason is not None, "a session and a policy, or a reason"
-            return await self._refuse(target, reading, trigger, reason)
+        if rule is not None or watched is None or snapshot is None:
+            assert rule is not None, "a session and a policy, or a reason"
+            return await self._refuse(target, reading, trigger, rule)
         self._waking.add(watched.subject.id)
         self._cycle.spend()
         # Whoever asked may hang up; what was begun is brought to its end and written down.
-        return await asyncio.shield(self._reserved(target, watched, snapshot, trigger))
+        acts_before = self._gate.performed(watched.subject.id)
+        return await asyncio.shield(self._reserved(target, watched, snapshot, trigger, caller, acts_before))
 
     async def run(self) -> None:
         """Wake whoever is due, cycle by cycle, until cancelled."""
@@ -244,18 +256,29 @@ class WakeService:
         return max(due_at, self._cooling_until(watched.subject.id, policy) or due_at)
 
     async def _refuse(
-        self, target: Target, reading: PolicyReading, trigger: Trigger, reason: Reason
+        self, target: Target, reading: PolicyReading, trigger: Trigger, rule: Rule
     ) -> WakeAnswer:
-        words = _words(reason, reading)
+        words = words_of(rule, reading)
         snapshot = reading.snapshot if reading.state is not PolicyState.MISSING else None
-        audit = await self._audits.write(target.agent, target.session_id, trigger, reason, words, snapshot)
-        return _answer(audit)
+        audit = await self._audits.write(
+            target.agent, target.session_id, trigger, rule.reason, words, snapshot
+        )
+        return answer_of(audit)
 
     async def _reserved(
-        self, target: Target, watched: Watched, snapshot: Snapshot, trigger: Trigger
+        self,
+        target: Target,
+        watched: Watched,
+        snapshot: Snapshot,
+        trigger: Trigger,
+        caller: Caller,
+        acts_before: int,
     ) -> WakeAnswer:
         try:
-            answer = await self._attempt(target, watched, snapshot, trigger)
+            if await caller() == watched.subject.id:
+                self._cycle.give_back()
+                raise WakesItself(session=watched.subject.id)
+            answer = await self._attempt(target, watched, snapshot, trigger, acts_before)
         finally:
             self._waking.discard(watched.subject.id)
         if answer.reason is Reason.SESSION_PROMPT_ACTIVE_RACE:
@@ -263,11 +286,10 @@ class WakeService:
         return answer
 
     async def _attempt(
-        self, target: Target, watched: Watched, snapshot: Snapshot, trigger: Trigger
+        self, target: Target, watched: Watched, snapshot: Snapshot, trigger: Trigger, acts_before: int
     ) -> WakeAnswer:
-        acts_before = self._gate.performed(watched.subject.id)
         audit = await self._reserve(target.agent, watched.subject.id, snapshot, trigger)
-        if isinstance(audit, Reason):
+        if not isinstance(audit, Audit):
             self._cycle.give_back()
             return await self._refuse(target, PolicyReading(PolicyState.VALID, snapshot), trigger, audit)
         reached("wake.reserved")
@@ -289,11 +311,11 @@ class WakeService:
         except WakefulError as error:
             gathered.failed, gathered.words = True, str(error)
         reached("wake.delivered")
-        return _answer(await self._concluded(audit, gathered))
+        return answer_of(await self._concluded(audit, gathered))
 
     async def _reserve(
         self, agent: str, session_id: SessionId, snapshot: Snapshot, trigger: Trigger
-    ) -> Audit | Reason:
+    ) -> Audit | Rule:
         """Write the wake down before anything is done, or say why another daemon on this store goes first."""
         for _ in range(2):
             audit = await self._audits.reserve(agent, session_id, trigger, snapshot)
@@ -302,27 +324,26 @@ class WakeService:
             await self._audits.read_again()
             until = self._cooling_until(session_id, snapshot.policy)
             if until is not None and until > self._clock.now():
-                return Reason.COOLDOWN_ACTIVE
-        return Reason.WAKE_COALESCED
+                return _spoken(replace(_READY, cooling=True))
+        return _spoken(replace(_READY, waking=True))
 
     async def _concluded(self, audit: Audit, gathered: "_Gathered") -> Audit:
-        ready = Reach(ours=True, path_open=True)
-        facts = Facts(reach=ready, health=Health.HEALTHY, raced=gathered.raced, failed=gathered.failed)
-        reason = ineligibility(facts)
-        words = gathered.words if reason is not Reason.SESSION_PROMPT_ACTIVE_RACE else words_of(reason)
+        rule = refusal(replace(_READY, raced=gathered.raced, failed=gathered.failed))
+        reason = rule.reason if rule is not None else None
+        words = rule.words if rule is not None and gathered.raced else gathered.words
         concluded = await self._audits.conclude(audit, outcome_of(reason), reason, safe(words))
         reached("wake.concluded")
         return concluded
 
     def _status(self, target: Target, reading: PolicyReading) -> HeartbeatStatus:
-        reason = ineligibility(self._facts(target, reading))
+        rule = refusal(self._facts(target, reading))
         return HeartbeatStatus(
             schema=SCHEMA,
             agent=target.agent,
             session_id=target.session_id,
-            eligible_for_wake=reason is None,
-            ineligibility_reason=reason,
-            words=_words(reason, reading),
+            eligible_for_wake=rule is None,
+            ineligibility_reason=rule.reason if rule is not None else None,
+            words=words_of(rule, reading),
             policy_state=reading.state,
             policy_snapshot=shown(reading.snapshot) if reading.snapshot is not None else None,
             policy_problem=reading.problem,
@@ -366,26 +387,10 @@ class _Gathered:
         self.failed = deed.outcome is not Outcome.RECOVERED and not self.raced
 
 
-def _words(reason: Reason | None, reading: PolicyReading) -> str:
-    if reason is None:
-        return "it may be woken"
-    if reading.problem is not None and reason is Reason.HEARTBEAT_INVALID:
-        return f"{reading.problem.file}:{reading.problem.line}: {reading.problem.reason}"
-    return words_of(reason)
-
-
-def _answer(audit: Audit) -> WakeAnswer:
-    assert audit.outcome is not None, "concluded"
-    return WakeAnswer(
-        schema=SCHEMA,
-        agent=audit.agent,
-        session_id=audit.session_id,
-        outcome=audit.outcome,
-        reason=audit.reason,
-        words=audit.words,
-        snapshot_id=audit.snapshot_id,
-        digest=audit.digest,
-    )
+def _spoken(facts: Facts) -> Rule:
+    rule = refusal(facts)
+    assert rule is not None, "one of these facts speaks against it"
+    return rule
 
 
 def _iso(instant: Instant | None) -> str | None:

@@ -41,6 +41,7 @@ class AuditBook:
         self._retention_seconds = retention_seconds
         self._entries: OrderedDict[str, Audit] = OrderedDict()
         self._last: dict[str, Audit] = {}
+        self._highest = 0
         # The newest two prompts of every session: of the newest it may turn out that it was not given after all.
         self._given: dict[SessionId, list[tuple[str, Instant]]] = {}
         # What was spent on the reservations that are open.
@@ -91,7 +92,7 @@ class AuditBook:
     ) -> Audit:
         """Write a refusal down, durably; an equal one before it is counted instead."""
         now = self._clock.now()
-        audit = _audit(now, agent, session_id, trigger, snapshot)
+        audit = _audit(now, self._number(now), agent, session_id, trigger, snapshot)
         audit = replace(audit, outcome=outcome_of(reason), reason=reason, words=words)
         before = self._last.get(agent)
         if before is not None and is_same(before, audit):
@@ -109,7 +110,7 @@ class AuditBook:
     ) -> Audit | None:
         """Write down that a wake is under way, durably. None: another daemon on this store was quicker."""
         now = self._clock.now()
-        audit = _audit(now, agent, session_id, trigger, snapshot)
+        audit = _audit(now, self._number(now), agent, session_id, trigger, snapshot)
         given = self._given.get(session_id)
         # Whoever knows the same last wake spends the same, and only one of them can.
         key = f"wake/{session_id}/{given[-1][0] if given else 'first'}"
@@ -146,8 +147,14 @@ class AuditBook:
             await self._store.drop_note(KIND, audit.id)
             self._entries.pop(audit.id, None)
 
+    def _number(self, now: Instant) -> int:
+        """Its milliseconds, and above every number so far: a restart reads decisions in the order of their ids, whatever
+        the clock was set to between them."""
+        return max(int(now.wall * 1000), self._highest + 1)
+
     def _remember(self, audit: Audit, at: Instant) -> None:
         self._entries[audit.id] = audit
+        self._highest = max(self._highest, int(audit.id.partition("-")[0]))
         self._last[audit.agent] = audit
         if audit.session_id is None:
             return
@@ -184,11 +191,16 @@ def _note(audit: Audit) -> Note:
 
 
 def _audit(
-    now: Instant, agent: str, session_id: SessionId | None, trigger: Trigger, snapshot: Snapshot | None
+    now: Instant,
+    number: int,
+    agent: str,
+    session_id: SessionId | None,
+    trigger: Trigger,
+    snapshot: Snapshot | None,
 ) -> Audit:
     """A decision that is under way."""
     return Audit(
-        id=f"{int(now.wall * 1000):015d}-{uuid4().hex[:8]}",
+        id=f"{number:015d}-{uuid4().hex[:8]}",
         at=iso(now.wall),
         last_at=iso(now.wall),
         count=1,

@@ -1,4 +1,4 @@
-"""Whom a name means: the session an agent has, the most recently active one where it has several."""
+"""Whom a name means: the session an agent has, the most recently active one where it has several; or the session of an id."""
 
 from collections.abc import Callable
 from math import inf
@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from wakeful.domain.agents import AgentRecord, AgentSpec, BadAgentName, parse_agent_name
 from wakeful.domain.ids import SessionId
+from wakeful.domain.wake import parse_target
 from wakeful.services.roster import Roster
 from wakeful.services.watched import Watched
 
@@ -43,10 +44,12 @@ class Targets:
         return sorted(named | set(self._declared()))
 
     def find(self, name: str) -> Target:
-        """Who that is. Raises BadAgentName for what cannot be a name."""
-        parse_agent_name(name)
+        """Who that is. Raises BadAgentName for what can be neither a name nor a session's id."""
+        parse_target(name)
         declared = self._declared().get(name)
         watched = max(self._sessions(name, declared), key=_last_active, default=None)
+        if watched is None and declared is None and SessionId(name) in self._roster.watched:
+            return self._of_id(SessionId(name))
         return Target(name, watched, _workdir(watched, declared))
 
     def name_of(self, session_id: SessionId) -> str | None:
@@ -58,6 +61,12 @@ class Targets:
             if declared.record.session_id == session_id:
                 return name
         return None
+
+    def _of_id(self, session_id: SessionId) -> Target:
+        """This very session, by its agent's name if it has one."""
+        watched, name = self._roster.watched[session_id], self.name_of(session_id)
+        declared = self._declared().get(name) if name is not None else None
+        return Target(name or session_id, watched, _workdir(watched, declared))
 
     def _sessions(self, name: str, declared: Declared | None) -> list[Watched]:
         ids = [each for each, known in self._roster.names.items() if known == name]

@@ -145,7 +145,7 @@ def _windows(value: Value, name: str, find_zone: FindZone) -> tuple[Window, ...]
         for other in windows:
             if other.timezone == window.timezone and overlap(other, window):
                 raise Wrong(
-                    each.line, f"{name}: {_shown(window)} overlaps {_shown(other)}; write one of both"
+                    each.line, f"{name}: {_shown(window)} overlaps {_shown(other)}; make one window of both"
                 )
         windows.append(window)
     return tuple(windows)

@@ -14,12 +14,11 @@ from msgspec import Struct
 
 from wakeful.domain.heartbeat import Clamped, HeartbeatInvalid, Problem
 from wakeful.domain.moment import iso
-from wakeful.domain.wake import HeartbeatStatus, PolicySnapshot, WakeAnswer, shown
-from wakeful.interfaces.cli.agent import agent_argument
+from wakeful.domain.wake import HeartbeatStatus, PolicySnapshot, WakeAnswer, parse_target, shown
 from wakeful.interfaces.cli.client import Client
 from wakeful.interfaces.cli.lazy import Entry, LazyGroup
 from wakeful.interfaces.cli.listing import decoded
-from wakeful.interfaces.cli.options import answers_json
+from wakeful.interfaces.cli.options import answers_json, completed_by
 from wakeful.interfaces.cli.output import note, say, show_json, wall_now
 from wakeful.interfaces.cli.session_acts import ACT_SECONDS_MAX
 from wakeful.interfaces.cli.settings import load_settings
@@ -31,6 +30,12 @@ COMMANDS: Final = {
     "wake": Entry("Run", f"{_HERE}:wake", "Wake an agent, or say why not"),
     "validate": Entry("See", f"{_HERE}:validate", "Whether a HEARTBEAT.md is valid, or which line is not"),
 }
+
+
+# NAME is an agent's, or a session's whole id.
+_target_argument = click.argument(
+    "name", metavar="NAME", type=parse_target, shell_complete=completed_by("agents_like")
+)
 
 
 class Validation(Struct, frozen=True):
@@ -47,7 +52,7 @@ def heartbeat() -> None:
 
 
 @click.command(epilog="Example: wakeful agent heartbeat status fox --json")
-@agent_argument
+@_target_argument
 @answers_json
 def status(*, name: str, as_json: bool) -> int:
     """Say whether an agent may be woken now, by which policy, and what was last decided."""
@@ -61,7 +66,7 @@ def status(*, name: str, as_json: bool) -> int:
 
 
 @click.command(epilog="Example: wakeful agent heartbeat wake fox")
-@agent_argument
+@_target_argument
 @answers_json
 def wake(*, name: str, as_json: bool) -> int:
     """Give an agent the prompt of its HEARTBEAT.md. Exit 1 with one reason if it may not be woken."""

@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from wakeful.domain.calm import paused_text
-from wakeful.domain.findings import Health
+from wakeful.domain.findings import Health, State
 from wakeful.domain.record import SessionRecord
 from wakeful.interfaces.cli.asking import Reading, ask
 from wakeful.interfaces.cli.listing import Sessions, counts_text, decode_sessions, left_out_text, rows
@@ -25,10 +25,13 @@ NOBODY: Final = "No agent session in the last 24 hours. Start claude or codex, o
 @click.option(
     "--health", type=click.Choice([each.value for each in Health]), help="Only sessions in this health."
 )
+@click.option(
+    "--state", type=click.Choice([each.value for each in State]), help="Only sessions in this state."
+)
 @answers_json
-def ls(*, everything: bool, project: str | None, health: str | None, as_json: bool) -> int:
+def ls(*, everything: bool, project: str | None, health: str | None, state: str | None, as_json: bool) -> int:
     """List the sessions of this machine, those who need you first."""
-    asked = {"all": "true" if everything else None, "project": project, "health": health}
+    asked = {"all": "true" if everything else None, "project": project, "health": health, "state": state}
     filters = {key: value for key, value in asked.items() if value is not None}
     if as_json:
         show_json(ask(lambda desk: desk.sessions(filters)).body)

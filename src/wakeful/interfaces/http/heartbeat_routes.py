@@ -48,6 +48,5 @@ class HeartbeatRoutes:
     ) -> Encoded[WakeAnswer]:
         """Wake an agent, or say with one reason why not. An agent does not wake itself."""
         del data
-        caller = await self._deciders.session_of(request)
-        answer = await self._wakes.wake(name, caller=caller)
+        answer = await self._wakes.wake(name, caller=lambda: self._deciders.session_of(request))
         return Encoded(Answer(msgspec.json.encode(answer), int(answer.outcome is not WakeOutcome.SENT)))
