@@ -29,6 +29,8 @@ T = TypeVar("T")
 # A start of Claude Code costs two seconds of CPU: more at once, and timings on two cores mean nothing.
 CLIENTS_AT_ONCE_MAX: Final = 2
 _KEY: Final = "sk-ant-of-the-tests-and-nobody-else"
+# A tool that is seen at work however long that takes: ended by `ClientHome.let_tool_end`.
+UNTIL_TOLD: Final = "until [ -e told ]; do sleep 0.2; done"
 _POLL_SECONDS: Final = 0.02
 _END_SECONDS_MAX: Final = 30.0
 # A tool may start another while we end it; a home still not empty after this many rounds is a bug.
@@ -163,6 +165,10 @@ class ClientHome:
         """Those processes that the client started as tools, by the conversation id it gives them."""
         marks = (b"CLAUDE_CODE_SESSION_ID=", b"CODEX_THREAD_ID=")
         return [pid for pid in self.pids() if any(entry.startswith(marks) for entry in _environ_of(pid))]
+
+    def let_tool_end(self) -> None:
+        """A tool that runs UNTIL_TOLD in the project is told."""
+        (self.project / "told").touch()
 
     def wait_for_tool(self, command: str) -> int:
         """The pid of the tool process that runs the command; shells and what they start first do not count."""

@@ -297,7 +297,7 @@ class Doors:
 
     def start(self) -> None:
         self._thread.start()
-        assert self._open.wait(10), "the doors did not open"
+        assert self._open.wait(60), "the doors did not open"
 
     def stop(self) -> None:
         """Close both doors; twice is once."""

@@ -46,7 +46,7 @@ class Lives:
         assert self._worker.stdout is not None
         self.kill()
         self._worker.stdin.close()
-        self._worker.wait(10)
+        self._worker.wait(60)
         self._worker.stdout.close()
 
     def begin(self, fault: str = "") -> int:

@@ -262,7 +262,7 @@ def test_wait_is_told_of_a_death(daemon: RunningDaemon, config: Path, agent: sub
     )
     wait_for(lambda: None if waiting.poll() is not None else True, "waiter")
     agent.kill()
-    assert waiting.wait(10) == 1
+    assert waiting.wait(60) == 1
 
 
 @pytest.mark.parametrize("content", [b"", b'{"type":"us'])

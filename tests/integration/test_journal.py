@@ -172,7 +172,7 @@ def test_a_run_cancelled_while_it_starts_leaves_nothing(root: Path, monkeypatch:
 
     def held_up(gated: GatedProcess) -> None:
         starting.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         let_through(gated)
 
     monkeypatch.setattr(GatedProcess, "let_through", held_up)

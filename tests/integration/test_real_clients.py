@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clients import ClaudeHome, CodexHome, wait_for
+from clients import UNTIL_TOLD, ClaudeHome, CodexHome, wait_for
 from daemons import RunningDaemon
 from wakeful.testing.scripted_model import script
 
@@ -49,7 +49,7 @@ def test_claude_in_tmux_from_question_to_rest(
 ) -> None:
     """Waiting for a person, then working, then idle; found, never managed, its pane named."""
     terminal = claude_home.in_tmux(
-        tmux_socket, script({**ASKING, "input": {"command": "touch x; sleep 6"}}, DONE), "a"
+        tmux_socket, script({**ASKING, "input": {"command": f"touch x; {UNTIL_TOLD}"}}, DONE), "a"
     )
     waiting = watching.wait_for_session(is_in("waiting"), "session that waits")
     assert waiting["attention"] == "person"
@@ -62,6 +62,7 @@ def test_claude_in_tmux_from_question_to_rest(
     terminal.press("Enter")
     working = watching.wait_for_session(is_in_a_tool, "session in a tool")
     assert (working["session_alive"], working["alive_to"]) == (True, "tool")
+    claude_home.let_tool_end()
     idle = watching.wait_for_session(is_in("idle"), "session at rest")
     assert (idle["health"], idle["findings"], idle["active_prompt"]) == ("healthy", [], False)
     attach = watching.wait_for_session(
@@ -100,20 +101,21 @@ def test_claude_killed_inside_a_tool_in_a_shell(
 
 def test_claude_print_mode_from_work_to_its_end(watching: RunningDaemon, claude_home: ClaudeHome) -> None:
     """A finished `-p` run has stopped and is healthy: it ended after its turn."""
-    short = {"tool": "Bash", "input": {"command": "sleep 2"}}
-    process = claude_home.run_print(script(short, DONE), "--allowedTools", "Bash")
+    step = {"tool": "Bash", "input": {"command": UNTIL_TOLD}}
+    process = claude_home.run_print(script(step, DONE), "--allowedTools", "Bash")
     working = watching.wait_for_session(is_in_a_tool, "session in a tool")
     assert working["pid"] == process.pid
     tree = watching.run("session", "inspect", working["id"], "--json").json["evidence"]["processes"]
-    assert any("sleep 2" in each["untrusted"] for each in tree)
-    process.wait(20)
+    assert any(UNTIL_TOLD in each["untrusted"] for each in tree)
+    claude_home.let_tool_end()
+    process.wait(60)
     stopped = watching.wait_for_session(is_in("stopped"), "session that stopped")
     assert (stopped["health"], stopped["findings"]) == ("healthy", [])
 
 
 def test_a_refused_login_is_no_crash(watching: RunningDaemon, claude_home: ClaudeHome) -> None:
     """A 401 turn needs a login, and is not dead."""
-    claude_home.run_print(script({"status": 401})).wait(20)
+    claude_home.run_print(script({"status": 401})).wait(60)
     session = watching.wait_for_session(lambda session: bool(session["findings"]), "session with a finding")
     assert codes(session) == ["auth_required"]
     assert (session["health"], session["attention"]) == ("degraded", "login")
@@ -124,13 +126,14 @@ def test_codex_from_work_to_its_end(daemon: RunningDaemon, codex_home: CodexHome
     """A Codex run works, its native process is the one that counts, and it ends healthy."""
     daemon.watch(CODEX_HOME=codex_home.home / ".codex")
     daemon.up()
-    process = codex_home.exec(script({"run": "sleep 3; echo bye"}, DONE))
+    process = codex_home.exec(script({"run": f"{UNTIL_TOLD}; echo bye"}, DONE))
     working = daemon.wait_for_session(
         lambda each: is_in_a_tool(each) and each["pid"] is not None, "working session"
     )
     assert working["provider"] == "codex"
     assert working["pid"] != process.pid, "the node wrapper is not the agent"
-    process.wait(20)
+    codex_home.let_tool_end()
+    process.wait(60)
     stopped = daemon.wait_for_session(is_in("stopped"), "session that stopped")
     assert (stopped["health"], stopped["findings"]) == ("healthy", [])
 
@@ -167,12 +170,13 @@ def test_a_restarted_daemon_knows_what_died_while_it_was_down(
 def test_restarting_the_daemon_ends_no_agent(watching: RunningDaemon, claude_home: ClaudeHome) -> None:
     """Killed -9 and started again, it finds the same session still at work."""
     process = claude_home.run_print(
-        script({"tool": "Bash", "input": {"command": "sleep 6"}}, DONE), "--allowedTools", "Bash"
+        script({"tool": "Bash", "input": {"command": UNTIL_TOLD}}, DONE), "--allowedTools", "Bash"
     )
     before = watching.wait_for_session(is_in_a_tool, "session in a tool")
     watching.kill()
     watching.up()
     after = watching.wait_for_session(is_in_a_tool, "session in a tool")
     assert (after["id"], after["pid"]) == (before["id"], before["pid"])
-    assert process.wait(20) == 0
+    claude_home.let_tool_end()
+    assert process.wait(60) == 0
     wait_for(lambda: watching.sessions()[0]["state"] == "stopped" or None, "session that stopped")

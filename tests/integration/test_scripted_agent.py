@@ -87,7 +87,7 @@ def kill_all(running: RunningAgent) -> None:
 def test_its_transcript_reads_like_a_real_one(agent: ScriptedAgent) -> None:
     """The reader finds nothing malformed, unknown or drifted, and every step is the event it stands for."""
     with agent.start(*ALL_STEPS, {"exit": 0}) as running:
-        assert running.process.wait(10) == 0
+        assert running.process.wait(60) == 0
         events = events_of(running)
     odd = (e.Malformed, e.Drifted, e.Skipped)
     assert not [event for event in events if isinstance(event, odd)]
@@ -169,7 +169,7 @@ def test_kill_9_leaves_the_registry_file_and_an_orphaned_tool(in_a_tool: Running
 def test_a_killed_step_is_a_kill_9(agent: ScriptedAgent) -> None:
     """The script's own way to die leaves the same behind as a kill from outside."""
     with agent.start({"prompt": "Test it"}, {"killed": 0.5}, LONG_TOOL) as running:
-        assert running.process.wait(10) == -signal.SIGKILL
+        assert running.process.wait(60) == -signal.SIGKILL
         assert running.registry.exists()
         assert len(running.tools()) == 1
 
@@ -177,7 +177,7 @@ def test_a_killed_step_is_a_kill_9(agent: ScriptedAgent) -> None:
 def test_a_normal_exit_removes_the_registry_file(agent: ScriptedAgent) -> None:
     """Whoever leaves in order leaves no entry, and says goodbye in the transcript."""
     with agent.start({"prompt": "Say hello"}, {"end": "Hello"}, {"exit": 3}) as running:
-        assert running.process.wait(10) == 3
+        assert running.process.wait(60) == 3
         assert not running.registry.exists()
         assert records(running.lines())[-1]["type"] == "last-prompt"
 
@@ -190,7 +190,7 @@ def test_sigterm_leaves_the_tool_and_sigint_ends_it(tmp_path: Path) -> None:
         with agent.start({"prompt": "Test it"}, LONG_TOOL) as running:
             running.wait_for_tool()
             running.process.send_signal(number)
-            assert running.process.wait(10) == code
+            assert running.process.wait(60) == code
             assert len(running.tools()) == tools
             assert not running.registry.exists()
             steps = [event for event in events_of(running) if not isinstance(event, e.Spent)]
