@@ -143,8 +143,11 @@ class Daemon(Lookout):
         """The act gate's own word, asked while the session is judged."""
         enabled = self._config.heartbeat.enabled
         if self._config.daemon.mode is Mode.OBSERVE:
-            return Reach(enabled=enabled)
+            return Reach(enabled=enabled, observing=True)
         return replace(self.handwork.hands.reach(session_id), enabled=enabled)
+
+    def is_held(self, session_id: SessionId) -> bool:
+        return self.handwork.hands.is_held(session_id)
 
     def prove(self, watched: Watched) -> None:
         """Judge a session anew whose way was opened, shut or lost since: nobody tells of that."""

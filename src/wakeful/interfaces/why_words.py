@@ -65,6 +65,12 @@ def held_lines(why: Why, *, with_rules: bool) -> Iterator[Line]:
             yield ((f"    rule: {rule.rule}", "quiet"),)
 
 
+def refused_lines(why: Why) -> Iterator[Line]:
+    """The ways back that are shut, each with the reason."""
+    for each in why.refused:
+        yield ((f"  {each.name}", "strong"), (f" {each.reason}", "text"))
+
+
 def evidence_lines(why: Why, *, whole_stamps: bool) -> Iterator[Line]:
     """Every reading; with `whole_stamps` its date, too."""
     for each in why.evidence:
