@@ -74,6 +74,7 @@ class House:
         self.policy = Policy()
         self.roster = Roster(self.policy.fold_after_seconds)
         self.feed = Feed()
+        self.troubles: dict[SessionId, Trouble] = {}
         self.store: Store = store or MemoryStore(now=self._wall)
         self.supervisor = Supervisor(self.clock, self.roster, self.policy, self, boot_id=BOOT)
         self.desk = Desk(
@@ -137,8 +138,8 @@ class House:
         return Standing(self.mode, "0.0.0", "testhost", 1, STARTED_AT, ("a socket",), eyes, notes, paused)
 
     def trouble_of(self, session_id: SessionId) -> Trouble | None:
-        """Nobody is treated here, but in a clinic."""
-        return {}.get(session_id)
+        """What a test says of it; in a clinic, the healer."""
+        return self.troubles.get(session_id)
 
     def start(self, name: str, *, project: str = "shop", pid: int | None = None) -> Process:
         """An agent of this conversation comes up and is idle."""

@@ -190,7 +190,7 @@ def test_what_is_held_says_so_and_asks_whether_somebody_looked(doors: Doors, hou
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
         await pilot.press("slash", *"pushed", "enter")
-        await until(pilot, lambda: "resume, revive not now: a call was cut off" in screen(app))
+        await until(pilot, lambda: "resume, revive: a call was cut off" in screen(app))
         await pilot.press("r")
         await until(pilot, lambda: isinstance(app.screen, Question))
         assert "You looked at what was cut off: may it go on?" in screen(app)

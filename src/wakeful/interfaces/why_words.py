@@ -66,9 +66,12 @@ def held_lines(why: Why, *, with_rules: bool) -> Iterator[Line]:
 
 
 def refused_lines(why: Why) -> Iterator[Line]:
-    """The ways back that are shut, each with the reason."""
+    """The ways back that are shut, each reason once."""
+    names: dict[str, list[str]] = {}
     for each in why.refused:
-        yield ((f"  {each.name}", "strong"), (f" {each.reason}", "text"))
+        names.setdefault(each.reason, []).append(each.name)
+    for reason, those in names.items():
+        yield ((f"  {', '.join(those)}: ", "strong"), (plain(reason), "text"))
 
 
 def evidence_lines(why: Why, *, whole_stamps: bool) -> Iterator[Line]:

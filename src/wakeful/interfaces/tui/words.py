@@ -31,6 +31,7 @@ from wakeful.interfaces.why_words import (
     fired_lines,
     held_lines,
     ladder_lines,
+    refused_lines,
     rung_style,
 )
 
@@ -115,7 +116,12 @@ def _remarks(overview: Overview, agents: Sequence[str]) -> Iterator[str]:
         if eye.left_out is not None:
             yield f"not read: {eye.name}: {eye.left_out}"
     yield from agents
-    yield from overview.daemon.notes
+    for note in overview.daemon.notes:
+        yield next((note.replace(*each) for each in _BY_KEY.items() if each[0] in note), note)
+
+
+# What a command shows elsewhere, a key shows here.
+_BY_KEY: Final = {"`wakeful incidents`": "key 3", "`wakeful checkpoint list`": "key 2"}
 
 
 class Told(Struct, frozen=True):
@@ -145,12 +151,9 @@ def detail(record: SessionRecord, told: Told | None, now_wall: float, *, columns
     lines.append(((plain(why.sentence), "needs-you" if asks else HEALTHS[why.health]),))
     lines += [] if is_wide else [_ladder_line(why)]
     lines.append((("→ ", "quiet"), (plain(join(why.command)), "strong"), (f"  {why.command_text}", "quiet")))
-    lines += [
-        (("✗ ", "warning"), (f"{name} not now: ", "text"), (plain(reason), "quiet"))
-        for name, reason in _shut(why)
-    ]
     lines.append(_standing(record, now_wall))
     lines += [(), *ladder_lines(why)] if is_wide else []
+    lines += _section("Not to be had now", [*refused_lines(why)])
     lines += _section("Timeline", timeline_lines(told.past, now_wall, width - _MARGIN_CELLS))
     lines += _section("Found", [*fired_lines(why, with_rules=False)])
     lines += _section("Held back", [*held_lines(why, with_rules=False)])
@@ -158,14 +161,6 @@ def detail(record: SessionRecord, told: Told | None, now_wall: float, *, columns
         "Last calls", [_call(each, record, now_wall) for each in told.past.calls.calls[-CALLS_SHOWN_MAX:]]
     )
     return lines + _section("Evidence", [*evidence_lines(why, whole_stamps=False)][-_EVIDENCE_MAX:])
-
-
-def _shut(why: Why) -> Iterator[tuple[str, str]]:
-    """The ways back that are shut, each reason once."""
-    names: dict[str, list[str]] = {}
-    for each in why.refused:
-        names.setdefault(each.reason, []).append(each.name)
-    yield from ((", ".join(those), reason) for reason, those in names.items())
 
 
 def _standing(record: SessionRecord, now_wall: float) -> Line:
