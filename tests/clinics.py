@@ -276,7 +276,7 @@ class Clinic(House):
         super().hear(name, *events)
 
     def trouble_of(self, session_id: SessionId) -> Trouble | None:
-        return self.healer.trouble_of(session_id)
+        return super().trouble_of(session_id) or self.healer.trouble_of(session_id)
 
     def recall_events(self, session_id: SessionId, limit: int) -> list[Event]:
         return self.log.get(session_id, [])[-limit:]

@@ -246,6 +246,7 @@ def test_observing_everything_is_refused_with_the_reason(
     hub.doors.call(lambda: clinic.end(process))
     page = open_link(hub.doors, context, "?session=claude-a")
     expect(page.locator("#session-actions .refusal").filter(has_text="Revive")).to_contain_text(OBSERVING)
+    expect(page.locator("#session-standing")).to_contain_text("managed, but the mode is observe")
     page.locator("[data-action=revive]").dispatch_event("click")
     page.get_by_role("link", name="Agents").click()
     fox = page.locator('[data-agent="fox"]')

@@ -102,7 +102,7 @@ def test_nobody_goes_on_inside_a_call_that_may_have_happened() -> None:
 def test_the_page_knows_the_reason_by_its_words() -> None:
     """What a person who looked may do all the same is offered by them."""
     assert f'const HELD = "{HELD}";' in (PAGE / "actions.js").read_text()
-    assert f'const OBSERVING = "{OBSERVING}";' in (PAGE / "agents.js").read_text()
+    assert f'const OBSERVING = "{OBSERVING}";' in (PAGE / "actions.js").read_text()
 
 
 def told_by(clinic: Clinic) -> tuple[dict[ActionName, Action], Why]:

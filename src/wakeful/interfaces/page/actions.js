@@ -10,7 +10,8 @@ const EXPECTED = [
   ["ok", "It was fine"], ["dead", "It was dead"], ["silent", "It had gone silent"], ["loop", "It ran in circles"],
   ["error_cascade", "It failed again and again"], ["runaway", "It ran away"],
 ];
-// As `domain/actions.py` says it: a person who looked may go on all the same.
+// As `domain/actions.py` says them; a person who looked may go on all the same.
+export const OBSERVING = "the mode is observe: Wakeful acts on nothing";
 const HELD = "a call was cut off that may have happened elsewhere: a person has to look first";
 const FOUND = "Wakeful only found it; adopt it first";
 

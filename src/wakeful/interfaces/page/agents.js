@@ -1,5 +1,6 @@
 // The agents of the hub: a card each, with what it is, why, and what can be ordered. Its words are only ever textContent.
 
+import { OBSERVING } from "/actions.js";
 import { sessionAddress } from "/address.js";
 import { confirmed } from "/asking.js";
 import { button, command, element, holding, inward, redraw, refusals, refused, setText } from "/dom.js";
@@ -29,8 +30,6 @@ const COMMANDS = {
   teardown: (name) => ["wakeful", "attach", name, "--teardown"],
   "restart-session": (name) => ["wakeful", "agent", "restart-session", name],
 };
-
-const OBSERVING = "the mode is observe: Wakeful acts on nothing";
 
 /** Keeps the list of agents. */
 export class Agents {

@@ -1,6 +1,6 @@
 // One session: the verdict in words, what can be done, when it did what, the ladder, the evidence, its last calls.
 
-import { drawActions } from "/actions.js";
+import { drawActions, OBSERVING } from "/actions.js";
 import { button, byId, clear, command, element, holding, inward, moment, redraw, setText, spoken } from "/dom.js";
 import { drawLadder } from "/ladder.js";
 import { read } from "/link.js";
@@ -143,8 +143,13 @@ function standing(record) {
   running.id = "session-age";
   return [
     element("b", "state", record.state), health, running,
-    element("span", "badge", record.managed ? "managed: Wakeful may act" : "found: Wakeful only tells"),
+    element("span", "badge", hands(record)),
   ];
+}
+
+function hands({ managed, actions }) {
+  if (!managed) return "found: Wakeful only tells";
+  return actions.some(({ reason }) => reason === OBSERVING) ? "managed, but the mode is observe" : "managed: Wakeful may act";
 }
 
 function facts(record) {
