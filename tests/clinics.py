@@ -18,6 +18,7 @@ from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.plan import Rules
 from wakeful.domain.process import Process, Sight
+from wakeful.domain.trouble import Trouble
 from wakeful.ports.forge import Filing, Forge, Report
 from wakeful.ports.hands import Begun, Order, Seen, unannounced
 from wakeful.ports.store import Outcome, Store, Transition
@@ -273,6 +274,9 @@ class Clinic(House):
     def hear(self, name: str, *events: Event) -> None:
         self.log.setdefault(subject(name).id, []).extend(events)
         super().hear(name, *events)
+
+    def trouble_of(self, session_id: SessionId) -> Trouble | None:
+        return super().trouble_of(session_id) or self.healer.trouble_of(session_id)
 
     def recall_events(self, session_id: SessionId, limit: int) -> list[Event]:
         return self.log.get(session_id, [])[-limit:]

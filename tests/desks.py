@@ -24,6 +24,7 @@ from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.policy import Policy
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.subject import Subject
+from wakeful.domain.trouble import Trouble
 from wakeful.interfaces.http.access import Access
 from wakeful.interfaces.http.app import build_app
 from wakeful.interfaces.http.binding import PortBusy, bind_tcp, bind_unix
@@ -74,10 +75,17 @@ class House:
         self.policy = Policy()
         self.roster = Roster(self.policy.fold_after_seconds)
         self.feed = Feed()
+        self.troubles: dict[SessionId, Trouble] = {}
         self.store: Store = store or MemoryStore(now=self._wall)
         self.supervisor = Supervisor(self.clock, self.roster, self.policy, self, boot_id=BOOT)
         self.desk = Desk(
-            self.clock, self.roster, self.feed, self.store.transitions, self.policy, self.standing
+            self.clock,
+            self.roster,
+            self.feed,
+            self.store.transitions,
+            self.policy,
+            self.standing,
+            trouble_of=self.trouble_of,
         )
         self.work_desk = WorkDesk(self.store, self.clock, self.roster.resolve, lambda: None)
         self.driver = ScriptedDriver()
@@ -129,7 +137,11 @@ class House:
         eyes = (EyeRecord("by hand", None),)
         notes = tuple(self.calm.lines(self._wall()))
         paused = self.calm.paused_record
-        return Standing("mine", "0.0.0", "testhost", 1, STARTED_AT, ("a socket",), eyes, notes, paused)
+        return Standing(self.mode, "0.0.0", "testhost", 1, STARTED_AT, ("a socket",), eyes, notes, paused)
+
+    def trouble_of(self, session_id: SessionId) -> Trouble | None:
+        """What a test says of it; in a clinic, the healer."""
+        return self.troubles.get(session_id)
 
     def start(self, name: str, *, project: str = "shop", pid: int | None = None) -> Process:
         """An agent of this conversation comes up and is idle."""
@@ -204,7 +216,11 @@ class House:
             path_open=self.path_open and bool(watched.presence.living),
             path_lost=self.driver.lost,
             underway=self.gate.underway(session_id),
+            observing=self.mode == "observe",
         )
+
+    def is_held(self, session_id: SessionId) -> bool:
+        return self.hands.is_held(session_id)
 
     def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
         if isinstance(self.store, MemoryStore):

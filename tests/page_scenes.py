@@ -16,8 +16,10 @@ from wakeful.domain.agents import AgentRuntime
 from wakeful.domain.checkpoint import Checkpoint, CheckpointKind, Choice, ChoiceName
 from wakeful.domain.critical import critical_event
 from wakeful.domain.events import CallEnded, CallStarted, Failure, Progressed, Prompted, TurnEnded
+from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Fate, Origin
+from wakeful.domain.trouble import Trouble
 from wakeful.testing.scripted_runtime import ALIVE, SESSION_DEAD, UNSEEN
 
 MINUTE: Final = 60.0
@@ -166,7 +168,23 @@ class Morning:
             draft = Checkpoint(
                 0, kind, subject_text, project, self.clinic.wall(), (), (may_have,), (), CHOICES
             )
-            await self.clinic.checkpoints.open(draft)
+            opened = await self.clinic.checkpoints.open(draft)
+            if at:
+                self._hold(opened.number)
+
+    def _hold(self, number: int) -> None:
+        session_id, now = subject(self._id("deploy")).id, self.clinic.wall()
+        self.clinic.troubles[session_id] = Trouble(
+            session_id=session_id,
+            work=session_id,
+            project=NAMES["deploy"][1],
+            code=Code.SESSION_DEAD,
+            opened_at=now,
+            code_since=now,
+            held=True,
+            checkpoint=number,
+            did=f"held it: a call was cut off that may have had effects elsewhere (checkpoint {number})",
+        )
 
 
 CHOICES: Final = (

@@ -152,8 +152,11 @@ class Daemon(Lookout):
         """The act gate's own word, asked while the session is judged."""
         enabled = self._config.heartbeat.enabled
         if self._config.daemon.mode is Mode.OBSERVE:
-            return Reach(enabled=enabled)
+            return Reach(enabled=enabled, observing=True)
         return replace(self.handwork.hands.reach(session_id), enabled=enabled)
+
+    def is_held(self, session_id: SessionId) -> bool:
+        return self.handwork.hands.is_held(session_id)
 
     def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
         self.scribe.take(transitions)

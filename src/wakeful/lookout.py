@@ -255,6 +255,11 @@ class Lookout:
         del session_id
         return OUT_OF_REACH
 
+    def is_held(self, session_id: SessionId) -> bool:
+        """Nobody goes on by a single look."""
+        del session_id
+        return False
+
 
 def _tool_use_dirs(config: Config) -> tuple[str, ...]:
     """The logs of a queue's sessions are logs like others."""

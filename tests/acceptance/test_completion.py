@@ -17,9 +17,15 @@ from wakeful.interfaces.cli.completing import ASK_SECONDS_MAX, CANDIDATES_MAX
 SESSIONS = msgspec.json.encode(
     {
         "sessions": [
-            {"id": "claude-3f2a91bc", "name": "fox", "state": "idle", "health": "healthy"},
-            {"id": "codex-77aa", "name": None, "state": "stopped", "health": "dead"},
-            {"id": "claude-3f99", "name": "$(touch pwned) *", "state": "idle", "health": "healthy"},
+            {"id": "claude-3f2a91bc", "name": "fox", "project": "shop", "state": "idle", "health": "healthy"},
+            {"id": "codex-77aa", "name": None, "project": "a: b, c", "state": "stopped", "health": "dead"},
+            {
+                "id": "claude-3f99",
+                "name": "$(touch pwned) *",
+                "project": "",
+                "state": "idle",
+                "health": "healthy",
+            },
         ]
     }
 )
@@ -116,10 +122,24 @@ def test_nobody_waits_long_for_a_completion(shell: Shell) -> None:
 
 def test_ten_thousand_sessions_are_not_all_offered(shell: Shell) -> None:
     """A hundred candidates at most; one more letter leaves fewer."""
-    many = [{"id": f"s-{each}", "name": None, "state": "idle", "health": "healthy"} for each in range(10_000)]
+    many = [
+        {"id": f"s-{each}", "name": None, "project": "", "state": "idle", "health": "healthy"}
+        for each in range(10_000)
+    ]
     with shell.door({"/api/sessions": http(msgspec.json.encode({"sessions": many}))}):
         assert len(shell.asked("wakeful", "session", "health", "")) == CANDIDATES_MAX
         assert shell.asked("wakeful", "session", "health", "s-9999") == ["s-9999"]
+
+
+def test_zsh_and_fish_are_told_whose_session_it_is(shell: Shell) -> None:
+    """Project, state and health, in words that neither takes for a separator of its own."""
+    words = {"COMP_WORDS": "wakeful session why ", "COMP_CWORD": "3"}
+    with shell.door(SCRIPT):
+        zsh = shell.run("wakeful", _WAKEFUL_COMPLETE="zsh_complete", **words).splitlines()
+        fish = shell.run("wakeful", _WAKEFUL_COMPLETE="fish_complete", **words | {"COMP_CWORD": ""})
+    assert zsh[:6] == ["plain", "fox", "shop idle healthy", "plain", "claude-3f2a91bc", "shop idle healthy"]
+    assert "plain,claude-3f2a91bc\tshop idle healthy" in fish.splitlines()
+    assert "plain,codex-77aa\tstopped dead" in fish.splitlines()
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])

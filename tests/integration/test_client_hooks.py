@@ -125,7 +125,7 @@ def test_a_file_that_changed_meanwhile_is_left_alone(
     assert settings.read_bytes() == b"{}"
 
 
-@pytest.mark.parametrize("how", ["link", "dangling", "hard", "read-only", "fifo", "no folder"])
+@pytest.mark.parametrize("how", ["link", "dangling", "hard", "read-only", "fifo", "folder", "no folder"])
 def test_what_is_not_ours_is_left_alone(
     settings: Path, environ: dict[str, str], places: Places, how: str
 ) -> None:
@@ -139,6 +139,8 @@ def test_what_is_not_ours_is_left_alone(
         settings.rename(elsewhere)
         if how == "fifo":
             os.mkfifo(settings)
+        elif how == "folder":
+            settings.mkdir()
         elif how == "no folder":
             settings.parent.rename(settings.parent.with_name("away"))
         else:
@@ -168,4 +170,5 @@ def test_the_command_shows_before_it_writes(daemon: RunningDaemon) -> None:
     refused = daemon.run("hooks", "install", "claude")
     assert (refused.exit_code, settings.read_text()) == (1, "{} // mine")
     assert "PermissionRequest" in json.loads(refused.out)["hooks"]
+    assert refused.out.splitlines()[:2] == ["{", '  "hooks": {'], "lines to read and to copy"
     assert "Nothing was changed" in refused.err

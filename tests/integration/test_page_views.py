@@ -16,6 +16,7 @@ from desks import BOOT, Doors, open_doors, subject
 from hostile_house import speak, speak_elsewhere
 from hostile_texts import HOSTILE_TEXTS
 from hubs import TestHub, agent, with_pid
+from wakeful.domain.actions import HELD, OBSERVING
 from wakeful.domain.agents import Glimpse
 from wakeful.domain.events import CallEnded, CallStarted, Opened, Prompted
 from wakeful.domain.ids import ConversationId, SessionId
@@ -100,18 +101,19 @@ def healing(doors: Doors, clinic: Clinic) -> Iterator[None]:
 def test_what_may_have_happened_elsewhere_needs_a_second_yes(
     doors: Doors, clinic: Clinic, context: BrowserContext
 ) -> None:
-    """What is held asks under Decisions; reviving it says why not, and only a click of its own goes on."""
+    """What is held asks under Decisions; reviving it is refused with the reason, and only a click of its own goes on."""
     with healing(doors, clinic):
         process = doors.run(clinic.manage("a"))
         doors.call(lambda: clinic.work("a", "git push origin main"))
         page = open_link(doors, context, "?session=claude-a", hurry=True)
         doors.call(lambda: clinic.end(process))
         expect(page.locator('#views [data-view="decisions"] .count')).to_have_text("1")
-        said = act(page, "revive", "Revive")
-        expect(said).to_contain_text("git push origin main")
-        assert [name for name, _ in clinic.living.asked] == []
-        page.get_by_role("dialog").get_by_role("button", name="I looked: revive it all the same").click()
-        expect(said).to_contain_text("recovered: ")
+        expect(page.locator("[data-action=revive]")).to_have_attribute("title", HELD)
+        expect(page.locator("#session-actions .refusal").filter(has_text="Revive")).to_contain_text(HELD)
+        expect(page.get_by_role("link", name="Decide here")).to_have_attribute("href", "/?view=decisions")
+        page.locator("[data-action=revive]").dispatch_event("click")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        expect(act(page, "looked", "I looked: revive")).to_contain_text("recovered: ")
         close(page)
         expect(page.locator('#views [data-view="decisions"] .count')).to_be_hidden()
 
@@ -232,6 +234,25 @@ def test_whom_an_agent_hosts_is_brought_back_by_its_agent(
     expect(page.get_by_role("dialog")).to_contain_text("wakeful agent restart-session fox")
     page.get_by_role("dialog").get_by_role("button", name="Restart session").click()
     expect(page.get_by_role("dialog").get_by_role("status")).to_have_text("It runs again.")
+
+
+def test_observing_everything_is_refused_with_the_reason(
+    hub: HubDoors, clinic: Clinic, context: BrowserContext
+) -> None:
+    """For everybody to read, and a click does nothing: of a session and of an agent."""
+    clinic.mode = "observe"
+    process = hub.doors.run(clinic.manage("a"))
+    hub.doors.call(lambda: clinic.work("a", "make test"))
+    hub.doors.call(lambda: clinic.end(process))
+    page = open_link(hub.doors, context, "?session=claude-a")
+    expect(page.locator("#session-actions .refusal").filter(has_text="Revive")).to_contain_text(OBSERVING)
+    expect(page.locator("#session-standing")).to_contain_text("managed, but the mode is observe")
+    page.locator("[data-action=revive]").dispatch_event("click")
+    page.get_by_role("link", name="Agents").click()
+    fox = page.locator('[data-agent="fox"]')
+    expect(fox.locator(".refusal")).to_have_text(f"Start not now {OBSERVING}")
+    fox.locator('[data-order="start"]').dispatch_event("click")
+    expect(page.get_by_role("dialog")).to_have_count(0)
 
 
 def test_agents_are_started_stopped_and_brought_back(hub: HubDoors, context: BrowserContext) -> None:

@@ -180,6 +180,25 @@ def test_a_wrong_verdict_is_told_by_its_number(doors: Doors) -> None:
     play(doors, scene)
 
 
+def test_what_is_held_says_so_and_asks_whether_somebody_looked(doors: Doors, house: House) -> None:
+    """The reason stands with the session; `r` asks a question of its own, and only its yes goes on."""
+
+    process = doors.call(lambda: house.start("pushed"))
+    doors.run(house.hands.adopt("pushed"))
+    doors.call(lambda: house.work("pushed", "git push origin main"))
+    doors.call(lambda: house.end(process))
+
+    async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+        await pilot.press("slash", *"pushed", "enter")
+        await until(pilot, lambda: "resume, revive: a call was cut off" in screen(app))
+        await pilot.press("r")
+        await until(pilot, lambda: isinstance(app.screen, Question))
+        assert "You looked at what was cut off: may it go on?" in screen(app)
+        await pilot.press("escape")
+
+    play(doors, scene, (160, 45))
+
+
 def test_a_held_session_is_revived_after_a_second_yes() -> None:
     """The daemon refuses without approval; the view asks for it, once."""
     order = Order("/api/sessions/x/revive", "?", "", {"approved": False, "by": "me"})

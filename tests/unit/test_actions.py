@@ -1,19 +1,30 @@
 """Claims about what a record offers: a closed list, each act with its command, and why not where it may not be done."""
 
+from pathlib import Path
+
+import pytest
+from msgspec.json import decode
 from msgspec.structs import replace
 
+import wakeful
+from clinics import Clinic, die_in_a_turn, play
+from desks import subject
 from folding import POLICY, at, folded, held
 from wakeful.domain import events as e
-from wakeful.domain.actions import Action, ActionName, possible_actions
+from wakeful.domain.actions import HELD, OBSERVING, Action, ActionName, possible_actions, restrained
 from wakeful.domain.evidence import Presence
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.judge import judge
 from wakeful.domain.process import Sight
 from wakeful.domain.subject import Subject
+from wakeful.domain.why import Why
+from wakeful.services.healing import HeldForPerson
+from wakeful.services.resuming import CutOffElsewhere
 
 FOUND = Subject(SessionId("claude-x"), "claude", "box", "claude-transcripts", ConversationId("x"))
 MANAGED = replace(FOUND, managed=True)
 PROMPT = e.Prompted(1.0)
+PAGE = Path(wakeful.__file__).parent / "interfaces" / "page"
 
 
 def offered(
@@ -66,3 +77,95 @@ def test_whom_nobody_saw_is_not_revived() -> None:
     """Unknown never authorises anything that cannot be undone."""
     silent = offered(MANAGED, now=9_000.0, presence=Presence())
     assert not silent[ActionName.REVIVE].allowed
+
+
+def test_observing_nothing_of_wakefuls_own_is_offered() -> None:
+    """Waiting, going there and handing over stay; what is refused for another reason keeps it."""
+    dead = tuple(offered(MANAGED, presence=gone()).values())
+    seen = {each.name: each for each in restrained(dead, observing=True, held=False)}
+    assert {name for name, each in seen.items() if each.allowed} == {ActionName.WAIT, ActionName.RELEASE}
+    assert seen[ActionName.REVIVE].reason == seen[ActionName.RESUME].reason == OBSERVING
+    assert seen[ActionName.STOP].reason == "its process is gone"
+
+
+def test_nobody_goes_on_inside_a_call_that_may_have_happened() -> None:
+    """Neither by a revival nor by a resume, before a person looked."""
+    dead = tuple(offered(MANAGED, presence=gone()).values())
+    seen = {each.name: each for each in restrained(dead, observing=False, held=True)}
+    assert {name for name, each in seen.items() if each.reason == HELD} == {
+        ActionName.REVIVE,
+        ActionName.RESUME,
+    }
+    assert not seen[ActionName.REVIVE].allowed
+
+
+def test_the_page_knows_the_reason_by_its_words() -> None:
+    """What a person who looked may do all the same is offered by them."""
+    assert f'const HELD = "{HELD}";' in (PAGE / "actions.js").read_text()
+    assert f'const OBSERVING = "{OBSERVING}";' in (PAGE / "actions.js").read_text()
+
+
+def told_by(clinic: Clinic) -> tuple[dict[ActionName, Action], Why]:
+    """What the record offers, and what `why` says."""
+    watched = clinic.roster.find("a")
+    assert watched.record is not None
+    return {each.name: each for each in watched.record.actions}, decode(clinic.desk.why("a").body, type=Why)
+
+
+def test_a_record_does_not_offer_what_is_refused_for_a_call_elsewhere() -> None:
+    """Also while nobody has asked a person yet, in a pause: the same calls forbid the act and its offer."""
+
+    async def scene(clinic: Clinic) -> None:
+        await clinic.calm.pause("ann")
+        await die_in_a_turn(clinic, command="git push origin main")
+        await clinic.clock.run_for(3600)
+        acts, why = told_by(clinic)
+        assert acts[ActionName.REVIVE].reason == acts[ActionName.RESUME].reason == HELD
+        assert [(each.name, each.reason) for each in why.refused] == [
+            (ActionName.RESUME, HELD),
+            (ActionName.REVIVE, HELD),
+        ]
+        assert why.command == ("wakeful", "session", "revive", "claude-a", "--yes")
+        for refused in (clinic.healer.revive("a", approved=False), clinic.hands.resume("a")):
+            with pytest.raises((HeldForPerson, CutOffElsewhere)):
+                await refused
+
+    play(scene)
+
+
+def test_what_was_taught_to_be_harmless_is_offered() -> None:
+    """The offer knows the same lessons as the refusal, from the first look on."""
+
+    async def scene(clinic: Clinic) -> None:
+        clinic.rules = replace(clinic.rules, confirm_seconds=86_400.0)
+        await die_in_a_turn(clinic, command="./sync.sh")
+        assert not told_by(clinic)[0][ActionName.REVIVE].allowed
+        project = told_by_project(clinic)
+        await clinic.lessons.teach(project, "./sync.sh", "ann")
+        clinic.supervisor.acted(subject("a").id)
+        clinic.settle()
+        assert told_by(clinic)[0][ActionName.REVIVE].allowed
+        assert not told_by(clinic)[1].refused
+
+    play(scene)
+
+
+def told_by_project(clinic: Clinic) -> str:
+    record = clinic.roster.find("a").record
+    assert record is not None
+    return record.project
+
+
+def test_a_record_offers_nothing_that_observing_forbids() -> None:
+    """It says so as a reason, and `why` sends nobody to a command that would be declined."""
+
+    async def scene(clinic: Clinic) -> None:
+        clinic.mode = "observe"
+        clinic.rules = replace(clinic.rules, mode="observe")
+        await die_in_a_turn(clinic)
+        acts, why = told_by(clinic)
+        assert acts[ActionName.REVIVE].reason == acts[ActionName.RESUME].reason == OBSERVING
+        assert why.command == ("wakeful", "session", "inspect", "claude-a")
+        assert "the mode is observe" in why.command_text
+
+    play(scene)

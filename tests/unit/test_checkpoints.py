@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from clinics import Clinic
 from wakeful.domain.checkpoint import (
@@ -28,6 +29,7 @@ from wakeful.domain.session_checkpoint import session_draft
 from wakeful.domain.trouble import Trouble
 from wakeful.ports.store import Note, Outcome
 from wakeful.services.checkpoints import AlreadyDecided, CheckpointNotFound, Checkpoints, Done, NotOffered
+from wakeful.services.healing import HealerObserves
 from wakeful.services.held_sessions import HeldSessions
 from wakeful.services.watched import Watched
 from wakeful.testing.memory_store import MemoryStore
@@ -392,6 +394,26 @@ def test_an_answer_at_once_is_carried_out(choice: ChoiceName, acts: list[str]) -
         assert checkpoint.decided_by == "ann"
 
     assert play(scene).living.acts == acts
+
+
+def test_what_is_decided_while_observing_is_done_once_it_may_be() -> None:
+    """Nothing happens and nothing is forgotten: a yes to the session answers no checkpoint, a decision waits."""
+
+    async def scene(clinic: Clinic) -> None:
+        await held(clinic)
+        rules, clinic.rules = clinic.rules, replace(clinic.rules, mode="observe")
+        with pytest.raises(HealerObserves):
+            await clinic.healer.revive("a", approved=True, by="ann")
+        assert len(await clinic.checkpoints.listed(everything=False)) == 1
+        with pytest.raises(HealerObserves):
+            await clinic.checkpoints.decide(1, CONTINUE, "ann")
+        assert clinic.living.acts == []
+        clinic.rules = rules
+        await clinic.checkpoints.take_up()
+        await clinic.clock.run_for(10)
+        assert clinic.living.acts == ["start"]
+
+    play(scene)
 
 
 def test_revive_yes_answers_the_checkpoint() -> None:

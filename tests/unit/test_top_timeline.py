@@ -3,7 +3,8 @@
 import pytest
 
 from wakeful.domain.moment import iso
-from wakeful.interfaces.tui.timeline import CELLS, Kind, kind_of, timeline_lines
+from wakeful.interfaces.tui.spans import Call, Calls, CallWords, Kind, kind_of
+from wakeful.interfaces.tui.timeline import CELLS_MAX, CELLS_MIN, Past, timeline_lines
 from wakeful.services.session_events import EventRecord
 
 NOW = 1_800_000_000.0
@@ -15,27 +16,72 @@ def moved(minutes_ago: float, state: str, health: str = "healthy", reason: str =
 
 def test_an_hour_is_drawn_by_what_was_true_in_it() -> None:
     """Blank before the first transition, then each kind as long as it lasted, up to now."""
-    strip, legend = timeline_lines(
-        [moved(45, "idle"), moved(30, "prompting"), moved(15, "stopped", "dead", "session_dead")], NOW
-    )
+    events = [moved(45, "idle"), moved(30, "prompting"), moved(15, "stopped", "dead", "session_dead")]
+    strip, legend = timeline_lines(Past(events), NOW)
     cells = "".join(text for text, _ in strip[1:])
-    quarter = CELLS // 4
-    assert cells == " " * quarter + "▂" * quarter + "▅" * quarter + "█" * quarter
-    assert [text.strip() for text, _ in legend[1:]] == ["▅ working 15m", "▂ idle 15m", "█ dead 15m"]
+    quarter = CELLS_MAX // 4
+    assert cells == " " * quarter + "▂" * quarter + "▄" * quarter + "█" * quarter
+    assert [text.strip() for text, _ in legend[1:]] == ["▄ working 15m", "▂ idle 15m", "█ dead 15m"]
 
 
 def test_a_long_life_is_drawn_over_more_hours() -> None:
     """The shortest span that shows everything; of a session of weeks, the last seven days."""
     for hours, shown in ((2, 3), (20, 24), (900, 168)):
-        strip, legend = timeline_lines([moved(hours * 60, "idle")], NOW)
+        strip, legend = timeline_lines(Past([moved(hours * 60, "idle")]), NOW)
         blank = sum(text == " " for text, _ in strip[1:])
-        assert blank == round(CELLS * max(0, shown - hours) / shown)
+        assert blank == round(CELLS_MAX * max(0, shown - hours) / shown)
         assert "idle" in legend[1][0]
+
+
+def ran(minutes_ago: float, minutes: float | None, end: str = "ok") -> Call:
+    at = NOW - minutes_ago * 60
+    return Call(
+        iso(at), end, CallWords("Bash", "{}"), iso(at + minutes * 60) if minutes is not None else None
+    )
+
+
+def test_work_is_parted_into_model_and_tools() -> None:
+    """As on the page: between calls it waits for its model; before the part of the log that was read it just works."""
+    calls = Calls([ran(45, 15), ran(40, 5), ran(15, None, "open")], iso(NOW - 45 * 60))
+    strip, legend = timeline_lines(Past([moved(60, "prompting")], calls), NOW)
+    quarter = CELLS_MAX // 4
+    assert (
+        "".join(text for text, _ in strip[1:])
+        == "▄" * quarter + "▅" * quarter + "▃" * quarter + "▅" * quarter
+    )
+    assert [text.strip() for text, _ in legend[1:]] == [
+        "▄ working 15m",
+        "▃ waiting for model 15m",
+        "▅ in a tool 30m",
+    ]
+
+
+def test_a_call_that_was_cut_off_is_not_drawn_as_if_it_had_run() -> None:
+    """It ended nobody knows when."""
+    calls = Calls([ran(30, None, "cut_off")], iso(NOW - 3600))
+    _, legend = timeline_lines(Past([moved(60, "prompting")], calls), NOW)
+    assert [text.strip() for text, _ in legend[1:]] == ["▃ waiting for model 1h"]
+
+
+def test_incidents_and_acts_stand_below_the_time_they_happened_in() -> None:
+    """A line as long as the trouble, a diamond where Wakeful acted; no line where there was neither."""
+    past = Past([moved(60, "idle")], incidents=[(NOW - 1800, NOW - 900)], acts=[NOW - 1790])
+    _, marks, _ = timeline_lines(past, NOW)
+    quarter = CELLS_MAX // 4
+    cells = "".join(text for text, _ in marks[1:])
+    assert cells == " " * 2 * quarter + "◆" + "─" * (quarter - 1) + " " * quarter
+
+
+def test_a_strip_fits_into_its_place() -> None:
+    """As many cells as there is room for, within reason."""
+    for given, drawn in ((200, CELLS_MAX), (30, 30), (3, CELLS_MIN)):
+        strip, *_ = timeline_lines(Past([moved(10, "idle")]), NOW, given)
+        assert len(strip) - 1 == drawn
 
 
 def test_nobody_is_drawn_without_a_transition() -> None:
     """Nothing is known, nothing is shown."""
-    assert timeline_lines([], NOW) == []
+    assert timeline_lines(Past(), NOW) == []
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wakeful.domain.activity import Activity
 from wakeful.domain.evidence import Presence
@@ -46,6 +47,21 @@ class Action(Struct, frozen=True, gc=False):
     reversible: bool
 
 
+OBSERVING: Final = "the mode is observe: Wakeful acts on nothing"
+HELD: Final = "a call was cut off that may have happened elsewhere: a person has to look first"
+# What Wakeful's own hands do; the rest is a person's, or changes nothing but who may act.
+_BY_HANDS: Final = frozenset(
+    {
+        ActionName.SEND,
+        ActionName.INTERRUPT,
+        ActionName.REVIVE,
+        ActionName.RESUME,
+        ActionName.RESTART,
+        ActionName.STOP,
+    }
+)
+# What would go on inside a call that was cut off, and may repeat it.
+_GOING_ON: Final = frozenset({ActionName.REVIVE, ActionName.RESUME})
 _WAIT, _ATTACH = ActionName.WAIT, ActionName.ATTACH
 _RESUME_ARGV: Final[dict[str, tuple[str, ...]]] = {
     "claude": ("claude", "--resume"),
@@ -87,6 +103,26 @@ def possible_actions(
     if subject.managed:
         actions += _managed_actions(subject, presence, verdict, state)
     return tuple(actions)
+
+
+def is_cut_off(activity: Activity, verdict: Verdict) -> bool:
+    """Whether something it began has not come back, and it is gone or in trouble: what of it may go on is asked then."""
+    is_open = bool(activity.calls or activity.background)
+    return is_open and (verdict.agent is _DEAD or bool(verdict.findings))
+
+
+def restrained(actions: tuple[Action, ...], *, observing: bool, held: bool) -> tuple[Action, ...]:
+    """The acts on a session that is ours, without those the mode or a call that was cut off forbids."""
+    if observing:
+        return tuple(_refused(each, OBSERVING) if each.name in _BY_HANDS else each for each in actions)
+    if held:
+        return tuple(_refused(each, HELD) if each.name in _GOING_ON else each for each in actions)
+    return actions
+
+
+def _refused(action: Action, reason: str) -> Action:
+    """What is not to be had anyway keeps the reason that says more of it."""
+    return replace(action, allowed=False, reason=reason) if action.allowed else action
 
 
 def _managed_actions(subject: Subject, presence: Presence, verdict: Verdict, state: State) -> list[Action]:

@@ -80,8 +80,10 @@ def _json(value: object) -> str:
 def with_hooks(text: str, client: str, command: str) -> str:
     """The settings with our hooks behind whatever is there. Raises NotPlainJson, also for hooks of another shape."""
     settings = parse(text)
-    if not isinstance(settings, dict) or not isinstance(settings.get("hooks", {}), dict):
-        raise NotPlainJson(reason="no object, or hooks that are none")
+    if not isinstance(settings, dict):
+        raise NotPlainJson(reason="the whole is no object")
+    if not isinstance(settings.get("hooks", {}), dict):
+        raise NotPlainJson(reason="hooks is no object")
     if "hooks" not in settings:
         return _with_part(text, (), _member("hooks", {each: [_group(command)] for each in EVENTS[client]}))
     for event in EVENTS[client]:

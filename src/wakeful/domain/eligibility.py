@@ -55,6 +55,8 @@ class Reach(Struct, frozen=True, gc=False):
     path_lost: bool = False
     # What Wakeful is bringing it to just now: `starting` or `stopping`.
     underway: State | None = None
+    # The mode is observe: whoever asks, nothing is done.
+    observing: bool = False
 
 
 OUT_OF_REACH: Final = Reach()

@@ -43,6 +43,8 @@ class Container(Struct, frozen=True):
 
 def parse(text: str) -> Any:
     """What the text says. Raises NotPlainJson."""
+    if not text.strip():
+        raise NotPlainJson(reason="the file is empty")
     try:
         return json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_refuse)
     except (ValueError, RecursionError) as problem:

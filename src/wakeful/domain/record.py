@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.domain.actions import Action, possible_actions
+from wakeful.domain.actions import Action, possible_actions, restrained
 from wakeful.domain.activity import RULE_VERSION, Activity
 from wakeful.domain.eligibility import OUT_OF_REACH, Facts, Reach, Reason, ineligibility
 from wakeful.domain.evidence import Holder, Presence, Rung
@@ -129,17 +129,23 @@ def describe(
     verdict: Verdict,
     now: Instant,
     reach: Reach = OUT_OF_REACH,
+    *,
+    held: bool = False,
 ) -> SessionRecord:
-    """The record of a verdict. Nothing in it is computed again when it is read."""
+    """The record of a verdict. Nothing in it is computed again when it is read.
+
+    `held`: a call was cut off that may have happened elsewhere, and nobody has looked.
+    """
     holder = presence.newest
     reason = _ineligibility(verdict, reach)
     state = _state(verdict, reach)
     cwd = activity.cwd or presence.cwd
     stamp = _stamp(now.wall)
+    possible = possible_actions(subject, activity, presence, verdict, state)
     return SessionRecord(
         schema=SCHEMA,
         id=subject.id,
-        project=_safe_project(activity.project or project_of(subject, cwd)),
+        project=project_shown(subject, activity, presence),
         agent=subject.agent,
         provider=subject.provider,
         host=subject.host,
@@ -159,7 +165,7 @@ def describe(
         expected_waits=tuple(map(_wait, verdict.waits)),
         alive_to=verdict.alive_to,
         broken_at=verdict.broken_at,
-        actions=possible_actions(subject, activity, presence, verdict, state),
+        actions=restrained(possible, observing=reach.observing, held=held),
         last_activity_at=_iso(latest((activity.last_at, presence.grown_at))),
         last_presence_at=_iso(_last_presence(presence, holder, verdict, now)),
         last_error=_last_error(verdict),
@@ -208,6 +214,11 @@ def laid_to_rest(stored: SessionRecord, at: str) -> SessionRecord:
         updated_at=at,
         pid=None,
     )
+
+
+def project_shown(subject: Subject, activity: Activity, presence: Presence) -> str:
+    """What doors call the project of a session."""
+    return _safe_project(activity.project or project_of(subject, activity.cwd or presence.cwd))
 
 
 def project_of(subject: Subject, cwd: str | None) -> str:

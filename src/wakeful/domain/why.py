@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from wakeful.domain.actions import ActionName
+from wakeful.domain.actions import HELD, OBSERVING, Action, ActionName
 from wakeful.domain.activity import Activity
 from wakeful.domain.evidence import Holder, Presence
 from wakeful.domain.findings import Code, Health, State
@@ -94,6 +94,13 @@ class HeldRule(Struct, frozen=True, gc=False):
     untrusted: str
 
 
+class RefusedAct(Struct, frozen=True, gc=False):
+    """A way back that is not to be had now, and why."""
+
+    name: ActionName
+    reason: str
+
+
 class Why(Struct, frozen=True, gc=False):
     """A verdict, explained. `command` is the one right next step, `command_text` says what it does."""
 
@@ -111,6 +118,7 @@ class Why(Struct, frozen=True, gc=False):
     next_change_at: str | None
     command: tuple[str, ...]
     command_text: str
+    refused: tuple[RefusedAct, ...] = ()
 
 
 _UNDERWAY: Final = {State.STARTING: "Wakeful is bringing it up", State.STOPPING: "Wakeful is ending it"}
@@ -145,7 +153,19 @@ def explain(
         next_change_at=record.valid_until,
         command=command,
         command_text=text,
+        refused=tuple(_refused(record.actions, verdict)),
     )
+
+
+# What brings a session back; where one of them may be done, the others are not missed.
+_WAYS_BACK: Final = frozenset({ActionName.REVIVE, ActionName.RESUME, ActionName.RESTART})
+
+
+def _refused(actions: tuple[Action, ...], verdict: Verdict) -> Iterator[RefusedAct]:
+    """Of a session in trouble: why it cannot be brought back now."""
+    ways = [each for each in actions if each.name in _WAYS_BACK]
+    if verdict.findings and not any(each.allowed for each in ways):
+        yield from (RefusedAct(each.name, each.reason) for each in ways)
 
 
 def rule_words(code: Code, policy: Policy) -> str:
@@ -257,6 +277,8 @@ def _next_step(
         return attach, _AT_ITS_PANE[code]
     if ActionName.REVIVE in allowed:
         return allowed[ActionName.REVIVE], _REVIVING
+    if (forbidden := _forbidden(record, inspect)) is not None:
+        return forbidden
     if code is not None or verdict.health is Health.UNKNOWN:
         return inspect, "look at the evidence: nothing here can be done blindly"
     if verdict.state is State.WAITING:
@@ -264,6 +286,18 @@ def _next_step(
     if verdict.state is State.IDLE:
         return _prompting(record, allowed, inspect)
     return allowed[ActionName.WAIT], "nothing is wrong; wait until it is done"
+
+
+def _forbidden(record: SessionRecord, inspect: tuple[str, ...]) -> tuple[tuple[str, ...], str] | None:
+    """What to do where it could come back, but for the mode or for what was cut off."""
+    reasons = {action.reason: action for action in record.actions if not action.allowed}
+    if OBSERVING in reasons:
+        return inspect, "the mode is observe: Wakeful acts on nothing, so look at it and act yourself"
+    revive = reasons.get(HELD)
+    if revive is None:
+        return None
+    looked = ("wakeful", "session", "revive", record.id, "--yes")
+    return looked, "brings it back, once you looked: what was cut off may have happened"
 
 
 def _prompting(

@@ -65,6 +65,15 @@ def held_lines(why: Why, *, with_rules: bool) -> Iterator[Line]:
             yield ((f"    rule: {rule.rule}", "quiet"),)
 
 
+def refused_lines(why: Why) -> Iterator[Line]:
+    """The ways back that are shut, each reason once."""
+    names: dict[str, list[str]] = {}
+    for each in why.refused:
+        names.setdefault(each.reason, []).append(each.name)
+    for reason, those in names.items():
+        yield ((f"  {', '.join(those)}: ", "strong"), (plain(reason), "text"))
+
+
 def evidence_lines(why: Why, *, whole_stamps: bool) -> Iterator[Line]:
     """Every reading; with `whole_stamps` its date, too."""
     for each in why.evidence:

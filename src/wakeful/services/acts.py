@@ -27,7 +27,6 @@ from wakeful.ports.hands import Seen
 from wakeful.ports.store import Conclusion, Intent, Outcome, Store
 
 INTERRUPTED: Final = "Wakeful ended in the middle of it and nobody saw what it did"
-OBSERVING: Final = "the mode is observe: Wakeful acts on nothing"
 
 
 class Act(StrEnum):

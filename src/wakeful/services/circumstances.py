@@ -13,6 +13,7 @@ from wakeful.domain.lessons import Lesson, apply_lessons
 from wakeful.domain.moment import Instant
 from wakeful.domain.plan import Situation
 from wakeful.domain.process import Sight
+from wakeful.domain.record import project_shown
 from wakeful.domain.sentence import quiet_seconds
 from wakeful.domain.trouble import Trouble
 from wakeful.domain.wording import quoted
@@ -98,7 +99,7 @@ class Circumstances:
 
     def cut_off(self, watched: Watched) -> tuple[InterruptedCall, ...]:
         """The calls that had not come back, classed by the rules and by what was taught about its project."""
-        project = watched.record.project if watched.record is not None else ""
+        project = project_shown(watched.subject, watched.activity, watched.presence)
         return apply_lessons(interrupted(watched.activity), self._taught(project))
 
     def calls_elsewhere(self, watched: Watched) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from wakeful.domain.actions import OBSERVING
 from wakeful.domain.briefs import fresh_brief
 from wakeful.domain.eligibility import Reach
 from wakeful.domain.errors import OperatorError
@@ -21,10 +22,18 @@ from wakeful.domain.work import conversation_id_for, prompt_id_for
 from wakeful.ports.clock import Clock
 from wakeful.ports.hands import Driver, KnowsPrompts, Order, Question, Reply, Seen, Speaker, World
 from wakeful.ports.store import Outcome
-from wakeful.services.acts import INTERRUPTED, OBSERVING, Act, ActGate, Deed, Objection, Purpose
+from wakeful.services.acts import INTERRUPTED, Act, ActGate, Deed, Objection, Purpose
 from wakeful.services.adopting import address_of, adopted
 from wakeful.services.holdings import Holdings, NothingToRelease
-from wakeful.services.resuming import CannotResume, CutOff, HolderAlive, brief_of, by_the_rules, refuse_unseen
+from wakeful.services.resuming import (
+    CannotResume,
+    CutOff,
+    HolderAlive,
+    brief_of,
+    by_the_rules,
+    refuse_unseen,
+    unseen,
+)
 from wakeful.services.roster import Roster
 from wakeful.services.starter import Starter, carried
 from wakeful.services.starts import RunRequest, environment, plain_name
@@ -103,6 +112,11 @@ class Hands:
         path_open = shown and speaker.is_open(hosting)
         path_lost = not path_open and speaker.is_lost(hosting)
         return Reach(ours=True, path_open=path_open, path_lost=path_lost, underway=underway)
+
+    def is_held(self, session_id: SessionId) -> bool:
+        """Whether going on with it is refused until somebody looked at what was cut off."""
+        watched = self._roster.watched.get(session_id)
+        return watched is not None and bool(unseen(watched, self.cut_off))
 
     async def deliver(
         self,

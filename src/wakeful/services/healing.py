@@ -53,6 +53,14 @@ class HeldForPerson(WorldError):
     http_status = 409
 
 
+class HealerObserves(WorldError):
+    """The mode is observe: Wakeful acts on nothing. What you decided is kept and done once daemon.mode is mine, after a start."""
+
+    code = "healer-observes"
+    exit_code = 1
+    http_status = 409
+
+
 class Healer:
     """Troubles in memory, each also a note in the store."""
 
@@ -134,7 +142,7 @@ class Healer:
     async def revive(
         self, text: str, *, approved: bool, by: str = "somebody", happened: bool = False
     ) -> Deed:
-        """A person wants it brought back now, which answers its checkpoint. Raises NotManaged, HeldForPerson.
+        """A person wants it brought back now, which answers its checkpoint. Raises NotManaged, HeldForPerson, HealerObserves.
 
         A person's word starts the count anew: what was given up or spent belongs to what went before. `happened`: the
         person looked, and what was cut off has happened; the agent is told so.
@@ -145,6 +153,9 @@ class Healer:
         calls = self._around.calls_elsewhere(watched)
         if calls and not approved:
             raise HeldForPerson(shown=session_id, calls="; ".join(calls))
+        if self._rules().mode == "observe":
+            # Before anything is let go of: what nobody may do answers no checkpoint.
+            raise HealerObserves
         await self._undisturbed(session_id)
         treated = asyncio.ensure_future(self._treat_for_person(watched, by, happened=happened))
         self._busy[session_id] = treated

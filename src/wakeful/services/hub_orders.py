@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from msgspec.structs import replace
 
+from wakeful.domain.actions import OBSERVING
 from wakeful.domain.agents import AgentRecord, AgentSpec, AgentState, Glimpse, Move, accepts, move_of
 from wakeful.domain.errors import OperatorError, WakefulError, WorldError
 from wakeful.domain.hosting import INTENT_VARIABLE
@@ -20,7 +21,7 @@ from wakeful.domain.work import HeldLease, LeaseKey
 from wakeful.ports.hands import Seen
 from wakeful.ports.runtime import EngineGone
 from wakeful.ports.store import Outcome, Store
-from wakeful.services.acts import OBSERVING, Act, ActGate, Deed, Perform, Purpose
+from wakeful.services.acts import Act, ActGate, Deed, Perform, Purpose
 from wakeful.services.hub_book import Agent, AgentBook
 from wakeful.services.work import held
 

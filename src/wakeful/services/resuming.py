@@ -43,9 +43,14 @@ def by_the_rules(watched: Watched) -> Sequence[effects.InterruptedCall]:
     return effects.interrupted(watched.activity)
 
 
+def unseen(watched: Watched, cut_off: CutOff) -> list[effects.InterruptedCall]:
+    """The calls that were cut off and may have happened elsewhere."""
+    return [each for each in cut_off(watched) if each.verdict.effect is not Effect.LOCAL]
+
+
 def refuse_unseen(watched: Watched, cut_off: CutOff) -> None:
     """Whoever goes on inside a call to the outside may repeat it: somebody has to look first."""
-    calls = [each for each in cut_off(watched) if each.verdict.effect is not Effect.LOCAL]
+    calls = unseen(watched, cut_off)
     if calls:
         named = "; ".join(f"{each.tool} {quoted(each.verdict.words)}" for each in calls)
         raise CutOffElsewhere(shown=watched.subject.id, calls=named)

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
+from wakeful.domain.actions import OBSERVING
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.hosting import SESSION_VARIABLE, Hosting
 from wakeful.domain.ids import ConversationId, SessionId
@@ -16,7 +17,7 @@ from wakeful.domain.process import Sight
 from wakeful.domain.work import conversation_id_for, prompt_id_for
 from wakeful.ports.clock import Clock
 from wakeful.ports.hands import Begun, Driver, Order, Seen, World
-from wakeful.services.acts import OBSERVING, Act, ActGate, Deed, Purpose
+from wakeful.services.acts import Act, ActGate, Deed, Purpose
 from wakeful.services.holdings import Holdings
 from wakeful.services.starts import Plan, RunRequest, check_name, environment, plan_run
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from wakeful.domain.actions import is_cut_off
 from wakeful.domain.activity import Activity, fold
 from wakeful.domain.eligibility import OUT_OF_REACH
 from wakeful.domain.events import Event, Opened
@@ -380,7 +381,10 @@ class Supervisor:
         verdict = judge(watched.activity, watched.presence, self._policy, now)
         subject = watched.subject
         reach = self._around.reach(subject.id) if subject.ours else OUT_OF_REACH
-        watched.show(verdict, describe(subject, watched.activity, watched.presence, verdict, now, reach))
+        activity, presence = watched.activity, watched.presence
+        # Asked only where somebody might want to go on.
+        held = subject.managed and is_cut_off(activity, verdict) and self._around.is_held(subject.id)
+        watched.show(verdict, describe(subject, activity, presence, verdict, now, reach, held=held))
         due = verdict.next_check_at.awake if verdict.next_check_at is not None else None
         if due is not None and due != watched.check_at:
             heapq.heappush(self._deadlines, (due, subject.id))

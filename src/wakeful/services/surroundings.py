@@ -43,5 +43,8 @@ class Surroundings(Protocol):
     def reach(self, session_id: SessionId) -> Reach:
         """Whether Wakeful may act on a managed session, and whether a prompt would arrive there now."""
 
+    def is_held(self, session_id: SessionId) -> bool:
+        """Whether a call of it was cut off that may have happened elsewhere: nobody goes on before a person looked."""
+
     def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
         """Store and announce what was judged."""

@@ -43,8 +43,12 @@ def read_settings(path: Path) -> bytes | None:
     except OSError as problem:
         why = "it is a symbolic link" if path.is_symlink() else problem.strerror
         raise NotOursToWrite(path=path, reason=why) from problem
+    try:
+        _require_ours(path, os.fstat(descriptor))
+    except NotOursToWrite:
+        os.close(descriptor)
+        raise
     with os.fdopen(descriptor, "rb") as file:
-        _require_ours(path, os.fstat(file.fileno()))
         return file.read()
 
 

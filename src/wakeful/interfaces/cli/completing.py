@@ -29,6 +29,7 @@ T = TypeVar("T")
 class Known(Struct, frozen=True):
     id: str
     name: str | None
+    project: str
     state: str
     health: str
 
@@ -65,13 +66,19 @@ def places_like(incomplete: str) -> list[CompletionItem]:
 
 def _names_and_ids(sessions: Iterable[Known], incomplete: str) -> Iterator[tuple[str, str]]:
     for each in sessions:
-        words = f"{each.state}, {each.health}"
+        words = _about(each)
         if each.name is not None:
             yield each.name, words
         yield each.id, words
         bare = next((each.id.removeprefix(start) for start in _PROVIDERS if each.id.startswith(start)), None)
         if incomplete and bare is not None:
             yield bare, words
+
+
+def _about(session: Known) -> str:
+    """Whose it is and how it is. No commas: fish ends an explanation there; no colons, as zsh does."""
+    project = session.project if _is_id(session.project) and ":" not in session.project else ""
+    return " ".join(filter(None, (project, session.state, session.health)))
 
 
 def _fitting(incomplete: str, candidates: Iterable[tuple[str, str]]) -> list[CompletionItem]:

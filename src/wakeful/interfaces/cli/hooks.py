@@ -52,7 +52,8 @@ def install(*, client: str, dry_run: bool) -> int:
     require_home(os.environ)
     plan = _planned(client, partial(plan_install, client, os.environ, places))
     if plan is None:
-        say(snippet_for(client, places))
+        for line in snippet_for(client, places).splitlines():
+            say(line)
         return 1
     if not plan.is_done and not dry_run:
         # The spool must be there before a hook is: without it the hooks say nothing.

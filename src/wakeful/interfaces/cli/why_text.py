@@ -18,6 +18,7 @@ from wakeful.interfaces.why_words import (
     fired_lines,
     held_lines,
     ladder_lines,
+    refused_lines,
 )
 
 _STYLES: Final = {
@@ -56,6 +57,7 @@ def why_lines(why: Why) -> Iterator[Line]:
     yield from _section("evidence", evidence_lines(why, whole_stamps=True))
     yield from _section("rules that fired", fired_lines(why, with_rules=True))
     yield from _section("rules held back", held_lines(why, with_rules=True))
+    yield from _section("not to be had now", refused_lines(why))
     yield ()
     changes = f"at {why.next_change_at}" if why.next_change_at else "only when something happens"
     yield (("can change  ", "quiet"), (changes, "text"))

@@ -1,7 +1,7 @@
 // What can be done about a session: what its record allows, and why not where it does not. Each asks before it acts.
 
 import { choiceField, confirmed, textField } from "/asking.js";
-import { button, command, element, holding } from "/dom.js";
+import { button, command, element, holding, refusals, refused } from "/dom.js";
 import { shortId } from "/rows.js";
 
 const BY = "web page";
@@ -10,25 +10,24 @@ const EXPECTED = [
   ["ok", "It was fine"], ["dead", "It was dead"], ["silent", "It had gone silent"], ["loop", "It ran in circles"],
   ["error_cascade", "It failed again and again"], ["runaway", "It ran away"],
 ];
+// As `domain/actions.py` says them; a person who looked may go on all the same.
+export const OBSERVING = "the mode is observe: Wakeful acts on nothing";
+const HELD = "a call was cut off that may have happened elsewhere: a person has to look first";
 const FOUND = "Wakeful only found it; adopt it first";
 
-/** The row of buttons; without `post`, which needs this tab's own login, the commands instead. */
+/** The row of buttons, and below it why some are refused; without `post`, which needs this tab's own login, the commands instead. */
 export function drawActions(record, mute, post) {
   const offered = offers(record, mute);
-  if (!post) return holding("div", "actions commands", ...offered.filter((each) => !each.reason).map(spelled));
-  return holding("div", "actions", ...offered.map((each) => drawn(each, record, post)));
+  const withheld = refusals(offered.filter((each) => each.reason).map(({ label, reason }) => [label, reason]));
+  if (!post) return [holding("div", "actions commands", ...offered.filter((each) => !each.reason).map(spelled)), ...withheld];
+  return [holding("div", "actions", ...offered.map((each) => drawn(each, record, post))), ...withheld];
 }
 
 function drawn(offer, record, post) {
   const act = offer.reason ? () => {} : () => confirmed(order(offer, record, post));
   const made = button(offer.label, act, offer.grave ? "button grave" : "button");
   made.dataset.action = offer.name;
-  if (!offer.reason) return made;
-  // Not `disabled`: whoever cannot see the reason must be able to reach and hear it.
-  made.setAttribute("aria-disabled", "true");
-  made.setAttribute("aria-label", `${offer.label}: not now, ${offer.reason}`);
-  made.title = offer.reason;
-  return made;
+  return offer.reason ? refused(made, offer.label, offer.reason) : made;
 }
 
 function spelled(offer) {
@@ -52,6 +51,7 @@ function offers(record, mute) {
   const hosted = acts.get("restart");
   return [
     hosted ? restart(record, hosted) : revive(record, acts.get("revive")),
+    acts.get("revive")?.reason === HELD ? looked(record) : null,
     stop(record, acts.get("stop"), hosted),
     hosted ? null : record.managed ? release(record, acts.get("release")) : adopt(record, acts.get("adopt")),
     mute ? unmute(record, mute) : silence(record),
@@ -69,6 +69,16 @@ function revive(record, action) {
     body: () => ({ by: BY }),
     // What was cut off may have happened elsewhere: a person's yes is a click of its own.
     instead: (problem, post) => (problem.code?.startsWith("held") ? { ...yes, give: () => post({ by: BY, approved: true }), instead: null } : null),
+  };
+}
+
+/** A person's yes to what may have happened is a click of its own, and answers the checkpoint. */
+function looked(record) {
+  return {
+    name: "looked", label: "I looked: revive", grave: true, argv: [...ours("revive", record), "--yes"], reason: "",
+    path: `/api/sessions/${encodeURIComponent(record.id)}/revive`,
+    consequence: "You saw whether what was cut off has happened. Its conversation goes on, and its agent may do it again.",
+    body: () => ({ by: BY, approved: true }),
   };
 }
 

@@ -1,8 +1,9 @@
 // The agents of the hub: a card each, with what it is, why, and what can be ordered. Its words are only ever textContent.
 
+import { OBSERVING } from "/actions.js";
 import { sessionAddress } from "/address.js";
 import { confirmed } from "/asking.js";
-import { button, command, element, holding, inward, redraw, setText } from "/dom.js";
+import { button, command, element, holding, inward, redraw, refusals, refused, setText } from "/dom.js";
 import { age, shortId } from "/rows.js";
 
 // Who needs somebody comes first.
@@ -36,6 +37,7 @@ export class Agents {
   #empty;
   #post;
   #records = new Map();
+  #mode = "";
 
   constructor({ list, empty, post }) {
     this.#list = list;
@@ -45,6 +47,12 @@ export class Agents {
 
   replace(records) {
     this.#records = new Map(records.map((record) => [record.id, record]));
+    this.#show();
+  }
+
+  /** The mode the daemon is in: observing, it takes no orders. */
+  set mode(mode) {
+    this.#mode = mode;
     this.#show();
   }
 
@@ -67,17 +75,18 @@ export class Agents {
       (one, other) => ORDER.indexOf(one.state) - ORDER.indexOf(other.state) || (one.id < other.id ? -1 : 1),
     );
     this.#empty.hidden = records.length > 0;
-    redraw(this.#list, records, () => records.map((record) => card(record, this.#post)));
+    const refusal = this.#mode === "observe" ? OBSERVING : "";
+    redraw(this.#list, [records, refusal], () => records.map((record) => card(record, this.#post, refusal)));
   }
 }
 
-function card(record, post) {
+function card(record, post, refusal) {
   const badge = element("span", "agent-state", record.state);
   badge.dataset.state = record.state;
   const since = element("span", "age", age(record.since, Date.now()));
   since.dataset.since = record.since;
   const head = holding("p", "agent-head", element("b", "", record.name), badge, since, element("span", "badge", record.runtime));
-  const made = holding("li", "card", head, element("p", "agent-why", record.reason), place(record), orders(record, post));
+  const made = holding("li", "card", head, element("p", "agent-why", record.reason), place(record), ...orders(record, post, refusal));
   made.dataset.agent = record.id;
   return made;
 }
@@ -88,17 +97,23 @@ function place(record) {
   return holding("p", "agent-place", alive, link);
 }
 
-function orders(record, post) {
+function orders(record, post, refusal) {
   const names = ORDERS[record.state] ?? [];
   const attach = ["running", "stale"].includes(record.state) ? command(["wakeful", "attach", record.name], "attach") : null;
-  if (!post) return holding("div", "actions commands", ...names.map((name) => command(COMMANDS[name](record.name), name)), attach);
-  const buttons = names.map((name) => {
-    const made = button(WORDS[name].label, () => confirmed(order(name, record, post)), WORDS[name].grave ? "button grave" : "button");
-    made.setAttribute("aria-label", `${WORDS[name].label} ${record.name}`);
-    made.dataset.order = name;
-    return made;
-  });
-  return holding("div", "actions", ...buttons, attach);
+  const withheld = refusal ? refusals(names.map((name) => [WORDS[name].label, refusal])) : [];
+  if (!post) {
+    const spelled = refusal ? [] : names.map((name) => command(COMMANDS[name](record.name), name));
+    return [holding("div", "actions commands", ...spelled, attach), ...withheld];
+  }
+  return [holding("div", "actions", ...names.map((name) => ordering(name, record, post, refusal)), attach), ...withheld];
+}
+
+function ordering(name, record, post, refusal) {
+  const { label, grave } = WORDS[name];
+  const made = button(label, refusal ? () => {} : () => confirmed(order(name, record, post)), grave ? "button grave" : "button");
+  made.setAttribute("aria-label", `${label} ${record.name}`);
+  made.dataset.order = name;
+  return refusal ? refused(made, `${label} ${record.name}`, refusal) : made;
 }
 
 function order(name, record, post) {

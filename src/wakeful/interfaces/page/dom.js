@@ -29,6 +29,22 @@ export function button(label, act, className = "button") {
   return made;
 }
 
+/** A button that says why it is not to be had. Not `disabled`: who cannot see the reason must be able to reach and hear it. */
+export function refused(made, label, reason) {
+  made.setAttribute("aria-disabled", "true");
+  made.setAttribute("aria-label", `${label}: not now, ${reason}`);
+  made.title = reason;
+  return made;
+}
+
+/** What is not to be had, each reason once, for everybody to read: [[label, reason]]. */
+export function refusals(pairs) {
+  const labels = Map.groupBy(pairs, ([, reason]) => reason);
+  return [...labels].map(([reason, those]) => holding(
+    "p", "refusal", element("b", "", `${those.map(([label]) => label).join(", ")} not now`), ` ${reason}`,
+  ));
+}
+
 /** A link within the page: the router takes it, a middle click opens a tab. */
 export function inward(label, href, className = "") {
   const made = element("a", className, label);

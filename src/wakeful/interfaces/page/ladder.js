@@ -12,11 +12,12 @@ export function drawLadder(rungs) {
   list.setAttribute("aria-label", "Ladder of liveness, from the host inwards");
   const deepest = rungs.findLastIndex((each) => each.hold === "alive");
   const first = rungs.findIndex((each) => each.hold === "broken");
-  list.append(...rungs.map((each, at) => rung(each, at < deepest, at === first ? "broken here" : HOLDS[each.hold])));
+  const green = first < 0 ? deepest : Math.min(first, deepest);
+  list.append(...rungs.map((each, at) => rung(each, at < green, at === first ? "broken here" : HOLDS[each.hold])));
   return list;
 }
 
-/** `linked`: the line to the next rung is green, because something below it is known to hold. */
+/** `linked`: the line to the next rung is green, because something below it is known to hold, and nothing above is broken. */
 function rung({ rung: name, hold }, linked, says) {
   const made = holding("li", "", mark(hold), element("span", "rung", RUNGS[name] ?? words(name)), element("span", "hold", says));
   made.dataset.hold = hold;

@@ -1,13 +1,16 @@
 // What is said above everything: the mode, a pause, eyes that see late, logs nobody can read. Only ever textContent.
 
 import { confirmed } from "/asking.js";
-import { button, byId, element, holding, moment, redraw } from "/dom.js";
+import { button, byId, element, holding, moment, redraw, spoken } from "/dom.js";
 
 const MODES = {
   observe: ["Observing", "acts on nothing"],
   mine: ["Mine", "heals only what it started or was given"],
   all: ["All", "heals every session"],
 };
+
+// The tabs count these.
+const COUNTED = /`wakeful (incidents|checkpoint list)`$/;
 
 export function drawStanding({ mode, daemon }) {
   const [name, meaning] = MODES[mode] ?? [mode, ""];
@@ -26,7 +29,7 @@ export function drawNotices(overview, drifted, post) {
     ...(drifted ? [notice("drift", driftWords(drifted))] : []),
     ...slow.map((text) => notice("slow", text)),
     ...blind.map((text) => notice("slow", text)),
-    ...notes.map((text) => notice("plain", text)),
+    ...notes.filter((text) => !COUNTED.test(text)).map((text) => notice("plain", ...spoken(text))),
   ]);
 }
 

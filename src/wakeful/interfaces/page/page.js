@@ -160,6 +160,7 @@ const link = new Link({
     proven();
     if (first) show(true);
     drawStanding(told);
+    agents.mode = told.mode;
     drawAround();
     count();
     refresh();

@@ -1,7 +1,7 @@
 // One session: the verdict in words, what can be done, when it did what, the ladder, the evidence, its last calls.
 
-import { drawActions } from "/actions.js";
-import { button, byId, clear, command, element, holding, moment, redraw, setText, spoken } from "/dom.js";
+import { drawActions, OBSERVING } from "/actions.js";
+import { button, byId, clear, command, element, holding, inward, moment, redraw, setText, spoken } from "/dom.js";
 import { drawLadder } from "/ladder.js";
 import { read } from "/link.js";
 import { aboutCall, age, callText, doing, shortId, since, tone, words } from "/rows.js";
@@ -92,7 +92,7 @@ export class SessionView {
     const place = byId("session-actions");
     const focused = place.contains(document.activeElement) ? document.activeElement.dataset.action : null;
     redraw(place, [this.#id, managed, alive, actions, this.#mute], () => [
-      drawActions(this.#record, this.#mute, this.#post),
+      ...drawActions(this.#record, this.#mute, this.#post),
       ...(this.#mute ? [holding("p", "soft", `Muted by ${this.#mute.by} until `, moment(this.#mute.until))] : []),
     ]);
     if (focused && !place.contains(document.activeElement)) place.querySelector(`[data-action="${focused}"]`)?.focus();
@@ -103,7 +103,9 @@ export class SessionView {
     redraw(byId("session-ladder"), why.ladder, () => [drawLadder(why.ladder)]);
     redraw(byId("session-reasons"), [why.fired, why.held_back, why.evidence, why.next_change_at], () => reasons(why));
     redraw(byId("session-step"), why.command, () => [
-      holding("p", "", element("b", "", "Next step"), " ", ...spoken(why.command_text)), command(why.command, "go on"),
+      holding("p", "", element("b", "", "Next step"), " ", ...spoken(why.command_text)),
+      ...(why.command[1] === "checkpoint" ? [inward("Decide here", "/?view=decisions", "button small")] : []),
+      command(why.command, "go on"),
     ]);
   }
 
@@ -141,8 +143,13 @@ function standing(record) {
   running.id = "session-age";
   return [
     element("b", "state", record.state), health, running,
-    element("span", "badge", record.managed ? "managed: Wakeful may act" : "found: Wakeful only tells"),
+    element("span", "badge", hands(record)),
   ];
+}
+
+function hands({ managed, actions }) {
+  if (!managed) return "found: Wakeful only tells";
+  return actions.some(({ reason }) => reason === OBSERVING) ? "managed, but the mode is observe" : "managed: Wakeful may act";
 }
 
 function facts(record) {
@@ -182,7 +189,7 @@ function ruleCard(kind, code, summary, rule, evidence, untrusted) {
 }
 
 function reading({ at, source, text, untrusted }) {
-  const line = holding("li", "", at ? moment(at) : element("span", "soft", "–"), element("b", "", source), element("span", "", text));
+  const line = holding("li", "", at ? moment(at) : element("span", "soft timeless", "–"), element("b", "", source), element("span", "", text));
   if (untrusted) line.append(element("code", "said", callText(untrusted)));
   return line;
 }

@@ -16,6 +16,7 @@ from textual.timer import Timer
 from textual.widgets import Footer, Input, Static
 from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
+from wakeful.domain.actions import HELD
 from wakeful.domain.agents import AgentState
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.plaintext import plain
@@ -32,14 +33,12 @@ from wakeful.interfaces.tui.board import Board
 from wakeful.interfaces.tui.entries import KINDS
 from wakeful.interfaces.tui.link import Link
 from wakeful.interfaces.tui.looks import PALETTES, styles, themes
-from wakeful.interfaces.tui.orders import Order, approval_of, give, order_of, refusal
+from wakeful.interfaces.tui.orders import Order, approval_of, give, looked_order, order_of, refusal
 from wakeful.interfaces.tui.table import SessionTable
 from wakeful.interfaces.tui.views import View
-from wakeful.interfaces.tui.words import Standing, Told, assembled, banner, detail, lost_text
+from wakeful.interfaces.tui.words import WIDE, Standing, Told, assembled, banner, detail, lost_text
 from wakeful.places import Places
 
-# From so many columns on the detail stands beside the list.
-WIDE: Final = 120
 # Whoever holds an arrow key down wants the row it ends at explained, not those it passes.
 EXPLAIN_SECONDS: Final = 0.08
 ATTACH_WORDS_MAX: Final = 200
@@ -253,6 +252,9 @@ class TopApp(App[None]):
         if act == "hand":
             act = "release" if record.managed else "adopt"
         why_not = refusal(act, record)
+        if why_not == HELD:
+            await self.give(looked_order(record))
+            return
         if why_not:
             self.notify(f"Not now: {plain(why_not)}", severity="warning", timeout=5, markup=False)
             return
@@ -270,7 +272,14 @@ class TopApp(App[None]):
         """One after the other, until the person is back at the sessions."""
         chosen: str | None = key
         while chosen is not None:
-            view = View(chosen, self._client, now=self._now, give=self.give, lost_words=self._lost_words)
+            view = View(
+                chosen,
+                self._client,
+                now=self._now,
+                give=self.give,
+                lost_words=self._lost_words,
+                mode=lambda: self._overview.mode if self._overview is not None else "",
+            )
             chosen = await self.push_screen_wait(view)
 
     async def give(self, order: Order) -> None:
@@ -350,7 +359,7 @@ class TopApp(App[None]):
             return
         told = self._told if self._told is not None and self._told.why.id == record.id else None
         # By the size itself: its class is set a moment later.
-        lines = detail(record, told, self._now(), is_wide=self.size.width >= WIDE)
+        lines = detail(record, told, self._now(), columns=self.size.width)
         about.update(assembled(lines, styles(self.theme, is_lost=self._is_lost)))
 
     def _explain_soon(self) -> None:

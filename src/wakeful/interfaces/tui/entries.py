@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
+from wakeful.domain.actions import OBSERVING
 from wakeful.domain.agents import AgentRecord, AgentState
 from wakeful.domain.checkpoint import CheckpointRecord
 from wakeful.domain.durations import age
@@ -111,6 +112,15 @@ def agents(body: bytes, now: float) -> Iterator[Entry]:
         if offers:
             lines.append(tuple(_keys(offers)))
         yield Entry(each.id, tuple(lines), offers)
+
+
+def withheld(entry: Entry) -> Entry:
+    """An agent while the mode is observe: no order is taken, which is said where its keys stood."""
+    if not entry.lines or entry.lines[-1] != tuple(_keys(entry.offers)):
+        return entry
+    names = ", ".join(offer.label for offer in entry.offers)
+    said: Line = ((f"  {names} not now: ", "text"), (OBSERVING, "quiet"))
+    return entry._replace(lines=(*entry.lines[:-1], said), offers=())
 
 
 def _keys(offers: tuple[Offer, ...]) -> Iterator[tuple[str, str]]:

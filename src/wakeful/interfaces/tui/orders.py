@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from wakeful.domain.actions import ActionName
+from wakeful.domain.actions import HELD, ActionName
 from wakeful.domain.agents import AgentState
 from wakeful.domain.checkpoint import Choice, ChoiceName
 from wakeful.domain.errors import WakefulError
@@ -20,7 +20,7 @@ from wakeful.interfaces.cli.session_acts import ACT_SECONDS_MAX
 
 MUTE_SECONDS: Final = 2 * 3600
 # What only wants to hear that a person looked, or means it.
-HELD: Final = frozenset({"held-for-person", "held-in-queue"})
+HELD_CODES: Final = frozenset({"held-for-person", "held-in-queue"})
 BUSY: Final = "agent-busy"
 FOUND: Final = "Wakeful only found it; `a` hands it over"
 
@@ -77,6 +77,14 @@ def order_of(act: str, record: SessionRecord, expected: str = "ok") -> Order:
     return Order(f"/api/sessions/{record.id}/{act}", asked, _MEANS[act], bodies.get(act, {}))
 
 
+def looked_order(record: SessionRecord) -> Order:
+    """The revival of one that was cut off inside a call which may have happened: a person's yes is its own question."""
+    order = order_of("revive", record)
+    told = f"Not without you: {HELD}. Key 2 shows what it was."
+    return order._replace(asked=_LOOKED, told=told, body={**order.body, "approved": True})
+
+
+_LOOKED: Final = "You looked at what was cut off: may it go on?"
 _MEANS: Final = {
     "revive": "Its conversation goes on, and it is told what was cut off.",
     "stop": "Its agent is ended. A stop is final: nothing revives it.",
@@ -147,9 +155,8 @@ def approval_of(order: Order, refused: WakefulError) -> Order | None:
     problem = refused.facts.get("problem")
     code = problem.get("code") if isinstance(problem, dict) else None
     told = plain(str(refused), 300)
-    if code in HELD and not order.body.get("approved"):
-        asked = "You looked at what was cut off: may it go on?"
-        return order._replace(asked=asked, told=told, body={**order.body, "approved": True})
+    if code in HELD_CODES and not order.body.get("approved"):
+        return order._replace(asked=_LOOKED, told=told, body={**order.body, "approved": True})
     if code == BUSY and not order.body.get("yes"):
         return order._replace(asked="In the middle of its turn?", told=told, body={"yes": True})
     return None

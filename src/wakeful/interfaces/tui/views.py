@@ -18,7 +18,7 @@ from textual.widgets import Footer, Static
 
 from wakeful.domain.errors import WakefulError
 from wakeful.interfaces.cli.client import Client
-from wakeful.interfaces.tui.entries import KINDS, Entry
+from wakeful.interfaces.tui.entries import KINDS, Entry, withheld
 from wakeful.interfaces.tui.looks import styles
 from wakeful.interfaces.tui.orders import Order
 from wakeful.interfaces.tui.words import assembled
@@ -55,6 +55,7 @@ class View(ModalScreen[str | None]):
         now: Callable[[], float],
         give: Callable[[Order], Awaitable[None]],
         lost_words: Callable[[], str],
+        mode: Callable[[], str],
     ) -> None:
         super().__init__()
         self._key = key
@@ -63,6 +64,7 @@ class View(ModalScreen[str | None]):
         self._now = now
         self._give = give
         self._lost_words = lost_words
+        self._mode = mode
         self._entries: list[Entry] = []
         self._chosen = 0
         self._asking: Timer | None = None
@@ -110,7 +112,9 @@ class View(ModalScreen[str | None]):
         except WakefulError:
             # The link says what is wrong with the daemon, and asks again once it is back.
             return
-        await self._show(list(self._kind.entries(answer.body, self._now())))
+        entries = self._kind.entries(answer.body, self._now())
+        observing = self._mode() == "observe"
+        await self._show([withheld(each) if observing else each for each in entries])
 
     async def _show(self, entries: list[Entry]) -> None:
         chosen = self._entries[self._chosen].key if self._entries else None

@@ -21,7 +21,8 @@ from wakeful.domain.why import Why
 from wakeful.domain.wording import call_text
 from wakeful.interfaces.cli.listing import needs_you
 from wakeful.interfaces.cli.status import MODES, Overview
-from wakeful.interfaces.tui.timeline import timeline_lines
+from wakeful.interfaces.tui.spans import Call
+from wakeful.interfaces.tui.timeline import Past, timeline_lines
 from wakeful.interfaces.why_words import (
     HEALTHS,
     HOLDS,
@@ -30,9 +31,9 @@ from wakeful.interfaces.why_words import (
     fired_lines,
     held_lines,
     ladder_lines,
+    refused_lines,
     rung_style,
 )
-from wakeful.services.session_events import EventRecord
 
 _ENDS: Final = {
     "ok": ("✓", "success"),
@@ -42,23 +43,11 @@ _ENDS: Final = {
     "cut_off": ("✗", "quiet"),
 }
 _EVIDENCE_MAX: Final = 6
-
-
-class CallWords(Struct, frozen=True):
-    tool: str
-    input: str
-
-
-class Call(Struct, frozen=True):
-    """One of /api/sessions/{id}/calls."""
-
-    at: str
-    end: str
-    untrusted: CallWords
-
-
-class Calls(Struct, frozen=True):
-    calls: list[Call]
+CALLS_SHOWN_MAX: Final = 8
+# From so many columns on the detail stands beside the list.
+WIDE: Final = 120
+# What stands before the cells of the timeline.
+_MARGIN_CELLS: Final = 9
 
 
 class Standing(Struct, frozen=True):
@@ -127,19 +116,26 @@ def _remarks(overview: Overview, agents: Sequence[str]) -> Iterator[str]:
         if eye.left_out is not None:
             yield f"not read: {eye.name}: {eye.left_out}"
     yield from agents
-    yield from overview.daemon.notes
+    for note in overview.daemon.notes:
+        yield next((note.replace(*each) for each in _BY_KEY.items() if each[0] in note), note)
+
+
+# What a command shows elsewhere, a key shows here.
+_BY_KEY: Final = {"`wakeful incidents`": "key 3", "`wakeful checkpoint list`": "key 2"}
 
 
 class Told(Struct, frozen=True):
     """What was asked about one session beside its record."""
 
     why: Why
-    calls: Sequence[Call] = ()
-    events: Sequence[EventRecord] = ()
+    past: Past = Past()
 
 
-def detail(record: SessionRecord, told: Told | None, now_wall: float, *, is_wide: bool) -> list[Line]:
+def detail(record: SessionRecord, told: Told | None, now_wall: float, *, columns: int) -> list[Line]:
     """One session: who it is, why it is judged so and what to do, its time, the ladder, last calls, evidence."""
+    is_wide = columns >= WIDE
+    # Beside the list it has two fifths of them; each has its margins.
+    width = columns * 2 // 5 - 6 if is_wide else columns - 3
     called = plain(record.name or "")
     lines: list[Line] = [
         (
@@ -157,10 +153,13 @@ def detail(record: SessionRecord, told: Told | None, now_wall: float, *, is_wide
     lines.append((("→ ", "quiet"), (plain(join(why.command)), "strong"), (f"  {why.command_text}", "quiet")))
     lines.append(_standing(record, now_wall))
     lines += [(), *ladder_lines(why)] if is_wide else []
-    lines += _section("Timeline", timeline_lines(told.events, now_wall))
+    lines += _section("Not to be had now", [*refused_lines(why)])
+    lines += _section("Timeline", timeline_lines(told.past, now_wall, width - _MARGIN_CELLS))
     lines += _section("Found", [*fired_lines(why, with_rules=False)])
     lines += _section("Held back", [*held_lines(why, with_rules=False)])
-    lines += _section("Last calls", [_call(each, record, now_wall) for each in told.calls])
+    lines += _section(
+        "Last calls", [_call(each, record, now_wall) for each in told.past.calls.calls[-CALLS_SHOWN_MAX:]]
+    )
     return lines + _section("Evidence", [*evidence_lines(why, whole_stamps=False)][-_EVIDENCE_MAX:])
 
 
