@@ -15,7 +15,7 @@ from wakeful.domain.ids import ConversationId
 from wakeful.domain.loops import Circles, came_back, forget, forget_calls, spoke
 from wakeful.domain.moment import Instant
 from wakeful.domain.signature import Call, call_of, result_key
-from wakeful.domain.turn import ANSWERED, OPEN, TRANSITIONS, Phase, Step
+from wakeful.domain.turn import OPEN, TRANSITIONS, Phase, Step
 
 # Bump when folding changes: bookmarks of another version are read again from the log.
 RULE_VERSION: Final = 5
@@ -119,11 +119,6 @@ class Activity(Struct, gc=False):
     @property
     def in_turn(self) -> bool:
         return self.phase in OPEN
-
-    @property
-    def answered(self) -> bool:
-        """The model has said something in this turn, or ended it."""
-        return self.phase in ANSWERED or (self.in_turn and self.turn_calls > 0)
 
     @property
     def ended_well(self) -> bool:

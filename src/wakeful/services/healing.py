@@ -31,7 +31,7 @@ from wakeful.services.incident_papers import IncidentPapers
 from wakeful.services.incidents import Incidents
 from wakeful.services.revival import ELSEWHERE, Reviver
 from wakeful.services.roster import Roster
-from wakeful.services.scouts import OUTAGES, Scouts
+from wakeful.services.scouts import OUTAGES, Scouts, is_answered
 from wakeful.services.troubles import Troubles, reason_for
 from wakeful.services.watched import Watched
 
@@ -432,7 +432,7 @@ class Healer:
         """In an outage a turn that has begun proves nothing yet."""
         incident, activity = self._incidents.of(watched.subject.id), watched.activity
         in_outage = incident is not None and incident.cause in OUTAGES
-        return in_outage and activity.in_turn and not activity.answered
+        return in_outage and activity.in_turn and not is_answered(activity)
 
     async def _dismiss(self, session_id: SessionId, because: str) -> None:
         """Somebody ended it: nothing of it is anybody's trouble any more."""

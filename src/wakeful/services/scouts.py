@@ -7,8 +7,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from wakeful.domain.activity import Activity
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Origin
+from wakeful.domain.turn import ANSWERED
 from wakeful.ports.clock import Clock
 from wakeful.services.pace import BRAKE_SECONDS
 from wakeful.services.roster import Roster
@@ -74,4 +76,9 @@ class Scouts:
         if watched is None or watched.presence.stopped:
             road.ahead = None
         else:
-            road.answered = watched.activity.answered
+            road.answered = is_answered(watched.activity)
+
+
+def is_answered(activity: Activity) -> bool:
+    """The model has said something in this turn, or ended it."""
+    return activity.phase in ANSWERED or (activity.in_turn and activity.turn_calls > 0)
