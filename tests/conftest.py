@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from clients import end_tmux
 from daemons import RunningDaemon
 from docker_engines import DockerEngine, make_image, require_docker
 
@@ -22,6 +23,7 @@ def daemon(tmp_path: Path) -> Iterator[RunningDaemon]:
         yield running
     finally:
         running.end()
+        end_tmux(running.socket.with_name("tmux.sock"))
 
 
 @pytest.fixture(scope="session")

@@ -103,6 +103,7 @@ PARTS: Final[Sequence[Part]] = (
     Program("strace", package="strace"),
     Program("busctl", package="systemd"),
     Program("dbus-daemon", package="dbus-daemon"),
+    Program("notify-send", package="libnotify-bin"),
     REDIS,
     DOCKER,
     Program("node", package="nodejs"),

@@ -45,6 +45,7 @@ from wakeful.services.asking import Asking
 from wakeful.services.calm import Calm
 from wakeful.services.checkpoints import Checkpoints
 from wakeful.services.circumstances import Circumstances
+from wakeful.services.closing import Closing
 from wakeful.services.disk_watch import DiskWatch
 from wakeful.services.feed import Change
 from wakeful.services.healing import Healer
@@ -102,6 +103,7 @@ class Care:
         place = self._place = HostPlace(lookout.host, clock)
         pace = Pace(clock, config.heal.pace_seconds, config.heal.pace_burst)
         self.circumstances = Circumstances(handwork.holdings, place, places.tmux, self.lessons.of)
+        self._closing = Closing(clock, lookout.roster, handwork.holdings, self.circumstances)
         self.voice = self._voice()
         self._disk = self._disk_watch(places, refused)
         self.healer = self._healer(pace)
@@ -161,6 +163,7 @@ class Care:
         yield self.alerts.run, "alerts are not delivered"
         yield self._disk.run, "the disk is not watched"
         yield self._place.run, "memory is not watched"
+        yield self._closing.run, "who closes a session is not noted"
         yield self.works.run, "work that expired is not revived"
         if self._issues is not None:
             yield self._issues.run, "issues are not filed again"

@@ -28,19 +28,19 @@ from wakeful.domain.gateway.access import Access, Role, stranger_line
 from wakeful.domain.gateway.breaker import Thresholds
 from wakeful.domain.gateway.classifier import Fault
 from wakeful.domain.gateway.host_watch import HostReading, WatchLimits
-from wakeful.domain.gateway.messages import ConversationKey, Incoming, Place
+from wakeful.domain.gateway.messages import ConversationKey, Incoming
 from wakeful.domain.gateway.pool import Pool, PoolLimits
 from wakeful.domain.gateway.reply_context import with_context
 from wakeful.domain.gateway.response_actions import PROMPTS, cue_of
 from wakeful.domain.gateway.self_heal import HealLimits
 from wakeful.domain.gateway.turn import Turn
 from wakeful.places import Places
-from wakeful.ports.chat import ChatFailed
 from wakeful.ports.login import Login
-from wakeful.ports.messenger import NotDelivered
 from wakeful.ports.one_shot import OneShot
 from wakeful.ports.sessions import DaemonCutOff, DaemonNotRunning, DaemonSilent
 from wakeful.ports.store import Store
+from wakeful.services.calm import Calm
+from wakeful.services.gateway.admin_voice import AdminVoice
 from wakeful.services.gateway.answering import Answers
 from wakeful.services.gateway.asking import Asking
 from wakeful.services.gateway.auth_watch import AuthWatch
@@ -99,7 +99,9 @@ class Gateway:
         self._book = Book(store, clock, bot)
         self._conversations = Conversations(store, clock)
         self._answers = Answers(self.chat, clock, edit_seconds=config.gateway.edit_seconds)
-        self.auth = AuthWatch(clock, self._logins(), self.tell, config.gateway_host.watch_seconds)
+        admins = config.gateway.admins
+        self._tell = AdminVoice(Calm(store, clock), self._channels, self.chat, admins).tell
+        self.auth = AuthWatch(clock, self._logins(), self._tell, config.gateway_host.watch_seconds)
         self._guard = Guard(clock, self.auth, self._thresholds())
         self._follow_ups = self._new_follow_ups()
         self._finishing = Finishing(
@@ -161,24 +163,6 @@ class Gateway:
         if open_turns:
             lines.append(f"gateway: goes on with {open_turns} open turns")
         return lines
-
-    async def tell(self, level: str, text: str) -> bool:
-        """Tell the operator, through every channel there is; whether it arrived anywhere."""
-        words = f"{level}: {text}"
-        arrived = False
-        for channel in self._channels:
-            try:
-                await channel.send(words)
-                arrived = True
-            except NotDelivered as problem:
-                log.warning("%s", problem)
-        for admin in self._config.gateway.admins:
-            try:
-                await self.chat.send(Place(admin, is_private=True), words)
-                arrived = True
-            except ChatFailed as problem:
-                log.warning("admin %d was not told: %s", admin, problem)
-        return arrived
 
     def sessions(self) -> dict[str, ConversationKey]:
         """The sessions of the pool, and whose each is."""
@@ -298,7 +282,7 @@ class Gateway:
             host=self._host,
             pool=self,
             degrade=self.auth.suspected,
-            tell=self.tell,
+            tell=self._tell,
             limits=HealLimits(
                 host.memory_percent, host.disk_percent, host.runaway_cpu_percent, host.runaway_memory_percent
             ),
@@ -311,7 +295,7 @@ class Gateway:
             host=self._host,
             chat=self.chat,
             heal=self._heal,
-            tell=self.tell,
+            tell=self._tell,
             limits=WatchLimits(
                 host.disk_percent, host.memory_percent, host.load_per_core, host.error_spike_factor
             ),

@@ -6,6 +6,7 @@ A real daemon, real Claude Code, a scripted model, a stand-in `gh`; nobody types
 import os
 import signal
 from pathlib import Path
+from socket import socket
 
 import msgspec
 import pytest
@@ -84,6 +85,23 @@ def test_hung_in_the_middle_of_an_answer_it_is_replaced(healed: Operator, claude
     back = healed.wait_until(session_id, "next attempt", attempt=2, session_alive=True)
     assert back["pid"] != first["pid"]
     assert len(claude.registry()) == 1
+
+
+def test_a_closed_port_is_the_networks_incident(
+    claude: ClaudeHome, daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that is refused its connection: the host cannot reach its providers, whatever client it is."""
+    with socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(claude.model, "url", f"http://127.0.0.1:{closed.getsockname()[1]}")
+        daemon.watch(**claude.environ(), WAKEFUL_HEAL__CONFIRM_SECONDS="1")
+        daemon.up()
+        operator = Operator(daemon, claude)
+        operator.start("--headless", "--prompt", script(DONE), "--", "claude")
+        (incident,) = wait_for(
+            lambda: operator.type("incidents", "--json").json["incidents"] or None, "incident"
+        )
+    assert incident["cause"] == "network"
 
 
 def test_a_call_elsewhere_is_not_repeated_before_a_person_says_yes(

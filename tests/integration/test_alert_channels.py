@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from clients import require_programs
+from notification_desktops import NAME, Desktop, Notice
 from scripted_http import Behaviour, ScriptedHttp, answer, drop, hang
 from tmux_servers import Server
 from wakeful.adapters.apprise import messenger as apprise_messenger
@@ -240,6 +242,32 @@ async def test_a_desktop_that_shows_nothing_refuses() -> None:
     problem = await failure(DesktopMessenger(), "title\nplease fail")
     assert isinstance(problem, Refused)
     assert "no bus" in str(problem)
+
+
+@pytest.fixture(params=[True, False])
+def desktop(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Desktop]:
+    """A session bus with somebody who shows notices, then without."""
+    require_programs("dbus-daemon", "notify-send")
+    desktop = Desktop(tmp_path, shows=request.param)
+    for name, value in desktop.environ.items():
+        monkeypatch.setenv(name, value)
+    yield desktop
+    desktop.end()
+
+
+def test_the_real_notify_send_reaches_whoever_shows_notices(desktop: Desktop) -> None:
+    """What was said stands on the desktop, its markup as text; where nobody shows it, that is said."""
+    problem = None
+    try:
+        asyncio.run(DesktopMessenger().send("--shop needs you\n<b>&\nline 2"))
+    except Refused as refused:
+        problem = str(refused)
+    notice = Notice("Wakeful", "--shop needs you", "&lt;b&gt;&amp;\nline 2")
+    assert desktop.notices == ([notice] if desktop.shows else [])
+    assert (problem is None) is desktop.shows
+    assert desktop.shows or NAME in str(problem)
 
 
 def test_a_desktop_is_a_display_and_a_program(notify_send: Path) -> None:

@@ -48,6 +48,7 @@ def test_a_redis_that_is_down_is_said_once_and_used_when_it_is_back(
     with caplog.at_level(logging.INFO, "wakeful.watchdog"):
         asyncio.run(run())
     assert caplog.text.count("it goes on looking") == 1
+    assert ".." not in caplog.text
     assert caplog.text.count("answers again") == 1
     assert caplog.text.count("watchdog: checked ") == 5
     assert bridge.outline() == [("session_unhealthy", "silent_for_15_minutes", "revival_attempted")]

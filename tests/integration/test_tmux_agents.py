@@ -213,3 +213,13 @@ def test_two_hundred_looks_cost_one_listing(place: Place, tmp_path: Path) -> Non
         os.environ["PATH"] = path
     assert [move_of(each) for each in seen] == [Move.READY] + [Move.GONE] * 199
     assert counter.read_text() == ".\n"
+
+
+def test_the_last_agent_leaves_the_server_to_the_sessions_in_it(place: Place) -> None:
+    """A session that was run beside agents still ends by itself, and never with its server."""
+    place.start(spec())
+    place.server.start("run", "cat")
+    place.do(lambda agents: agents.stop(spec()))
+    place.server.tmux("send-keys", "-t", "=run:", "C-d")
+    wait_for(lambda: place.server.look().panes == () or None, "end of the session")
+    assert place.server.look().sight is Sight.ALIVE

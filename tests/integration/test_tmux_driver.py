@@ -177,6 +177,16 @@ def test_a_started_session_carries_its_marks(stage: Stage) -> None:
     assert stage.server.tmux("show-options", "-w", "-v", "-t", "=bot:", "remain-on-exit") == "off"
 
 
+def test_a_server_outlives_its_last_session(stage: Stage) -> None:
+    """Whoever leaves the last program has closed it; a server that ends is a death, and brings its sessions back."""
+    hosting = stage.start("cat")
+    assert hosting.pane is not None
+    assert hosting.pane.server == proc.identify(stage.server.pid)
+    stage.server.tmux("send-keys", "-t", "=bot:", "C-d")
+    wait_for(lambda: stage.server.look().panes == () or None, "end of the program")
+    assert stage.server.look().sight is Sight.ALIVE
+
+
 def test_a_taken_name_gets_a_neighbour(stage: Stage) -> None:
     """A name in use is no reason to fail, and never a reason to touch the session that has it."""
     first = stage.start("sleep", "600")
@@ -417,7 +427,8 @@ def test_an_interrupt_that_ends_the_program_says_so(stage: Stage) -> None:
     """A program that dies of Ctrl-C was not interrupted."""
     hosting = stage.start("sleep", "600")
     seen = asyncio.run(stage.driver.interrupt(hosting))
-    assert proc.sight(process_of(hosting)) is Sight.DEAD
+    # Its terminal is gone a moment before the program is.
+    wait_for(lambda: proc.sight(process_of(hosting)) is Sight.DEAD or None, "end of the program")
     assert seen.outcome in (Outcome.INEFFECTIVE, Outcome.UNVERIFIED)
 
 

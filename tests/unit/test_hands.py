@@ -6,12 +6,13 @@ from typing import Any, TypeVar
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from desks import BOOT, House, subject
 from wakeful.domain.errors import WorldError
-from wakeful.domain.hosting import INTENT_VARIABLE, SESSION_VARIABLE, Hosting
+from wakeful.domain.hosting import INTENT_VARIABLE, SESSION_VARIABLE, Hosting, PaneAddress
 from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.process import Process
+from wakeful.domain.process import Process, Sight
 from wakeful.domain.work import ConversationHeld, HeldLease, Lease, LeaseKey
 from wakeful.ports.hands import ClientMissing, Order
 from wakeful.ports.store import Intent, Outcome
@@ -205,6 +206,20 @@ def test_a_restarted_daemon_finds_its_sessions_with_their_epoch(house: House) ->
     again = Holdings(house.store, house.supervisor, "testhost", house.watch)
     now(again.load())
     assert again.get(A).epoch == 1
+
+
+@pytest.mark.parametrize("also_server", [True, False])
+def test_a_restarted_daemon_knows_what_its_server_took_along(house: House, *, also_server: bool) -> None:
+    """Pane and server gone: it was lost. The pane alone: somebody closed it."""
+    process, server = adopted(house), Process(60, 1, BOOT)
+    pane = PaneAddress("/run/tmux", "%0", "work", process, server)
+    now(house.holdings.keep(replace(house.holdings.get(A), pane=pane)))
+    after = House(store=house.store)
+    for gone in (process, *((server,) if also_server else ())):
+        after.end(gone)
+    now(after.holdings.load())
+    seen = after.roster.watched[A].presence.pane
+    assert (seen.runtime if seen is not None else None) is (Sight.DEAD if also_server else None)
 
 
 def test_a_live_holder_is_not_joined_by_a_second(house: House) -> None:

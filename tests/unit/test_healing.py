@@ -15,6 +15,7 @@ from wakeful.domain.process import Sight
 from wakeful.ports.forge import Filing, Report
 from wakeful.ports.hands import Begun, Order, Seen, unannounced
 from wakeful.ports.store import Outcome
+from wakeful.services.closing import SURE_SECONDS, Closing
 from wakeful.services.healing import HeldForPerson
 from wakeful.services.holdings import NotManaged
 from wakeful.services.incidents import SAME_SECONDS
@@ -428,6 +429,29 @@ def test_what_a_reboot_took_along_is_listed_and_brought_back() -> None:
         assert "session revive claude-b --yes" in second.skipped
         clinic.supervisor.lodge(first.session_id, "bot")
         assert clinic.restorer.lost()[0].skipped == "agent bot hosts it: `wakeful attach bot`"
+
+    play(scene)
+
+
+@pytest.mark.parametrize("seconds", [30.0, 240.0])
+def test_what_was_closed_before_a_reboot_is_not_brought_back_by_it(seconds: float) -> None:
+    """Its person left it and its host lived on; what ended just before the host did was taken along."""
+
+    async def scene(clinic: Clinic) -> None:
+        process = await clinic.manage("a")
+        clinic.finish("a")
+        closing = Closing(clinic.clock, clinic.roster, clinic.holdings, clinic.circumstances)
+        noting = asyncio.create_task(closing.run())
+        clinic.end(process)
+        await clinic.clock.run_for(seconds)
+        noting.cancel()
+        clinic.place.boot_id = "the next boot"
+        clinic.healer.seen(subject("a").id)
+        lost = [each.session_id for each in clinic.restorer.lost()]
+        await clinic.clock.run_for(10)
+        assert (lost, clinic.living.acts) == (
+            ([], []) if seconds > SURE_SECONDS else (["claude-a"], ["start"])
+        )
 
     play(scene)
 

@@ -6,10 +6,11 @@ import msgspec
 
 from clinics import Clinic, Notary, die_in_a_turn, play, written
 from wakeful.domain.critical import ActionTaken, Happening
-from wakeful.domain.events import Failure, Opened, Prompted, TurnFailed
+from wakeful.domain.events import Failure, Opened, Prompted, TurnEnded, TurnFailed
 from wakeful.domain.findings import Health, State
 from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.incident import Cause
+from wakeful.domain.incident import Cause, Fate
+from wakeful.ports.store import Outcome
 from wakeful.services.incidents import SAME_SECONDS
 
 
@@ -268,3 +269,86 @@ def test_what_broke_in_the_hosts_sleep_is_one_incident() -> None:
     assert len(clinic.living.prompts) == 4
     told = [each.splitlines()[0] for each in clinic.recorder.said if not each.startswith("Resolved")]
     assert [each.partition(":")[0] for each in told] == ["testhost slept"] * 2
+
+
+class Outage:
+    """A provider that answers nobody for a while: every turn that is begun fails, after the client's own retries."""
+
+    RETRIES_SECONDS = 180.0
+    NAMES = tuple(f"s{number}" for number in range(12))
+
+    def __init__(self, clinic: Clinic) -> None:
+        self._clinic = clinic
+        self._asked_at: dict[str, float] = {}
+
+    async def last_for(self, seconds: float) -> None:
+        """Everybody works, everybody fails, for so long."""
+        for name in self.NAMES:
+            await self._clinic.manage(name)
+            self._clinic.fail(name)
+        for _ in range(int(seconds // 10)):
+            await self._clinic.clock.run_for(10)
+            for name in self.waiting():
+                if self._clinic.wall() - self._asked_at[name] >= self.RETRIES_SECONDS:
+                    self._clinic.hear(name, TurnFailed(self._clinic.wall(), Failure.PROVIDER, "overloaded"))
+
+    async def is_over_for(self, seconds: float) -> None:
+        """Whoever asks is answered."""
+        for _ in range(int(seconds // 10)):
+            await self._clinic.clock.run_for(10)
+            for name in self.waiting():
+                self._clinic.hear(name, TurnEnded(self._clinic.wall()))
+
+    def waiting(self) -> list[str]:
+        """Those in a turn; since when is noted."""
+        inside = [name for name in self.NAMES if self._clinic.roster.find(name).activity.in_turn]
+        self._asked_at = {name: self._asked_at.get(name, self._clinic.wall()) for name in inside}
+        return inside
+
+
+def test_in_an_outage_one_goes_ahead_and_the_others_keep_their_revival() -> None:
+    """Half an hour without an answer costs a few of twelve their only revival; the rest return when it is over."""
+
+    async def scene(clinic: Clinic) -> None:
+        outage = Outage(clinic)
+        await outage.last_for(1800)
+        assert len(clinic.living.acts) == 3
+        assert (
+            clinic.recorder.said[0].splitlines()[3].startswith("Wakeful did: revived 1 session, 0 came back")
+        )
+        await outage.is_over_for(1200)
+        assert len(clinic.living.acts) == len(outage.NAMES)
+        healths = [clinic.roster.find(name).verdict for name in outage.NAMES]
+        assert [each.health for each in healths if each is not None].count(Health.HEALTHY) == 9
+        (incident,) = await clinic.incidents.listed()
+        assert [each.fate for each in incident.members if each.is_in] == [Fate.GIVEN_UP] * 3
+
+    clinic = play(scene)
+    told = [each for each in clinic.recorder.said if "fails to answer" in each.splitlines()[0]]
+    assert len(told) == len(clinic.recorder.said) == 1
+
+
+def test_a_person_may_go_at_once_whoever_went_ahead() -> None:
+    """What waits for others waits for nobody who says so; the same where too many failed lately."""
+
+    async def scene(clinic: Clinic) -> None:
+        await Outage(clinic).last_for(30)
+        assert len(clinic.living.acts) == 1
+        waiting = [name for name in Outage.NAMES if not clinic.roster.find(name).activity.in_turn]
+        assert (await clinic.healer.revive(waiting[0], approved=True)).outcome is Outcome.RECOVERED
+
+    play(scene)
+
+
+def test_who_went_ahead_and_was_stopped_holds_nobody_back() -> None:
+    """Another one goes."""
+
+    async def scene(clinic: Clinic) -> None:
+        outage = Outage(clinic)
+        await outage.last_for(30)
+        await clinic.hands.stop(outage.waiting()[0])
+        clinic.settle()
+        await clinic.clock.run_for(60)
+        assert [each.partition(" ")[0] for each in clinic.living.acts] == ["deliver", "stop", "deliver"]
+
+    play(scene)

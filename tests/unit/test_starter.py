@@ -1,6 +1,7 @@
 """Claims about sessions that are being started, about their names, and about what a crash left unsaid of them."""
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 from uuid import UUID
@@ -9,7 +10,7 @@ import msgspec
 import pytest
 
 from desks import BOOT, House, subject
-from wakeful.domain.errors import AmbiguousSession, SessionNotFound
+from wakeful.domain.errors import AmbiguousSession, SessionNotFound, WorldError
 from wakeful.domain.events import Opened
 from wakeful.domain.evidence import Status
 from wakeful.domain.hosting import INTENT_VARIABLE
@@ -101,6 +102,52 @@ def test_a_start_that_fails_late_leaves_nothing_and_a_stop_of_it_is_declined(hou
     assert (house.holdings.all(), now(house.store.leases())) == ([], [])
     with pytest.raises(SessionNotFound):
         house.roster.find("docs")
+
+
+class Full(WorldError):
+    """The disk is full."""
+
+    code = "full"
+
+
+def refuse_after(monkeypatch: pytest.MonkeyPatch, house: House, operation: str, times: int) -> None:
+    """The store takes this so many times, and then nothing more."""
+    take, taken = getattr(house.store, operation), 0
+
+    async def refusing(*given: Any) -> Any:
+        nonlocal taken
+        taken += 1
+        if taken > times:
+            raise Full
+        return await take(*given)
+
+    monkeypatch.setattr(house.store, operation, refusing)
+
+
+@pytest.mark.parametrize("argv", [("claude",), ("codex", "exec", "x")])
+def test_what_cannot_be_kept_is_not_left_running(
+    house: House, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...]
+) -> None:
+    """A disk that is full the moment a program was launched: it is ended again, and nothing was started."""
+    house.driver.names_itself = SessionId("codex-1") if argv[0] == "codex" else None
+    refuse_after(monkeypatch, house, "host", 0)
+    with pytest.raises(Full):
+        now(house.hands.run(request(*argv)))
+    assert house.driver.acts == ["start", "stop"]
+    assert (house.holdings.all(), now(house.store.leases())) == ([], [])
+
+
+@pytest.mark.parametrize(("operation", "times"), [("host", 1), ("conclude", 0)])
+def test_what_was_kept_stays_managed_when_the_rest_cannot_be_written(
+    house: House, monkeypatch: pytest.MonkeyPatch, operation: str, times: int
+) -> None:
+    """It runs and is known: whatever its person is told, nobody loses sight of it."""
+    refuse_after(monkeypatch, house, operation, times)
+    with contextlib.suppress(Full):
+        now(house.hands.run(request(name="docs")))
+    (kept,) = house.holdings.all()
+    assert (house.driver.acts, kept.name, kept.process is not None) == (["start"], "docs", True)
+    assert len(now(house.store.leases())) == 1
 
 
 def test_a_codex_stopped_while_its_turn_begins_stays_stopped(house: House) -> None:

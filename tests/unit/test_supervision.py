@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from desks import House, subject
 from wakeful.domain.events import CallEnded, CallStarted, Progressed, Prompted
@@ -263,6 +264,25 @@ def test_a_pane_that_ended_with_the_daemon_away_is_not_remembered(house: House) 
     assert after.supervisor.recalled(subject("a"), kept)
     after.settle()
     assert codes(after, "a") == [Code.SESSION_DEAD]
+
+
+def test_a_server_that_ended_with_the_daemon_away_is_named(house: House) -> None:
+    """It took the session along: nobody left it."""
+    agent = house.start("a")
+    server = Process(60, 1, agent.boot_id)
+    pane = Pane("/run/tmux", "work", "%0", Process(70, 1, agent.boot_id), Sight.ALIVE, Sight.ALIVE, server)
+    house.work("a")
+    house.supervisor.shown(subject("a").id, pane)
+    kept = house.supervisor.kept(subject("a").id)
+    assert kept is not None
+
+    after = House()
+    for process in (agent, pane.process, server):
+        after.end(process)
+    after.supervisor.recalled(subject("a"), kept)
+    assert after.roster.watched[subject("a").id].presence.pane == replace(
+        pane, sight=Sight.DEAD, runtime=Sight.DEAD
+    )
 
 
 def test_a_pane_of_another_boot_is_remembered_as_gone(house: House) -> None:

@@ -45,6 +45,7 @@ class Matter(StrEnum):
     CHECKPOINT = "checkpoint"
     LEASE_ENDED = "lease_ended"
     ISSUES = "issues"
+    GATEWAY = "gateway"
 
 
 class Topic(Struct, frozen=True):

@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from wakeful.domain.moment import Instant, Sleep
 from wakeful.domain.process import Process, Sight
@@ -63,6 +64,12 @@ class Pane(Struct, frozen=True, gc=False):
     process: Process
     sight: Sight
     runtime: Sight
+    server: Process | None = None
+
+
+def gone_with_server(pane: Pane) -> Pane:
+    """The same pane, after whoever showed it ended."""
+    return replace(pane, sight=Sight.DEAD, runtime=Sight.DEAD)
 
 
 class Orphan(Struct, frozen=True, gc=False):

@@ -23,6 +23,8 @@ class PaneAddress(Struct, frozen=True):
     session: str
     # Its first process: a server that was started anew gives the same target to another pane.
     process: Process | None = None
+    # Whoever shows it: when that is gone too, it did not end by itself.
+    server: Process | None = None
 
 
 class Hosting(Struct, frozen=True):
@@ -44,6 +46,8 @@ class Hosting(Struct, frozen=True):
     name: str | None = None
     # A person's stop is final: nothing brings it back but a person.
     stopped: bool = False
+    # Its agent ended by itself while whatever hosted it lived: nothing that ends later took it along.
+    closed: bool = False
     # Where its client keeps things, for those that run one process per turn; nothing secret is among them.
     places: dict[str, str] = field(default_factory=dict)
     # A digest of what was last typed for it: a client that gives it back is told from a person's draft.

@@ -48,6 +48,8 @@ class Step(StrEnum):
 
 OPEN: Final = frozenset({Phase.MODEL, Phase.TOOL, Phase.PERSON, Phase.SETTLING})
 """Phases inside a turn."""
+ANSWERED: Final = OPEN - {Phase.MODEL} | {Phase.ENDED}
+"""Phases that only a model's word leads to."""
 
 _ALWAYS: Final[Mapping[Step, Phase]] = {
     Step.PROMPTED: Phase.MODEL,

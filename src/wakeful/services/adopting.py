@@ -43,4 +43,4 @@ def adopted(
 
 def address_of(pane: Pane) -> PaneAddress:
     """Where a pane is found again."""
-    return PaneAddress(pane.socket, pane.target, pane.session, pane.process)
+    return PaneAddress(pane.socket, pane.target, pane.session, pane.process, pane.server)

@@ -107,13 +107,15 @@ class Circumstances:
         return [_named(each) for each in self.cut_off(watched) if each.verdict.effect is not Effect.LOCAL]
 
     def lost(self, watched: Watched) -> Origin | None:
-        """What took an idle managed session along, if it is gone and nobody stopped it.
+        """What took an idle managed session along, if it is gone and nobody stopped or closed it.
 
         A tmux server of somebody else's may have ended because its last window was closed: that is no loss.
         """
         hosting = self._holdings.find(watched.subject.id)
         verdict = watched.verdict
-        if hosting is None or hosting.stopped or verdict is None or verdict.state is not State.STOPPED:
+        if hosting is None or hosting.stopped or hosting.closed:
+            return None
+        if verdict is None or verdict.state is not State.STOPPED:
             return None
         if verdict.agent is not Sight.DEAD or watched.subject.provider not in PROGRAMS:
             return None

@@ -18,7 +18,7 @@ from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.errors import WakefulError, WorldError
 from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Cause, Fate
+from wakeful.domain.incident import Cause, Fate, Origin
 from wakeful.domain.plan import ACTS, Decision, Rules, Step, plan
 from wakeful.domain.trouble import Revival, Trouble
 from wakeful.faults import reach
@@ -31,6 +31,7 @@ from wakeful.services.incident_papers import IncidentPapers
 from wakeful.services.incidents import Incidents
 from wakeful.services.revival import ELSEWHERE, Reviver
 from wakeful.services.roster import Roster
+from wakeful.services.scouts import OUTAGES, Scouts, is_answered
 from wakeful.services.troubles import Troubles, reason_for
 from wakeful.services.waiting import told_or_due
 from wakeful.services.watched import Watched
@@ -40,6 +41,8 @@ RETRY_SECONDS: Final = 30.0
 # Whoever nothing is heard of any more is looked at again: its log may be gone.
 LOOK_SECONDS: Final = 3600.0
 ABOUT_TO: Final = "it is about to bring back what it manages, one after the other"
+BRAKED: Final = "too many revivals failed lately: none is tried for a while"
+ONE_AHEAD: Final = "one goes ahead, and the others follow once it is answered"
 STOPPED: Final = "a person stopped it, which is final: `wakeful session resume {id}` continues it"
 
 log = logging.getLogger("wakeful.healing")
@@ -92,6 +95,7 @@ class Healer:
         self._again: set[SessionId] = set()
         self._sooner = asyncio.Event()
         self._papers = IncidentPapers(incidents, reviver)
+        self._scouts = Scouts(clock, roster)
 
     @property
     def concluded(self) -> Counter[tuple[Step, Outcome]]:
@@ -270,10 +274,8 @@ class Healer:
         # A pause stops what Wakeful does by itself, not what a person asks for.
         rules = replace(self._rules(), paused_by=None) if asked else self._rules()
         decision = plan(self._around.situation(watched, trouble, now), trouble.history(now.wall), rules)
-        braked_seconds = self._reviver.pace.braked_seconds
-        if decision.step in ACTS and decision.spends and braked_seconds > 0:
-            reason = "too many revivals failed lately: none is tried for a while"
-            decision = Decision(Step.NOTIFY, reason, braked_seconds)
+        if decision.step in ACTS and decision.spends and not asked:
+            decision = self._put_off(watched, code) or decision
         if decision.step is not Step.WAIT or decision.tells:
             if not trouble.logged:
                 summary = watched.verdict.findings[0].summary if watched.verdict.findings else ""
@@ -288,6 +290,14 @@ class Healer:
         again_seconds = LOOK_SECONDS if decision.again_seconds is None else decision.again_seconds
         self._look_at(session_id, now.awake + again_seconds)
         return decision
+
+    def _put_off(self, watched: Watched, code: Code | None) -> Decision | None:
+        """Why its one revival would be wasted at this moment, if it would."""
+        braked_seconds = self._reviver.pace.braked_seconds
+        if braked_seconds > 0:
+            return Decision(Step.NOTIFY, BRAKED, braked_seconds)
+        wait_seconds = self._scouts.wait_seconds(watched.subject.id, self._around.origin(watched, code))
+        return Decision(Step.NOTIFY, ONE_AHEAD, wait_seconds) if wait_seconds > 0 else None
 
     def _is_in_trouble(self, watched: Watched) -> bool:
         return _code_of(watched) is not None or self._around.lost(watched) is not None
@@ -336,6 +346,8 @@ class Healer:
             await self._reviver.revive(watched, trouble, decision, asked=asked)
         )
         reach("heal.kept")
+        if self._reviver.last_outcome(session_id) is Outcome.DECLINED:
+            self._scouts.came_to_nothing(session_id)
         ours = revived.did != ELSEWHERE
         if ours and decision.spends:
             self._reviver.pace.ended(gave_up=False)
@@ -365,6 +377,7 @@ class Healer:
 
     async def _give_up(self, watched: Watched, trouble: Trouble, decision: Decision) -> None:
         self._reviver.pace.ended(gave_up=True)
+        self._scouts.given_up(trouble.session_id, self._around.origin(watched, trouble.code))
         before = f"{trouble.did}; then " if trouble.did else ""
         did = f"{before}gave up: {decision.reason}"
         ended = replace(trouble, given_up=True, did=did, logged=False, told=False)
@@ -402,6 +415,8 @@ class Healer:
         if watched.presence.stopped:
             await self._dismiss(trouble.session_id, "a person stopped it")
             return
+        if trouble.calm_since is None and self._awaits_answer(watched):
+            return
         if trouble.calm_since is None:
             if trouble.logged:
                 await self._telling.logged(Happening.SESSION_RECOVERED, ActionTaken.NONE, trouble, watched)
@@ -412,6 +427,12 @@ class Healer:
             trouble = await self._let_go(trouble, calm, "whoever went on with it")
         if not watched.activity.in_turn:
             await self._end(trouble)
+
+    def _awaits_answer(self, watched: Watched) -> bool:
+        """In an outage a turn that has begun proves nothing yet."""
+        incident, activity = self._incidents.of(watched.subject.id), watched.activity
+        in_outage = incident is not None and incident.cause in OUTAGES
+        return in_outage and activity.in_turn and not is_answered(activity)
 
     async def _dismiss(self, session_id: SessionId, because: str) -> None:
         """Somebody ended it: nothing of it is anybody's trouble any more."""
@@ -429,6 +450,7 @@ class Healer:
         if left is not None and not left.is_open:
             await self._telling.resolved(left if because is None else replace(left, because=because))
             self._papers.over(left)
+            self._scouts.over(Origin(left.cause, left.scope))
 
     async def _in_incident(self, watched: Watched, trouble: Trouble, did: str = "") -> Trouble:
         """Filed under its cause, as far as that is known by now. `did` is what to say as long as nothing was done."""

@@ -13,6 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from wakeful.domain.errors import OperatorError
+from wakeful.domain.evidence import Pane
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process, Sight
@@ -79,6 +80,7 @@ class Holdings:
         """Find again what an earlier daemon managed."""
         for hosting in await self._store.hostings():
             self._take(hosting)
+            self._recall_pane(hosting)
         await self.renew_all()
 
     async def read_again(self) -> None:
@@ -211,6 +213,17 @@ class Holdings:
             waiting_for=None if said is None else said.waiting_for,
             cwd=hosting.cwd,
         )
+
+    def _recall_pane(self, hosting: Hosting) -> None:
+        """Where its tmux server ended while nobody watched, that took it along; else somebody closed it."""
+        pane = hosting.pane
+        if pane is None or pane.process is None or pane.server is None:
+            return
+        if self._watch(pane.process) is Sight.DEAD and self._watch(pane.server) is Sight.DEAD:
+            shown = Pane(
+                pane.socket, pane.session, pane.target, pane.process, Sight.DEAD, Sight.DEAD, pane.server
+            )
+            self._supervisor.shown(hosting.session_id, shown)
 
     def _subject(self, hosting: Hosting) -> Subject:
         provider, dash, _ = hosting.session_id.partition("-")

@@ -99,6 +99,8 @@ class Restorer:
         if origin is None:
             return
         hosting = self._holdings.find(subject.id)
+        if hosting is not None and hosting.closed:
+            return
         pane_name = presence.pane.session if presence.pane is not None else None
         cwd = hosting.cwd if hosting is not None else watched.activity.cwd or presence.cwd or ""
         yield Lost(

@@ -4,13 +4,14 @@ Whoever asks for a session while it is still being started finds it managed; an 
 here resumes anything.
 """
 
+import logging
 from collections.abc import Mapping
 from uuid import uuid4
 
 from msgspec.structs import replace
 
 from wakeful.domain.actions import OBSERVING
-from wakeful.domain.errors import OperatorError
+from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.hosting import SESSION_VARIABLE, Hosting
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.process import Sight
@@ -20,6 +21,8 @@ from wakeful.ports.hands import Begun, Driver, Order, Seen, World
 from wakeful.services.acts import Act, ActGate, Deed, Purpose
 from wakeful.services.holdings import Holdings
 from wakeful.services.starts import Plan, RunRequest, check_name, environment, plan_run
+
+log = logging.getLogger("wakeful")
 
 
 class NameTaken(OperatorError):
@@ -65,7 +68,8 @@ class Starter:
         try:
             deed, hosting = await self._start(plan, planned, request, self._holdings.keep)
         except BaseException:
-            await self._holdings.abandon(planned)
+            if not self._runs(planned.session_id):
+                await self._holdings.abandon(planned)
             raise
         if hosting is None:
             await self._holdings.abandon(planned)
@@ -86,6 +90,11 @@ class Starter:
             ):
                 raise NameTaken(shown=name, session=known.session_id)
 
+    def _runs(self, session_id: SessionId) -> bool:
+        """It was started and is kept: what could not be written down after that takes nothing back."""
+        known = self._holdings.find(session_id)
+        return known is not None and self._lives(known)
+
     def _lives(self, hosting: Hosting) -> bool:
         return hosting.process is not None and self._world.sight(hosting.process) is not Sight.DEAD
 
@@ -101,7 +110,11 @@ class Starter:
 
         async def begun(hosting: Hosting) -> None:
             lease = await self._holdings.claim(hosting.session_id, hosting.process)
-            await self._holdings.keep(replace(hosting, epoch=lease.epoch))
+            try:
+                await self._holdings.keep(replace(hosting, epoch=lease.epoch))
+            except BaseException:
+                await self._holdings.yield_(lease)
+                raise
 
         planned = self._planned(plan, SessionId(f"start-{uuid4().hex}"), request, epoch=1)
         deed, hosting = await self._start(plan, planned, request, begun)
@@ -114,7 +127,7 @@ class Starter:
             seen = await self._started(planned, self._order(plan, request, planned.epoch, intent_id), begun)
             if seen.hosting is not None:
                 # Before anybody else's turn: whoever stops it next must find it whole.
-                await self._holdings.keep_seen(seen.hosting)
+                await self._keep_seen(seen.hosting)
             return seen
 
         def objection() -> str | None:
@@ -125,9 +138,25 @@ class Starter:
             Act.START, planned.session_id, purpose, objection, perform, by_itself=self._by_itself
         )
 
-    async def _started(self, planned: Hosting, order: Order, begun: Begun) -> Seen:
+    async def _keep_seen(self, hosting: Hosting) -> None:
         try:
-            return await self._drivers[planned.driver].start(order, begun)
+            await self._holdings.keep_seen(hosting)
+        except WorldError as error:
+            log.warning("%s is kept as it began: %s", hosting.session_id, error)
+
+    async def _started(self, planned: Hosting, order: Order, begun: Begun) -> Seen:
+        driver = self._drivers[planned.driver]
+
+        async def kept(hosting: Hosting) -> None:
+            try:
+                await begun(hosting)
+            except BaseException:
+                # What nobody can find again must not run.
+                await driver.stop(hosting)
+                raise
+
+        try:
+            return await driver.start(order, kept)
         except BaseException:
             # In its own turn still: whoever waits to act on it must not find what never came to be.
             await self._holdings.abandon(planned)

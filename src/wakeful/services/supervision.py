@@ -15,7 +15,7 @@ from wakeful.domain.actions import is_cut_off
 from wakeful.domain.activity import Activity, fold
 from wakeful.domain.eligibility import OUT_OF_REACH
 from wakeful.domain.events import Event, Opened
-from wakeful.domain.evidence import Holder, Orphan, Pane, Status, hold
+from wakeful.domain.evidence import Holder, Orphan, Pane, Status, gone_with_server, hold
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.judge import judge
@@ -99,8 +99,7 @@ class Supervisor:
                 self._around.died(subject.id)
         elif memory.pane is not None:
             # Its name is what it is brought back by.
-            gone = msgspec.structs.replace(memory.pane, sight=Sight.DEAD, runtime=Sight.DEAD)
-            watched.presence.pane = gone
+            watched.presence.pane = gone_with_server(memory.pane)
         self._mark(subject.id)
         return same_boot
 
@@ -341,7 +340,11 @@ class Supervisor:
 
     def _recall_pane(self, watched: Watched, pane: Pane | None) -> None:
         """A pane outlives the daemon, often also its agent. What tmux says of it now is asked anew."""
-        if pane is None or self._around.watch(pane.process) is not Sight.ALIVE:
+        if pane is None:
+            return
+        if self._around.watch(pane.process) is not Sight.ALIVE:
+            if pane.server is not None and self._around.watch(pane.server) is Sight.DEAD:
+                watched.presence.pane = gone_with_server(pane)
             return
         watched.presence.pane = msgspec.structs.replace(pane, sight=Sight.ALIVE, runtime=Sight.UNKNOWN)
         self._by_process.setdefault(pane.process, set()).add(watched.subject.id)

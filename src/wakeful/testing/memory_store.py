@@ -237,7 +237,7 @@ class MemoryStore:
         taken = self._runs.claim_lease(key, owner, ttl_seconds, None)
         if isinstance(taken, HeldLease):
             return taken
-        following = structs.replace(hosting, epoch=taken.epoch, process=None, stopped=False)
+        following = structs.replace(hosting, epoch=taken.epoch, process=None, stopped=False, closed=False)
         self._hostings[hosting.session_id] = following
         return following
 

@@ -104,7 +104,7 @@ class Connection:
         return answers
 
     def _unreachable(self, problem: BaseException) -> JobsUnreachable:
-        said = plain(redact(str(problem)), 200) or type(problem).__name__
+        said = plain(redact(str(problem)), 200).rstrip(".") or type(problem).__name__
         late = isinstance(problem, _LATE)
         reason = f"no answer within {self._deadline_seconds:g} s" if late else said
         return JobsUnreachable(place=self.place, reason=reason)

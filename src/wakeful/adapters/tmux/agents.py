@@ -181,12 +181,13 @@ class TmuxAgents:
         await asyncio.gather(*(end_program(each) for each in processes if each is not None))
         await sweep(SESSION_VARIABLE, f"{PREFIX}{spec.name}")
         if rows:
-            await self._close_session(spec)
+            await self._close_session(spec, alone=len({row.session for row in listing.panes}) == 1)
         self._marks.drop(spec.name)
 
-    async def _close_session(self, spec: AgentSpec) -> None:
-        """The server ends with its last session only if no other agent needs it."""
-        ending = () if self._marks.others(spec.name) else ("set-option", "-s", "exit-empty", "on", ";")
+    async def _close_session(self, spec: AgentSpec, *, alone: bool) -> None:
+        """The server ends with its last session only if nobody else needs it."""
+        needed = not alone or self._marks.others(spec.name)
+        ending = () if needed else ("set-option", "-s", "exit-empty", "on", ";")
         try:
             await self._server.tell(*ending, "kill-session", "-t", _target(spec))
         except TmuxFailed:

@@ -182,8 +182,9 @@ class TmuxEye:
         if process is None:
             return
         self._rows[place] = process
+        server = proc.parent_of(process)
         self._panes[process] = Pane(
-            socket, row.session, row.pane_id, process, sight=Sight.ALIVE, runtime=Sight.ALIVE
+            socket, row.session, row.pane_id, process, Sight.ALIVE, Sight.ALIVE, server=server
         )
         for session_id in self._below.get(process, ()):
             self._place(session_id)

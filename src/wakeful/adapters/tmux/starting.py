@@ -145,12 +145,13 @@ class Starting:
         # A folder with these would be read as tmux's own language; the script goes there by itself.
         place = () if set(order.cwd) & set("#;") else ("-c", order.cwd)
         told = await self._server.tell(
-            *("new-session", "-d", "-P", "-F", "#{pane_id} #{pane_pid}", "-s", name, *SIZE, *place),
+            *("new-session", "-d", "-P", "-F", "#{pane_id} #{pane_pid} #{pid}", "-s", name, *SIZE, *place),
             *("--", "/bin/sh", script, ";"),
             *_options(name, order),
         )
-        pane_id, pid = told.decode().split()
-        return PaneAddress(self._server.socket, pane_id, name, proc.identify_if_seen(int(pid)))
+        pane_id, *pids = told.decode().split()
+        process, server = (proc.identify_if_seen(int(pid)) for pid in pids)
+        return PaneAddress(self._server.socket, pane_id, name, process, server)
 
 
 def _became_the_program(given: Given) -> bool:
@@ -183,7 +184,9 @@ def _options(name: str, order: Order) -> Sequence[str]:
     """Set with the start in one command, so that no crash leaves a session of ours without its marks."""
     session_id = order.session_id or name
     marks = {MARK_SESSION: session_id, MARK_EPOCH: str(order.epoch), MARK_INTENT: order.intent_id}
-    words = ["set-option", "-w", "-t", f"={name}:", "remain-on-exit", "on"]
+    # Whoever leaves the last program has closed it: only a server that dies takes sessions along.
+    words = ["set-option", "-s", "exit-empty", "off"]
+    words += [";", "set-option", "-w", "-t", f"={name}:", "remain-on-exit", "on"]
     # A person's tmux.conf may say that sessions nobody looks at end.
     words += [";", "set-option", "-t", f"={name}:", "destroy-unattached", "off"]
     for mark, value in marks.items():
