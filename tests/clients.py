@@ -61,7 +61,7 @@ def _require(present: bool, otherwise: str) -> None:
     pytest.skip(otherwise)
 
 
-def wait_for(look: Callable[[], T | None], what: str, timeout_seconds: float = 20.0) -> T:
+def wait_for(look: Callable[[], T | None], what: str, timeout_seconds: float = 60.0) -> T:
     """The first answer of `look` that is not None; AssertionError, naming what was awaited, when time is up."""
     deadline = time.monotonic() + timeout_seconds
     while (seen := look()) is None:
