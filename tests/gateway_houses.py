@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Self
 from uuid import uuid4
 
+import msgspec
+
 from bot_api import TOKEN, BotApi
 from cheap_claude import install
 from daemons import RunningDaemon
@@ -18,8 +20,10 @@ from wakeful.adapters.sqlite.store import SqliteStore
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.telegram.chat import TelegramChat
+from wakeful.domain.gateway.turn import Turn
 from wakeful.ports.sessions import Seat
 from wakeful.services.gateway.answering import Answers
+from wakeful.services.gateway.book import KIND
 
 EDIT_SECONDS = 0.01
 
@@ -86,6 +90,8 @@ class Inhabited:
             seat=house.seat,
         )
         await self.gateway.start()
+        # Who ends a gateway right after an answer was kept takes from it that anybody hears of it.
+        self._over = {turn.update_id: turn for turn in await self._turns() if turn.is_over and turn.prompt}
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -94,7 +100,10 @@ class Inhabited:
         await self._chat.close()
         await self._store.close()
 
-    async def until(self, holds: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+    async def _turns(self) -> list[Turn]:
+        return [msgspec.json.decode(note.body, type=Turn) for note in await self._store.notes(KIND)]
+
+    async def until(self, holds: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
         """Return once it holds."""
         deadline = time.monotonic() + seconds
         while not holds():
@@ -102,17 +111,16 @@ class Inhabited:
             assert self.gateway.failed == []
             await asyncio.sleep(0.01)
 
-    async def answered(self, count: int, chat: int = 1, seconds: float = 20.0) -> list[str]:
+    async def answered(self, count: int, chat: int = 1, seconds: float = 60.0) -> list[str]:
         """What a person sees there, once so many messages of ours have their words."""
         api = self._house.api
 
         def seen() -> list[str]:
             return [text for text in api.seen(chat) if text != "…"]
 
-        ends = self._house.parts.plain.ends
-        await self.until(
-            lambda: len([each for each, _ in ends if each.place.chat_id == chat]) >= count,
-            f"answer number {count} in chat {chat}",
-            seconds,
-        )
+        def ended() -> int:
+            ends = {turn.update_id: turn for turn, _ in self._house.parts.plain.ends} | self._over
+            return sum(turn.place.chat_id == chat for turn in ends.values())
+
+        await self.until(lambda: ended() >= count, f"answer number {count} in chat {chat}", seconds)
         return seen()
