@@ -180,6 +180,7 @@ class Gateway:
             models={},
             rules=FollowUpRules(),
             queue=self._queue,
+            turn_of=self.book.find,
             context_of=lambda turn: turn.session_id,
         )
 

@@ -195,6 +195,9 @@ class Gateway:
     def progressing(self, seconds: float) -> frozenset[ConversationKey]:
         return self.turns.progressing(seconds)
 
+    async def take_heirs(self) -> None:
+        await self.turns.take_heirs()
+
     def dead(self) -> tuple[ConversationKey, ...]:
         """Nobody: a session that dies is brought back by the daemon, and its own turn hears of it first."""
         return ()
@@ -236,6 +239,7 @@ class Gateway:
                 actions.max_response_chars,
             ),
             queue=self._queue,
+            turn_of=self._book.find,
             context_of=self._context_of,
         )
 

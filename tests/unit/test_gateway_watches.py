@@ -202,6 +202,7 @@ class ScriptedPool:
         self.gone: tuple[ConversationKey, ...] = ()
         self.heard_of: frozenset[ConversationKey] = frozenset()
         self.problem: Exception | None = None
+        self.looked = 0
 
     async def restart(self, key: ConversationKey, *, even_busy: bool = False) -> bool:
         self.acts.append(f"{key} even busy" if even_busy else key)
@@ -212,6 +213,9 @@ class ScriptedPool:
     async def restart_all(self) -> int:
         self.acts.append("all")
         return 2
+
+    async def take_heirs(self) -> None:
+        self.looked += 1
 
     def progressing(self, seconds: float) -> frozenset[ConversationKey]:
         assert seconds == 300.0
@@ -287,6 +291,8 @@ def test_all_is_well_and_nothing_is_said(scene: HostScene) -> None:
     asyncio.run(play())
     assert (scene.operator.heard, scene.host.acts, scene.pool.acts) == ([], [], [])
     assert scene.watch.reading.telegram_reachable is True
+    # Whom the healer replaced is asked for in every one of them.
+    assert scene.pool.looked >= 60
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

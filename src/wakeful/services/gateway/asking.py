@@ -79,6 +79,12 @@ class Asking:
         reach("turn.given")
         return await self._taken(passage, seat, answered)
 
+    async def heir_of(self, key: ConversationKey, session_id: str) -> SessionId | None:
+        """The session that a healer began anew in the name of this one."""
+        name = self._seat_for(key).name
+        heir = await self._sessions.named(name) if name else None
+        return None if heir == session_id else heir
+
     async def _session_of(self, key: ConversationKey, seat: Seat) -> str:
         """The one it has, if that is held as the configuration says now. Another one is ended: it may do other things."""
         known = self._conversations.get(key)
@@ -104,8 +110,8 @@ class Asking:
                 return answered
             # Its process is gone: evicted, lost while nobody wrote, or replaced by the healer, who began anew.
             session_id = SessionId(turn.session_id)
-            heir = await self._patiently(lambda: self._sessions.named(seat.name)) if seat.name else None
-            if heir is not None and heir != session_id:
+            heir = await self._patiently(lambda: self.heir_of(turn.key, session_id))
+            if heir is not None:
                 log.warning("%s goes on with %s: %s was given up", turn.key, heir, session_id)
                 return await self._sent(replace(turn, session_id=heir))
             await self._patiently(lambda: self._sessions.resume(session_id, seat.environ))

@@ -49,6 +49,12 @@ class Conversations:
             return
         await self._keep(key, replace(kept, seated=True, used_at=self._clock.now().wall))
 
+    async def hand_over(self, key: ConversationKey, heir: str) -> None:
+        """Another session, begun anew by a healer, holds the conversation as the one before it did."""
+        known = self._known.get(key)
+        if known is not None:
+            await self._keep(key, replace(known, session_id=heir, allowed=()))
+
     async def unseat(self, key: ConversationKey) -> None:
         """Its session was ended; the conversation can be resumed."""
         known = self._known.get(key)
