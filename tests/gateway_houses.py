@@ -100,10 +100,7 @@ class Inhabited:
         await self._chat.close()
         await self._store.close()
 
-    async def _turns(self) -> list[Turn]:
-        return [msgspec.json.decode(note.body, type=Turn) for note in await self._store.notes(KIND)]
-
-    async def until(self, holds: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    async def until(self, holds: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
         """Return once it holds."""
         deadline = time.monotonic() + seconds
         while not holds():
@@ -111,7 +108,7 @@ class Inhabited:
             assert self.gateway.failed == []
             await asyncio.sleep(0.01)
 
-    async def answered(self, count: int, chat: int = 1, seconds: float = 60.0) -> list[str]:
+    async def answered(self, count: int, chat: int = 1, seconds: float = 20.0) -> list[str]:
         """What a person sees there, once so many messages of ours have their words."""
         api = self._house.api
 
@@ -124,3 +121,6 @@ class Inhabited:
 
         await self.until(lambda: ended() >= count, f"answer number {count} in chat {chat}", seconds)
         return seen()
+
+    async def _turns(self) -> list[Turn]:
+        return [msgspec.json.decode(note.body, type=Turn) for note in await self._store.notes(KIND)]
