@@ -192,6 +192,19 @@ def test_health_says_mode_host_login_and_the_next_step() -> None:
     play(scene)
 
 
+def test_health_keeps_002s_order_of_reading() -> None:
+    """Quick state, patterns, the breaker, the log of the watches, and last what the provider itself said."""
+
+    async def scene(room: Room) -> None:
+        (line,) = [
+            each for each in (await room.say("/health")).splitlines() if each.startswith("If it looks")
+        ]
+        read = ("/health", "/errors patterns", "breaker in /session", "gateway.log", "last words in /session")
+        assert [line.index(each) for each in read] == sorted(line.index(each) for each in read)
+
+    play(scene)
+
+
 def test_health_answers_without_a_daemon() -> None:
     """Whoever asks because something is wrong gets an answer when the daemon is what is wrong."""
 
