@@ -183,7 +183,6 @@ def test_health_says_mode_host_login_and_the_next_step() -> None:
         assert "Mode: mine · PAUSED by ada" in well
         assert "Host: disk 41 %, memory 30 %" in well
         assert "Next: nothing to do" in well
-        assert "/errors patterns, /session, then gateway.log" in well
         room.patterns = [("timeout", 3, 0.0)]
         assert "Next: /errors patterns" in await room.say("/health")
         room.auth = [AuthMode("claude", AuthState.REFUSED, 1.0)]
