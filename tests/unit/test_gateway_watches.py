@@ -49,8 +49,12 @@ class Operator:
     def __init__(self) -> None:
         self.heard: list[tuple[str, str]] = []
         self.listens = True
+        # How long a message is on its way; others go on meanwhile.
+        self.way = asyncio.Event()
+        self.way.set()
 
     async def tell(self, level: str, text: str) -> bool:
+        await self.way.wait()
         if self.listens:
             self.heard.append((level, text))
         return self.listens
@@ -164,6 +168,21 @@ def test_an_alert_that_did_not_arrive_is_told_later_once() -> None:
         assert scene.watch.mode("claude").is_degraded
         scene.operator.listens = True
         await scene.pass_seconds(300)
+        assert scene.operator.levels == ["critical"]
+
+    in_scene("claude", play)
+
+
+def test_an_alert_on_its_way_is_not_told_by_the_next_look_too() -> None:
+    """A refused turn tells it; the look that comes meanwhile waits for what becomes of that."""
+
+    async def play(scene: AuthScene) -> None:
+        scene.operator.way.clear()
+        refused = asyncio.create_task(scene.watch.failed("claude"))
+        await scene.pass_seconds(120)
+        scene.operator.way.set()
+        await refused
+        await scene.pass_seconds(120)
         assert scene.operator.levels == ["critical"]
 
     in_scene("claude", play)
