@@ -173,19 +173,20 @@ def test_an_alert_that_did_not_arrive_is_told_later_once() -> None:
     in_scene("claude", play)
 
 
-def test_an_alert_on_its_way_is_not_told_by_the_next_look_too() -> None:
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_alert_on_its_way_is_not_told_by_the_next_look_too(provider: str) -> None:
     """A refused turn tells it; the look that comes meanwhile waits for what becomes of that."""
 
     async def play(scene: AuthScene) -> None:
         scene.operator.way.clear()
-        refused = asyncio.create_task(scene.watch.failed("claude"))
+        refused = asyncio.create_task(scene.watch.failed(provider))
         await scene.pass_seconds(120)
         scene.operator.way.set()
         await refused
         await scene.pass_seconds(120)
         assert scene.operator.levels == ["critical"]
 
-    in_scene("claude", play)
+    in_scene(provider, play)
 
 
 class ScriptedHost:
