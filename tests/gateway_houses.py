@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import msgspec
 
-from bot_api import TOKEN, BotApi
+from bot_api import BotApi
 from cheap_claude import install
 from daemons import RunningDaemon
 from gateways import Gateway, Parts
@@ -79,7 +79,7 @@ class Inhabited:
     async def __aenter__(self) -> Self:
         house, clock = self._house, SystemClock()
         self._store = house.parts.store = await SqliteStore.open(house.folder / "gateway.db")
-        self._chat = TelegramChat(TOKEN, house.api.url, clock)
+        self._chat = TelegramChat(house.api.token, house.api.url, clock)
         self.sessions = DaemonSessions(str(house.daemon.socket), house.run)
         self.gateway = Gateway(
             house.parts,
