@@ -205,7 +205,7 @@ def _answers() -> Iterator[str]:
         "# Answers",
         "",
         f"A message has {UNITS_MAX} UTF-16 code units at most; longer answers are parted at paragraphs, lines, sentences or",
-        f"words, code blocks closed and opened again. Beyond {PARTS_MAX} messages the whole answer is sent as a file, below it",
+        f"words, code blocks closed and opened again. Beyond {PARTS_MAX} messages the whole answer is sent as a file, above it",
         f"its beginning. Of `<telegram-api>` tags {CALLS_MAX} are carried out, for admins, in their own chat, of these methods:",
         f"{', '.join(f'`{each}`' for each in METHODS)}.",
         "",

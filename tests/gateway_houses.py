@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Self
 from uuid import uuid4
 
-from bot_api import TOKEN, BotApi
+import msgspec
+
+from bot_api import BotApi
 from cheap_claude import install
 from daemons import RunningDaemon
 from gateways import Gateway, Parts
@@ -18,8 +20,10 @@ from wakeful.adapters.sqlite.store import SqliteStore
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.telegram.chat import TelegramChat
+from wakeful.domain.gateway.turn import Turn
 from wakeful.ports.sessions import Seat
 from wakeful.services.gateway.answering import Answers
+from wakeful.services.gateway.book import KIND
 
 EDIT_SECONDS = 0.01
 
@@ -75,7 +79,7 @@ class Inhabited:
     async def __aenter__(self) -> Self:
         house, clock = self._house, SystemClock()
         self._store = house.parts.store = await SqliteStore.open(house.folder / "gateway.db")
-        self._chat = TelegramChat(TOKEN, house.api.url, clock)
+        self._chat = TelegramChat(house.api.token, house.api.url, clock)
         self.sessions = DaemonSessions(str(house.daemon.socket), house.run)
         self.gateway = Gateway(
             house.parts,
@@ -86,6 +90,8 @@ class Inhabited:
             seat=house.seat,
         )
         await self.gateway.start()
+        # Who ends a gateway right after an answer was kept takes from it that anybody hears of it.
+        self._over = {turn.update_id: turn for turn in await self._turns() if turn.is_over and turn.prompt}
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -109,10 +115,12 @@ class Inhabited:
         def seen() -> list[str]:
             return [text for text in api.seen(chat) if text != "…"]
 
-        ends = self._house.parts.plain.ends
-        await self.until(
-            lambda: len([each for each, _ in ends if each.place.chat_id == chat]) >= count,
-            f"answer number {count} in chat {chat}",
-            seconds,
-        )
+        def ended() -> int:
+            ends = {turn.update_id: turn for turn, _ in self._house.parts.plain.ends} | self._over
+            return sum(turn.place.chat_id == chat for turn in ends.values())
+
+        await self.until(lambda: ended() >= count, f"answer number {count} in chat {chat}", seconds)
         return seen()
+
+    async def _turns(self) -> list[Turn]:
+        return [msgspec.json.decode(note.body, type=Turn) for note in await self._store.notes(KIND)]

@@ -42,6 +42,8 @@ class Parts:
         self.plain = Plain()
         self.door = OpenDoor()
         self.provider = provider
+        # How its conversations are held, as the configuration says it.
+        self.flags: tuple[str, ...] = ()
         self.limits = limits or Limits()
         self.pool_limits = PoolLimits()
         self.heard_users = {42}
@@ -150,7 +152,8 @@ class Gateway:
     def seat_for(self, key: ConversationKey) -> Seat:
         if self._seat is not None:
             return self._seat
-        return Seat(self.parts.provider, "/folder", (self.parts.provider,), {}, key.replace(":", "-"))
+        argv = (self.parts.provider, *self.parts.flags)
+        return Seat(self.parts.provider, "/folder", argv, {}, key.replace(":", "-"))
 
     async def start(self) -> None:
         await self.turns.take_up()
@@ -177,6 +180,7 @@ class Gateway:
             models={},
             rules=FollowUpRules(),
             queue=self._queue,
+            turn_of=self.book.find,
             context_of=lambda turn: turn.session_id,
         )
 

@@ -179,6 +179,9 @@ class Gateway:
     def progressing(self, seconds: float) -> frozenset[ConversationKey]:
         return self.turns.progressing(seconds)
 
+    async def take_heirs(self) -> None:
+        await self.turns.take_heirs()
+
     def dead(self) -> tuple[ConversationKey, ...]:
         """Nobody: a session that dies is brought back by the daemon, and its own turn hears of it first."""
         return ()
@@ -198,7 +201,7 @@ class Gateway:
     def _asked_apart(self, provider: str) -> tuple[tuple[str, ...], str, Mapping[str, str]]:
         """How a provider is asked outside of every conversation: its command, where, and with what."""
         argv = self._config.gateway_providers[provider].argv
-        return argv, str(Path(self._places.home) / "probe"), self._seats.environ
+        return argv, self._places.probe, self._seats.environ
 
     def _thresholds(self) -> dict[str, Thresholds]:
         return {
@@ -220,6 +223,7 @@ class Gateway:
                 actions.max_response_chars,
             ),
             queue=self._queue,
+            turn_of=self._book.find,
             context_of=self._context_of,
         )
 
@@ -274,9 +278,7 @@ class Gateway:
     def _new_heal(self) -> SelfHeal:
         host = self._config.gateway_host
         figures = HostFigures(self._places.home, pm2=host.pm2, docker=host.docker, environ=self._environ)
-        self._host = GatewayHost(
-            self._clock, figures, temporary=Path(self._places.home) / "probe", log=self._log
-        )
+        self._host = GatewayHost(self._clock, figures, temporary=Path(self._places.probe), log=self._log)
         return SelfHeal(
             clock=self._clock,
             host=self._host,

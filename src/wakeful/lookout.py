@@ -102,6 +102,7 @@ class Lookout:
                 event_logs(_resolved((places.events, *config.eyes.event_dirs)), self.host),
             )
         ]
+        apart = tuple(map(str, _resolved((places.probe,))))
         # Logs first: who holds a conversation means more once it is known what it was doing.
         self.holders: list[Eye] = [
             RegistryEye(
@@ -111,6 +112,7 @@ class Lookout:
                 processes,
                 EntryHolder(lambda: clock.now().wall).process_of,
                 folders,
+                apart,
             ),
             WriterLockEye(codex_homes(config), self.host, self.supervisor, processes, folders),
         ]
@@ -125,6 +127,7 @@ class Lookout:
             self.supervisor,
             folders,
             Fired(Path(places.fired), clock) if folders is not None else None,
+            apart,
         )
 
     def open_containers(self) -> "ContainerEyes":

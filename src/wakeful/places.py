@@ -67,6 +67,11 @@ class Places:
         return f"{self.home}/run"
 
     @property
+    def probe(self) -> str:
+        """Where clients are asked something outside of every conversation; who works here is no session."""
+        return f"{self.home}/probe"
+
+    @property
     def tmux(self) -> str:
         """The socket of the tmux server that managed sessions get."""
         return f"{self.home}/tmux.sock"

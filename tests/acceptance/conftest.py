@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import parts
-from bot_api import BotApi
+from bot_api import BotApi, own_token
 from clients import ClaudeHome, CodexHome, end_tmux, require, require_tmux
 from daemons import RunningDaemon
 from operators import Operator
@@ -68,7 +68,7 @@ def codex_operator(codex: CodexHome, daemon: RunningDaemon) -> Operator:
 
 @pytest.fixture
 def api() -> Iterator[BotApi]:
-    with BotApi() as api:
+    with BotApi(own_token()) as api:
         yield api
 
 

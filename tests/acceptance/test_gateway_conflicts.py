@@ -1,14 +1,21 @@
 """Claims about gateways whose chat is not theirs alone, or not there: they say so, and no message is answered twice."""
 
-from collections import Counter
+import asyncio
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event, Thread
 
-from bot_api import BotApi
+from bot_api import BotApi, own_token
 from cheap_claude import install
 from clients import wait_for
 from daemons import RunningDaemon
 from gateway_houses import end_agents
 from gateway_lives import answers
+from wakeful.adapters.system.clock import SystemClock
+from wakeful.adapters.telegram.chat import TelegramChat
+from wakeful.ports.chat import ChatTaken
 
 TAKEN = "One token is for one gateway"
 
@@ -32,39 +39,76 @@ def log_of(daemon: RunningDaemon) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def test_two_gateways_of_one_bot_say_so_and_answer_once(tmp_path: Path) -> None:
-    """Each is driven away by the other, backs off, and tells its operator in the log, by status and by doctor."""
-    with BotApi() as api:
-        homes = [set_up(tmp_path / name, api) for name in ("one", "two")]
-        sent = Counter[str]()
+def answered(api: BotApi, *texts: str) -> None:
+    """Return once each is answered, and nothing else; each exactly once."""
+    expected = [f"Answer to: {text}." for text in texts]
+    wait_for(lambda: answers(api, 1) == expected or None, f"{expected} in {api.seen(1)}")
 
-        def asked(text: str) -> None:
-            sent[f"Answer to: {text}."] += 1
-            api.says(text)
-            wait_for(lambda: Counter(answers(api, 1)) == sent or None, f"{sent} in {api.seen(1)}", 30)
 
+def test_a_second_gateway_of_this_host_is_refused(tmp_path: Path) -> None:
+    """Whatever home it has: one sentence with the pid of the first, exit 1, and the chat is the first one's alone."""
+    with BotApi(own_token()) as api:
+        one, two = homes = [set_up(tmp_path / name, api) for name in ("one", "two")]
         try:
-            for number, daemon in enumerate(homes):
-                daemon.up("--no-tcp", port=None)
-                asked(f"message {number}")
-            for daemon in homes:
-                wait_for(lambda: TAKEN in log_of(daemon) or None, f"a word about it: {log_of(daemon)}")  # noqa: B023
-            for number in (2, 3):
-                asked(f"message {number}")
-            for daemon in homes:
-                assert TAKEN in daemon.run("status").out
-            checks = {each["name"]: each for each in homes[1].run("doctor", "--json").json["checks"]}
-            assert checks["telegram"]["grade"] == "fail"
-            assert TAKEN in checks["telegram"]["said"]
+            one.up("--no-tcp", port=None)
+            api.says("hello")
+            answered(api, "hello")
+            refused = two.run("gateway")
+            found = re.search(r"gateway: runs \((pid \d+)\)", one.run("status").out)
+            assert found is not None
+            said = f"wakeful: A gateway with this token runs already: {found[1]}. End it first.\n"
+            assert (refused.exit_code, refused.err) == (1, said)
+            assert api.conflicts == 0
         finally:
             for daemon in homes:
                 daemon.end()
                 end_agents(daemon.home, daemon)
 
 
+@contextmanager
+def elsewhere(api: BotApi) -> Iterator[None]:
+    """Another program, on another host, reads the bot's updates over and over, and answers none."""
+    ended = Event()
+
+    async def read() -> None:
+        chat = TelegramChat(api.token, api.url, SystemClock())
+        while not ended.is_set():
+            with suppress(ChatTaken):
+                await chat.updates(0, 0.2)
+        await chat.close()
+
+    reader = Thread(target=lambda: asyncio.run(read()))
+    reader.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        reader.join()
+
+
+def test_a_gateway_driven_away_from_elsewhere_says_so_and_answers_once(tmp_path: Path) -> None:
+    """It backs off, tells its operator in the log, by status and by doctor, and answers whatever it gets to read."""
+    with BotApi(own_token()) as api:
+        daemon = set_up(tmp_path / "one", api)
+        try:
+            daemon.up("--no-tcp", port=None)
+            with elsewhere(api):
+                wait_for(lambda: TAKEN in log_of(daemon) or None, "a word about it")
+            api.says("hello")
+            answered(api, "hello")
+            # What arrives is no sign that the other one has gone for good.
+            assert TAKEN in daemon.run("status").out
+            checks = {each["name"]: each for each in daemon.run("doctor", "--json").json["checks"]}
+            assert checks["telegram"]["grade"] == "fail"
+            assert TAKEN in checks["telegram"]["said"]
+        finally:
+            daemon.end()
+            end_agents(daemon.home, daemon)
+
+
 def test_a_gateway_that_starts_while_telegram_is_down_waits_for_it(tmp_path: Path) -> None:
     """It runs, says why it hears nothing, and answers once Telegram is back."""
-    with BotApi() as api:
+    with BotApi(own_token()) as api:
         daemon = set_up(tmp_path / "one", api)
         api.says("hello")
         api.down()

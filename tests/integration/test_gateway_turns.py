@@ -18,8 +18,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
     """One daemon for all of them: it takes longer to start than any of them to play."""
     daemon = RunningDaemon(tmp_path_factory.mktemp("gateway") / "wakeful")
     daemon.environ["WAKEFUL_HEAL__CONFIRM_SECONDS"] = "0.2"
-    daemon.up("--no-tcp", port=None)
     try:
+        daemon.up("--no-tcp", port=None)
         yield daemon
     finally:
         daemon.end()
@@ -180,7 +180,7 @@ def test_a_crowd_is_answered_without_loss(house: House) -> None:
                 for chat in range(1, chats + 1):
                     house.api.says(f"message {n} of {chat}", user=chat)
             for chat in range(1, chats + 1):
-                await life.answered(rounds, chat, 60.0)
+                await life.answered(rounds, chat)
                 expected = [f"Answer to: message {n} of {chat}." for n in range(rounds)]
                 assert house.api.seen(chat) == expected
 

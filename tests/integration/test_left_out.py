@@ -57,6 +57,20 @@ def looked() -> EyeRecord:
     return eye_of(seen)
 
 
+def test_what_wakeful_asks_a_client_itself_is_nobodys_session(project: Path) -> None:
+    """A probe of a login is in the registry while it runs, and its hooks fire like anybody's: neither is a session."""
+    places, seen = Places.of(os.environ), lookout()
+    for cwd in (places.probe, str(project)):
+        conversation = str(uuid.uuid4())
+        transcripts.register(project.parents[1], conversation, os.getpid(), cwd=cwd)
+        hook = {"session_id": conversation, "cwd": cwd, "hook_event_name": "SessionStart"}
+        spool = Path(places.spool)
+        spool.mkdir(exist_ok=True)
+        (spool / conversation).write_text(json.dumps(hook))
+        asyncio.run(seen.look())
+        assert len(seen.roster.watched) == (cwd != places.probe)
+
+
 def test_what_is_no_file_is_counted_by_its_kind_and_named(project: Path) -> None:
     """A link, a pipe and a folder with the names of logs; whatever else is there has no place to lie in."""
     link, pipe, folder = sorted(a_log(project) for _ in range(3))

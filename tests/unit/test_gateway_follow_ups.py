@@ -36,6 +36,7 @@ class Room:
         self.slate.messages[9] = ["because"]
         self.model = Model(answer)
         self.queued: list[Turn] = []
+        self.kept: dict[int, Turn] = {}
         self.follow_ups = FollowUps(
             chat=self.chat,
             answers=self.slate,
@@ -43,15 +44,19 @@ class Room:
             models={"claude": self.model},
             rules=FollowUpRules(enabled=enabled),
             queue=self._queue,
+            turn_of=self._turn_of,
             context_of=lambda turn: f"session {turn.session_id}",
         )
 
     async def _queue(self, turn: Turn) -> None:
         self.queued.append(turn)
 
+    async def _turn_of(self, update_id: int) -> Turn | None:
+        return self.kept.get(update_id)
+
     async def answered(self, update_id: int = 1, fault: Fault | None = None) -> Buttons:
         """An answer appears; what stands under it at once."""
-        turn = answer(update_id)
+        turn = self.kept[update_id] = answer(update_id)
         buttons = self.follow_ups.buttons(turn, turn.text)
         await self.follow_ups.ended(turn, fault, 1.0)
         for _ in range(5):
@@ -142,14 +147,30 @@ def test_a_press_becomes_a_turn_of_whoever_pressed() -> None:
     play(scene)
 
 
-def test_context_says_where_the_answer_comes_from() -> None:
-    """One message, and no turn."""
+def test_context_says_where_an_answer_comes_from() -> None:
+    """One message and no turn, under an older answer too, and whichever gateway gave it."""
 
     async def scene(room: Room) -> None:
         await room.answered(1)
-        await room.follow_ups.pressed(press(2, "next:context:1"))
-        assert [text for _, text, _ in room.chat.sent] == ["session claude-a"]
+        await room.answered(3)
+        room.kept[2] = answer(2)
+        for number in (1, 2, 3):
+            await room.follow_ups.pressed(press(4, f"next:context:{number}"))
+        assert [text for _, text, _ in room.chat.sent] == ["session claude-a"] * 3
         assert room.queued == []
+
+    play(scene)
+
+
+@pytest.mark.parametrize("number", ["9", "x", ""])
+def test_context_of_nothing_or_of_another_chat_says_nothing(number: str) -> None:
+    """What a press brings along is anybody's words."""
+
+    async def scene(room: Room) -> None:
+        await room.answered(1)
+        await room.follow_ups.pressed(press(4, f"next:context:{number}"))
+        await room.follow_ups.pressed(press(4, "next:context:1", chat_id=8))
+        assert (room.chat.sent, {words for _, words in room.chat.settled}) == ([], {OLDER})
 
     play(scene)
 
@@ -160,7 +181,7 @@ def test_a_button_of_an_older_answer_says_so() -> None:
     async def scene(room: Room) -> None:
         await room.answered(1)
         await room.answered(3)
-        for choice in ("next:short:1", "next:context:1", "next:dance:3"):
+        for choice in ("next:short:1", "next:dance:3"):
             await room.follow_ups.pressed(press(4, choice))
         assert room.queued == []
         assert {words for _, words in room.chat.settled} == {OLDER}

@@ -183,11 +183,23 @@ def test_health_says_mode_host_login_and_the_next_step() -> None:
         assert "Mode: mine · PAUSED by ada" in well
         assert "Host: disk 41 %, memory 30 %" in well
         assert "Next: nothing to do" in well
-        assert "/errors patterns, /session, then gateway.log" in well
         room.patterns = [("timeout", 3, 0.0)]
         assert "Next: /errors patterns" in await room.say("/health")
         room.auth = [AuthMode("claude", AuthState.REFUSED, 1.0)]
         assert "Next: on the host: claude auth login" in await room.say("/health")
+
+    play(scene)
+
+
+def test_health_keeps_002s_order_of_reading() -> None:
+    """Quick state, patterns, the breaker, the log of the watches, and last what the provider itself said."""
+
+    async def scene(room: Room) -> None:
+        (line,) = [
+            each for each in (await room.say("/health")).splitlines() if each.startswith("If it looks")
+        ]
+        read = ("/health", "/errors patterns", "breaker in /session", "gateway.log", "last words in /session")
+        assert [line.index(each) for each in read] == sorted(line.index(each) for each in read)
 
     play(scene)
 

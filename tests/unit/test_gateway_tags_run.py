@@ -203,7 +203,7 @@ async def test_an_answer_too_long_for_messages_is_a_file_and_its_beginning(desk:
     ((name, content),) = [given["document"] for _, given in desk.called()]
     assert told.text.startswith("First words.")
     assert told.text.endswith(
-        f"[The answer has {len(LONG):,} characters. All of it is in the file {name} above.]"
+        f"[The answer has {len(LONG):,} characters. All of it is in the file {name} below.]"
     )
     assert (len(messages_of(told.text)), told.line) == (1, "")
     text = content.decode()

@@ -145,6 +145,44 @@ def test_a_conversation_the_healer_began_anew_goes_on_there() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_session_the_healer_began_anew_has_its_place_before_anybody_writes(*, watched: bool) -> None:
+    """The watch gives it the place of the one it replaced; where none came in time, it is ended in its stead."""
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        parts.chat.write(message(1, "first"))
+        await parts.clock.run_for(1)
+        parts.sessions.alive = {"claude-9"}
+        parts.sessions.heirs["chat-7-thread-main"] = "claude-9"
+        if watched:
+            await gateway.turns.take_heirs()
+        held = gateway.turns.pool.session_of(message(1).place.key)
+        assert (held, gateway.turns.pool.active) == ("claude-9" if watched else "claude-1", 1)
+        await parts.clock.run_for(1801)
+        assert (parts.sessions.acts, parts.sessions.alive) == ([("stop", "claude-9")], set())
+
+    play(scene)
+
+
+@pytest.mark.parametrize(("provider", "flags"), [("codex", ()), ("claude", ("--permission-mode", "plan"))])
+def test_a_conversation_is_held_as_the_configuration_says_now(provider: str, flags: tuple[str, ...]) -> None:
+    """Another provider, folder or permission mode begins another one; the session that may do more is ended first."""
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        parts.chat.write(message(1, "first"))
+        await parts.clock.run_for(1)
+        parts.provider, parts.flags = provider, flags
+        for n in (2, 3):
+            parts.chat.write(message(n, f"message {n}"))
+            await parts.clock.run_for(1)
+        new = f"{provider}-2"
+        assert [session for session, _, _ in parts.sessions.delivered] == ["claude-1", new, new]
+        assert (parts.sessions.acts, parts.sessions.alive) == ([("stop", "claude-1")], {new})
+        assert gateway.turns.pool.session_of(message(1).place.key) == new
+
+    play(scene)
+
+
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_restart_leaves_work_alone_unless_it_is_the_trouble(provider: str) -> None:
     """Self-heal ends an idle session; in a turn only one that runs away is replaced, and the turn goes on there."""

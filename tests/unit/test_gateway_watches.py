@@ -49,8 +49,12 @@ class Operator:
     def __init__(self) -> None:
         self.heard: list[tuple[str, str]] = []
         self.listens = True
+        # How long a message is on its way; others go on meanwhile.
+        self.way = asyncio.Event()
+        self.way.set()
 
     async def tell(self, level: str, text: str) -> bool:
+        await self.way.wait()
         if self.listens:
             self.heard.append((level, text))
         return self.listens
@@ -169,6 +173,22 @@ def test_an_alert_that_did_not_arrive_is_told_later_once() -> None:
     in_scene("claude", play)
 
 
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_alert_on_its_way_is_not_told_by_the_next_look_too(provider: str) -> None:
+    """A refused turn tells it; the look that comes meanwhile waits for what becomes of that."""
+
+    async def play(scene: AuthScene) -> None:
+        scene.operator.way.clear()
+        refused = asyncio.create_task(scene.watch.failed(provider))
+        await scene.pass_seconds(120)
+        scene.operator.way.set()
+        await refused
+        await scene.pass_seconds(120)
+        assert scene.operator.levels == ["critical"]
+
+    in_scene(provider, play)
+
+
 class ScriptedHost:
     """Implements ports.host.Host."""
 
@@ -202,6 +222,7 @@ class ScriptedPool:
         self.gone: tuple[ConversationKey, ...] = ()
         self.heard_of: frozenset[ConversationKey] = frozenset()
         self.problem: Exception | None = None
+        self.looked = 0
 
     async def restart(self, key: ConversationKey, *, even_busy: bool = False) -> bool:
         self.acts.append(f"{key} even busy" if even_busy else key)
@@ -212,6 +233,9 @@ class ScriptedPool:
     async def restart_all(self) -> int:
         self.acts.append("all")
         return 2
+
+    async def take_heirs(self) -> None:
+        self.looked += 1
 
     def progressing(self, seconds: float) -> frozenset[ConversationKey]:
         assert seconds == 300.0
@@ -287,6 +311,8 @@ def test_all_is_well_and_nothing_is_said(scene: HostScene) -> None:
     asyncio.run(play())
     assert (scene.operator.heard, scene.host.acts, scene.pool.acts) == ([], [], [])
     assert scene.watch.reading.telegram_reachable is True
+    # Whom the healer replaced is asked for in every one of them.
+    assert scene.pool.looked >= 60
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

@@ -1,6 +1,7 @@
 """Managed sessions as somebody outside the daemon sees them: asked for by a key, so that asking twice is once."""
 
 from collections.abc import AsyncIterator, Mapping
+from hashlib import sha256
 from typing import Protocol
 
 from msgspec import Struct
@@ -55,6 +56,11 @@ class Seat(Struct, frozen=True):
     argv: tuple[str, ...]
     environ: Mapping[str, str]
     name: str
+
+    @property
+    def stamp(self) -> str:
+        """The same as long as a conversation may go on as it is held."""
+        return sha256("\0".join((self.provider, self.cwd, *self.argv)).encode()).hexdigest()[:16]
 
 
 class Answered(Struct, frozen=True):

@@ -3,7 +3,7 @@
 A file left behind by a process that is gone is the positive evidence a death needs; a normal exit removes it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -55,12 +55,15 @@ class RegistryEye:
         processes: Processes,
         process_of: Callable[[Entry], Process],
         folders: Folders | None = None,
+        apart: Sequence[str] = (),
     ) -> None:
         self._registries = tuple(folder / "sessions" for folder in config_folders)
         self._host = host
         self._witness = witness
         self._processes = processes
         self._folders = folders
+        # Who works in these folders was asked something by us, and is no session.
+        self._apart = apart
         # Processes in a container write down the numbers they have inside.
         self._process_of = process_of
         self._held: dict[Process, SessionId] = {}
@@ -96,7 +99,7 @@ class RegistryEye:
     def _read(self, path: Path) -> None:
         entry = read_entry(path)
         # What is no UUID, or no time, was not written by the client we know.
-        if entry is None or not is_uuid(entry.session_id):
+        if entry is None or not is_uuid(entry.session_id) or entry.cwd in self._apart:
             return
         try:
             process = self._process_of(entry)

@@ -3,6 +3,7 @@
 A report only reports. Whatever it says, nothing is run, opened or decided because of it.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +38,7 @@ class SpoolEye:
         witness: Witness,
         folders: Folders | None = None,
         fired: Fired | None = None,
+        apart: Sequence[str] = (),
     ) -> None:
         self._folder = folder
         self._host = host
@@ -44,6 +46,8 @@ class SpoolEye:
         self._witness = witness
         self._folders = folders
         self._fired = fired
+        # Who works in these folders was asked something by us, and is no session.
+        self._apart = apart
 
     def look(self) -> None:
         if self._folders is not None:
@@ -79,6 +83,8 @@ class SpoolEye:
             return
         if self._fired is not None:
             self._fired.mark(hook.provider)
+        if hook.cwd in self._apart:
+            return
         subject = Subject(
             session_id,
             hook.provider,

@@ -1,12 +1,24 @@
-"""One process at a time: a lock that the kernel holds and gives back when its holder ends, however it ends."""
+"""One process at a time: a lock that the kernel holds and gives back when its holder ends, however it ends.
 
+A file's is for those who share its folder; a name's for all of this host, whoever they are and wherever they work.
+"""
+
+import asyncio
+import errno
 import fcntl
 import os
+import socket
+import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from wakeful.domain.errors import WorldError
+
+# What a socket knows of the process at its other end: pid, uid and gid.
+_PEER: Final = struct.Struct("3i")
+_HOLDER_SECONDS_MAX: Final = 1.0
 
 
 class HeldByAnother(WorldError):
@@ -31,3 +43,42 @@ def sole(path: Path, what: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def sole_on_host(name: str, what: str) -> Iterator[None]:
+    """Be the only one of this host with the name; inside a running loop. Raises HeldByAnother."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        try:
+            # An address without a file: nothing is left behind, and no folder has to be agreed upon.
+            listener.bind(f"\0{name}")
+        except OSError as problem:
+            if problem.errno != errno.EADDRINUSE:
+                raise
+            raise HeldByAnother(what=what, pid=_holder(name) or "unknown") from None
+        listener.listen()
+        listener.setblocking(False)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(listener, _hang_up, listener)
+        try:
+            yield
+        finally:
+            loop.remove_reader(listener)
+
+
+def _hang_up(listener: socket.socket) -> None:
+    """Whoever calls knows by now who we are."""
+    with suppress(BlockingIOError):
+        listener.accept()[0].close()
+
+
+def _holder(name: str) -> int | None:
+    """The process that has the name. None: it has gone meanwhile, or is in a container whose processes we do not see."""
+    with socket.socket(socket.AF_UNIX) as asker:
+        asker.settimeout(_HOLDER_SECONDS_MAX)
+        try:
+            asker.connect(f"\0{name}")
+            pid: int = _PEER.unpack(asker.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0]
+        except OSError:
+            return None
+    return pid or None

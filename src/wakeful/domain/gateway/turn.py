@@ -82,6 +82,8 @@ class Conversation(Struct, frozen=True, kw_only=True):
 
     provider: str
     session_id: str = ""
+    # The stamp of how it is held: where, by which program, with which permissions.
+    held_as: str = ""
     # Its session was not ended by us: it has a place in the pool.
     seated: bool = False
     used_at: float = 0.0

@@ -64,10 +64,10 @@ class Asking:
         """Let its session have the prompt; why none has it, else None."""
         key = passage.turn.key
         seat = self._seat_for(key)
-        if passage.turn.stage is Stage.PLACED:
-            session_id = self._session_of(key, seat)
-            await passage.keep(stage=Stage.ASKING, provider=seat.provider, session_id=session_id)
         try:
+            if passage.turn.stage is Stage.PLACED:
+                session_id = await self._session_of(key, seat)
+                await passage.keep(stage=Stage.ASKING, provider=seat.provider, session_id=session_id)
             answered = await self._given(passage, seat)
             if _is_beyond(answered) and not passage.turn.cut:
                 # Whatever the old conversation was, its user wants an answer.
@@ -77,11 +77,26 @@ class Asking:
         except AWAY as problem:
             return NotBegun(str(problem))
         reach("turn.given")
-        return await self._taken(passage, answered)
+        return await self._taken(passage, seat, answered)
 
-    def _session_of(self, key: ConversationKey, seat: Seat) -> str:
+    async def heir_of(self, key: ConversationKey, session_id: str) -> SessionId | None:
+        """The session that a healer began anew in the name of this one."""
+        name = self._seat_for(key).name
+        heir = await self._sessions.named(name) if name else None
+        return None if heir == session_id else heir
+
+    async def _session_of(self, key: ConversationKey, seat: Seat) -> str:
+        """The one it has, if that is held as the configuration says now. Another one is ended: it may do other things."""
         known = self._conversations.get(key)
-        return known.session_id if known is not None and known.provider == seat.provider else ""
+        if known is None or not known.session_id or known.held_as == seat.stamp:
+            return known.session_id if known is not None else ""
+        log.warning("%s begins anew: its provider, folder or permissions were changed", key)
+        session_id = SessionId(known.session_id)
+        try:
+            await self._patiently(lambda: self._sessions.stop(session_id))
+        except Refused as refused:
+            log.info("%s could not be ended: %s", session_id, refused)
+        return ""
 
     async def _given(self, passage: Passage, seat: Seat) -> Answered | Refused:
         turn = passage.turn
@@ -95,8 +110,8 @@ class Asking:
                 return answered
             # Its process is gone: evicted, lost while nobody wrote, or replaced by the healer, who began anew.
             session_id = SessionId(turn.session_id)
-            heir = await self._patiently(lambda: self._sessions.named(seat.name)) if seat.name else None
-            if heir is not None and heir != session_id:
+            heir = await self._patiently(lambda: self.heir_of(turn.key, session_id))
+            if heir is not None:
                 log.warning("%s goes on with %s: %s was given up", turn.key, heir, session_id)
                 return await self._sent(replace(turn, session_id=heir))
             await self._patiently(lambda: self._sessions.resume(session_id, seat.environ))
@@ -110,7 +125,7 @@ class Asking:
             lambda: self._sessions.send(SessionId(turn.session_id), turn.prompt, key)
         )
 
-    async def _taken(self, passage: Passage, answered: Answered | Refused) -> NotBegun | None:
+    async def _taken(self, passage: Passage, seat: Seat, answered: Answered | Refused) -> NotBegun | None:
         turn = passage.turn
         if isinstance(answered, Refused):
             return NotBegun(str(answered))
@@ -118,7 +133,7 @@ class Asking:
         if not session_id or answered.outcome is Outcome.DECLINED:
             return NotBegun(answered.words)
         if turn.cut is not Cut.CONVERSATION:
-            await self._conversations.seat(turn.key, turn.provider, session_id)
+            await self._conversations.seat(turn.key, seat, session_id)
         if answered.outcome is Outcome.UNVERIFIED and not await self._is_at_work(session_id):
             return NotBegun(answered.words)
         # What had no effect may be told by the turn itself: a login that is refused is said there.

@@ -35,6 +35,7 @@ class AuthWatch:
         self._modes = {provider: AuthMode(provider) for provider in self._logins}
         self._credentials = {provider: login.credentials() for provider, login in self._logins.items()}
         self._owed: list[AuthAlert] = []
+        self._paying = asyncio.Lock()
         self._stirred = asyncio.Event()
 
     @property
@@ -104,13 +105,13 @@ class AuthWatch:
 
     async def _pay(self) -> None:
         """Tell what is owed, in order. Whatever does not arrive is tried again with the next look."""
-        while self._owed:
-            alert = self._owed[0]
-            if not await self._tell(alert.level, alert.text):
-                return
-            # Somebody else may have told it while we waited.
-            if self._owed and self._owed[0] is alert:
-                self._owed = self._owed[1:]
+        # What is on its way is not told a second time.
+        async with self._paying:
+            while self._owed:
+                alert = self._owed[0]
+                if not await self._tell(alert.level, alert.text):
+                    return
+                self._owed = [each for each in self._owed if each is not alert]
 
     async def _wait(self, until: float) -> None:
         """Until the next look; sooner for a probe that is due, or a doubt that arises."""

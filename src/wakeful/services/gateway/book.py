@@ -71,8 +71,12 @@ class Book:
 
     async def reread(self, turn: Turn) -> Turn:
         """The turn as it was kept last."""
-        note = await self._store.note(KIND, self._name(turn))
-        return turn if note is None else _decode(note.body)
+        return await self.find(turn.update_id) or turn
+
+    async def find(self, update_id: int) -> Turn | None:
+        """The turn of this update, as it was kept last."""
+        note = await self._store.note(KIND, self._name(update_id))
+        return None if note is None else _decode(note.body)
 
     async def drop_old(self) -> int:
         """Forget the turns that nobody can ask about any more; how many. Those that are not over stay."""
@@ -82,7 +86,7 @@ class Book:
         turns = [_decode(note.body) for note in await self._store.notes(KIND)]
         old = [each for each in turns if each.is_over and each.at < oldest and each.update_id in self._known]
         for turn in old:
-            await self._store.drop_note(KIND, self._name(turn))
+            await self._store.drop_note(KIND, self._name(turn.update_id))
             self._known.pop(turn.update_id, None)
         return len(old)
 
@@ -90,8 +94,8 @@ class Book:
         """The key under which its prompt is given to a session."""
         return f"tg-{self._bot}-{turn.update_id}"
 
-    def _name(self, turn: Turn) -> str:
-        return f"{self._bot}-{turn.update_id:0{_DIGITS}d}"
+    def _name(self, update_id: int) -> str:
+        return f"{self._bot}-{update_id:0{_DIGITS}d}"
 
     def _note(self, turn: Turn) -> Note:
-        return Note(KIND, self._name(turn), _encode(turn))
+        return Note(KIND, self._name(turn.update_id), _encode(turn))

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from wakeful.domain.gateway.messages import ConversationKey
 from wakeful.domain.gateway.turn import Conversation
 from wakeful.ports.clock import Clock
+from wakeful.ports.sessions import Seat
 from wakeful.ports.store import Note, Store
 
 KIND: Final = "gateway.conversation"
@@ -38,14 +39,21 @@ class Conversations:
         """Whose session it is."""
         return next((key for key, each in self._known.items() if each.session_id == session_id), None)
 
-    async def seat(self, key: ConversationKey, provider: str, session_id: str) -> None:
+    async def seat(self, key: ConversationKey, seat: Seat, session_id: str) -> None:
         """This session holds the conversation now. What was allowed was allowed for the one before it."""
         known = self._known.get(key)
         same = known is not None and known.session_id == session_id
-        kept = known if known is not None and same else Conversation(provider=provider, session_id=session_id)
+        new = Conversation(provider=seat.provider, session_id=session_id, held_as=seat.stamp)
+        kept = known if known is not None and same else new
         if kept.seated and same:
             return
         await self._keep(key, replace(kept, seated=True, used_at=self._clock.now().wall))
+
+    async def hand_over(self, key: ConversationKey, heir: str) -> None:
+        """Another session, begun anew by a healer, holds the conversation as the one before it did."""
+        known = self._known.get(key)
+        if known is not None:
+            await self._keep(key, replace(known, session_id=heir, allowed=()))
 
     async def unseat(self, key: ConversationKey) -> None:
         """Its session was ended; the conversation can be resumed."""

@@ -115,6 +115,10 @@ class Course:
         log.warning("%s was replaced: %s", ear.session_id, resumed.words)
         return True
 
+    async def heir_of(self, key: ConversationKey, session_id: str) -> SessionId | None:
+        """The session that a healer began anew in the name of this one."""
+        return await self._asking.heir_of(key, session_id)
+
     def heard_within(self, key: ConversationKey, seconds: float) -> bool:
         """Whether a turn runs there of which something was heard in this time."""
         ear = self._ears.get(key)

@@ -63,6 +63,7 @@ class FollowUps:
         models: Mapping[str, OneShot],
         rules: FollowUpRules,
         queue: Queue,
+        turn_of: Callable[[int], Awaitable[Turn | None]],
         context_of: Callable[[Turn], str],
     ) -> None:
         self._chat = chat
@@ -71,6 +72,7 @@ class FollowUps:
         self._models = models
         self._rules = rules
         self._queue = queue
+        self._turn_of = turn_of
         self._context_of = context_of
         # The newest answer of each conversation, and what it shows.
         self._newest: dict[ConversationKey, tuple[Turn, str]] = {}
@@ -110,12 +112,17 @@ class FollowUps:
         if name in set(Action) and is_newest:
             await self._settle(pressed, LABELS[Action(name)])
             await self._queue(self._turn(pressed, PROMPTS[Action(name)]))
-        elif name == CONTEXT and newest is not None and is_newest:
+        elif name == CONTEXT and (turn := await self._answered(pressed, number)) is not None:
             await self._settle(pressed, "")
-            await self._say(pressed, self._context_of(newest[0]))
+            await self._say(pressed, self._context_of(turn))
         else:
             await self._settle(pressed, OLDER)
         return True
+
+    async def _answered(self, pressed: Pressed, number: str) -> Turn | None:
+        """The turn of this number, if it was answered there; None as well after a day."""
+        turn = await self._turn_of(int(number)) if number.isdecimal() else None
+        return turn if turn is not None and turn.key == pressed.place.key and turn.text else None
 
     def _turn(self, pressed: Pressed, prompt: str) -> Turn:
         return Turn(

@@ -31,7 +31,8 @@ HELP: Final = """Write, and the agent of this chat answers.
 again, shorter, deeper: the last answer in another way.
 For admins: /stop all, /health, /errors patterns, /session, /report 22:00, /checkpoints,
 /pause, /resume, /mute ID 2h."""
-READING_ORDER: Final = "If it looks unstable: /health, /errors patterns, /session, then {log}"
+# 002's, all five of it.
+READING_ORDER: Final = "If it looks unstable: /health, /errors patterns, the breaker in /session, {log}, the last words in /session"
 # A night.
 REPORT_SINCE: Final = "12h"
 CHECKPOINTS_SHOWN_MAX: Final = 5

@@ -58,6 +58,9 @@ class Pooled(Protocol):
 
     async def restart_all(self) -> int: ...
 
+    async def take_heirs(self) -> None:
+        """Those that a healer began anew have the places of those they replaced."""
+
     def progressing(self, seconds: float) -> Collection[ConversationKey]:
         """Conversations of whose turn something was heard in this time."""
 
@@ -123,6 +126,7 @@ class SelfHeal:
 
     async def look(self, memory_percent: float | None, disk_percent: float | None) -> tuple[Proposal, ...]:
         """Ask for whatever should be done now; memory is looked at again once it was collected."""
+        await self._pool.take_heirs()
         signals = Signals(
             failures=tuple(self._failures),
             dead=tuple(self._pool.dead()),

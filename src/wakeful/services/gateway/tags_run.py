@@ -142,4 +142,4 @@ def _name(tag: Tag) -> str:
 
 
 def _filed_note(text: str) -> str:
-    return f"[The answer has {len(text):,} characters. All of it is in the file {FILE_NAME} above.]"
+    return f"[The answer has {len(text):,} characters. All of it is in the file {FILE_NAME} below.]"

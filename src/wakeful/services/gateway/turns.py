@@ -153,6 +153,26 @@ class Turns:
         keys = self.pool.keys()
         return sum([await self.restart(key, even_busy=True) for key in keys])
 
+    async def take_heirs(self) -> None:
+        """Give those that a healer began anew, while nobody wrote, the places of those they replaced."""
+        keys = self.pool.keys()
+        for key in keys:
+            session_id = self.pool.session_of(key)
+            heir = await self._heir_of(key, session_id) if session_id else None
+            # While that was asked somebody may have written.
+            if heir is None or self.pool.is_busy(key) or self.pool.session_of(key) != session_id:
+                continue
+            log.warning("%s goes on with %s: %s was given up", key, heir, session_id)
+            await self._conversations.hand_over(key, heir)
+            self._seat(key)
+
+    async def _heir_of(self, key: ConversationKey, session_id: str) -> SessionId | None:
+        try:
+            return await self._course.heir_of(key, session_id)
+        except WakefulError as problem:
+            log.info("whether %s was replaced is not known: %s", session_id, problem)
+            return None
+
     def progressing(self, seconds: float) -> frozenset[ConversationKey]:
         """Those of whose turn something was heard within so many seconds."""
         keys = self.pool.keys()
@@ -237,7 +257,8 @@ class Turns:
         )
         try:
             if evicted.session_id:
-                await self._sessions.stop(SessionId(evicted.session_id))
+                heir = await self._heir_of(evicted.key, evicted.session_id)
+                await self._sessions.stop(heir or SessionId(evicted.session_id))
             await self._conversations.unseat(evicted.key)
         except WakefulError as problem:
             # What still runs is counted again after the next start.
