@@ -146,12 +146,13 @@ def test_a_killed_tmux_server_brings_its_sessions_back(
         healed.begin(*given, "--name", name, "--prompt", prompt, "--", "claude")
         for name, prompt in prompts.items()
     ]
-    answers = [each.communicate(timeout=60)[0] for each in begun]
-    managed = [msgspec.json.decode(each)["session_id"] for each in answers]
+    answers = [msgspec.json.decode(each.communicate(timeout=120)[0]) for each in begun]
+    assert [each["outcome"] for each in answers] == ["recovered"] * len(MANAGED), answers
+    managed = [each["session_id"] for each in answers]
     socket = Path(healed.daemon.environ["WAKEFUL_HOME"]) / "tmux.sock"
     for name, prompt in (("found-idle", script(DONE)), ("found-busy", asking)):
         claude.in_tmux(socket, prompt, name, at_once_max=len(MANAGED) + 2)
-    before = wait_for(lambda: _all_set(healed), "six managed and two found sessions that have begun", 60)
+    before = _all_begun(healed)
     os.kill(Server(socket).pid, signal.SIGKILL)
     for session_id in managed:
         back = wait_for(lambda: _returned(healed, session_id), f"return of {session_id}", 90)  # noqa: B023
@@ -168,6 +169,15 @@ def test_a_killed_tmux_server_brings_its_sessions_back(
 
 def _of_trouble(texts: list[str]) -> list[str]:
     return [each for each in texts if "needs you" not in each and "Resolved" not in each]
+
+
+def _all_begun(operator: Operator) -> dict[str, Record]:
+    try:
+        return wait_for(lambda: _all_set(operator), "six managed and two found sessions that have begun")
+    except AssertionError as late:
+        seen = ("name", "state", "health", "pid", "last_activity_at", "findings")
+        late.add_note(str([{key: each[key] for key in seen} for each in operator.daemon.sessions()]))
+        raise
 
 
 def _all_set(operator: Operator) -> dict[str, Record] | None:

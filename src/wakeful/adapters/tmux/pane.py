@@ -22,7 +22,7 @@ from wakeful.ports.hands import Seen
 from wakeful.ports.store import Outcome
 
 # A paste was shown after 0.05 s; a busy machine may need many times that.
-ECHO_SECONDS_MAX: Final = 3.0
+ECHO_SECONDS_MAX: Final = 5.0
 # A client that takes up a long conversation draws its input line first and reads nothing for a while.
 READ_SECONDS_MAX: Final = 5.0
 POLL_SECONDS: Final = 0.03

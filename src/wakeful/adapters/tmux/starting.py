@@ -43,7 +43,7 @@ SIZE: Final = ("-x", "160", "-y", "50")
 # A program that cannot run ends within this; one that lives longer says itself what is wrong.
 SETTLE_SECONDS: Final = 0.5
 # Claude Code shows its input line 0.7 to 2 s after its start; a busy machine may need many times that.
-READY_SECONDS_MAX: Final = 20.0
+READY_SECONDS_MAX: Final = 60.0
 LAST_WORDS_SECONDS: Final = 0.2
 ATTEMPTS_MAX: Final = 5
 LEAVING_SECONDS: Final = 0.1

@@ -25,7 +25,7 @@ from wakeful.interfaces.cli.demo_scenes import SILENCE_SECONDS, Scene
 from wakeful.places import Places
 from wakeful.testing.scripted_agent import RunningAgent, ScriptedAgent, end_tools
 
-UP_SECONDS_MAX: Final = 20.0
+UP_SECONDS_MAX: Final = 40.0
 END_SECONDS_MAX: Final = 5.0
 TMUX_SECONDS_MAX: Final = 10.0
 _POLL_SECONDS: Final = 0.05

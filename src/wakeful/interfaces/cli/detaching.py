@@ -18,7 +18,7 @@ from wakeful.home import make_home
 from wakeful.interfaces.cli.client import Client, DaemonNotRunning, DaemonSilent, DaemonUnreachable
 from wakeful.places import Places
 
-UP_SECONDS_MAX: Final = 15.0
+UP_SECONDS_MAX: Final = 30.0
 _POLL_SECONDS: Final = 0.05
 _LINES_SHOWN_MAX: Final = 20
 
