@@ -201,7 +201,7 @@ def test_ready_is_looked_listening_and_writing(
 
 def test_nobody_pays_for_libraries_that_are_not_asked_for() -> None:
     """Starting a daemon imports neither the metrics client nor the MCP SDK."""
-    code = "import sys, wakeful.daemon; print({'prometheus_client', 'mcp'} & set(sys.modules))"
+    code = "import sys, wakeful.serving; print({'prometheus_client', 'mcp'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

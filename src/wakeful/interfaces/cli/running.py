@@ -43,7 +43,7 @@ def up(*, detach: bool, port: int | None, no_tcp: bool, no_gateway: bool, config
         given = _arguments(port, config_file, no_tcp=no_tcp)
         return start_behind(places, [*given, "--no-gateway"] if no_gateway else given)
     config = _with_doors(load_settings(config_file).config, port, no_tcp=no_tcp)
-    from wakeful.daemon import serve  # noqa: PLC0415 - a mistake in the options should not wait for it
+    from wakeful.serving import serve  # noqa: PLC0415 - a mistake in the options should not wait for it
 
     # A login code is for the eyes in front of a terminal, not for a log.
     with_login, asked = sys.stdout.isatty(), port is not None

@@ -1,0 +1,308 @@
+"""A daemon and its doors from start to end.
+
+The order of starting is here, and the order of the end: doors open when everybody was judged, and close first.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from wakeful import __version__
+from wakeful.adapters.cases.book import append_case
+from wakeful.adapters.logs.folders import FolderWatch
+from wakeful.adapters.sqlite.store import SqliteStore
+from wakeful.adapters.system.connections import tcp_callers
+from wakeful.adapters.system.kept_child import KeptChild
+from wakeful.adapters.system.notify import Notifier
+from wakeful.adapters.system.pulse import Pulse
+from wakeful.adapters.system.scopes import keep_apart, service_group
+from wakeful.adapters.system.trouble_file import TroubleFile
+from wakeful.config import Config
+from wakeful.daemon import Daemon
+from wakeful.domain.calm import pause_words
+from wakeful.domain.errors import WorldError
+from wakeful.domain.ids import SessionId
+from wakeful.domain.moment import iso
+from wakeful.domain.record import SessionRecord
+from wakeful.doors import Doors
+from wakeful.faults import reach
+from wakeful.gauges import figures_of, unready
+from wakeful.home import store_path
+from wakeful.hubwork import ancestor_pids
+from wakeful.interfaces.http.access import Access
+from wakeful.interfaces.http.access_log import access_file
+from wakeful.interfaces.http.app import build_app
+from wakeful.interfaces.http.deciders import Deciders
+from wakeful.interfaces.http.gate import Gate
+from wakeful.interfaces.http.own_routes import OwnRoutes
+from wakeful.interfaces.http.server import serve as serve_door
+from wakeful.interfaces.http.token_file import load_or_create_token
+from wakeful.places import Places
+from wakeful.ports.store import Store
+from wakeful.reporting import build_reports
+from wakeful.services.cases import CaseBook
+from wakeful.services.desk import Desk, History, Standing
+from wakeful.services.watched import Standing as SessionStanding, standing_of
+from wakeful.wakework import timer_rules
+
+DRAIN_SECONDS: Final = 5.0
+STORE_RETRY_SECONDS: Final = 5.0
+
+log = logging.getLogger("wakeful")
+
+
+async def serve(
+    config: Config,
+    places: Places,
+    announce: Callable[[str], None],
+    *,
+    with_login: bool = False,
+    port_asked_for: bool = False,
+    gateway: Sequence[str] | None = None,
+) -> None:
+    """Run until SIGINT, SIGTERM, `wakeful down` or cancellation. `announce` gets lines for a person to read.
+
+    `with_login` puts a one-time login into the page's link: only for a terminal somebody sits at. `gateway` are the
+    words of the command that is kept running beside it, if one is.
+    """
+    # First: nothing that is started from here may speak to systemd in our name.
+    notifier = Notifier.taken_from(os.environ)
+    doors = Doors(config, places, port_asked_for=port_asked_for)
+    async with AsyncExitStack() as stack:
+        stack.callback(doors.close)
+        stack.enter_context(access_file(Path(places.logs) / "access.log"))
+        store = await SqliteStore.open(store_path(config, places))
+        stack.push_async_callback(store.close)
+        folders = await stack.enter_async_context(FolderWatch())
+        daemon = Daemon(config, places, store, folders, {each.path: each for each in await store.bookmarks()})
+        stack.callback(daemon.exits.close)
+        daemon.supervisor.recall_standings(await _standings(store))
+        await daemon.calm.current()
+        await daemon.look()
+        await daemon.handwork.take_up()
+        await daemon.care.take_up()
+        await daemon.hub.take_up()
+        # Last: by now everybody was judged by what is there, so nobody is woken on what was true before.
+        daemon.settle()
+        reach("daemon.judged")
+        await daemon.waking.take_up()
+        daemon.looked = True
+        if gateway is not None:
+            daemon.beside.append(_gateway(places, gateway))
+        ended = asyncio.Event()
+        app, access = _app(config, places, doors, daemon, store=store, end=ended.set)
+        stack.callback(app.log.close)
+        link = _link(config, doors, access if with_login else None)
+        for line in _greeting(config, doors, daemon, link):
+            announce(line)
+        pulse = Pulse(Path(places.logs), notifier)
+        served = [serve_door(app, listener) for listener in doors.listeners]
+        group = service_group()
+        apart = [keep_apart(group)] if group is not None else []
+        await _run(daemon, [*served, pulse.run(), *apart], ended)
+
+
+def _gateway(places: Places, words: Sequence[str]) -> KeptChild:
+    # -P: a `wakeful` folder in the working directory is not what we mean to run.
+    argv = (sys.executable, "-P", "-m", "wakeful", *words)
+    return KeptChild("gateway", argv, Path(places.logs) / "gateway.log")
+
+
+async def _standings(store: Store) -> dict[SessionId, SessionStanding]:
+    """What each session was when it was last stored; records of another schema are judged as new."""
+    standings = {}
+    for row in await store.sessions():
+        try:
+            standings[row.id] = standing_of(msgspec.json.decode(row.record, type=SessionRecord))
+        except msgspec.DecodeError:
+            log.info("the stored record of %s is of another version", row.id)
+    return standings
+
+
+def _app(
+    config: Config,
+    places: Places,
+    doors: Doors,
+    daemon: Daemon,
+    *,
+    store: Store,
+    end: Callable[[], None],
+) -> tuple[Gate, Access]:
+    access = Access(load_or_create_token(Path(places.token)), doors.port, daemon.clock.now)
+    desk = _desk(config, places, doors, daemon, store.transitions)
+    heal = daemon.calm.changed
+
+    def calm_changed() -> None:
+        heal()
+        daemon.feed.greet(desk.overview().body)
+
+    daemon.calm.changed = calm_changed
+    app = build_app(
+        desk,
+        daemon.work,
+        (daemon.handwork.hands, daemon.handwork.once),
+        Deciders(daemon.handwork.supervised, tcp_callers),
+        access,
+        now=daemon.clock.now,
+        ancestors=ancestor_pids,
+        shut_down=end,
+        calm=daemon.calm,
+        incidents=daemon.care.incidents.listed,
+        critical=daemon.care.critical,
+        healing=(daemon.care.healer, daemon.care.restorer),
+        checkpoints=(daemon.care.checkpoints, daemon.care.lessons),
+        queue=daemon.care.queue_door,
+        hub=daemon.hub,
+        wakes=daemon.waking.wakes,
+        repairs=daemon.waking.repairs,
+        own=OwnRoutes(partial(unready, daemon), partial(figures_of, daemon)),
+        reports=build_reports(
+            daemon, store, paused=lambda: daemon.calm.paused_record, agents=lambda: daemon.hub.records
+        ),
+    )
+    return app, access
+
+
+def _desk(config: Config, places: Places, doors: Doors, daemon: Daemon, history: History) -> Desk:
+    started_at = iso(daemon.clock.now().wall)
+
+    gateway_trouble = TroubleFile(Path(places.gateway_trouble))
+
+    def standing() -> Standing:
+        trouble = [f"the store refuses writes: {daemon.scribe.trouble}"] if daemon.scribe.trouble else []
+        if words := gateway_trouble.read():
+            trouble.append(f"gateway: {words}")
+        return Standing(
+            mode=config.daemon.mode,
+            version=__version__,
+            host=daemon.host,
+            pid=os.getpid(),
+            started_at=started_at,
+            listening=tuple(doors.listening),
+            eyes=daemon.eye_records(),
+            notes=(
+                *doors.notes,
+                *trouble,
+                *daemon.care.notes,
+                *(each.line for each in daemon.beside),
+                *daemon.calm.lines(daemon.clock.now().wall),
+            ),
+            paused=daemon.calm.paused_record,
+        )
+
+    wrong = Path(places.cases) / "wrong.jsonl"
+    cases = CaseBook(str(wrong), daemon.recall_events, partial(append_case, wrong))
+    return Desk(
+        daemon.clock,
+        daemon.roster,
+        daemon.feed,
+        history,
+        daemon.policy,
+        standing,
+        daemon.tree,
+        cases,
+        daemon.care.healer.trouble_of,
+        daemon.hub.standing,
+        os.path.isdir,
+        daemon.waking.wakes.of_session,
+        timer_rules(config.supervision),
+        daemon.waking.timers.warnings,
+        daemon.recall_events,
+    )
+
+
+def _link(config: Config, doors: Doors, access: Access | None) -> str | None:
+    if doors.port is None:
+        return None
+    page = f"http://{config.daemon.host}:{doors.port}/"
+    if access is None:
+        return f"{page} (`wakeful open` gives a link that logs in)"
+    return f"{page}#code={access.logins.new_code()} (good once, for 10 minutes)"
+
+
+def _greeting(config: Config, doors: Doors, daemon: Daemon, link: str | None) -> Iterator[str]:
+    """Which sessions it may touch, where it listens, and what it found."""
+    total = daemon.roster.counts(daemon.clock.now())["total"]
+    if daemon.calm.paused is not None:
+        yield pause_words(daemon.calm.paused)
+    yield f"mode: {config.daemon.mode} ({_MODES[config.daemon.mode]})"
+    yield f"listening on {' and '.join(doors.listening)}"
+    if link is not None:
+        yield f"page: {link}"
+    sessions = "session" if total["shown"] == 1 else "sessions"
+    yield f"found {total['shown']} {sessions}, {total['managed']} managed; {total['older']} older folded"
+    if counts := daemon.hub.standing().counts:
+        yield f"agents: {', '.join(f'{count} {state}' for state, count in counts.items())}"
+    yield from (f"note: {note}" for note in doors.notes)
+    for eye in daemon.eye_records():
+        yield from (f"note: {eye.name}: {told}" for told in (eye.slow, eye.left_out) if told)
+
+
+_MODES: Final = {
+    "observe": "acts on nothing",
+    "mine": "will act on managed sessions only; found ones are watched",
+    "all": "may act on every session",
+}
+
+
+async def _whatever_the_store_says(task: Callable[[], Coroutine[None, None, None]], otherwise: str) -> None:
+    """Keep a background task going: a full disk must not end the daemon, which still sees and tells the truth."""
+    while True:
+        try:
+            await task()
+        except WorldError as error:
+            log.warning("%s: %s", otherwise, error)
+            await asyncio.sleep(STORE_RETRY_SECONDS)
+
+
+async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], ended: asyncio.Event) -> None:
+    """Serve until told to end, then close in the reverse order: listeners first, memory last."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, ended.set)
+    work = (
+        *doors,
+        daemon.listen(),
+        daemon.sweep(),
+        daemon.tmux.run(),
+        daemon.scribe.run(),
+        daemon.lag.run(),
+        daemon.proofs.run(lambda: daemon.feed.is_heard),
+        _whatever_the_store_says(daemon.keep_place, "bookmarks are not saved"),
+        _whatever_the_store_says(daemon.expiry.run, "leases do not expire"),
+        _whatever_the_store_says(daemon.forget_old, "old transitions are not dropped"),
+        _whatever_the_store_says(daemon.handwork.holdings.run, "claims are not renewed"),
+        *(_whatever_the_store_says(task, otherwise) for task, otherwise in daemon.care.tasks()),
+        *(_whatever_the_store_says(task, otherwise) for task, otherwise in daemon.hub.tasks()),
+        *(_whatever_the_store_says(task, otherwise) for task, otherwise in daemon.waking.tasks()),
+        *(each.run() for each in daemon.beside),
+    )
+    tasks = [asyncio.create_task(each) for each in work]
+    waiting = asyncio.create_task(ended.wait())
+    try:
+        done, _ = await asyncio.wait((*tasks, waiting), return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {waiting}:
+            # Only a failure ends one of these early.
+            task.result()
+    finally:
+        daemon.feed.close()
+        await daemon.hub.close()
+        await daemon.care.close()
+        await daemon.scribe.drain(DRAIN_SECONDS)
+        try:
+            await daemon.save_place()
+        except WorldError as error:
+            # The next start reads a little more; nothing else depends on it.
+            log.warning("bookmarks were not saved: %s", error)
+        for task in (*tasks, waiting):
+            task.cancel()
+        await asyncio.gather(*tasks, waiting, return_exceptions=True)
