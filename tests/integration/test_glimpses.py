@@ -110,6 +110,15 @@ def test_a_glimpsed_log_that_grows_is_read_from_its_last_boundary(config: Path) 
     assert (grown.read, grown.activity.calls_total) == (True, 2)
 
 
+def test_a_log_that_appeared_is_not_read_again_by_a_sweep(config: Path) -> None:
+    """The backstop finds what was told of already: nothing of it counts twice."""
+    lookout = look()
+    conversation, path = working_log(config)
+    lookout.logs[0].told(Changes({str(path)}, set(), set()))
+    asyncio.run(lookout.logs[0].sweep())
+    assert watched(lookout, conversation).activity.calls_total == 1
+
+
 def test_a_glimpsed_log_that_is_deleted_is_forgotten(config: Path) -> None:
     """A list shows nobody whose log is gone, read or not."""
     conversation, path = working_log(config)
