@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
+from wakeful.adapters.call_kinds import kind_of
 from wakeful.adapters.codex.outcomes import call_ended, turn_failed
 from wakeful.adapters.shapes import (
     UNREADABLE,
@@ -84,12 +85,6 @@ class _Record(Struct, gc=False):
 _decode: Final = msgspec.json.Decoder(_Record).decode
 
 _NESTED: Final = frozenset({"event_msg", "response_item"})
-_TOOL: Final = e.CallKind.TOOL
-_KINDS: Final[Mapping[str, e.CallKind]] = {
-    "request_user_input": e.CallKind.PERSON,
-    "request_permissions": e.CallKind.PERSON,
-    "wait_agent": e.CallKind.SUBAGENT,
-}
 # Where a call's arguments stand, and its tool's name where the record has none.
 _CALLS: Final[Mapping[str, tuple[str, str]]] = {
     "function_call": ("arguments", ""),
@@ -284,7 +279,7 @@ def _called(payload: _Payload, at: float) -> e.Event:
     if text.startswith(b'"'):
         text = text_of(text).encode()
     seconds = declared_timeout_seconds(text)
-    return e.CallStarted(at, payload.call_id, tool, _KINDS.get(tool, _TOOL), text, seconds, True)
+    return e.CallStarted(at, payload.call_id, tool, kind_of(tool), text, seconds, True)
 
 
 def _search_ended(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
