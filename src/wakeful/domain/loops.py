@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from wakeful.domain.moment import Instant
 from wakeful.domain.policy import Policy
-from wakeful.domain.signature import Call, Meaning, alike, essence, is_write, meaning_of, outline
+from wakeful.domain.signature import Call, Meaning, essence, is_write, masked, meaning_of, outline
 
 CYCLE_CALLS_MAX: Final = 5
 # Distinct calls remembered since the last new write; a turn with more of them is not going in circles.
@@ -36,6 +36,7 @@ class _Made(Struct, gc=False):
     last_index: int = 0
     count: int = 1
     meaning: Meaning | None = None
+    masked: bytes | None = None
 
 
 class _Run(Struct, gc=False):
@@ -159,15 +160,22 @@ def _before(circles: Circles, new: _Made, trace: int) -> _Made | None:
 
 
 def _is_same(one: _Made, other: _Made) -> bool:
-    if one.call.tool != other.call.tool or not alike(one.result, other.result):
+    if one.call.tool != other.call.tool or _meaning(one).key != _meaning(other).key:
         return False
-    return _meaning(one).key == _meaning(other).key
+    return one.result == other.result or _masked(one) == _masked(other)
 
 
 def _meaning(made: _Made) -> Meaning:
     if made.meaning is None:
         made.meaning = meaning_of(made.call)
     return made.meaning
+
+
+def _masked(made: _Made) -> bytes:
+    """Its result with everything volatile masked, which is done once: it is compared with many."""
+    if made.masked is None:
+        made.masked = masked(made.result)
+    return made.masked
 
 
 def _remember(circles: Circles, new: _Made, trace: int) -> _Made:

@@ -47,9 +47,10 @@ _VOLATILE: Final = re.compile(
     rb"|tmp(?:[._-]\w{6,}|[a-z0-9_]{8}\b)"  # a name made by mktemp, or by Python
     rb"|req_\w{8,})"
 )
-# A number that its name says is volatile; the name stays.
+# A number that its name says is volatile; the name stays, and is looked for first.
+_NAMES: Final = (b'pid\\"', b"uration", b"lapsed", b"imestamp", b"atency")
 _VOLATILE_NAMED: Final = re.compile(
-    rb"((?:pid|duration|elapsed|latency|timestamp|took)\w{0,12}[\\\"' =:]{1,6})\d+(?:\.\d+)?", re.IGNORECASE
+    rb"((?:pid|[dD]uration|[eE]lapsed|[tT]imestamp|[lL]atency)\w{0,12}[\\\"' =:]{1,6})\d+(?:\.\d+)?"
 )
 # Every letter that a match of these can have, random names left aside, and what the masking puts in and takes out.
 _MASKABLE: Final = f"{string.hexdigits}TZPIximnoprs -:.,+=#~\\\n".encode()
@@ -83,7 +84,7 @@ _POLLING_NAME: Final = re.compile(
 )
 _POLLING_COMMAND: Final = re.compile(
     r"\bsleep [0-9.$]|\bsleep\(|\bwait\(|(?:^|[;&|(] ?|\bdo )(?:wait\b|watch |inotifywait )|--watch\b"
-    r"|\btail (?:-\w*[fF]|--follow)|\b(?:docker|kubectl|podman) wait\b|\brollout status\b|\brun watch\b|\bwait-for"
+    r"|\btail (?:-f|--follow)|\b(?:docker|kubectl|podman) wait\b|\brollout status\b|\brun watch\b|\bwait-for"
 )
 # The same inside other calls: a script that asks again, an empty line sent to a running program.
 _POLLING_INPUT: Final = re.compile(
@@ -104,9 +105,12 @@ _POLLING_WORDS: Final = (
 _WAITING_WORDS: Final = (
     b"sleep",
     b"wait",
-    b"watch",
-    b"tail -",
-    b"rollout",
+    b"--watch",
+    b"watch -",
+    b"run watch",
+    b"tail -f",
+    b"tail --f",
+    b"rollout status",
     b"write_stdin(",
     b'"action"',
     b'"operation"',
@@ -204,13 +208,8 @@ def result_key(result: bytes, seed: int) -> int:
     return crc32(masked(essence(result)), seed)
 
 
-def alike(one: bytes, other: bytes) -> bool:
-    """Whether nothing but what is volatile differs. Masking costs more than all else of a call, so it comes last."""
-    return one == other or (outline(one) == outline(other) and masked(one) == masked(other))
-
-
 def outline(result: bytes) -> bytes:
-    """What masking leaves alone: results that differ here are not alike."""
+    """What masking leaves alone: results that differ here are not alike, and masking costs more than all else."""
     if result.find(b"tmp") >= 0 or result.find(b"req_") >= 0:
         result = _RANDOM_NAME.sub(b"", result.replace(b"\\n", b"\n"))
     return result.translate(None, _MASKABLE)
@@ -221,7 +220,10 @@ def masked(text: bytes) -> bytes:
     # Taking the digits out is the fastest way to learn whether there are any.
     if len(text.translate(None, _DIGITS)) == len(text) and text.find(b"tmp") < 0:
         return text
-    return _VOLATILE.sub(b"~", _VOLATILE_NAMED.sub(rb"\1~", text.replace(b"\\n", b"\n")))
+    text = text.replace(b"\\n", b"\n")
+    if max(map(text.find, _NAMES)) >= 0:
+        text = _VOLATILE_NAMED.sub(rb"\1~", text)
+    return _VOLATILE.sub(b"~", text)
 
 
 # The folder that most commands of a session are run in, over and over.
