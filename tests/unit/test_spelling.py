@@ -13,7 +13,7 @@ from wakeful.domain.spelling import plain_command
     [
         (("pytest -q", "cd /w && pytest -q", "(cd /w; pytest -q)", "timeout 60 pytest -q", "pytest -q # again"), "pytest -q"),
         (("bash -lc 'pytest -q'", '/bin/sh -c "pytest -q"', ["bash", "-lc", "cd /w && pytest -q"]), "pytest -q"),
-        (("# look\ngit status", "git --no-pager diff --stat", "git status 2>/dev/null"), "git status"),
+        (("# look\ngit status", "git --no-pager diff --stat", "git status 2>/dev/null", "git status --short && git diff --stat"), "git status"),
         (("ls", "ls -la", "ls ./", "ls -l . | head -20"), "ls"),
         (("cat a.py", "cat ./a.py", "cat 'a.py' | head -50"), "cat a.py"),
         (("grep -rn foo src", "grep -nr 'foo' src/", "grep -r -n foo ./src"), "grep -n -r foo src"),
@@ -42,20 +42,39 @@ def test_commands_that_ask_for_different_things_stay_different(one: str, other: 
     assert plain_command(one) != plain_command(other)
 
 
+THING = "I will wait for what comes next. "
+
+
 @pytest.mark.parametrize(
-    "said", ["I will wait for the next command. ", "Now I fix the module that fails. \\n"]
+    "said", [THING, "Thinking... Done. ", f"{THING * 4}I will wa", "Fixed. Now\\n the next one.\\n"]
 )
 def test_a_text_that_says_one_thing_over_and_over_is_told(said: str) -> None:
     """Ten times and more; a text that ends otherwise has found its thread again."""
-    assert echoes_in(b'"Here is my plan. %s"' % (said * 15).encode()) >= 10
+    assert echoes_in(b'"Here is my plan. %s"' % (said * 40).encode()) >= 10
+    assert echoes_in((said * 40).strip().encode()) >= 10
     assert (
-        echoes_in(f"{said * 15} All of that is done now, and every test of the module passes.".encode()) < 2
+        echoes_in(f"{said * 40} All of that is done now, and every test of the module passes.".encode()) == 0
     )
+
+
+def test_nine_times_is_not_often_enough() -> None:
+    """And what stands before something else does not count."""
+    said = f"{THING}{THING[:17]}"
+    assert echoes_in((said * 10).encode()) == 10
+    assert echoes_in((said * 9).encode()) == 0
+    assert echoes_in((said * 9 + "* item " + said * 9).encode()) == 0
 
 
 @pytest.mark.parametrize(
     "text",
-    ["-" * 600, "| a | pending |\n" * 40, "short. " * 5, "".join(f"- updated file {n}\n" for n in range(60))],
+    [
+        "-" * 600,
+        "| a | pending |\n" * 40,
+        "short. " * 5,
+        "".join(f"- projects/our-project-12345/locations/us-central1/services/{n}\n" for n in range(60)),
+        f"```\n{THING * 40}\n```",
+        f"Here is the code:\n```\n{THING * 40}",
+    ],
 )
 def test_dividers_tables_and_lists_are_no_stammer(text: str) -> None:
     """They repeat themselves by nature."""

@@ -11,6 +11,7 @@ from zlib import crc32
 
 from msgspec import Struct, field
 
+from wakeful.domain.echoes import ECHOES_MIN
 from wakeful.domain.moment import Instant
 from wakeful.domain.policy import Policy
 from wakeful.domain.signature import Call, Meaning, essence, is_write, masked, meaning_of, outline
@@ -18,8 +19,6 @@ from wakeful.domain.signature import Call, Meaning, essence, is_write, masked, m
 CYCLE_CALLS_MAX: Final = 5
 # Distinct calls remembered since the last new write; a turn with more of them is not going in circles.
 SEEN_MAX: Final = 64
-# As often as a text repeats its own end when a model has lost its thread.
-ECHOES_MIN: Final = 10
 # A call repeated with others in between still goes on if it came within the last few.
 SEEN_RECENTLY: Final = 3
 

@@ -33,7 +33,7 @@ _DIGITS: Final = b"0123456789"
 # One word boundary and one look at the first letter for all, and the digit that most begin with asked for once: four
 # times as fast as plain alternatives.
 _VOLATILE: Final = re.compile(
-    rb"\b(?=[\da-fA-FpPrt])(?:\d(?:"
+    rb"\b(?=[\da-fA-FpPrst])(?:\d(?:"
     rb"\d{3}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"  # a date with its time
     rb"|\d:\d\d:\d\d(?:[.,]\d+)?"  # a time of day
     rb"|(?<=0)x[0-9a-fA-F]+"
@@ -44,7 +44,8 @@ _VOLATILE: Final = re.compile(
     rb"|[a-f](?=[0-9a-f]{3})(?=[0-9a-f-]*\d)[0-9a-f]{3,}(?:-[0-9a-f]+)*\b"
     rb"|[A-F](?=[0-9A-F]*\d)[0-9A-F]{7,}\b"
     rb"|(?:p(?:id|rocess)|PID)[ =:#]{1,3}\d+"
-    rb"|tmp(?:[._-]\w{6,}|[a-z0-9_]{8}\b)"  # a name made by mktemp, or by Python
+    rb"|sess(?:ion)?[ =:#_-]{1,3}\d+"
+    rb"|tmp(?:[._-]\w{6,}|[a-z0-9_]{8}\b|/[A-Za-z]+-\d+)"  # a name made by mktemp, by Python, or counted up
     rb"|req_\w{8,})"
 )
 # A number that its name says is volatile; the name stays, and is looked for first.
@@ -54,7 +55,7 @@ _VOLATILE_NAMED: Final = re.compile(
 )
 # Every letter that a match of these can have, random names left aside, and what the masking puts in and takes out.
 _MASKABLE: Final = f"{string.hexdigits}TZPIximnoprs -:.,+=#~\\\n".encode()
-_RANDOM_NAME: Final = re.compile(rb"\btmp(?:[._-]\w{6,}|[a-z0-9_]{8}\b)|\breq_\w{8,}")
+_RANDOM_NAME: Final = re.compile(rb"\btmp(?:[._-]\w{6,}|[a-z0-9_]{8}\b|/[A-Za-z]+-\d+)|\breq_\w{8,}")
 _WRITING_NAME: Final = re.compile(r"edit|write(?!_stdin)|patch|replace|create|delete|move", re.IGNORECASE)
 _READING_TOOLS: Final = frozenset(
     {

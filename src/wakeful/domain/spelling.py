@@ -31,6 +31,7 @@ _SUFFIX_CHARS_MAX: Final = 48
 _GIT_NOISE: Final = re.compile(r"git (?:--no-pager |-C \S+ |-c \S+ )+")
 # An overview names no file: whatever has a slash, an extension or a `--` looks at something in particular.
 _GIT_OVERVIEW: Final = re.compile(r"^git (?:status|diff|ls-files|log|branch)(?: (?:-{1,2}[\w=-]+|HEAD\S*))*$")
+_CHAINED: Final = re.compile(r" ?(?:&&|;) ?")
 # Those whose short flags are single letters, in any order.
 _INSPECTIONS: Final = frozenset(
     {"ag", "cat", "df", "du", "egrep", "fgrep", "file", "grep", "head", "ls", "nl", "rg", "stat", "tail", "tree", "wc"}
@@ -87,7 +88,7 @@ def _plain_git(text: str) -> str:
     noise = _GIT_NOISE.match(text)
     if noise is not None:
         text = f"git {text[noise.end() :]}"
-    return "git status" if _GIT_OVERVIEW.match(text) else text
+    return "git status" if all(map(_GIT_OVERVIEW.match, _CHAINED.split(text))) else text
 
 
 def _plain_inspection(text: str) -> str:

@@ -14,10 +14,10 @@ from msgspec import Struct, field
 
 from wakeful.domain import events as e
 from wakeful.domain.activity import Activity, fold
+from wakeful.domain.echoes import ECHOES_MIN
 from wakeful.domain.evidence import Holder, Presence, hold
 from wakeful.domain.findings import Code
 from wakeful.domain.judge import judge
-from wakeful.domain.loops import ECHOES_MIN
 from wakeful.domain.moment import Instant
 from wakeful.domain.policy import Policy
 from wakeful.domain.process import Process, Sight
