@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from wakeful.domain import events as e
 from wakeful.domain.ids import ConversationId
-from wakeful.domain.loops import Circles, came_back, compacted, forget, forget_calls, spoke
+from wakeful.domain.loops import Circles, came_back, compacted, forget, forget_calls, forget_words, spoke
 from wakeful.domain.moment import Instant
 from wakeful.domain.signature import Call, call_of, is_write, result_key
 from wakeful.domain.turn import OPEN, TRANSITIONS, Phase, Step
@@ -212,6 +212,8 @@ def _prompted(activity: Activity, event: e.Prompted, at: Instant) -> None:
     if event.by_person:
         _forget_work(activity)
         forget(activity.circles)
+    else:
+        forget_words(activity.circles)
     activity.turn_since = activity.turn_since or at
     _step(activity, Step.PROMPTED, at)
 

@@ -86,6 +86,11 @@ class Circle(Struct, frozen=True):
 def forget(circles: Circles) -> None:
     """Begin afresh: a person spoke, or something new was written."""
     forget_calls(circles)
+    forget_words(circles)
+
+
+def forget_words(circles: Circles) -> None:
+    """Somebody or something asked: whoever gives the same answer to the next question is no monologue."""
     circles.words = circles.words_repeats = 0
 
 
