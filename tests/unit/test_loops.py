@@ -8,15 +8,14 @@ from hypothesis import given as given_any, settings, strategies as st
 
 from folding import at
 from wakeful.domain.loops import CYCLE_CALLS_MAX, SEEN_MAX, Circles, came_back, circle
+from wakeful.domain.masking import masked, outline
 from wakeful.domain.policy import Policy
 from wakeful.domain.signature import (
     GIVEN_BYTES_KEPT_MAX,
     RESULT_END_BYTES,
     call_of,
     essence,
-    masked,
     meaning_of,
-    outline,
 )
 
 POLICY: Final = Policy()
@@ -58,7 +57,7 @@ def is_loop(results: list[bytes]) -> bool:
         b'"2026-01-02T10:00:0%dZ error"',
         b'"lock a1b2c3%d is held"',
         b'"{\\"ok\\":false,\\"durationMs\\":12%d,\\"pid\\":40%d}"'.replace(b"40%d", b"401"),
-        b'"[177028110%d.25] failed"',
+        b'"timestamp=177028110%d.25 failed"',
         b'"RequestId 4442587FB7D0A2F%d: denied"',
         b'"still running (session sess-%d)"',
         b'"in /tmp/run-%d: no"',
@@ -89,6 +88,18 @@ def test_a_loop_names_what_it_goes_round_with(command: str) -> None:
 def test_a_count_that_moves_is_progress() -> None:
     """Bare numbers are not masked."""
     assert not is_loop([b'"%d tests failed"' % number for number in range(20)])
+    assert not is_loop([b'"done %d"' % (1_770_281_100 + number) for number in range(20)])
+
+
+@pytest.mark.parametrize(
+    "command", ["python /tmp/test-%d.py", "tmux attach session %d", "cat /tmp/run-%d/log"]
+)
+def test_commands_that_name_another_place_are_others(command: str) -> None:
+    """What is volatile in a result is what a command is about."""
+    circles = Circles()
+    for number in range(20):
+        called(circles, float(number), {"command": command % number}, b'"ok"')
+    assert circle(circles, POLICY, at(1000.0)) is None
 
 
 def test_results_between_other_ones_are_the_same_again() -> None:

@@ -12,9 +12,10 @@ from zlib import crc32
 from msgspec import Struct, field
 
 from wakeful.domain.echoes import ECHOES_MIN
+from wakeful.domain.masking import masked, outline
 from wakeful.domain.moment import Instant
 from wakeful.domain.policy import Policy
-from wakeful.domain.signature import Call, Meaning, essence, is_write, masked, meaning_of, outline
+from wakeful.domain.signature import Call, Meaning, essence, is_write, meaning_of
 
 CYCLE_CALLS_MAX: Final = 5
 # Distinct calls remembered since the last new write; a turn with more of them is not going in circles.

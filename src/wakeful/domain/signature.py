@@ -6,13 +6,13 @@ number or a count that moves is progress.
 """
 
 import re
-import string
 from functools import lru_cache
 from typing import Any, Final
 from zlib import crc32
 
 import msgspec
 
+from wakeful.domain.masking import masked, masked_command
 from wakeful.domain.spelling import plain_command
 
 # A longer input is hashed as it is: what a description changes in it is not worth decoding it.
@@ -29,33 +29,6 @@ _BESIDE: Final = frozenset(
     }
 )  # fmt: skip
 _COMMAND_KEYS: Final = ("command", "cmd")
-_DIGITS: Final = b"0123456789"
-# One word boundary and one look at the first letter for all, and the digit that most begin with asked for once: four
-# times as fast as plain alternatives.
-_VOLATILE: Final = re.compile(
-    rb"\b(?=[\da-fA-FpPrst])(?:\d(?:"
-    rb"\d{3}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"  # a date with its time
-    rb"|\d:\d\d:\d\d(?:[.,]\d+)?"  # a time of day
-    rb"|(?<=0)x[0-9a-fA-F]+"
-    rb"|(?=[0-9a-f-]*[a-f])[0-9a-f]{3,}(?:-[0-9a-f]+)*\b"  # a hexadecimal id
-    rb"|(?=[0-9A-F]*[A-F])[0-9A-F]{7,}\b"
-    rb"|(?<=1)[5-9]\d{8}(?:\d{3}|\.\d+)?\b"  # seconds or milliseconds since 1970
-    rb"|\d*(?:\.\d+)? ?(?:ms|s|secs?|seconds)\b)"
-    rb"|[a-f](?=[0-9a-f]{3})(?=[0-9a-f-]*\d)[0-9a-f]{3,}(?:-[0-9a-f]+)*\b"
-    rb"|[A-F](?=[0-9A-F]*\d)[0-9A-F]{7,}\b"
-    rb"|(?:p(?:id|rocess)|PID)[ =:#]{1,3}\d+"
-    rb"|sess(?:ion)?[ =:#_-]{1,3}\d+"
-    rb"|tmp(?:[._-]\w{6,}|[a-z0-9_]{8}\b|/[A-Za-z]+-\d+)"  # a name made by mktemp, by Python, or counted up
-    rb"|req_\w{8,})"
-)
-# A number that its name says is volatile; the name stays, and is looked for first.
-_NAMES: Final = (b'pid\\"', b"uration", b"lapsed", b"imestamp", b"atency")
-_VOLATILE_NAMED: Final = re.compile(
-    rb"((?:pid|[dD]uration|[eE]lapsed|[tT]imestamp|[lL]atency)\w{0,12}[\\\"' =:]{1,6})\d+(?:\.\d+)?"
-)
-# Every letter that a match of these can have, random names left aside, and what the masking puts in and takes out.
-_MASKABLE: Final = f"{string.hexdigits}TZPIximnoprs -:.,+=#~\\\n".encode()
-_RANDOM_NAME: Final = re.compile(rb"\btmp(?:[._-]\w{6,}|[a-z0-9_]{8}\b|/[A-Za-z]+-\d+)|\breq_\w{8,}")
 _WRITING_NAME: Final = re.compile(r"edit|write(?!_stdin)|patch|replace|create|delete|move", re.IGNORECASE)
 _READING_TOOLS: Final = frozenset(
     {
@@ -209,26 +182,8 @@ def result_key(result: bytes, seed: int) -> int:
     return crc32(masked(essence(result)), seed)
 
 
-def outline(result: bytes) -> bytes:
-    """What masking leaves alone: results that differ here are not alike, and masking costs more than all else."""
-    if result.find(b"tmp") >= 0 or result.find(b"req_") >= 0:
-        result = _RANDOM_NAME.sub(b"", result.replace(b"\\n", b"\n"))
-    return result.translate(None, _MASKABLE)
-
-
-def masked(text: bytes) -> bytes:
-    """JSON with everything volatile masked; an escaped line break is no letter of the word behind it."""
-    # Taking the digits out is the fastest way to learn whether there are any.
-    if len(text.translate(None, _DIGITS)) == len(text) and text.find(b"tmp") < 0:
-        return text
-    text = text.replace(b"\\n", b"\n")
-    if max(map(text.find, _NAMES)) >= 0:
-        text = _VOLATILE_NAMED.sub(rb"\1~", text)
-    return _VOLATILE.sub(b"~", text)
-
-
 # The folder that most commands of a session are run in, over and over.
-_masked_beside: Final = lru_cache(maxsize=64)(masked)
+_masked_beside: Final = lru_cache(maxsize=64)(masked_command)
 
 
 def _normalised(given: bytes) -> tuple[str, bytes]:
@@ -247,4 +202,4 @@ def _normalised(given: bytes) -> tuple[str, bytes]:
             command += plain_command(asked.pop(key))
     beside = _encode(asked) if asked else b""
     # Only commands name pids and locks; a file written with another date in it is another file.
-    return command, masked(command.encode()) + _masked_beside(beside) if command else beside
+    return command, masked_command(command.encode()) + _masked_beside(beside) if command else beside
