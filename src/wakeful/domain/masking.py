@@ -6,6 +6,7 @@ session or the temporary file that it names is what it is about.
 
 import re
 import string
+from functools import cache
 from typing import Final
 
 _DIGITS: Final = b"0123456789"
@@ -24,28 +25,30 @@ _AFTER_LETTER: Final = (
 )
 # One word boundary and one look at the first letter for all, and the digit that most begin with asked for once: four
 # times as fast as plain alternatives.
-_IN_COMMANDS: Final = re.compile(rb"\b(?=[\da-fpPt])(?:\d(?:%b)|%b)" % (_AFTER_DIGIT, _AFTER_LETTER))
-_IN_RESULTS: Final = re.compile(
+_IN_COMMANDS: Final = rb"\b(?=[\da-fpPt])(?:\d(?:%b)|%b)" % (_AFTER_DIGIT, _AFTER_LETTER)
+_IN_RESULTS: Final = (
     rb"\b(?=[\da-fA-FpPrst])(?:\d(?:%b|(?=[0-9A-F]*[A-F])[0-9A-F]{7,}\b)|%b"
     rb"|[A-F](?=[0-9A-F]*\d)[0-9A-F]{7,}\b"
     rb"|sess(?:ion)?[ =:#_-]{1,3}\d+"
     rb"|tmp(?:[a-z0-9_]{8}\b|/[A-Za-z]+-\d+)"  # a name made by Python, or counted up
-    rb"|req_\w{8,})" % (_AFTER_DIGIT, _AFTER_LETTER)
-)
+    rb"|req_\w{8,})"
+) % (_AFTER_DIGIT, _AFTER_LETTER)
 # A number that its name says is volatile; the name stays, and is looked for first.
 _NAMES: Final = (b'pid\\"', b"uration", b"lapsed", b"imestamp", b"atency")
-_NAMED: Final = re.compile(
+_NAMED: Final = (
     rb"((?:pid|[dD]uration|[eE]lapsed|[tT]imestamp|[lL]atency)\w{0,12}[\\\"' =:]{1,6})\d+(?:\.\d+)?"
 )
 # Every letter that a match of these can have, random names left aside, and what the masking puts in and takes out.
 _MASKABLE: Final = f"{string.hexdigits}TZPIximnoprs -:.,+=#~\\\n".encode()
-_RANDOM_NAME: Final = re.compile(rb"\btmp(?:[._-]\w{6,}|[a-z0-9_]{8}\b|/[A-Za-z]+-\d+)|\breq_\w{8,}")
+_RANDOM_NAME: Final = rb"\btmp(?:[._-]\w{6,}|[a-z0-9_]{8}\b|/[A-Za-z]+-\d+)|\breq_\w{8,}"
+# Compiled when first needed: every command of ours that reads a record would wait for it.
+_pattern: Final = cache(re.compile)
 
 
 def outline(result: bytes) -> bytes:
     """What masking leaves alone: results that differ here are not alike, and masking costs more than all else."""
     if result.find(b"tmp") >= 0 or result.find(b"req_") >= 0:
-        result = _RANDOM_NAME.sub(b"", result.replace(b"\\n", b"\n"))
+        result = _pattern(_RANDOM_NAME).sub(b"", result.replace(b"\\n", b"\n"))
     return result.translate(None, _MASKABLE)
 
 
@@ -55,13 +58,13 @@ def masked(result: bytes) -> bytes:
         return result
     result = result.replace(b"\\n", b"\n")
     if max(map(result.find, _NAMES)) >= 0:
-        result = _NAMED.sub(rb"\1~", result)
-    return _IN_RESULTS.sub(b"~", result)
+        result = _pattern(_NAMED).sub(rb"\1~", result)
+    return _pattern(_IN_RESULTS).sub(b"~", result)
 
 
 def masked_command(text: bytes) -> bytes:
     """The same for what was asked."""
-    return _IN_COMMANDS.sub(b"~", text.replace(b"\\n", b"\n")) if _may_be_volatile(text) else text
+    return _pattern(_IN_COMMANDS).sub(b"~", text.replace(b"\\n", b"\n")) if _may_be_volatile(text) else text
 
 
 def _may_be_volatile(text: bytes) -> bool:

@@ -13,7 +13,6 @@ from zlib import crc32
 import msgspec
 
 from wakeful.domain.masking import masked, masked_command
-from wakeful.domain.spelling import plain_command
 
 # A longer input is hashed as it is: what a description changes in it is not worth decoding it.
 INPUT_BYTES_DECODED_MAX: Final = 4096
@@ -199,6 +198,8 @@ def _normalised(given: bytes) -> tuple[str, bytes]:
     command = ""
     for key in _COMMAND_KEYS:
         if key in asked:
+            from wakeful.domain.spelling import plain_command  # noqa: PLC0415 - its patterns take as long as all else
+
             command += plain_command(asked.pop(key))
     beside = _encode(asked) if asked else b""
     # Only commands name pids and locks; a file written with another date in it is another file.
