@@ -288,12 +288,11 @@ def _call_started(activity: Activity, event: e.CallStarted, at: Instant) -> None
 
 def _patience_seconds(event: e.CallStarted, about: Call) -> float | None:
     """How long a call may take by its own word: its timeout, or what its command asks for if that is longer."""
-    limited = event.input.find(b"timeout ") >= 0 and not is_write(about)
-    if not about.polls and not limited:
+    if about.meaning is None or is_write(about):  # nobody looked at it: it has no such word
         return event.timeout_seconds
     given = event.input[:INPUT_BYTES_KEPT_MAX]
     asleep_seconds = sum(_seconds(*found) for found in _SLEEP.findall(given)) if about.polls else 0.0
-    limit_seconds = sum(_seconds(*found) for found in _TIMEOUT.findall(given)) if limited else 0.0
+    limit_seconds = sum(_seconds(*found) for found in _TIMEOUT.findall(given))
     return max(event.timeout_seconds or 0.0, asleep_seconds, limit_seconds) or None
 
 

@@ -27,11 +27,10 @@ _AFTER_LETTER: Final = (
 # times as fast as plain alternatives.
 _IN_COMMANDS: Final = rb"\b(?=[\da-fpPt])(?:\d(?:%b)|%b)" % (_AFTER_DIGIT, _AFTER_LETTER)
 _IN_RESULTS: Final = (
-    rb"\b(?=[\da-fA-FpPrst])(?:\d(?:%b|(?=[0-9A-F]*[A-F])[0-9A-F]{7,}\b)|%b"
+    rb"\b(?=[\da-fA-FpPst])(?:\d(?:%b|(?=[0-9A-F]*[A-F])[0-9A-F]{7,}\b)|%b"
     rb"|[A-F](?=[0-9A-F]*\d)[0-9A-F]{7,}\b"
     rb"|sess(?:ion)?[ =:#_-]{1,3}\d+"
-    rb"|tmp(?:[a-z0-9_]{8}\b|/[A-Za-z]+-\d+)"  # a name made by Python, or counted up
-    rb"|req_\w{8,})"
+    rb"|tmp(?:[a-z0-9_]{8}\b|/[A-Za-z]+-\d+))"  # a name made by Python, or counted up
 ) % (_AFTER_DIGIT, _AFTER_LETTER)
 # A number that its name says is volatile; the name stays, and is looked for first.
 _NAMES: Final = (b'pid\\"', b"uration", b"lapsed", b"imestamp", b"atency")
@@ -40,15 +39,16 @@ _NAMED: Final = (
 )
 # Every letter that a match of these can have, random names left aside, and what the masking puts in and takes out.
 _MASKABLE: Final = f"{string.hexdigits}TZPIximnoprs -:.,+=#~\\\n".encode()
-_RANDOM_NAME: Final = rb"\btmp(?:[._-]\w{6,}|[a-z0-9_]{8}\b|/[A-Za-z]+-\d+)|\breq_\w{8,}"
+# The letters first and where they stand then: letters are searched for ten times as fast.
+_TEMPORARY: Final = rb"tmp(?<=\btmp)(?:[._-]\w{6,}|[a-z0-9_]{8}\b|/[A-Za-z]+-\d+)"
 # Compiled when first needed: every command of ours that reads a record would wait for it.
 _pattern: Final = cache(re.compile)
 
 
 def outline(result: bytes) -> bytes:
     """What masking leaves alone: results that differ here are not alike, and masking costs more than all else."""
-    if result.find(b"tmp") >= 0 or result.find(b"req_") >= 0:
-        result = _pattern(_RANDOM_NAME).sub(b"", result.replace(b"\\n", b"\n"))
+    if result.find(b"tmp") >= 0:
+        result = _pattern(_TEMPORARY).sub(b"", result.replace(b"\\n", b"\n"))
     return result.translate(None, _MASKABLE)
 
 

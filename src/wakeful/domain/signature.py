@@ -6,7 +6,8 @@ number or a count that moves is progress.
 """
 
 import re
-from functools import lru_cache
+from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import Any, Final
 from zlib import crc32
 
@@ -57,7 +58,7 @@ _POLLING_NAME: Final = re.compile(
 )
 _POLLING_COMMAND: Final = re.compile(
     r"\bsleep [0-9.$]|\bsleep\(|\bwait\(|(?:^|[;&|(] ?|\bdo )(?:wait\b|watch |inotifywait )|--watch\b"
-    r"|\btail (?:-f|--follow)|\b(?:docker|kubectl|podman) wait\b|\brollout status\b|\brun watch\b|\bwait-for"
+    r"|\btail -f|\b(?:docker|kubectl|podman) wait\b|\brun watch\b|\bwait-for"
 )
 # The same inside other calls: a script that asks again, an empty line sent to a running program.
 _POLLING_INPUT: Final = re.compile(
@@ -74,16 +75,14 @@ _POLLING_WORDS: Final = (
     b'"chars"',
 )
 
-# One of these stands in every input of a call that waits.
+# One of these stands in every input of a call that waits, or says how long it may take.
 _WAITING_WORDS: Final = (
     b"sleep",
     b"wait",
     b"--watch",
-    b"watch -",
-    b"run watch",
+    b"watch ",
     b"tail -f",
-    b"tail --f",
-    b"rollout status",
+    b"timeout ",
     b"write_stdin(",
     b'"action"',
     b'"operation"',
@@ -185,6 +184,13 @@ def result_key(result: bytes, seed: int) -> int:
 _masked_beside: Final = lru_cache(maxsize=64)(masked_command)
 
 
+@cache
+def _speller() -> Callable[[object], str]:
+    from wakeful.domain.spelling import plain_command  # noqa: PLC0415 - its patterns take as long as all else here
+
+    return plain_command
+
+
 def _normalised(given: bytes) -> tuple[str, bytes]:
     """The command inside an input, if there is one, and the input as it is compared."""
     if len(given) > INPUT_BYTES_DECODED_MAX or not given.startswith(b"{"):  # a patch, a script
@@ -198,9 +204,7 @@ def _normalised(given: bytes) -> tuple[str, bytes]:
     command = ""
     for key in _COMMAND_KEYS:
         if key in asked:
-            from wakeful.domain.spelling import plain_command  # noqa: PLC0415 - its patterns take as long as all else
-
-            command += plain_command(asked.pop(key))
+            command += _speller()(asked.pop(key))
     beside = _encode(asked) if asked else b""
     # Only commands name pids and locks; a file written with another date in it is another file.
     return command, masked_command(command.encode()) + _masked_beside(beside) if command else beside

@@ -6,7 +6,6 @@ do not matter either. Anything that writes is left as it is.
 """
 
 import re
-import shlex
 from typing import Final
 
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash"})
@@ -37,6 +36,8 @@ _INSPECTIONS: Final = frozenset(
     {"ag", "cat", "df", "du", "egrep", "fgrep", "file", "grep", "head", "ls", "nl", "rg", "stat", "tail", "tree", "wc"}
 )  # fmt: skip
 _JOINED: Final = re.compile(r"[;&|<>`]|\$\(")
+# Around a word without blanks they change nothing.
+_QUOTED_WORD: Final = re.compile(r"""(?<!\S)(['"])([\w./:-]+)\1(?!\S)""")
 _SHORT_FLAGS: Final = re.compile(r"-[A-Za-z]+")
 
 
@@ -95,10 +96,7 @@ def _plain_inspection(text: str) -> str:
     """Flags sorted and taken apart, quotes and `./` dropped; what is joined with another command stays as it is."""
     if _JOINED.search(text):
         return text
-    try:
-        program, *words = shlex.split(text)
-    except ValueError:
-        return text
+    program, *words = _QUOTED_WORD.sub(r"\2", text).split()
     flags = sorted({flag for word in words if word.startswith("-") for flag in _flags_in(word)})
     places = [_plain_place(word) for word in words if not word.startswith("-")]
     if program == "ls":
