@@ -158,7 +158,8 @@ def _open_call(
     started = pen.rng.choice(working).started
     allowed_seconds = declared_seconds if declared_seconds is not None else started.timeout_seconds
     pen.start(msgspec.structs.replace(started, timeout_seconds=allowed_seconds))
-    patience_seconds = POLICY.tool_seconds
+    is_agent = started.kind is e.CallKind.SUBAGENT
+    patience_seconds = POLICY.subagent_seconds if is_agent else POLICY.tool_seconds
     if allowed_seconds is not None:
         patience_seconds = allowed_seconds + POLICY.tool_grace_seconds
     pen.due(max(patience_seconds, POLICY.silence_seconds), not_before_seconds=allowed_seconds or 0.0)

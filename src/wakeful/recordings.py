@@ -74,6 +74,8 @@ class Recorded(Struct, frozen=True):
     now: float | None = None
     gone: bool | None = None
     expect: str | None = None
+    # When its file was written last.
+    written: float | None = None
 
 
 class Shelf(Struct, frozen=True):
@@ -115,7 +117,8 @@ def recorded(
         elif file not in beside:
             files = (file, *sides.get(file, ()))
             logs = [_batches(each, READERS[form](), on_bytes, on_problem) for each in files]
-            yield Recorded(_id_of(file, form), form, logs[0] if len(logs) == 1 else _merged(logs))
+            batches = logs[0] if len(logs) == 1 else _merged(logs)
+            yield Recorded(_id_of(file, form), form, batches, written=file.stat().st_mtime)
 
 
 def _format_or_none(file: Path, *, is_named: bool) -> str | None:

@@ -148,7 +148,7 @@ def test_now_and_process_place_the_end(environ: dict[str, str], tmp_path: Path) 
 
 def test_labelled_cases_are_scored(environ: dict[str, str], tmp_path: Path) -> None:
     """Ours are right, with precision and recall for every label; a wrong one is named and exits 1."""
-    cases = answer(environ, OWN_CASES)["summary"]["cases"]
+    cases = answer(environ, OWN_CASES / "replay.jsonl")["summary"]["cases"]
     assert (cases["right"], cases["wrong"]) == (cases["total"], [])
     assert cases["labels"]["dead"] == {"precision": 1.0, "recall": 1.0, "right": 2, "expected": 2, "said": 2}
     wrong = {"id": "w", "events": [{"t": 1, "user": "go"}], "now": 9, "proc": "alive", "expect": "loop"}
@@ -205,10 +205,10 @@ def test_a_subagent_at_work_is_no_silence(environ: dict[str, str], tmp_path: Pat
     message = {"id": "m", "content": [given], "stop_reason": "tool_use"}
     task = {**common, "type": "assistant", "timestamp": iso(T0 + 1), "message": message}
     back = {"type": "tool_result", "tool_use_id": "c", "content": "x"}
-    result = {**common, "type": "user", "timestamp": iso(T0 + 1500), "message": {"content": [back]}}
+    result = {**common, "type": "user", "timestamp": iso(T0 + 4500), "message": {"content": [back]}}
     log = written(tmp_path / "p" / f"{CONVERSATION}.jsonl", [user, task, result])
     assert answer(environ, log)["summary"]["codes"] != {}
-    inner = [{**user, "isSidechain": True, "timestamp": iso(T0 + at)} for at in range(2, 1500, 300)]
+    inner = [{**user, "isSidechain": True, "timestamp": iso(T0 + at)} for at in range(2, 4500, 300)]
     written(tmp_path / "p" / CONVERSATION / "subagents" / "agent-1.jsonl", inner)
     told = answer(environ, tmp_path / "p")
     assert [each["id"] for each in told["sessions"]] == [f"claude-{CONVERSATION}"]

@@ -110,6 +110,20 @@ def test_a_glimpsed_log_that_grows_is_read_from_its_last_boundary(config: Path) 
     assert (grown.read, grown.activity.calls_total) == (True, 2)
 
 
+@pytest.mark.parametrize("read_at_start_max", [0, 1])
+def test_a_log_that_appeared_is_not_read_again_by_a_sweep(
+    config: Path, monkeypatch: pytest.MonkeyPatch, read_at_start_max: int
+) -> None:
+    """The backstop finds what was told of already: nothing of it counts twice, and nothing is forgotten."""
+    monkeypatch.setattr(eye, "READ_AT_START_MAX", read_at_start_max)
+    lookout = look()
+    conversation, path = working_log(config)
+    lookout.logs[0].told(Changes({str(path)}, set(), set()))
+    asyncio.run(lookout.logs[0].sweep())
+    swept = watched(lookout, conversation)
+    assert (swept.read, swept.activity.calls_total) == (True, 1)
+
+
 def test_a_glimpsed_log_that_is_deleted_is_forgotten(config: Path) -> None:
     """A list shows nobody whose log is gone, read or not."""
     conversation, path = working_log(config)

@@ -64,6 +64,17 @@ def test_what_the_client_says_is_progress_unless_the_provider_refused() -> None:
     assert events == (e.Retried(1.0), e.Compacted(2.0), e.Progressed(3.0))
 
 
+def test_an_interruption_a_question_and_a_limit_are_heard() -> None:
+    """None of them is progress: the turn is cut, waits for a person, or ended until a time that is named."""
+    cut, asked, limited = read(
+        '{"t":1,"user":"[Request interrupted by user]"},{"t":2,"system":"Bash needs your permission"},'
+        '{"t":3,"system":"Claude usage limit reached|1770281100"}'
+    )
+    assert (cut, asked) == (e.TurnInterrupted(1.0), e.Asked(2.0, "Bash needs your permission"))
+    assert isinstance(limited, e.TurnFailed)
+    assert (limited.failure, limited.until) == (e.Failure.LIMIT, 1770281100.0)
+
+
 def test_equal_words_have_equal_numbers() -> None:
     """A monologue is told by them."""
     one, same, other = read('{"t":1,"text":"a"},{"t":2,"text":"a"},{"t":3,"text":"b"}')

@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -80,6 +81,15 @@ def test_every_turn_tells_the_folder() -> None:
 def test_what_a_record_does_to_the_turn(raw: bytes, expected: list[e.Event]) -> None:
     """Only what a person said begins a turn afresh; context in the user's name does not."""
     assert told(raw) == expected
+
+
+def test_equal_words_have_equal_numbers_and_a_stammer_is_told() -> None:
+    """A monologue is told by them."""
+    said = [{"type": "output_text", "text": "I will wait for what comes next. " * 20}]
+    one, same = told(item("message", role="assistant", content=said)) * 2
+    assert isinstance(one, e.Progressed)
+    assert (one.words, one.echoes) == (crc32(json.dumps(said).encode()), 20)
+    assert same == one
 
 
 @pytest.mark.parametrize(

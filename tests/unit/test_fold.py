@@ -160,6 +160,15 @@ def test_long_results_differ_by_length_and_ends() -> None:
     assert codes(judged(varied, 9.0)) == []
 
 
+def test_the_same_answer_to_every_question_is_no_monologue() -> None:
+    """A task that ended or a heartbeat asks anew; a hook that merely sends it on does not."""
+    told = [
+        each for at in (1.0, 2.0, 3.0) for each in (e.Prompted(at, by_person=False), e.TurnEnded(at, words=7))
+    ]
+    assert folded(told).circles.words_repeats == 0
+    assert folded([each for each in told if isinstance(each, e.TurnEnded)]).circles.words_repeats == 2
+
+
 def test_a_prompt_by_a_person_ends_every_row() -> None:
     """Errors and repeats belong to what was asked for; a notification asks for nothing new."""
     failing = [

@@ -107,6 +107,40 @@ def test_a_mark_without_a_time_does_not_hide_the_beginning() -> None:
     assert outline(outcome) == [(Code.SILENT, 600.0, 700.0)]
 
 
+def test_a_log_without_any_time_is_judged_when_it_was_written() -> None:
+    """Nobody is told of a drift in 1970."""
+    replay = Replay([Policy()])
+    replay.take([e.Drifted(0.0, "timestamp")])
+    (outcome,) = replay.finish(written=T0)
+    assert [(each.code, each.began.wall, each.found.since.wall) for each in outcome.episodes] == [
+        (Code.READER_DRIFT, T0, T0)
+    ]
+
+
+def test_a_loop_or_a_cascade_is_over_with_its_turn() -> None:
+    """Text came and nothing after it: where the log does not say so, some time does."""
+    events = [*_repeated(["make"] * 8), e.Spoke(T0 + 60, 1)]
+    failed = [
+        msgspec.structs.replace(each, is_error=True) if isinstance(each, e.CallEnded) else each
+        for each in events
+    ]
+    for told, codes in ((events, [Code.LOOP]), (failed, [Code.LOOP, Code.ERROR_CASCADE])):
+        replay = Replay([Policy()])
+        replay.take(told)
+        (outcome,) = replay.finish(T0 + 600)
+        assert [each.code for each in outcome.episodes] == codes
+        assert {each.ended.wall for each in outcome.episodes if each.ended} == {T0 + 120}
+        assert outcome.verdict.findings == ()
+
+
+def test_a_wedge_counts_against_the_time_of_tools() -> None:
+    """A client that ends its calls itself is never silent in one: what it would have been accused of counts."""
+    events = [e.Prompted(T0), e.CallStarted(T0, "a", "Edit", enforced=True), e.CallEnded(T0 + 700, "a")]
+    (proposal,) = propose([stepped("x", events, trial_policies())])
+    tools = next(each for each in proposal.lessons if each.key == "tool_seconds")
+    assert (tools.value, [each.false_alarm_share for each in tools.tried[:3]]) == (900.0, [1.0, 1.0, 0.0])
+
+
 def test_an_empty_recording_has_a_verdict() -> None:
     """No record: nothing is known, and nothing is said."""
     (outcome,) = Replay([POLICY]).finish()
@@ -198,6 +232,8 @@ MAKERS: Final[list[Callable[[float, int], list[e.Event]]]] = [
     lambda at, number: [e.Prompted(at, by_person=number > 0)],
     lambda at, number: [e.Progressed(at, number)],
     lambda at, number: [e.Spoke(at, number)],
+    lambda at, number: [e.Spoke(at, 10 + number, 8 + number)],
+    lambda at, _: [e.Compacted(at)] * 4,
     lambda at, number: [e.TurnEnded(at, by_mark=number == 0, words=number)],
     lambda at, number: [e.TurnFailed(at, tuple(e.Failure)[number], "no", until=at + 50 * number)],
     lambda at, _: [e.Retried(at)],

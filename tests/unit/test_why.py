@@ -225,6 +225,23 @@ def test_a_cascade_and_a_loop_are_told_with_their_numbers() -> None:
     assert rungs(answer)[Rung.PROGRESS] is Hold.BROKEN
 
 
+def test_a_cascade_quotes_the_call_that_failed_last_and_its_error() -> None:
+    """A person who reads of failures wants to know of which; several calls share none of them."""
+    events: list[e.Event] = [PROMPT]
+    for number in range(6):
+        said = b'"Exit code %d\\nls: no \\"x\\" here"' % number
+        events += [
+            call(2.0 + number, f"ls x{number}", number),
+            e.CallEnded(2.5 + number, f"c{number}", True, result=said),
+        ]
+    assert why(events, 10.0).sentence == (
+        '6 failed calls in a row, the last `ls x5` with `Exit code 5 ls: no "x" here`, since 00:00 UTC'
+    )
+    parts = b'[{"type":"text","text":"Error: gone"},{"type":"text","text":"x"}]'
+    events[-1] = e.CallEnded(7.5, "c5", True, result=parts)
+    assert "`Error: gone`" in why(events, 10.0).sentence
+
+
 def test_a_changed_format_makes_no_claim() -> None:
     """Drift is unknown, in words."""
     answer = why([PROMPT, e.TurnEnded(2.0), e.Drifted(3.0, "user.message")], 9.0)

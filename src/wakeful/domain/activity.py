@@ -12,13 +12,13 @@ from msgspec import Struct, field
 
 from wakeful.domain import events as e
 from wakeful.domain.ids import ConversationId
-from wakeful.domain.loops import Circles, came_back, forget, forget_calls, spoke
+from wakeful.domain.loops import Circles, came_back, compacted, forget, forget_calls, forget_words, spoke
 from wakeful.domain.moment import Instant
-from wakeful.domain.signature import Call, call_of, result_key
+from wakeful.domain.signature import Call, call_of, is_write, result_key
 from wakeful.domain.turn import OPEN, TRANSITIONS, Phase, Step
 
 # Bump when folding changes: bookmarks of another version are read again from the log.
-RULE_VERSION: Final = 5
+RULE_VERSION: Final = 6
 # An assistant message opened at most 20 calls at once in the recordings.
 OPEN_CALLS_MAX: Final = 128
 INPUT_BYTES_KEPT_MAX: Final = 2048
@@ -27,10 +27,13 @@ BACKGROUND_MAX: Final = 16
 # Ids and names are short; a log that says otherwise must not fill the memory.
 NAME_CHARS_MAX: Final = 200
 TEXT_CHARS_KEPT_MAX: Final = 2000
+ERROR_BYTES_KEPT_MAX: Final = 400
 # A wait that nobody marked (a permission, a host that slept unseen) hides in a gap: it counts this much at most.
 GAP_SECONDS_MAX: Final = 600.0
 LATE_SECONDS_MAX: Final = 60.0
-_SLEEP: Final = re.compile(rb"\bsleep ([0-9]{1,6})\b")
+_SLEEP: Final = re.compile(rb"\bsleep[ (]([0-9]{1,6})(?:\.[0-9]+)?([smhd]?)\b")
+_TIMEOUT: Final = re.compile(rb"\btimeout (?:-\S+ )*([0-9]{1,6})([smhd]?) ")
+_UNIT_SECONDS: Final = {b"": 1.0, b"s": 1.0, b"m": 60.0, b"h": 3600.0, b"d": 86_400.0}
 
 # Read for every record; before Python 3.12 an enum's member is looked up anew each time it is named.
 _PERSON: Final = e.CallKind.PERSON
@@ -87,6 +90,9 @@ class Activity(Struct, gc=False):
 
     errors_in_a_row: int = 0
     errors_since: Instant | None = None
+    # The last of them, and how it failed.
+    failed: Call | None = None
+    failed_with: bytes = b""
     retries_in_a_row: int = 0
     circles: Circles = field(default_factory=Circles)
 
@@ -206,6 +212,8 @@ def _prompted(activity: Activity, event: e.Prompted, at: Instant) -> None:
     if event.by_person:
         _forget_work(activity)
         forget(activity.circles)
+    else:
+        forget_words(activity.circles)
     activity.turn_since = activity.turn_since or at
     _step(activity, Step.PROMPTED, at)
 
@@ -213,14 +221,14 @@ def _prompted(activity: Activity, event: e.Prompted, at: Instant) -> None:
 def _forget_work(activity: Activity) -> None:
     activity.errors_in_a_row = activity.retries_in_a_row = activity.turn_calls = 0
     activity.turn_tokens = activity.turn_output_tokens = 0
-    activity.errors_since = activity.turn_since = None
+    activity.errors_since = activity.turn_since = activity.failed = None
     activity.active_seconds = 0.0
     forget_calls(activity.circles)
 
 
 def _progressed(activity: Activity, event: e.Progressed, at: Instant) -> None:
     if event.words or activity.retries_in_a_row:
-        _said(activity, event.words, at)
+        _said(activity, event.words, event.echoes, at)
     _step(activity, _PROGRESSED, at)
 
 
@@ -231,18 +239,19 @@ def _compacting(activity: Activity, _event: e.Compacting, at: Instant) -> None:
 
 def _compacted(activity: Activity, _event: e.Compacted, at: Instant) -> None:
     activity.compacting_since = None
+    compacted(activity.circles, at)
     _step(activity, _PROGRESSED, at)
 
 
 def _spoke(activity: Activity, event: e.Spoke, at: Instant) -> None:
-    _said(activity, event.words, at)
+    _said(activity, event.words, event.echoes, at)
     _step(activity, Step.SPOKE, at)
 
 
-def _said(activity: Activity, words: int, at: Instant) -> None:
+def _said(activity: Activity, words: int, echoes: int, at: Instant) -> None:
     activity.retries_in_a_row = 0
     if words:
-        spoke(activity.circles, words, at)
+        spoke(activity.circles, words, echoes, at)
 
 
 def _retried(activity: Activity, _event: e.Retried, _at: Instant) -> None:
@@ -278,18 +287,24 @@ def _call_started(activity: Activity, event: e.CallStarted, at: Instant) -> None
 
 
 def _patience_seconds(event: e.CallStarted, about: Call) -> float | None:
-    """How long a call may take by its own word: its timeout, or the sleep it asks for if that is longer."""
-    if not about.polls:
+    """How long a call may take by its own word: its timeout, or what its command asks for if that is longer."""
+    if about.meaning is None or is_write(about):  # nobody looked at it: it has no such word
         return event.timeout_seconds
-    asleep_seconds = sum(float(found) for found in _SLEEP.findall(event.input[:INPUT_BYTES_KEPT_MAX]))
-    return max(event.timeout_seconds or 0.0, asleep_seconds) or None
+    given = event.input[:INPUT_BYTES_KEPT_MAX]
+    asleep_seconds = sum(_seconds(*found) for found in _SLEEP.findall(given)) if about.polls else 0.0
+    limit_seconds = sum(_seconds(*found) for found in _TIMEOUT.findall(given))
+    return max(event.timeout_seconds or 0.0, asleep_seconds, limit_seconds) or None
+
+
+def _seconds(count: bytes, unit: bytes) -> float:
+    return int(count) * _UNIT_SECONDS[unit]
 
 
 def _call_ended(activity: Activity, event: e.CallEnded, at: Instant) -> None:
     call = _take(activity, event)
     activity.refused = event.refused
     if (event.is_error or activity.errors_in_a_row) and (call is not None or not event.call):
-        _count_errors(activity, event, at)
+        _count_errors(activity, event, call, at)
     if call is not None and not event.refused:
         came_back(activity.circles, call.about, event.result, call.since, at)
         if event.background:
@@ -326,12 +341,14 @@ def _step_of_end(activity: Activity, ended: OpenCall | None) -> Step:
     return Step.ANSWERED if asked and not still_asking else _CALLS_REMAIN
 
 
-def _count_errors(activity: Activity, event: e.CallEnded, at: Instant) -> None:
+def _count_errors(activity: Activity, event: e.CallEnded, call: OpenCall | None, at: Instant) -> None:
     if event.refused:
         return
     if not event.is_error:
-        activity.errors_in_a_row, activity.errors_since = 0, None
+        activity.errors_in_a_row, activity.errors_since, activity.failed = 0, None, None
         return
+    activity.failed = call.about if call is not None else None
+    activity.failed_with = event.result[:ERROR_BYTES_KEPT_MAX]
     activity.errors_in_a_row += 1
     activity.errors_since = activity.errors_since or at
 
@@ -361,7 +378,8 @@ def _turn_ended(activity: Activity, event: e.TurnEnded, at: Instant) -> None:
     if not event.by_mark:
         activity.closed = False
         activity.failures_alike = 0
-        _said(activity, event.words, at)
+        # A text that was brought to its end is over, whatever it said.
+        _said(activity, event.words, 0, at)
     _end_turn(activity, Step.MARKED if event.by_mark else Step.ENDED, at)
 
 

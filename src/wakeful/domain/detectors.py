@@ -18,7 +18,7 @@ from wakeful.domain.process import Sight
 from wakeful.domain.turn import OPEN, Phase
 from wakeful.domain.verdict import ExpectedWait, Finding
 from wakeful.domain.waits import Scene, call_end, call_text
-from wakeful.domain.wording import length
+from wakeful.domain.wording import length, result_text
 
 # `claude -p` and `codex exec` end within seconds of the error that ends their turn.
 CLOSED_SECONDS_MIN: Final = 60.0
@@ -56,7 +56,9 @@ def _died(case: Case) -> Finding | None:
 def _death_evidence(case: Case, holder: Holder | None) -> list[str]:
     lines = []
     if holder is not None:
-        lines.append(f"process {holder.process.pid} is gone ({holder.source})")
+        # A recording may not say which process it was.
+        which = f"process {holder.process.pid}" if holder.process.pid else "its process"
+        lines.append(f"{which} is gone ({holder.source})")
     if case.activity.calls:
         lines.append(f"calls left open: {len(case.activity.calls)}")
     lines += [f"its tool still runs as process {orphan.process.pid}" for orphan in case.presence.orphans]
@@ -119,10 +121,11 @@ def _poisoned(case: Case) -> Finding | None:
 
 def _cascading(case: Case) -> Finding | None:
     activity, most = case.activity, case.policy.errors_in_a_row_max
+    if case.phase not in OPEN:  # its log did not say that the turn ended, and it did
+        return None
     if activity.errors_in_a_row > most and activity.errors_since is not None:
-        return Finding(
-            Code.ERROR_CASCADE, activity.errors_since, f"{activity.errors_in_a_row} failed calls in a row"
-        )
+        summary = f"{activity.errors_in_a_row} failed calls in a row"
+        return Finding(Code.ERROR_CASCADE, activity.errors_since, summary, untrusted=_last_failure(activity))
     # A client retries for three minutes by itself; only an outage as long as a silence is trouble.
     if activity.retries_in_a_row > most and is_quiet(case) and activity.progress_at is not None:
         summary = f"the provider refused {activity.retries_in_a_row} requests in a row"
@@ -130,10 +133,16 @@ def _cascading(case: Case) -> Finding | None:
     return None
 
 
+def _last_failure(activity: Activity) -> tuple[str, ...]:
+    """The call that failed last, and what it said."""
+    called = (activity.failed.text,) if activity.failed is not None else ()
+    return (*called, result_text(activity.failed_with))
+
+
 def _looping(case: Case) -> Finding | None:
     # After its death no time passes for a session: nothing it polled for stays unchanged any longer.
     until = case.now if case.agent is Sight.ALIVE else case.activity.last_at or case.now
-    found = circle(case.activity.circles, case.policy, until)
+    found = circle(case.activity.circles, case.policy, until, in_turn=case.phase in OPEN)
     if found is None:
         return None
     untrusted = (found.call.text,) if found.call is not None else ()
@@ -146,7 +155,8 @@ def polled_cycle_since(circles: Circles, policy: Policy) -> Instant | None:
         most = policy.repeats_max if size == 1 else policy.cycles_max
         if run.polled and run.since is not None and run.length // size >= most:
             return run.since
-    return None
+    often = (made for made in circles.made if circles.polled_index >= made.counted_from)
+    return next((made.since for made in often if made.count > policy.duplicates_max), None)
 
 
 def _running_away(case: Case) -> Finding | None:
@@ -201,7 +211,7 @@ def _wedged(case: Case) -> Finding | None:
         return None
     for call in case.activity.calls.values():
         if call.enforced or call.timeout_seconds is not None:
-            until = call_end(call, case.policy)
+            until = min(call_end(call, case.policy), case.now)
             summary = f"a call is open {length(case.now.seconds_since(call.since))}, longer than it may"
             told = ("such a call takes no time: perhaps it asks for a permission",)
             evidence = told if call.instant else ()

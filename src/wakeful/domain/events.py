@@ -54,16 +54,19 @@ class Prompted(Event, frozen=True, gc=False):
 class Progressed(Event, frozen=True, gc=False):
     """The agent is at work: thinking, text before more to come, a subagent's line, a tool's progress mark.
 
-    `words` is a number for the text, 0 if there is none: a monologue is told by it.
+    `words` is a number for the text, 0 if there is none: a monologue is told by it. `echoes`: how often the text
+    repeats its own end.
     """
 
     words: int = 0
+    echoes: int = 0
 
 
 class Spoke(Event, frozen=True, gc=False):
     """The agent wrote text and the log does not say whether more follows (dialects without stop reason)."""
 
     words: int = 0
+    echoes: int = 0
 
 
 class CallStarted(Event, frozen=True, gc=False):

@@ -11,9 +11,11 @@ from zlib import crc32
 
 from msgspec import Struct, field
 
+from wakeful.domain.echoes import ECHOES_MIN
+from wakeful.domain.masking import masked, outline
 from wakeful.domain.moment import Instant
 from wakeful.domain.policy import Policy
-from wakeful.domain.signature import Call, Meaning, alike, essence, is_write, meaning_of, outline
+from wakeful.domain.signature import Call, Meaning, essence, is_write, meaning_of
 
 CYCLE_CALLS_MAX: Final = 5
 # Distinct calls remembered since the last new write; a turn with more of them is not going in circles.
@@ -34,6 +36,7 @@ class _Made(Struct, gc=False):
     last_index: int = 0
     count: int = 1
     meaning: Meaning | None = None
+    masked: bytes | None = None
 
 
 class _Run(Struct, gc=False):
@@ -61,9 +64,16 @@ class Circles(Struct, gc=False):
     words: int = 0
     words_repeats: int = 0
     words_since: Instant | None = None
+    # How often the last text repeats its own end.
+    echoes: int = 0
+    # Summaries of the conversation with nothing done between them.
+    compactions: int = 0
+    compacted_since: Instant | None = None
     poll: _Made | None = None
     poll_since: Instant | None = None
     poll_last: Instant | None = None
+    # The call before the last poll, by its place: what was made since then is not merely asked again.
+    polled_index: int = -1
 
 
 class Circle(Struct, frozen=True):
@@ -77,6 +87,11 @@ class Circle(Struct, frozen=True):
 def forget(circles: Circles) -> None:
     """Begin afresh: a person spoke, or something new was written."""
     forget_calls(circles)
+    forget_words(circles)
+
+
+def forget_words(circles: Circles) -> None:
+    """Somebody or something asked: whoever gives the same answer to the next question is no monologue."""
     circles.words = circles.words_repeats = 0
 
 
@@ -85,11 +100,13 @@ def forget_calls(circles: Circles) -> None:
     circles.recent = circles.recent_since = circles.runs = ()
     circles.made.clear()
     circles.outlines.clear()
-    circles.last_count, circles.poll = 0, None
+    circles.last_count = circles.echoes = circles.compactions = 0
+    circles.poll, circles.polled_index = None, -1
 
 
 def came_back(circles: Circles, call: Call, result: bytes, since: Instant, at: Instant) -> None:
     """A call came back; `since` is when it was made."""
+    circles.echoes = circles.compactions = 0
     if call.polls:
         _polled(circles, _Made(call, essence(result), at), at)
         return
@@ -107,21 +124,33 @@ def came_back(circles: Circles, call: Call, result: bytes, since: Instant, at: I
     _extend_runs(circles, made.number, since)
 
 
-def spoke(circles: Circles, words: int, at: Instant) -> None:
+def spoke(circles: Circles, words: int, echoes: int, at: Instant) -> None:
     """The agent said something; `words` is a number for it."""
+    circles.echoes, circles.compactions = echoes, 0
     if words == circles.words:
         circles.words_repeats += 1
         return
     circles.words, circles.words_repeats, circles.words_since = words, 0, at
 
 
-def circle(circles: Circles, policy: Policy, now: Instant) -> Circle | None:
-    """The loop that goes on now, if one does."""
+def compacted(circles: Circles, at: Instant) -> None:
+    """The conversation was summarised."""
+    if not circles.compactions:
+        circles.compacted_since = at
+    circles.compactions += 1
+
+
+def circle(circles: Circles, policy: Policy, now: Instant, *, in_turn: bool = True) -> Circle | None:
+    """The loop that goes on now, if one does. Between turns only the words are left: a hook may ask for them again."""
+    if not in_turn:
+        return _monologue(circles, policy)
     return (
         _cycle(circles, policy, now)
-        or _often(circles, policy)
+        or _often(circles, policy, now)
         or _poll(circles, policy)
         or _monologue(circles, policy)
+        or _stammer(circles)
+        or _squeeze(circles, policy)
     )
 
 
@@ -136,15 +165,22 @@ def _before(circles: Circles, new: _Made, trace: int) -> _Made | None:
 
 
 def _is_same(one: _Made, other: _Made) -> bool:
-    if one.call.tool != other.call.tool or not alike(one.result, other.result):
+    if one.call.tool != other.call.tool or _meaning(one).key != _meaning(other).key:
         return False
-    return _meaning(one).key == _meaning(other).key
+    return one.result == other.result or _masked(one) == _masked(other)
 
 
 def _meaning(made: _Made) -> Meaning:
     if made.meaning is None:
         made.meaning = meaning_of(made.call)
     return made.meaning
+
+
+def _masked(made: _Made) -> bytes:
+    """Its result with everything volatile masked, which is done once: it is compared with many."""
+    if made.masked is None:
+        made.masked = masked(made.result)
+    return made.masked
 
 
 def _remember(circles: Circles, new: _Made, trace: int) -> _Made:
@@ -174,6 +210,7 @@ def _polled(circles: Circles, new: _Made, at: Instant) -> None:
     circles.runs = circles.runs or _no_runs()
     for run in circles.runs:
         run.polled = True
+    circles.polled_index = circles.index
     if circles.poll is None or not _is_same(circles.poll, new):
         circles.poll, circles.poll_since = new, at
     circles.poll_last = at
@@ -215,9 +252,12 @@ def _last_call(circles: Circles) -> Call | None:
     return next((made.call for made in circles.made if made.number == circles.recent[-1]), None)
 
 
-def _often(circles: Circles, policy: Policy) -> Circle | None:
+def _often(circles: Circles, policy: Policy, now: Instant) -> Circle | None:
     for made in circles.made:
         is_recent = circles.index - made.last_index < SEEN_RECENTLY
+        # With a wait between the same calls they are a poll in pieces.
+        if circles.polled_index >= made.counted_from and now.seconds_since(made.since) < policy.poll_seconds:
+            continue
         if made.count > policy.duplicates_max and is_recent and _is_counted(circles, made):
             what = f"one call {made.count} times with the same result, nothing written between"
             return Circle(made.since, what, made.call)
@@ -235,6 +275,19 @@ def _poll(circles: Circles, policy: Policy) -> Circle | None:
 
 
 def _monologue(circles: Circles, policy: Policy) -> Circle | None:
-    if circles.words_repeats < policy.repeats_max or circles.words_since is None:
+    if circles.words_repeats < policy.cycles_max or circles.words_since is None:
         return None
     return Circle(circles.words_since, f"the same words {circles.words_repeats + 1} times")
+
+
+def _stammer(circles: Circles) -> Circle | None:
+    if circles.echoes < ECHOES_MIN or circles.words_since is None:
+        return None
+    return Circle(circles.words_since, f"one text says the same thing {circles.echoes} times")
+
+
+def _squeeze(circles: Circles, policy: Policy) -> Circle | None:
+    if circles.compactions <= policy.compactions_max or circles.compacted_since is None:
+        return None
+    what = f"the conversation was summarised {circles.compactions} times with nothing done between"
+    return Circle(circles.compacted_since, what)

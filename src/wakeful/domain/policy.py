@@ -20,6 +20,8 @@ class Policy(Struct, frozen=True):
     # Claude Code ends a Bash call after 120 s unless it declared a timeout; its longest is 600 s.
     tool_seconds: float = 600.0
     tool_grace_seconds: float = 30.0
+    # A subagent whose own log is out of sight; one that is seen is judged by its log.
+    subagent_seconds: float = 3600.0
     # A summary is one long answer of the model; the log says nothing until it is there.
     compaction_seconds: float = 600.0
     # A client notices its broken connections some time after the host woke up.
@@ -28,8 +30,10 @@ class Policy(Struct, frozen=True):
     errors_in_a_row_max: int = 5
     # Four: no recorded healthy session repeats the same call with the same result four times in a turn.
     repeats_max: int = 3
-    # Three rounds of two to five calls; two rounds of a pair occur in healthy work.
+    # Three rounds of two to five calls, or three times the same words; two rounds of a pair occur in healthy work.
     cycles_max: int = 2
+    # A conversation that is summarised ten times in a row does not fit, however often it is tried.
+    compactions_max: int = 9
     # One call with one result six times, only reading in between.
     duplicates_max: int = 5
     # A poll exists to wait. Half an hour without any change is no longer waiting.

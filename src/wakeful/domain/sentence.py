@@ -80,6 +80,13 @@ def _calls(calls: list[OpenCall]) -> str:
     return quoted(f"{calls[0].tool} {calls[0].input.decode('utf-8', 'replace')}") + more
 
 
+def _cascaded(finding: Finding, activity: Activity, presence: Presence, now: Instant) -> str:
+    if len(finding.untrusted) < 2:
+        return _found(finding, activity, presence, now)
+    call, said = map(quoted, finding.untrusted)
+    return f"{finding.summary}, the last {call} with {said}, since {clock(finding.since, now)}"
+
+
 def _fell_silent(finding: Finding, _activity: Activity, _presence: Presence, now: Instant) -> str:
     waited = next(iter(finding.evidence), "nothing comes")
     about = f" ({quoted(finding.untrusted[0])})" if finding.untrusted else ""
@@ -99,6 +106,7 @@ def _drifted(finding: Finding, _activity: Activity, _presence: Presence, _now: I
 _FOUND: Final[Mapping[Code, Callable[[Finding, Activity, Presence, Instant], str]]] = {
     Code.SESSION_DEAD: _died,
     Code.AGENT_EXITED: _died,
+    Code.ERROR_CASCADE: _cascaded,
     Code.SILENT: _fell_silent,
     Code.USAGE_LIMITED: _limited,
     Code.READER_DRIFT: _drifted,

@@ -6,12 +6,14 @@ number or a count that moves is progress.
 """
 
 import re
-import string
-from functools import lru_cache
+from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import Any, Final
 from zlib import crc32
 
 import msgspec
+
+from wakeful.domain.masking import masked, masked_command
 
 # A longer input is hashed as it is: what a description changes in it is not worth decoding it.
 INPUT_BYTES_DECODED_MAX: Final = 4096
@@ -27,40 +29,6 @@ _BESIDE: Final = frozenset(
     }
 )  # fmt: skip
 _COMMAND_KEYS: Final = ("command", "cmd")
-_DIGITS: Final = b"0123456789"
-# One word boundary and one look at the first letter for all, and the digit that most begin with asked for once: four
-# times as fast as plain alternatives.
-_VOLATILE: Final = re.compile(
-    rb"\b(?=[\da-fpPt])(?:\d(?:"
-    rb"\d{3}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"  # a date with its time
-    rb"|\d:\d\d:\d\d(?:[.,]\d+)?"  # a time of day
-    rb"|(?<=0)x[0-9a-fA-F]+"
-    rb"|(?=[0-9a-f-]*[a-f])[0-9a-f]{3,}(?:-[0-9a-f]+)*\b"  # a hexadecimal id
-    rb"|\d*(?:\.\d+)? ?(?:ms|s|secs?|seconds)\b)"
-    rb"|[a-f](?=[0-9a-f]{3})(?=[0-9a-f-]*\d)[0-9a-f]{3,}(?:-[0-9a-f]+)*\b"
-    rb"|(?:p(?:id|rocess)|PID)[ =:#]{1,3}\d+"
-    rb"|tmp[._-]\w{6,})"  # a name made by mktemp
-)
-# Every letter that a match of it can have, a name made by mktemp left aside, and what the masking puts in and takes out.
-_MASKABLE: Final = f"{string.hexdigits}TZPIximnoprs -:.,+=#~\\\n".encode()
-_TEMPORARY: Final = re.compile(rb"\btmp[._-]\w{6,}")
-# What stands before a command without changing what it asks: a folder, a variable, a pager switched off.
-_PREFIX: Final = re.compile(r"(?:cd \S+ ?(?:&&|;) ?|(?:env )?[A-Z_]+=\S* )+")
-# And what stands behind it: where its errors go, how much of its output is shown. Spelled so that every way to begin
-# is a letter the search can skip to: four times as fast as beginning with an optional space.
-_ERRORS_TO: Final = r"2>(?:&1|/dev/null)"
-_SHOWN_BY: Final = r"\| ?(?:cat|head|tail)(?: -n? ?-?\d+)?"
-_SUFFIX: Final = re.compile(
-    rf"(?: {_ERRORS_TO}| {_SHOWN_BY}|{_ERRORS_TO}|{_SHOWN_BY})(?: ?(?:{_ERRORS_TO}|{_SHOWN_BY}))*$"
-)
-_SUFFIX_WORDS: Final = ("cat", "head", "tail", "/null")
-# Three of them together have less.
-_SUFFIX_CHARS_MAX: Final = 48
-_GIT_NOISE: Final = re.compile(r"git (?:--no-pager |-C \S+ |-c \S+ )+")
-# An overview names no file: whatever has a slash, an extension or a `--` looks at something in particular.
-_GIT_OVERVIEW: Final = re.compile(r"^git (?:status|diff|ls-files|log|branch)(?: (?:-{1,2}[\w=-]+|HEAD\S*))*$")
-_LISTING: Final = re.compile(r"^ls(?: -\w+)*(?: \.)?$")
-
 _WRITING_NAME: Final = re.compile(r"edit|write(?!_stdin)|patch|replace|create|delete|move", re.IGNORECASE)
 _READING_TOOLS: Final = frozenset(
     {
@@ -83,8 +51,14 @@ _POLLING_TOOLS: Final = frozenset(
         "write_stdin",
     }
 )
+_POLLING_NAME: Final = re.compile(
+    r"(?:^|[_.-])(?:await|poll|sleep|wait|watch)(?:[_.-]|$)"
+    r"|(?:build|check|command|deploy\w*|job|pipeline|process|run|task|workflow)s?[_.-]?status",
+    re.IGNORECASE,
+)
 _POLLING_COMMAND: Final = re.compile(
-    r"\bsleep [0-9]|\bwait\(|(?:^|[;&|(] ?|\bdo )(?:wait\b|timeout \d+ tail -f)|--watch\b"
+    r"\bsleep [0-9.$]|\bsleep\(|\bwait\(|(?:^|[;&|(] ?|\bdo )(?:wait\b|watch |inotifywait )|--watch\b"
+    r"|\btail -f|\b(?:docker|kubectl|podman) wait\b|\brun watch\b|\bwait-for"
 )
 # The same inside other calls: a script that asks again, an empty line sent to a running program.
 _POLLING_INPUT: Final = re.compile(
@@ -101,11 +75,13 @@ _POLLING_WORDS: Final = (
     b'"chars"',
 )
 
-# One of these stands in every input of a call that waits.
+# One of these stands in every input of a call that waits, or says how long it may take.
 _WAITING_WORDS: Final = (
     b"sleep",
     b"wait",
     b"--watch",
+    b"watch ",
+    b"tail -f",
     b"timeout ",
     b"write_stdin(",
     b'"action"',
@@ -178,7 +154,7 @@ def _meaning(manner: _Manner, command: str, plain: bytes) -> Meaning:
 
 @lru_cache(maxsize=256)
 def _manner(tool: str) -> _Manner:
-    reads, polls = tool in _READING_TOOLS, tool in _POLLING_TOOLS
+    reads, polls = tool in _READING_TOOLS, tool in _POLLING_TOOLS or _POLLING_NAME.search(tool) is not None
     writes = _WRITING_NAME.search(tool) is not None
     # What is written into a file may speak of waiting; that is no poll.
     return _Manner(crc32(tool.encode()), reads, writes, polls, may_poll=not (reads or writes or polls))
@@ -187,9 +163,7 @@ def _manner(tool: str) -> _Manner:
 def _polls_inside(given: bytes, command: str) -> bool:
     """Whether the command waits; without one, whether anything in the input does."""
     if command:
-        # Asked of every command: word by word is three times as fast as over a list of them.
-        told = "sleep " in command or "wait" in command or "--watch" in command or "tail -f" in command
-        return told and _POLLING_COMMAND.search(command) is not None
+        return _POLLING_COMMAND.search(command) is not None
     # The last place of any of them. Not `in`: bytes take what is looked for as a number first, and fail.
     return max(map(given.find, _POLLING_WORDS)) >= 0 and bool(_POLLING_INPUT.search(given))
 
@@ -206,28 +180,15 @@ def result_key(result: bytes, seed: int) -> int:
     return crc32(masked(essence(result)), seed)
 
 
-def alike(one: bytes, other: bytes) -> bool:
-    """Whether nothing but what is volatile differs. Masking costs more than all else of a call, so it comes last."""
-    return one == other or (outline(one) == outline(other) and masked(one) == masked(other))
-
-
-def outline(result: bytes) -> bytes:
-    """What masking leaves alone: results that differ here are not alike."""
-    if result.find(b"tmp") >= 0:
-        result = _TEMPORARY.sub(b"", result.replace(b"\\n", b"\n"))
-    return result.translate(None, _MASKABLE)
-
-
-def masked(text: bytes) -> bytes:
-    """JSON with everything volatile masked; an escaped line break is no letter of the word behind it."""
-    # Taking the digits out is the fastest way to learn whether there are any.
-    if len(text.translate(None, _DIGITS)) == len(text) and text.find(b"tmp") < 0:
-        return text
-    return _VOLATILE.sub(b"~", text.replace(b"\\n", b"\n"))
-
-
 # The folder that most commands of a session are run in, over and over.
-_masked_beside: Final = lru_cache(maxsize=64)(masked)
+_masked_beside: Final = lru_cache(maxsize=64)(masked_command)
+
+
+@cache
+def _speller() -> Callable[[object], str]:
+    from wakeful.domain.spelling import plain_command  # noqa: PLC0415 - its patterns take as long as all else here
+
+    return plain_command
 
 
 def _normalised(given: bytes) -> tuple[str, bytes]:
@@ -243,26 +204,7 @@ def _normalised(given: bytes) -> tuple[str, bytes]:
     command = ""
     for key in _COMMAND_KEYS:
         if key in asked:
-            command += _plain_command(asked.pop(key))
+            command += _speller()(asked.pop(key))
     beside = _encode(asked) if asked else b""
     # Only commands name pids and locks; a file written with another date in it is another file.
-    return command, masked(command.encode()) + _masked_beside(beside) if command else beside
-
-
-def _plain_command(value: object) -> str:
-    """One spelling of a command line."""
-    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
-    text = " ".join(text.split())
-    prefix = _PREFIX.match(text)
-    if prefix is not None:
-        text = text[prefix.end() :] or text
-    if text[-1:].isdigit() or text.endswith(_SUFFIX_WORDS):
-        suffix = _SUFFIX.search(text, max(0, len(text) - _SUFFIX_CHARS_MAX))
-        if suffix is not None:
-            text = text[: suffix.start()] or text
-    if text.startswith("git "):
-        noise = _GIT_NOISE.match(text)
-        if noise is not None:
-            text = f"git {text[noise.end() :]}"
-        return "git status" if _GIT_OVERVIEW.match(text) else text
-    return "ls" if text.startswith("ls") and _LISTING.match(text) else text
+    return command, masked_command(command.encode()) + _masked_beside(beside) if command else beside

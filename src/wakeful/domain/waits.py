@@ -28,7 +28,7 @@ WAIT_WORDS: Final[Mapping[WaitKind, tuple[str, str]]] = {
     ),
     WaitKind.SUBAGENT: (
         "an open call of a subagent",
-        "as a tool's; later while the subagent's own log grows",
+        "`silence_seconds` after its own log grew; `subagent_seconds` where that is not seen",
     ),
     WaitKind.PERSON: ("a question, a permission, or the client's own word", "never"),
     WaitKind.RETRY: (
@@ -113,13 +113,14 @@ def _call_wait(call: OpenCall, scene: Scene, progress_at: Instant) -> ExpectedWa
     until, evidence = call_end(call, policy), "call open"
     if call.timeout_seconds is not None:
         evidence = f"call open, may run {call.timeout_seconds:.0f} s"
+    if call.kind is CallKind.SUBAGENT and presence.grown_at is not None:
+        # Its own log is in sight: while that stands still, so does the subagent.
+        until = presence.grown_at.plus(policy.silence_seconds)
     until = max(until, progress_at.plus(policy.silence_seconds))
     if presence.tool_seen_at is not None:
         seen_until = presence.tool_seen_at.plus(policy.silence_seconds)
         if seen_until > until:
             until, evidence = seen_until, "call open and its process was seen alive"
-    if call.kind is CallKind.SUBAGENT and presence.grown_at is not None:
-        until = latest((until, presence.grown_at.plus(policy.silence_seconds))) or until
     kind = WaitKind.SUBAGENT if call.kind is CallKind.SUBAGENT else WaitKind.TOOL
     return ExpectedWait(kind, call.since, until, evidence, call_text(call))
 
@@ -162,7 +163,8 @@ def _background_waits(scene: Scene) -> tuple[ExpectedWait, ...]:
 def call_end(call: OpenCall, policy: Policy) -> Instant:
     """When a call should have come back by its own word, or by that of the policy."""
     if call.timeout_seconds is None:
-        return call.since.plus(policy.tool_seconds)
+        is_agent = call.kind is CallKind.SUBAGENT
+        return call.since.plus(policy.subagent_seconds if is_agent else policy.tool_seconds)
     return call.since.plus(call.timeout_seconds + policy.tool_grace_seconds)
 
 

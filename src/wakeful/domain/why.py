@@ -37,15 +37,16 @@ RULE_WORDS: Final[Mapping[Code, str]] = {
     Code.POISONED_CONVERSATION: "more than {failures_alike_max} prompts in a row failed the same way",
     Code.TURN_FAILED: "the last turn ended with an error",
     Code.LOOP: (
-        "the same call with the same result, or the same words, more than {repeats_max} times; a cycle of calls more"
+        "the same call with the same result more than {repeats_max} times; a cycle of calls, or the same words, more"
         " than {cycles_max} times; a call and its result more than {duplicates_max} times with only reading between;"
-        " a poll unchanged for {poll_seconds:.0f} s"
+        " a poll unchanged for {poll_seconds:.0f} s; a text that says one thing over and over; more than"
+        " {compactions_max} summaries with nothing done between"
     ),
     Code.ERROR_CASCADE: "more than {errors_in_a_row_max} failed calls in a row",
     Code.SILENT: "no progress for {silence_seconds:.0f} s, and every expected wait has run out",
     Code.TOOL_WEDGED: (
-        "a call is open {tool_grace_seconds:.0f} s beyond the timeout it declared, with no progress for"
-        " {silence_seconds:.0f} s and no process of it seen"
+        "a call is open {tool_grace_seconds:.0f} s beyond the timeout it declared, or {tool_seconds:.0f} s if it"
+        " declared none, with no progress for {silence_seconds:.0f} s and no process of it seen"
     ),
     Code.NEVER_STARTED: (
         "its client says busy, and nothing was written down for {never_started_seconds:.0f} s"

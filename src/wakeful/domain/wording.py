@@ -27,6 +27,8 @@ _TELLING: Final = (
     "questions",
 )
 _TELLING_CUT: Final = re.compile(rf'"(?:{"|".join(_TELLING)})"\s*:\s*\[?"((?:[^"\\]|\\.)*)')
+# A text, or a list of parts that begins with one; it may be cut anywhere.
+_RESULT_TEXT: Final = re.compile(r'(?:\[\{"type": ?"text", ?"text": ?)?"((?:[^"\\]|\\.)*)', re.DOTALL)
 # A sentence stays one line of a terminal.
 QUOTED_CHARS_MAX: Final = 60
 
@@ -59,6 +61,13 @@ def call_text(text: str) -> str:
     tool, _, arguments = text.partition(" ")
     about = telling(arguments) if arguments.startswith("{") else ""
     return f"{tool}: {about}" if about else text
+
+
+def result_text(raw: bytes) -> str:
+    """What a call said at its end, from the beginning of the JSON it said it in."""
+    text = raw.decode("utf-8", "replace")
+    found = _RESULT_TEXT.match(text)
+    return " ".join((found[1] if found is not None else text).replace("\\n", " ").replace('\\"', '"').split())
 
 
 def quoted(text: str) -> str:

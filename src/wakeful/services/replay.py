@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from wakeful.domain import events as e
 from wakeful.domain.activity import Activity, fold
+from wakeful.domain.echoes import ECHOES_MIN
 from wakeful.domain.evidence import Holder, Presence, hold
 from wakeful.domain.findings import Code
 from wakeful.domain.judge import judge
@@ -74,6 +75,7 @@ class Replay:
         self._horizon = -inf
         # Something is found or nearly so: every event is judged.
         self._tense = thorough
+        self._finishing = False
 
     @property
     def clock(self) -> float:
@@ -96,8 +98,16 @@ class Replay:
             if not calm_after(type(event), _never)(activity, limits):
                 self._judge_all()
 
-    def finish(self, now: float | None = None, *, gone: bool = False) -> list[Outcome]:
-        """Let time pass up to `now`, by default the last record; `gone`: the process ended with that record."""
+    def finish(
+        self, now: float | None = None, *, gone: bool = False, written: float | None = None
+    ) -> list[Outcome]:
+        """Let time pass up to `now`, by default the last record; `gone`: the process ended with that record.
+
+        `written` is when the log was written, for one of which no record has a time.
+        """
+        if self.began is None:
+            self._clock = now if now is not None else written or 0.0
+        self._finishing = True
         if gone:
             self._bury()
         self._judge_all()
@@ -150,8 +160,10 @@ class Replay:
         self._tense = self._thorough or not is_calm(self.activity, self._limits)
         if not self._tense:
             self._horizon = min(self._horizon, self._busy_until(), self._silent_at())
-        for bench in self._benches:
-            self._judge(bench, at)
+        # Before any time is known nothing can be told of when; the end knows one.
+        if self.began is not None or self._finishing:
+            for bench in self._benches:
+                self._judge(bench, at)
 
     def _silent_at(self) -> float:
         """Whatever begins from now on, no silence of it is found before this."""
@@ -198,6 +210,7 @@ class Limits(Struct, frozen=True, gc=False):
     errors: int
     run: int
     words: int
+    compactions: int
     duplicates: int
     poll_seconds: float
     active_seconds: float
@@ -215,7 +228,8 @@ def limits_of(policies: tuple[Policy, ...]) -> Limits:
         errors=min(policy.errors_in_a_row_max for policy in policies),
         # A cycle of two calls has twice as many repeats as rounds, a longer one more.
         run=min(min(policy.repeats_max, 2 * policy.cycles_max) for policy in policies),
-        words=min(policy.repeats_max for policy in policies),
+        words=min(policy.cycles_max for policy in policies),
+        compactions=min(policy.compactions_max for policy in policies),
         duplicates=min(policy.duplicates_max for policy in policies),
         poll_seconds=min(policy.poll_seconds for policy in policies),
         active_seconds=min(policy.runaway_seconds for policy in policies) - silence_seconds - 1.0,
@@ -238,6 +252,7 @@ def is_calm(activity: Activity, limits: Limits) -> bool:
         and _has_few_calls(activity, limits)
         and _has_few_tokens(activity, limits)
         and _has_new_words(activity, limits)
+        and _has_few_compactions(activity, limits)
         and _is_going_on(activity, limits)
     )
 
@@ -251,7 +266,12 @@ def _has_few_tokens(activity: Activity, limits: Limits) -> bool:
 
 
 def _has_new_words(activity: Activity, limits: Limits) -> bool:
-    return activity.circles.words_repeats < limits.words
+    circles = activity.circles
+    return circles.words_repeats < limits.words and circles.echoes < ECHOES_MIN
+
+
+def _has_few_compactions(activity: Activity, limits: Limits) -> bool:
+    return activity.circles.compactions <= limits.compactions
 
 
 def _is_going_on(activity: Activity, limits: Limits) -> bool:
@@ -286,7 +306,7 @@ _CALM_AFTER: Final[Mapping[type[e.Event], Callable[[Activity, Limits], bool]]] =
     e.Progressed: _has_new_words,
     e.Spoke: _has_new_words,
     e.TurnEnded: _has_new_words,
-    e.Compacted: _always,
+    e.Compacted: _has_few_compactions,
     e.Opened: _always,
     e.Prompted: _always,
     # Its task was waited for between turns only, and nothing is found there by time.

@@ -29,23 +29,27 @@ _SILENCES: Final = (300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0, 7200.0)
 
 
 class Trial(Struct, frozen=True):
-    """A limit to learn: the values tried, rising, and the finding it leads to, in one phase of the turn or in any."""
+    """A limit to learn: the values tried, rising, and the findings it leads to, in one phase of the turn or in any."""
 
     key: str
     values: tuple[float, ...]
-    code: Code
+    codes: frozenset[Code]
     phase: Phase | None = None
 
 
+_SILENT: Final = frozenset({Code.SILENT})
+# A client that ends its calls by itself has a wedge where others are silent.
+_STUCK: Final = frozenset({Code.SILENT, Code.TOOL_WEDGED})
+_LOOP: Final = frozenset({Code.LOOP})
 TRIALS: Final = (
-    Trial("silence_seconds", _SILENCES, Code.SILENT, Phase.MODEL),
-    Trial("tool_seconds", _SILENCES, Code.SILENT, Phase.TOOL),
-    Trial("errors_in_a_row_max", (3, 4, 5, 6, 8, 10, 15), Code.ERROR_CASCADE),
-    Trial("repeats_max", (2, 3, 4, 5, 8, 12), Code.LOOP),
-    Trial("cycles_max", (2, 3, 4, 5, 8, 12), Code.LOOP),
-    Trial("duplicates_max", (4, 5, 6, 8, 12, 20), Code.LOOP),
-    Trial("poll_seconds", (900.0, 1800.0, 3600.0, 7200.0, 14400.0), Code.LOOP),
-    Trial("runaway_seconds", (3600.0, 7200.0, 14400.0, 28800.0), Code.RUNAWAY),
+    Trial("silence_seconds", _SILENCES, _SILENT, Phase.MODEL),
+    Trial("tool_seconds", _SILENCES, _STUCK, Phase.TOOL),
+    Trial("errors_in_a_row_max", (3, 4, 5, 6, 8, 10, 15), frozenset({Code.ERROR_CASCADE})),
+    Trial("repeats_max", (2, 3, 4, 5, 8, 12), _LOOP),
+    Trial("cycles_max", (2, 3, 4, 5, 8, 12), _LOOP),
+    Trial("duplicates_max", (4, 5, 6, 8, 12, 20), _LOOP),
+    Trial("poll_seconds", (900.0, 1800.0, 3600.0, 7200.0, 14400.0), _LOOP),
+    Trial("runaway_seconds", (3600.0, 7200.0, 14400.0, 28800.0), frozenset({Code.RUNAWAY})),
 )
 # Silence while a call is open is judged by both numbers, the larger one decides.
 _WITH: Final[Mapping[str, tuple[str, ...]]] = {"tool_seconds": ("silence_seconds",)}
@@ -119,7 +123,7 @@ def _share(trial: Trial, outcomes: Sequence[Outcome]) -> float:
 
 def _accuses(trial: Trial, outcome: Outcome) -> bool:
     return any(
-        episode.code is trial.code and trial.phase in {None, episode.waiting_for}
+        episode.code in trial.codes and trial.phase in {None, episode.waiting_for}
         for episode in outcome.episodes
     )
 

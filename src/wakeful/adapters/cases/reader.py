@@ -4,6 +4,7 @@ Cases tell less than logs do: a call is one entry with the time it came back, so
 that are not named here are ignored.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 from zlib import crc32
@@ -11,8 +12,11 @@ from zlib import crc32
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from wakeful.adapters.call_kinds import kind_of
+from wakeful.adapters.limit_end import limit_end_in
 from wakeful.adapters.shapes import UNREADABLE, declared_timeout_seconds
 from wakeful.domain import events as e
+from wakeful.domain.echoes import echoes_in
 from wakeful.domain.errors import OperatorError
 
 
@@ -53,19 +57,17 @@ class _Line(Struct, gc=False):
 
 _decode: Final = msgspec.json.Decoder(_Line).decode
 
-_KINDS: Final = {
-    "AskUserQuestion": e.CallKind.PERSON,
-    "ExitPlanMode": e.CallKind.PERSON,
-    "request_user_input": e.CallKind.PERSON,
-    "Task": e.CallKind.SUBAGENT,
-    "Agent": e.CallKind.SUBAGENT,
-    "wait_agent": e.CallKind.SUBAGENT,
-}
 # As Claude Code does with a Bash call that declares nothing.
 _BASH_TIMEOUT_SECONDS: Final = 120.0
 _REFUSED: Final = b"The user doesn't want to proceed"
 _REFUSAL_BYTES_MAX: Final = 200
 _COMPACTION_WORDS: Final = ("compact", "condens", "summar")
+_INTERRUPTED: Final = "[Request interrupted by user"
+_LIMIT_WORDS: Final = ("usage limit", "limit reached", "hit your limit", "hit your session limit")
+_QUESTION: Final = re.compile(
+    r"(?:needs?|requires?|requests?|requested|awaiting|wait(?:s|ing) for|asks? for) (?:your |user |a person's )?"
+    r"(?:permission|approval|confirmation|answer)"
+)
 
 
 def read_case(line: bytes, place: str) -> LabelledCase:
@@ -95,7 +97,7 @@ def _call(entry: _Entry, tool: str, call: str, asked_at: float | None) -> Sequen
     seconds = declared_timeout_seconds(given)
     if seconds is None and tool == "Bash":
         seconds = _BASH_TIMEOUT_SECONDS
-    kind = _KINDS.get(tool, e.CallKind.TOOL)
+    kind = kind_of(tool)
     if entry.result is UNSET:
         return (e.CallStarted(entry.t, call, tool, kind, given, seconds),)
     result = bytes(entry.result)
@@ -109,15 +111,23 @@ def _call(entry: _Entry, tool: str, call: str, asked_at: float | None) -> Sequen
 
 def _words(entry: _Entry) -> Sequence[e.Event]:
     if entry.user is not UNSET:
-        return (e.Prompted(entry.t),)
+        is_cut = entry.user.startswith(_INTERRUPTED)
+        return (e.TurnInterrupted(entry.t) if is_cut else e.Prompted(entry.t),)
     if entry.text is not UNSET:
-        return (e.Spoke(entry.t, crc32(entry.text.encode())),)
+        text = entry.text.encode()
+        return (e.Spoke(entry.t, crc32(text), echoes_in(text)),)
     return _system(entry.system, entry.t) if entry.system is not UNSET else ()
 
 
 def _system(said: str, at: float) -> Sequence[e.Event]:
-    """What the client said. An error of the provider is no progress."""
+    """What the client said. An error of the provider is no progress, and a limit or an interruption ends the turn."""
+    lower = said.lower()
+    if any(words in lower for words in _LIMIT_WORDS):
+        return (e.TurnFailed(at, e.Failure.LIMIT, said, until=limit_end_in(said, at)),)
     if "API Error" in said:
         return (e.Retried(at),)
-    lower = said.lower()
+    if said.startswith(_INTERRUPTED):
+        return (e.TurnInterrupted(at),)
+    if _QUESTION.search(lower) is not None:
+        return (e.Asked(at, said),)
     return (e.Compacted(at) if any(word in lower for word in _COMPACTION_WORDS) else e.Progressed(at),)

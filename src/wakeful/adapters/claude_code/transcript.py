@@ -13,6 +13,7 @@ from zlib import crc32
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from wakeful.adapters.call_kinds import kind_of
 from wakeful.adapters.limit_end import limit_end_in
 from wakeful.adapters.shapes import (
     UNREADABLE,
@@ -25,6 +26,7 @@ from wakeful.adapters.shapes import (
 from wakeful.adapters.stamps import wall_of
 from wakeful.domain import events as e
 from wakeful.domain.activity import is_boundary
+from wakeful.domain.echoes import echoes_in
 
 
 # Fields stand in the order clients write them: the decoder looks for the next key behind the last one.
@@ -71,13 +73,6 @@ class _Record(Struct, gc=False, rename="camel"):
 
 _decode: Final = msgspec.json.Decoder(_Record).decode
 
-_TOOL: Final = e.CallKind.TOOL
-_KINDS: Final[Mapping[str, e.CallKind]] = {
-    "AskUserQuestion": e.CallKind.PERSON,
-    "ExitPlanMode": e.CallKind.PERSON,
-    "Task": e.CallKind.SUBAGENT,
-    "Agent": e.CallKind.SUBAGENT,
-}
 _INSTANT_TOOLS: Final = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Read", "Write"})
 # Claude Code ends a Bash call that declared nothing after two minutes.
 _BASH_TIMEOUT_SECONDS: Final = 120.0
@@ -281,16 +276,18 @@ def _assistant_block(block: _Block, stop_reason: str | None, at: float) -> e.Eve
     if block.type == "tool_use":
         return _call_started(block, at)
     if block.type == "text":
-        return _text(stop_reason, crc32(bytes(block.text)), at)
+        return _text(stop_reason, bytes(block.text), at)
     if block.type is UNSET:
         return e.Drifted(at, "assistant.message.content.type")
     return e.Progressed(at)
 
 
-def _text(stop_reason: str | None, words: int, at: float) -> e.Event:
+def _text(stop_reason: str | None, text: bytes, at: float) -> e.Event:
+    words = crc32(text)
     if stop_reason in _FINAL_STOPS:
         return e.TurnEnded(at, words=words)
-    return e.Progressed(at, words) if stop_reason == "tool_use" else e.Spoke(at, words)
+    echoes = echoes_in(text)
+    return e.Progressed(at, words, echoes) if stop_reason == "tool_use" else e.Spoke(at, words, echoes)
 
 
 def _call_started(block: _Block, at: float) -> e.Event:
@@ -298,7 +295,7 @@ def _call_started(block: _Block, at: float) -> e.Event:
         missing = next(name for name in ("id", "name", "input") if getattr(block, name) is UNSET)
         return e.Drifted(at, f"tool_use.{missing}")
     given = bytes(block.input)
-    seconds, kind = _timeout_seconds(block.name, given), _KINDS.get(block.name, _TOOL)
+    seconds, kind = _timeout_seconds(block.name, given), kind_of(block.name)
     return e.CallStarted(at, block.id, block.name, kind, given, seconds, True, block.name in _INSTANT_TOOLS)
 
 

@@ -8,11 +8,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
+from zlib import crc32
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
+from wakeful.adapters.call_kinds import kind_of
 from wakeful.adapters.codex.outcomes import call_ended, turn_failed
 from wakeful.adapters.shapes import (
     UNREADABLE,
@@ -25,6 +27,7 @@ from wakeful.adapters.shapes import (
 from wakeful.adapters.stamps import wall_of
 from wakeful.domain import events as e
 from wakeful.domain.activity import BACKGROUND_MAX, is_boundary
+from wakeful.domain.echoes import echoes_in
 
 
 class _Usage(Struct, gc=False):
@@ -57,6 +60,7 @@ class _Payload(Struct, frozen=True, gc=False):
     type: str = ""
     id: str | None = None
     role: str = ""
+    content: Raw = Raw(b"")
     name: str = ""
     arguments: Raw | UnsetType = UNSET
     call_id: str | None = None
@@ -84,12 +88,6 @@ class _Record(Struct, gc=False):
 _decode: Final = msgspec.json.Decoder(_Record).decode
 
 _NESTED: Final = frozenset({"event_msg", "response_item"})
-_TOOL: Final = e.CallKind.TOOL
-_KINDS: Final[Mapping[str, e.CallKind]] = {
-    "request_user_input": e.CallKind.PERSON,
-    "request_permissions": e.CallKind.PERSON,
-    "wait_agent": e.CallKind.SUBAGENT,
-}
 # Where a call's arguments stand, and its tool's name where the record has none.
 _CALLS: Final[Mapping[str, tuple[str, str]]] = {
     "function_call": ("arguments", ""),
@@ -101,6 +99,9 @@ _SESSION: Final = re.compile(rb'"session_id"\s*:\s*"?(\d{1,20})')
 # Codex wakes itself up by such a message; the parts of a user message are JSON inside JSON here.
 _HEARTBEAT: Final = b"<heartbeat>"
 _HEARTBEAT_BYTES_MAX: Final = 200
+# A message is a list of texts.
+_NO_TEXT: Final = b"[]"
+_TEXT_END: Final = b'"}]'
 # What a line that begins afresh must hold. Inside of texts these quotes are escaped.
 _BOUNDARY_WORDS: Final = (b'"user_message"', b'"UserMessage"', b'"task_complete"', b'"turn_aborted"')
 
@@ -243,7 +244,12 @@ def _progressed(_reader: RolloutReader, _payload: _Payload, at: float) -> Sequen
 
 def _message(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
     """What users and developers say here is mostly context; their prompts have a record of their own."""
-    return (e.Progressed(at),) if payload.role == "assistant" else ()
+    if payload.role != "assistant":
+        return ()
+    text = bytes(payload.content)
+    if len(text) <= len(_NO_TEXT):
+        return (e.Progressed(at),)
+    return (e.Progressed(at, crc32(text), echoes_in(text.removesuffix(_TEXT_END))),)
 
 
 def _compacted(_reader: RolloutReader, _payload: _Payload, at: float) -> Sequence[e.Event]:
@@ -284,7 +290,7 @@ def _called(payload: _Payload, at: float) -> e.Event:
     if text.startswith(b'"'):
         text = text_of(text).encode()
     seconds = declared_timeout_seconds(text)
-    return e.CallStarted(at, payload.call_id, tool, _KINDS.get(tool, _TOOL), text, seconds, True)
+    return e.CallStarted(at, payload.call_id, tool, kind_of(tool), text, seconds, True)
 
 
 def _search_ended(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:

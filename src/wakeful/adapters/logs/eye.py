@@ -244,7 +244,8 @@ class LogEye:
         if before == stamp:
             return
         self._seen[path] = stamp
-        if before is not None:
+        # One that appeared under our eyes is followed before any scan has seen it.
+        if before is not None or path in self._followed:
             self._changed(root, path)
         elif (owner := self._owner(root, path)) is not None and not owner.side:
             self._paths[owner.subject.id] = path

@@ -135,7 +135,8 @@ def _stepped(session: "Recorded", policies: Sequence[Policy], now: float | None,
     stepper = Replay(policies, until=until)
     for events in session.batches:
         stepper.take(events)
-    outcomes = stepper.finish(until, gone=gone if session.gone is None else session.gone)
+    is_gone = gone if session.gone is None else session.gone
+    outcomes = stepper.finish(until, gone=is_gone, written=session.written)
     activity = stepper.activity
     project = activity.project or (activity.cwd or "").rstrip("/").rpartition("/")[2] or session.format
     return Stepped(

@@ -1,0 +1,113 @@
+"""One spelling of a command line, so that two ways to ask for the same thing are the same call. Pure.
+
+What stands around a command without changing what it asks is taken off: a shell it is handed to, a folder, a variable,
+a time limit, a comment, how much of its output is shown. Of read-only inspections the order of flags, quotes and `./`
+do not matter either. Anything that writes is left as it is.
+"""
+
+import re
+from typing import Final
+
+_SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash"})
+# A script handed to a shell as one word; a quote inside of it would mean that it ends earlier.
+_HANDED_OVER: Final = re.compile(r"""(?:\S*/)?(?:ba|z|da)?sh (?:-\w+ )*-\w*c (?:'([^']*)'|"([^"]*)")$""")
+_HANDED_OVER_MAX: Final = 3
+_COMMENT: Final = re.compile(r"""(?:^|(?<=\s))#(?!!)[^'"\n]*$""", re.MULTILINE)
+# What stands before a command without changing what it asks: a folder, a variable, a time limit.
+_PREFIX: Final = re.compile(
+    r"(?:cd \S+ ?(?:&&|;) ?|(?:env )?[A-Z_]+=\S* |timeout (?:-\S+ )*\d+(?:\.\d+)?[smhd]? |time |nice (?:-n ?\d+ )?)+"
+)
+# And what stands behind it: where its errors go, how much of its output is shown. Spelled so that every way to begin
+# is a letter the search can skip to: four times as fast as beginning with an optional space.
+_ERRORS_TO: Final = r"2>(?:&1|/dev/null)"
+_SHOWN_BY: Final = r"\| ?(?:cat|head|tail)(?: -n? ?-?\d+)?"
+_SUFFIX: Final = re.compile(
+    rf"(?: {_ERRORS_TO}| {_SHOWN_BY}|{_ERRORS_TO}|{_SHOWN_BY})(?: ?(?:{_ERRORS_TO}|{_SHOWN_BY}))*$"
+)
+_SUFFIX_WORDS: Final = ("cat", "head", "tail", "/null")
+# Three of them together have less.
+_SUFFIX_CHARS_MAX: Final = 48
+_GIT_NOISE: Final = re.compile(r"git (?:--no-pager |-C \S+ |-c \S+ )+")
+# An overview names no file: whatever has a slash, an extension or a `--` looks at something in particular.
+_GIT_OVERVIEW: Final = re.compile(r"^git (?:status|diff|ls-files|log|branch)(?: (?:-{1,2}[\w=-]+|HEAD\S*))*$")
+_CHAINED: Final = re.compile(r" ?(?:&&|;) ?")
+# Those whose short flags are single letters, in any order.
+_INSPECTIONS: Final = frozenset(
+    {"ag", "cat", "df", "du", "egrep", "fgrep", "file", "grep", "head", "ls", "nl", "rg", "stat", "tail", "tree", "wc"}
+)  # fmt: skip
+_JOINED: Final = re.compile(r"[;&|<>`]|\$\(")
+# Around a word without blanks they change nothing.
+_QUOTED_WORD: Final = re.compile(r"""(?<!\S)(['"])([\w./:-]+)\1(?!\S)""")
+_SHORT_FLAGS: Final = re.compile(r"-[A-Za-z]+")
+
+
+def plain_command(value: object) -> str:
+    """One spelling of a command line, which may come as a list of words."""
+    text = _line_of(value)
+    for _ in range(_HANDED_OVER_MAX):
+        inner = _taken_out(text)
+        if inner == text:
+            break
+        text = inner
+    if text.startswith("git "):
+        return _plain_git(text)
+    return _plain_inspection(text) if text.partition(" ")[0] in _INSPECTIONS else text
+
+
+def _line_of(value: object) -> str:
+    if isinstance(value, list):
+        words = list(map(str, value))
+        # What a shell is told to run is all that matters of it.
+        handed_over = len(words) == 3 and words[0].rpartition("/")[2] in _SHELLS and words[1].endswith("c")
+        return _one_line(words[2] if handed_over else " ".join(words))
+    return _one_line(str(value))
+
+
+def _one_line(text: str) -> str:
+    if "#" in text and "<<" not in text:
+        text = _COMMENT.sub("", text) or text
+    return " ".join(text.split())
+
+
+def _taken_out(text: str) -> str:
+    """The command without what stands around it; itself if nothing does."""
+    prefix = _PREFIX.match(text)
+    if prefix is not None:
+        text = text[prefix.end() :] or text
+    if text[-1:].isdigit() or text.endswith(_SUFFIX_WORDS):
+        suffix = _SUFFIX.search(text, max(0, len(text) - _SUFFIX_CHARS_MAX))
+        if suffix is not None:
+            text = text[: suffix.start()] or text
+    if text.endswith(("'", '"')) and (script := _HANDED_OVER.match(text)) is not None:
+        return (script[1] or script[2] or text).strip()
+    if text.startswith("(") and text.find(")") == len(text) - 1:
+        return text[1:-1].strip() or text
+    return text
+
+
+def _plain_git(text: str) -> str:
+    noise = _GIT_NOISE.match(text)
+    if noise is not None:
+        text = f"git {text[noise.end() :]}"
+    return "git status" if all(map(_GIT_OVERVIEW.match, _CHAINED.split(text))) else text
+
+
+def _plain_inspection(text: str) -> str:
+    """Flags sorted and taken apart, quotes and `./` dropped; what is joined with another command stays as it is."""
+    if _JOINED.search(text):
+        return text
+    program, *words = _QUOTED_WORD.sub(r"\2", text).split()
+    flags = sorted({flag for word in words if word.startswith("-") for flag in _flags_in(word)})
+    places = [_plain_place(word) for word in words if not word.startswith("-")]
+    if program == "ls":
+        # However a folder is listed, its listing is what comes back.
+        flags, places = [], [place for place in places if place != "."]
+    return " ".join((program, *flags, *places))
+
+
+def _flags_in(word: str) -> list[str]:
+    return [f"-{letter}" for letter in word[1:]] if _SHORT_FLAGS.fullmatch(word) else [word]
+
+
+def _plain_place(word: str) -> str:
+    return word.removeprefix("./").rstrip("/") or word.rstrip("/") or "/"

@@ -1,0 +1,101 @@
+"""Ways to write one command, and commands that only look alike."""
+
+import pytest
+
+from wakeful.adapters.call_kinds import kind_of
+from wakeful.domain.echoes import echoes_in
+from wakeful.domain.events import CallKind
+from wakeful.domain.spelling import plain_command
+
+
+@pytest.mark.parametrize(
+    ("spellings", "plain"),
+    [
+        (("pytest -q", "cd /w && pytest -q", "(cd /w; pytest -q)", "timeout 60 pytest -q", "pytest -q # again"), "pytest -q"),
+        (("bash -lc 'pytest -q'", '/bin/sh -c "pytest -q"', ["bash", "-lc", "cd /w && pytest -q"]), "pytest -q"),
+        (("# look\ngit status", "git --no-pager diff --stat", "git status 2>/dev/null", "git status --short && git diff --stat"), "git status"),
+        (("ls", "ls -la", "ls ./", "ls -l . | head -20"), "ls"),
+        (("cat a.py", "cat ./a.py", "cat 'a.py' | head -50"), "cat a.py"),
+        (("grep -rn foo src", "grep -nr 'foo' src/", "grep -r -n foo ./src"), "grep -n -r foo src"),
+    ],
+)  # fmt: skip
+def test_spellings_of_one_command_are_one(spellings: tuple[object, ...], plain: str) -> None:
+    """What stands around a command and the order of an inspection's flags do not change what it asks."""
+    assert {plain_command(each) for each in spellings} == {plain}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("bash -c 'a' && echo 'b'", "bash -c 'a' && echo 'c'"),
+        ("cat a > b", "cat a"),
+        ("grep '#x' f", "grep '#y' f"),
+        ("ls src", "ls tests"),
+        ("cat <<E\n# One\nE", "cat <<E\n# Two\nE"),
+        ("rm -rf a", "rm -fr a"),
+        ("(a) || (b)", "(a) || (c)"),
+        ("grep 'unclosed f", "grep unclosed f"),
+    ],
+)
+def test_commands_that_ask_for_different_things_stay_different(one: str, other: str) -> None:
+    """Nothing is taken off that a command does, and what writes is left as it is."""
+    assert plain_command(one) != plain_command(other)
+
+
+THING = "I will wait for what comes next. "
+
+
+@pytest.mark.parametrize(
+    "said", [THING, "Thinking... Done. ", f"{THING * 4}I will wa", "Fixed. Now\\n the next one.\\n"]
+)
+def test_a_text_that_says_one_thing_over_and_over_is_told(said: str) -> None:
+    """Ten times and more; a text that ends otherwise has found its thread again."""
+    assert echoes_in(b'"Here is my plan. %s"' % (said * 40).encode()) >= 10
+    assert echoes_in((said * 40).strip().encode()) >= 10
+    assert (
+        echoes_in(f"{said * 40} All of that is done now, and every test of the module passes.".encode()) == 0
+    )
+
+
+def test_nine_times_is_not_often_enough() -> None:
+    """And what stands before something else does not count."""
+    said = f"{THING}{THING[:17]}"
+    assert echoes_in((said * 10).encode()) == 10
+    assert echoes_in((said * 9).encode()) == 0
+    assert echoes_in((said * 9 + "* item " + said * 9).encode()) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-" * 600,
+        "| a | pending |\n" * 40,
+        "short. " * 5,
+        "".join(f"- projects/our-project-12345/locations/us-central1/services/{n}\n" for n in range(60)),
+        f"```\n{THING * 40}\n```",
+        f"Here is the code:\n```\n{THING * 40}",
+    ],
+)
+def test_dividers_tables_and_lists_are_no_stammer(text: str) -> None:
+    """They repeat themselves by nature."""
+    assert echoes_in(text.encode()) < 10
+
+
+@pytest.mark.parametrize(
+    ("tool", "kind"),
+    [
+        ("AskUserQuestion", CallKind.PERSON),
+        ("request_user_input", CallKind.PERSON),
+        ("mcp__desk__ask_user", CallKind.PERSON),
+        ("ask_followup_question", CallKind.PERSON),
+        ("Task", CallKind.SUBAGENT),
+        ("wait_agent", CallKind.SUBAGENT),
+        ("runSubagent", CallKind.SUBAGENT),
+        ("Bash", CallKind.TOOL),
+        ("TaskOutput", CallKind.TOOL),
+        ("request_user_profile", CallKind.TOOL),
+    ],
+)
+def test_a_tools_name_says_what_is_waited_for(tool: str, kind: CallKind) -> None:
+    """A person, a subagent, or the tool itself."""
+    assert kind_of(tool) is kind
