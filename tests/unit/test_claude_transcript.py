@@ -179,6 +179,8 @@ def test_a_call_that_never_ran_is_refused(content: str, refused: bool) -> None:
         ("model_not_found", 404, "There's an issue with the selected model", e.Failure.REQUEST),
         (None, None, "Claude AI usage limit reached|1760000000", e.Failure.LIMIT),
         (None, None, "API Error: Connection error.", e.Failure.PROVIDER),
+        (None, None, "API Error: 400 due to tool use concurrency issues.", e.Failure.REQUEST),
+        (None, None, "API Error (500 Internal server error)", e.Failure.PROVIDER),
         (None, None, "Please run /login · API Error: 403", e.Failure.AUTH),
         ("brand_new", None, "Something else", e.Failure.UNKNOWN),
     ],

@@ -39,11 +39,11 @@ def polled(command: bytes, rounds: int) -> list[e.Event]:
     return events
 
 
-def failed(failure: e.Failure) -> list[e.Event]:
+def failed(failure: e.Failure, words: str = "no") -> list[e.Event]:
     return [
         event
         for number in range(4)
-        for event in (e.Prompted(10.0 * number), e.TurnFailed(10.0 * number + 1.0, failure, "no"))
+        for event in (e.Prompted(10.0 * number), e.TurnFailed(10.0 * number + 1.0, failure, words))
     ]
 
 
@@ -75,6 +75,14 @@ SLEPT.slept = Sleep(at(40.0), Instant(41.0, 30_041.0))
         (Code.ERROR_CASCADE, [PROMPT, *[e.Retried(2.0)] * 6], 30.0, None, "retry"),
         (Code.POISONED_CONVERSATION, failed(e.Failure.AUTH), 60.0, None, "login"),
         (Code.POISONED_CONVERSATION, failed(e.Failure.LIMIT), 60.0, None, "limit"),
+        (Code.POISONED_CONVERSATION, failed(e.Failure.PROVIDER), 60.0, None, "outage"),
+        (
+            Code.POISONED_CONVERSATION,
+            failed(e.Failure.UNKNOWN, "Unable to connect to API (ECONNREFUSED)"),
+            60.0,
+            None,
+            "outage",
+        ),
         (Code.NEVER_STARTED, [], 130.0, told(Status.WAITING, 1.0, "trust this folder"), "person"),
         (Code.RUNAWAY, [PROMPT, e.Asked(2.0, "Bash"), e.Answered(9000.0)], 9001.0, None, "pauses"),
     ],

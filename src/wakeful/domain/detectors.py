@@ -13,6 +13,7 @@ from wakeful.domain.evidence import Holder, Presence, Status
 from wakeful.domain.findings import Code
 from wakeful.domain.loops import Circles, circle
 from wakeful.domain.moment import Instant, iso
+from wakeful.domain.outage import is_outage
 from wakeful.domain.policy import Policy
 from wakeful.domain.process import Sight
 from wakeful.domain.turn import OPEN, Phase
@@ -107,11 +108,11 @@ def _was_closed(case: Case, failed_at: Instant) -> bool:
 
 
 def _poisoned(case: Case) -> Finding | None:
-    """Every prompt fails the same way. A login or a limit is another matter: those have an end."""
+    """Every prompt fails the same way. A login, a limit and an outage are another matter: those have an end."""
     activity = case.activity
     if activity.failures_alike <= case.policy.failures_alike_max or case.phase is not Phase.FAILED:
         return None
-    if activity.failure in _FAILURE_CODES or activity.phase_since is None:
+    if activity.failure in _FAILURE_CODES or is_outage(activity) or activity.phase_since is None:
         return None
     summary = f"{activity.failures_alike} prompts in a row failed the same way"
     return Finding(

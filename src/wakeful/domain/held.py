@@ -14,6 +14,7 @@ from wakeful.domain.events import CallKind, Failure
 from wakeful.domain.evidence import Status
 from wakeful.domain.findings import Code
 from wakeful.domain.moment import Instant
+from wakeful.domain.outage import is_outage
 from wakeful.domain.process import Sight
 from wakeful.domain.turn import OPEN, Phase
 from wakeful.domain.verdict import ExpectedWait, WaitKind
@@ -94,6 +95,8 @@ def _poison(case: Case, code: Code) -> Iterator[Held]:
         yield Held(code, "login", None, "a refused login ends with a login")
     elif activity.failure is Failure.LIMIT:
         yield Held(code, WaitKind.LIMIT, activity.limit_until, "a usage limit ends by itself")
+    elif is_outage(activity):
+        yield Held(code, "outage", None, "nobody answered: another conversation would not be answered either")
 
 
 def _start(case: Case, code: Code) -> Iterator[Held]:

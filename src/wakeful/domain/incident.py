@@ -18,6 +18,7 @@ from wakeful.domain.evidence import Presence
 from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
+from wakeful.domain.outage import is_network
 from wakeful.domain.process import Sight
 
 # A reader recognises an incident by a few of its sessions; the rest is counted.
@@ -184,11 +185,6 @@ class Surroundings(Struct, frozen=True):
     oom_killed: bool = False
 
 
-_NETWORK: Final = re.compile(
-    r"ECONNREFUSED|ECONNRESET|ENOTFOUND|EAI_AGAIN|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT|getaddrinfo|"
-    r"connection ?(?:error|refused|reset)|unable to connect|network is unreachable|dns error|error sending request",
-    re.IGNORECASE,
-)
 _DISK: Final = re.compile(r"ENOSPC|no space left|disk quota|EDQUOT", re.IGNORECASE)
 _OF_FAILURE: Final[Mapping[Failure, Cause]] = {
     Failure.AUTH: Cause.AUTH,
@@ -233,7 +229,7 @@ def _broke_in_sleep(code: Code, activity: Activity, presence: Presence) -> bool:
         return False
     if code is Code.SILENT:
         return last_at.wall <= slept.woke.wall
-    failed = code is Code.TURN_FAILED and _NETWORK.search(activity.failure_message) is not None
+    failed = code is Code.TURN_FAILED and is_network(activity)
     return failed and slept.began.wall <= last_at.wall <= slept.woke.wall + WOKE_SECONDS
 
 
@@ -244,7 +240,7 @@ def _of_turn(code: Code, activity: Activity) -> Cause | None:
         return Cause.USAGE_LIMIT
     if code is not Code.TURN_FAILED:
         return None
-    if _NETWORK.search(activity.failure_message):
+    if is_network(activity):
         return Cause.NETWORK
     return _OF_FAILURE.get(activity.failure) if activity.failure is not None else None
 

@@ -106,12 +106,11 @@ def forget_calls(circles: Circles) -> None:
 
 def came_back(circles: Circles, call: Call, result: bytes, since: Instant, at: Instant) -> None:
     """A call came back; `since` is when it was made."""
-    circles.echoes = circles.compactions = 0
+    circles.echoes = circles.compactions = circles.words_repeats = 0
     if call.polls:
         _polled(circles, _Made(call, essence(result), at), at)
         return
-    if circles.words_repeats or circles.poll is not None:
-        circles.words_repeats, circles.poll = 0, None
+    circles.poll = None
     circles.index = index = circles.index + 1
     new = _Made(call, essence(result), since, index, index, index)
     trace = crc32(outline(new.result))

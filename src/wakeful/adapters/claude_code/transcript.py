@@ -116,6 +116,8 @@ FAILURES: Final[Mapping[str, e.Failure]] = {
     "max_output_tokens": e.Failure.REQUEST,
 }
 _AUTH_WORDS: Final = ("invalid api key", "please run /login", "failed to authenticate", "not logged in")
+# The status of the provider's answer, as the sentence says it.
+_STATUS: Final = re.compile(r"api error:? \(?([45]\d\d)\b")
 _LIMIT_WORDS: Final = ("usage limit", "limit reached", "hit your limit", "credit balance")
 
 # Records that are known and say nothing about a turn.
@@ -316,10 +318,14 @@ def failure_of(code: str, text: str, status: int | None) -> e.Failure:
     if code in FAILURES:
         return FAILURES[code]
     lower = text.lower()
+    if status is None and (stated := _STATUS.search(lower)) is not None:
+        status = int(stated[1])
     if status in {401, 403} or any(words in lower for words in _AUTH_WORDS):
         return e.Failure.AUTH
     if status == 429 or any(words in lower for words in _LIMIT_WORDS):
         return e.Failure.LIMIT
+    if status is not None and 400 <= status < 500:
+        return e.Failure.REQUEST
     return e.Failure.PROVIDER if lower.startswith("api error") else e.Failure.UNKNOWN
 
 
