@@ -34,7 +34,7 @@ _CORPUS: Final = os.environ.get("WAKEFUL_CORPUS")
 # The fields the readers name, and no others.
 JQ_FIELDS: Final = """
 if .payload then
-  [.type, .timestamp, (.payload | .type, .id, .cwd, .cli_version, .role, .message, .call_id, .name, .arguments,
+  [.type, .timestamp, (.payload | .type, .id, .cwd, .cli_version, .role, .content, .message, .call_id, .name, .arguments,
     .input, .action, .output, .item, .error, .info, .usage)]
 else
   [.type, .subtype, .timestamp, .sessionId, .cwd, .version, .isSidechain, .isMeta, .isCompactSummary,
