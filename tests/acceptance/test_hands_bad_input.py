@@ -16,6 +16,7 @@ import pytest
 import parts
 from clients import ClaudeHome, CodexHome, wait_for
 from operators import DONE, Operator, bash
+from tmux_servers import Server
 from wakeful.testing.scripted_model import script
 
 MEGABYTE = 1_000_000
@@ -41,8 +42,9 @@ def test_a_stop_while_starting_ends_what_was_started(operator: Operator, claude:
     assert (stopped.exit_code, "recovered" in stopped.out) == (0, True), stopped.err + stopped.out
     assert was_starting, f"the start was over before anybody could stop it: {said}"
     wait_for(lambda: claude.registry() == [] or None, "end of the agent")
-    # The daemon of this test has the same home.
-    assert claude.pids() == [operator.daemon.pid]
+    # The daemon of this test has the same home, and its tmux server stays.
+    server = Server(Path(operator.daemon.environ["WAKEFUL_HOME"]) / "tmux.sock")
+    assert sorted(claude.pids()) == sorted([operator.daemon.pid, server.pid])
     left = operator.act("status", "docs")
     assert (left["name"], left["managed"], left["session_alive"]) == ("docs", True, False)
 

@@ -5,6 +5,8 @@ A real daemon, real Claude Code, a scripted model, a stand-in `gh`; nobody types
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from socket import socket
 
@@ -152,7 +154,8 @@ def test_a_killed_tmux_server_brings_its_sessions_back(
     socket = Path(healed.daemon.environ["WAKEFUL_HOME"]) / "tmux.sock"
     for name, prompt in (("found-idle", script(DONE)), ("found-busy", asking)):
         claude.in_tmux(socket, prompt, name, at_once_max=len(MANAGED) + 2)
-    before = _all_begun(healed)
+    with _explained(healed):
+        before = wait_for(lambda: _all_set(healed), "six managed and two found sessions that have begun")
     os.kill(Server(socket).pid, signal.SIGKILL)
     for session_id in managed:
         back = wait_for(lambda: _returned(healed, session_id), f"return of {session_id}", 90)  # noqa: B023
@@ -163,19 +166,25 @@ def test_a_killed_tmux_server_brings_its_sessions_back(
     told = wait_for(lambda: _of_trouble(telegram.texts(CHAT)) or None, "alert", 90)
     assert [each.partition(" on ")[0] for each in told] == ["the tmux server"], told
     assert "revived 6 sessions" in told[0], told
-    found = [each for each in healed.daemon.sessions() if not each["managed"]]
-    assert [each["session_alive"] for each in found] == [False, False]
+    with _explained(healed):
+        wait_for(lambda: _found_living(healed) == [False, False] or None, "end of both found sessions")
+
+
+def _found_living(operator: Operator) -> list[bool]:
+    return [each["session_alive"] for each in operator.daemon.sessions() if not each["managed"]]
 
 
 def _of_trouble(texts: list[str]) -> list[str]:
     return [each for each in texts if "needs you" not in each and "Resolved" not in each]
 
 
-def _all_begun(operator: Operator) -> dict[str, Record]:
+@contextmanager
+def _explained(operator: Operator) -> Iterator[None]:
+    """Whoever waits in vain is told what there was instead."""
     try:
-        return wait_for(lambda: _all_set(operator), "six managed and two found sessions that have begun")
+        yield
     except AssertionError as late:
-        seen = ("name", "state", "health", "pid", "last_activity_at", "findings")
+        seen = ("name", "state", "health", "pid", "session_alive", "last_activity_at", "findings")
         late.add_note(str([{key: each[key] for key in seen} for each in operator.daemon.sessions()]))
         raise
 

@@ -40,7 +40,6 @@ SETTLE_SECONDS: Final = 0.5
 POLL_SECONDS: Final = 0.03
 # Looking at a screen costs a process of tmux.
 SCREEN_SECONDS: Final = 0.25
-LAST_WORDS_SECONDS: Final = 0.2
 # A server that a person starts anew is back sooner; until then nobody says what became of its agents.
 DOUBT_SECONDS: Final = 30.0
 # A server ends with its last session, and its socket outlives it for a moment.
@@ -254,8 +253,6 @@ class TmuxAgents:
 
     async def _not_ready(self, spec: AgentSpec) -> NotReady:
         """The error of a program that ended at once, with its last words; nothing of it is left."""
-        # tmux may learn of its end before it has read its last words.
-        await asyncio.sleep(LAST_WORDS_SECONDS)
         try:
             said = shown(await self._server.last_words(_target(spec)))
         except TmuxFailed:

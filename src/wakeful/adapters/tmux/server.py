@@ -4,6 +4,7 @@ Text reaches a pane through a buffer read from a private file, never through a c
 host can read. A server that does not answer is an error here, never an empty answer.
 """
 
+import asyncio
 import secrets
 from typing import Final
 
@@ -16,6 +17,8 @@ from wakeful.domain.plaintext import plain
 
 WORDS_CHARS_MAX: Final = 200
 SCROLLED_ROWS: Final = 20
+LAST_WORDS_SECONDS: Final = 0.2
+LAST_LOOKS_MAX: Final = 10
 
 
 class TmuxServer:
@@ -52,10 +55,15 @@ class TmuxServer:
             raise TmuxFailed(reason="it answered in a form we do not know") from problem
 
     async def last_words(self, target: str) -> str:
-        """The last rows of a pane that say something, the scrolled ones included. Raises TmuxFailed."""
-        # tmux scrolls a dead pane by one row to make room for its mark.
-        seen = await self.tell("capture-pane", "-p", "-S", f"-{SCROLLED_ROWS}", "-t", target)
-        return last_words(seen.decode(errors="replace").split("\n"))
+        """The last rows of a dead pane that say something, the scrolled ones included. Raises TmuxFailed."""
+        for _ in range(LAST_LOOKS_MAX):
+            # tmux may learn of a program's end before it has read its last words.
+            await asyncio.sleep(LAST_WORDS_SECONDS)
+            # It scrolls a dead pane by one row to make room for its mark.
+            seen = await self.tell("capture-pane", "-p", "-S", f"-{SCROLLED_ROWS}", "-t", target)
+            if words := last_words(seen.decode(errors="replace").split("\n")):
+                return words
+        return ""
 
     async def option(self, target: str, name: str) -> str:
         """A user option of the session, empty if it has none. Raises TmuxFailed."""

@@ -44,7 +44,6 @@ SIZE: Final = ("-x", "160", "-y", "50")
 SETTLE_SECONDS: Final = 0.5
 # Claude Code shows its input line 0.7 to 2 s after its start; a busy machine may need many times that.
 READY_SECONDS_MAX: Final = 60.0
-LAST_WORDS_SECONDS: Final = 0.2
 ATTEMPTS_MAX: Final = 5
 LEAVING_SECONDS: Final = 0.1
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}\Z")
@@ -119,8 +118,6 @@ class Starting:
         screen = await self._server.look(target)
         if not screen.dead:
             return screen
-        # tmux may learn of its end before it has read its last words.
-        await asyncio.sleep(LAST_WORDS_SECONDS)
         said = await self._server.last_words(target)
         await self._server.tell("kill-session", "-t", target)
         raise _failed(given.order, said)
