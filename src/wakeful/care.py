@@ -156,6 +156,7 @@ class Care:
             if watched is not None and watched.record is not None:
                 self.asking.seen(watched.record)
                 self.healer.seen(change.session_id)
+                self._closing.seen(change.session_id)
 
     def tasks(self) -> Iterator[Task]:
         """What runs as long as the daemon does."""

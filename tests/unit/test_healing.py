@@ -443,6 +443,8 @@ def test_what_was_closed_before_a_reboot_is_not_brought_back_by_it(seconds: floa
         closing = Closing(clinic.clock, clinic.roster, clinic.holdings, clinic.circumstances)
         noting = asyncio.create_task(closing.run())
         clinic.end(process)
+        await clinic.clock.run_for(1)
+        closing.seen(subject("a").id)
         await clinic.clock.run_for(seconds)
         noting.cancel()
         clinic.place.boot_id = "the next boot"

@@ -3,8 +3,10 @@
 A reboot or the end of a tmux server that comes later took nothing of them along, so nobody brings them back.
 """
 
+import asyncio
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.domain.hosting import Hosting
@@ -14,14 +16,21 @@ from wakeful.ports.clock import Clock
 from wakeful.services.circumstances import Circumstances
 from wakeful.services.holdings import Holdings
 from wakeful.services.roster import Roster
+from wakeful.services.waiting import told_or_due
 
-LOOK_SECONDS: Final = 30.0
 # A host that goes down ends agents first and us within a minute: what ended then was taken along.
 SURE_SECONDS: Final = 90.0
 
 
+class _Gone(Struct, frozen=True):
+    """Which process ended, and when it is sure that its host did not."""
+
+    process: Process | None
+    sure_at: float
+
+
 class Closing:
-    """One look at the managed sessions now and then."""
+    """Told of every change, it keeps those that have ended until that is sure."""
 
     def __init__(
         self, clock: Clock, roster: Roster, holdings: Holdings, circumstances: Circumstances
@@ -30,29 +39,35 @@ class Closing:
         self._roster = roster
         self._holdings = holdings
         self._around = circumstances
-        # Since when a process is known to be gone.
-        self._gone: dict[SessionId, tuple[Process | None, float]] = {}
+        # The oldest first.
+        self._gone: dict[SessionId, _Gone] = {}
+        self._told = asyncio.Event()
+
+    def seen(self, session_id: SessionId) -> None:
+        """This session was judged anew."""
+        hosting, known = self._holdings.find(session_id), self._gone.get(session_id)
+        if hosting is None or not self._has_ended(hosting):
+            self._gone.pop(session_id, None)
+        elif known is None or known.process != hosting.process:
+            self._gone.pop(session_id, None)
+            self._gone[session_id] = _Gone(hosting.process, self._clock.now().awake + SURE_SECONDS)
+            self._told.set()
 
     async def run(self) -> None:
+        """Note who has been gone for long enough, until cancelled."""
         while True:
-            await self._clock.sleep_until(self._clock.now().awake + LOOK_SECONDS)
-            await self.look()
+            self._told.clear()
+            due = next(iter(self._gone.items()), None)
+            if due is not None and due[1].sure_at <= self._clock.now().awake:
+                await self._note(due[0])
+            else:
+                await told_or_due(self._clock, self._told, due[1].sure_at if due is not None else None)
 
-    async def look(self) -> None:
-        """Note who has been gone for long enough."""
-        now = self._clock.now().awake
-        gone = {each.session_id: each for each in self._holdings.all() if self._has_ended(each)}
-        self._gone = {
-            session_id: self._known(session_id, each.process) or (each.process, now)
-            for session_id, each in gone.items()
-        }
-        for session_id, hosting in gone.items():
-            if now - self._gone[session_id][1] >= SURE_SECONDS:
-                await self._holdings.keep(replace(hosting, closed=True))
-
-    def _known(self, session_id: SessionId, process: Process | None) -> tuple[Process | None, float] | None:
-        known = self._gone.get(session_id)
-        return known if known is not None and known[0] == process else None
+    async def _note(self, session_id: SessionId) -> None:
+        hosting = self._holdings.find(session_id)
+        if hosting is not None and self._has_ended(hosting):
+            await self._holdings.keep(replace(hosting, closed=True))
+        self._gone.pop(session_id, None)
 
     def _has_ended(self, hosting: Hosting) -> bool:
         watched = self._roster.watched.get(hosting.session_id)
