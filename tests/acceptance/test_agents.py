@@ -24,7 +24,7 @@ runtime = "tmux"
 command = ["no-such-program-anywhere"]
 [agents.brief]
 runtime = "tmux"
-command = ["sh", "-c", "echo I cannot work like this; exit 3"]
+command = ["sh", "-c", "echo I cannot work like this; sleep 0.1; exit 3"]
 [agents.late]
 runtime = "tmux"
 command = ["sh", "-c", "sleep 1; echo now ready; exec sleep 100000"]

@@ -272,7 +272,7 @@ def test_an_image_without_tmux_is_named(docker: DockerEngine) -> None:
 
 def test_the_last_words_of_an_agent_that_ends_at_once_are_told(docker: DockerEngine) -> None:
     """Why it did not start stands in the error; its container stays to be looked at."""
-    declared = spec("bot", "sh", "-c", "echo no licence; exit 3")
+    declared = spec("bot", "sh", "-c", "echo no licence; sleep 0.05; exit 3")
     with pytest.raises(NotReady, match=r"it ended at once: .*no licence"):
         with_runtime(docker, lambda made: made.start(declared, 1, {}))
     assert docker.docker("ps", "--format", "{{.Names}}") == "agent-bot"

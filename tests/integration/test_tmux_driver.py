@@ -219,7 +219,7 @@ def test_what_cannot_start_starts_nothing(
 def test_a_program_that_ends_at_once_leaves_its_last_words(stage: Stage) -> None:
     """The error says what the program said, and its tmux session is gone."""
     with pytest.raises(StartFailed, match="no key here"):
-        asyncio.run(stage.driver.start(stage.order("sh", "-c", "echo no key here; exit 3")))
+        asyncio.run(stage.driver.start(stage.order("sh", "-c", "echo no key here; sleep 0.1; exit 3")))
     assert stage.server.look().panes == ()
 
 

@@ -156,7 +156,9 @@ class Launching:
         screen = await self._tmux("capture-pane", "-p", "-S", "-20", "-t", TARGET)
         words = shown(last_words(screen.output.decode(errors="replace").split("\n")))
         await self._tmux("kill-session", "-t", TARGET)
-        return self._not_ready(f"it ended at once: {words}" if words else "it ended at once and said nothing")
+        return self._not_ready(
+            f"it ended at once: {words}" if words else "it ended at once, and no word of it was seen"
+        )
 
     async def _screen(self) -> str:
         return (await self._tmux("capture-pane", "-p", "-t", TARGET)).output.decode(errors="replace")

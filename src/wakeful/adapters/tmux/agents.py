@@ -258,7 +258,7 @@ class TmuxAgents:
         except TmuxFailed:
             said = ""
         await self._clear(spec)
-        reason = f"it ended at once: {said}" if said else "it ended at once and said nothing"
+        reason = f"it ended at once: {said}" if said else "it ended at once, and no word of it was seen"
         return NotReady(name=spec.name, seconds=spec.ready_seconds, reason=reason)
 
 

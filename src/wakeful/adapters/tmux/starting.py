@@ -212,4 +212,4 @@ def marks_of(order: Order, name: str) -> dict[str, str]:
 def _failed(order: Order, said: str) -> StartFailed | ConversationUnknown:
     if _NO_CONVERSATION in said:
         return ConversationUnknown(conversation=order.conversation_id, folder=order.cwd)
-    return StartFailed(program=order.argv[0], reason=shown(said) or "it said nothing")
+    return StartFailed(program=order.argv[0], reason=shown(said) or "no word of it was seen")
