@@ -105,6 +105,8 @@ def test_claude_print_mode_from_work_to_its_end(watching: RunningDaemon, claude_
     process = claude_home.run_print(script(step, DONE), "--allowedTools", "Bash")
     working = watching.wait_for_session(is_in_a_tool, "session in a tool")
     assert working["pid"] == process.pid
+    # Written down before its process is there.
+    claude_home.wait_for_tool("sleep")
     tree = watching.run("session", "inspect", working["id"], "--json").json["evidence"]["processes"]
     assert any(UNTIL_TOLD in each["untrusted"] for each in tree)
     claude_home.let_tool_end()
