@@ -23,6 +23,7 @@ from wakeful.home import make_home, store_path
 from wakeful.places import Places
 from wakeful.ports.chat import ChatFailed
 from wakeful.services.gateway.people import begin_pairing, unpair as forget
+from wakeful.services.waiting import ended_or_failed
 
 # More than a code needs.
 CODE_BYTES = 16
@@ -124,13 +125,9 @@ async def _run(gateway: Gateway, ended: asyncio.Event, beside: KeptChild | None)
     work = [gateway.turns.run(), gateway.intake.run(), gateway.auth.run(), gateway.host_watch.run()]
     work += [gateway.know_people()] + ([beside.run()] if beside is not None else [])
     tasks = [asyncio.create_task(each) for each in work]
-    waiting = asyncio.create_task(ended.wait())
     try:
-        done, _ = await asyncio.wait((*tasks, waiting), return_when=asyncio.FIRST_COMPLETED)
-        for task in done - {waiting}:
-            # Only a failure ends one of these early.
-            task.result()
+        await ended_or_failed(tasks, ended)
     finally:
-        for task in (*tasks, waiting):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, waiting, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)

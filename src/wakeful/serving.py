@@ -51,6 +51,7 @@ from wakeful.ports.store import Store
 from wakeful.reporting import build_reports
 from wakeful.services.cases import CaseBook
 from wakeful.services.desk import Desk, History, Standing
+from wakeful.services.waiting import ended_or_failed
 from wakeful.services.watched import Standing as SessionStanding, standing_of
 from wakeful.wakework import timer_rules
 
@@ -287,12 +288,8 @@ async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], end
         *(each.run() for each in daemon.beside),
     )
     tasks = [asyncio.create_task(each) for each in work]
-    waiting = asyncio.create_task(ended.wait())
     try:
-        done, _ = await asyncio.wait((*tasks, waiting), return_when=asyncio.FIRST_COMPLETED)
-        for task in done - {waiting}:
-            # Only a failure ends one of these early.
-            task.result()
+        await ended_or_failed(tasks, ended)
     finally:
         daemon.feed.close()
         await daemon.hub.close()
@@ -303,6 +300,6 @@ async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], end
         except WorldError as error:
             # The next start reads a little more; nothing else depends on it.
             log.warning("bookmarks were not saved: %s", error)
-        for task in (*tasks, waiting):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, waiting, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -61,7 +61,7 @@ def is_loop(results: list[bytes]) -> bool:
         b'"RequestId 4442587FB7D0A2F%d: denied"',
         b'"still running (session sess-%d)"',
         b'"in /tmp/run-%d: no"',
-        b'"/work/tmpab1_x%d9z/a: gone"',
+        b'"/srv/tmpab1_x%d9z/a: gone"',
         b'"' + b"x" * 3 * RESULT_END_BYTES + b' done in %d ms"',
     ],
 )

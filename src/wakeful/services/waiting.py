@@ -4,6 +4,7 @@ Nothing here looks at anything, and nothing is decided.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from wakeful.ports.clock import Clock
@@ -19,3 +20,14 @@ async def told_or_due(clock: Clock, told: asyncio.Event, due_awake: float | None
     finally:
         for each in waiting:
             each.cancel()
+
+
+async def ended_or_failed(tasks: Sequence[asyncio.Task[None]], ended: asyncio.Event) -> None:
+    """Return once the end was told. Only a failure ends one of the tasks early: raises it."""
+    waiting = asyncio.create_task(ended.wait())
+    try:
+        done, _ = await asyncio.wait((*tasks, waiting), return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {waiting}:
+            task.result()
+    finally:
+        waiting.cancel()
