@@ -203,7 +203,7 @@ def test_a_login_that_ended_is_noticed(doors: Doors, context: BrowserContext) ->
     page = open_link(doors, context, hurry=True)
     is_live(page)
     doors.call(doors.access.logins._open._kept.clear)
-    expect(page.locator("#door")).to_be_visible(timeout=15_000)
+    expect(page.locator("#door")).to_be_visible()
     assert page.locator("#sessions").is_hidden()
 
 

@@ -340,6 +340,17 @@ def test_a_login_is_a_cookie_no_script_reads(own_doors: Doors) -> None:
         assert browser.get("/api/status").json()["code"] == "logged-out"
 
 
+def test_an_old_login_is_no_guess(own_doors: Doors) -> None:
+    """Every tab of a daemon that was restarted asks with one, several times: each is told at once."""
+    with own_doors.tcp(token="") as browser:
+        code = own_doors.call(own_doors.access.logins.new_code)
+        assert browser.post("/api/login", json={"code": code}).status_code == 200
+        own_doors.call(own_doors.access.logins._open._kept.clear)
+        began = time.monotonic()
+        assert {browser.get("/api/status").json()["code"] for _ in range(8)} == {"logged-out"}
+        assert time.monotonic() - began < 5, "the eighth guess alone costs five seconds"
+
+
 def test_guessing_costs_growing_time_and_only_the_guesser(own_doors: Doors) -> None:
     """Wrong tokens take longer and longer, while the right one is answered at once."""
     with own_doors.tcp(token="wrong") as guesser, own_doors.tcp() as owner, ThreadPoolExecutor(1) as pool:

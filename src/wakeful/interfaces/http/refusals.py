@@ -43,10 +43,12 @@ class TokenWrong(WrongCredential):
     code = "token-wrong"
 
 
-class LoggedOut(WrongCredential):
+class LoggedOut(OperatorError):
     """This login is over. `wakeful open` gives a new link."""
 
+    # No guess: nobody guesses 256 bits, and every tab of a daemon that was restarted comes with an old cookie.
     code = "logged-out"
+    http_status = 401
 
 
 class LoginCodeWrong(WrongCredential):
