@@ -5,15 +5,16 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from clients import ClaudeHome, CodexHome
+from clients import UNTIL_TOLD, ClaudeHome, CodexHome, wait_for
 from daemons import RunningDaemon
 from operators import DONE
 from wakeful.testing.scripted_model import script
 
 SELF = "mcp__wakeful__self"
 ASK = {"tool": SELF, "input": {}}
-# The SDK takes more than a second to start: both clients ask their model before that, and it may wait.
+# The SDK takes more than a second to start, on a busy machine ten: both clients ask their model before that, and it may wait.
 READY = {"tool": "WaitForMcpServers", "input": {}}
+READY_TIMES = 10
 
 
 def watch(daemon: RunningDaemon, client: ClaudeHome | CodexHome) -> None:
@@ -41,8 +42,8 @@ def test_claude_code_asks_who_it_is(daemon: RunningDaemon, claude: ClaudeHome) -
         check=False,
     )
     assert added.returncode == 0, added.stdout + added.stderr
-    asked = claude.run_print(script(READY, ASK, DONE), "--allowedTools", SELF)
-    assert asked.wait(60) == 0
+    asked = claude.run_print(script(*[READY] * READY_TIMES, ASK, DONE), "--allowedTools", SELF)
+    assert asked.wait(120) == 0
     (session,) = daemon.sessions()
     results = [
         str(part["content"])
@@ -57,16 +58,20 @@ def test_claude_code_asks_who_it_is(daemon: RunningDaemon, claude: ClaudeHome) -
 def test_codex_asks_who_it_is(daemon: RunningDaemon, codex: CodexHome) -> None:
     """The lines of the how-to in config.toml, then a call of the model; Codex hands its tools a bare environment."""
     watch(daemon, codex)
-    command, *arguments = daemon.argv("mcp")
-    config = codex.home / ".codex" / "config.toml"
+    config, said = codex.home / ".codex" / "config.toml", codex.home / "said"
+    # What the server says is listened to: once it has listed its tools, they can be called.
+    arguments = ["-c", '"$@" | tee "$0"', str(said), *daemon.argv("mcp")]
     lines = [
         "[mcp_servers.wakeful]",
-        f"command = {json.dumps(command)}",
+        'command = "sh"',
         f"args = {json.dumps(arguments)}",
         f'env = {{ WAKEFUL_HOME = "{daemon.environ["WAKEFUL_HOME"]}" }}',
+        "startup_timeout_sec = 60",
     ]
     config.write_text(config.read_text() + "\n".join(lines) + "\n")
-    asked = codex.exec(script({"run": "sleep 3"}, ASK, DONE))
+    asked = codex.exec(script({"run": UNTIL_TOLD}, ASK, DONE))
+    wait_for(lambda: (said.exists() and '"tools":[' in said.read_text()) or None, "list of tools")
+    codex.let_tool_end()
     out, _ = asked.communicate(timeout=60)
     assert asked.returncode == 0
     (session,) = daemon.sessions()
