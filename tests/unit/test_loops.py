@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given as given_any, settings, strategies as st
 
 from folding import at
-from wakeful.domain.loops import CYCLE_CALLS_MAX, SEEN_MAX, Circles, came_back, circle
+from wakeful.domain.loops import CYCLE_CALLS_MAX, SEEN_MAX, Circles, came_back, circle, spoke
 from wakeful.domain.masking import masked, outline
 from wakeful.domain.policy import Policy
 from wakeful.domain.signature import (
@@ -23,7 +23,8 @@ POLICY: Final = Policy()
 PIECES: Final = (
     b"2026-01-02T10:00:01Z", b"2026-01-02 11:30", b"10:20:30.5", b"0x1F", b"3fa2", b"abcd-12", b"beef", b"c0ffee1",
     b"1.5 s", b"20ms", b"3 seconds", b"pid 77", b"PID=8", b"process #9", b"tmp.Ab_12z", b"tmp-zzzzzz", b"tmp.a", b"77", b"1770281100", b"17702811001", b"AB12CD34", b"ABCDEF12G", b"tmpabcd_123", b"sess-4", b"session 5", b"tmp/run-7", b"tmp/ab-8",
-    b"durationMs: 5", b"took 5", b'pid\\": 9',
+    b"durationMs: 5", b"took 5", b'pid\\": 9', b"elapsed 1m2s", b"1h2m", b"0m1.2s", b"5 minutes", b"7\xc2\xb5s", b"request_id: ",
+    b'runId\\": \\"run_7', b"10:20:30 host app[77]: ", b"\\t",
     b"line", b"gone", b"~", b" ", b"\\n", b"\n", b"/", b",", b"-", b"n", b"t", b"xs", b'"',
 )  # fmt: skip
 RESULTS: Final = st.lists(st.sampled_from(PIECES), max_size=6).map(b"".join)
@@ -61,6 +62,12 @@ def is_loop(results: list[bytes]) -> bool:
         b'"RequestId 4442587FB7D0A2F%d: denied"',
         b'"still running (session sess-%d)"',
         b'"in /tmp/run-%d: no"',
+        b'"{\\"ok\\":true,\\"messageId\\":\\"om_%d\\"}"',
+        b'"denied, request_id: req_01aXk%dQz"',
+        b'"fail\\nreal\\t0m%d.212s"',
+        b'"queued, elapsed 1m%ds"',
+        b'"Nov 16 10:20:3%d host app[104]: gone"',
+        b'"no answer after %d minutes"',
         b'"/srv/tmpab1_x%d9z/a: gone"',
         b'"' + b"x" * 3 * RESULT_END_BYTES + b' done in %d ms"',
     ],
@@ -91,7 +98,17 @@ def test_a_count_that_moves_is_progress() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["python /tmp/test-%d.py", "tmux attach session %d", "cat /tmp/run-%d/log"]
+    "command",
+    [
+        "python /tmp/test-%d.py",
+        "tmux attach session %d",
+        "cat /tmp/run-%d/log",
+        "cd packages/p%d && npm test",
+        "git -C repos/r%d status",
+        "SEED=%d ./simulate",
+        "./bench --for %ds",
+        "git show --stat 3fa9c1%d",
+    ],
 )
 def test_commands_that_name_another_place_are_others(command: str) -> None:
     """What is volatile in a result is what a command is about."""
@@ -168,3 +185,89 @@ def test_words_in_a_description_do_not_make_a_poll() -> None:
     assert not call_of("Bash", msgspec.json.encode(given)).polls
     assert call_of("Bash", b'{"command": "sleep 5; cat log"}').polls
     assert call_of("script", b'{"code": "await tools.wait(5)"}').polls
+
+
+def test_a_call_that_fails_again_and_again_is_a_loop_whatever_it_says() -> None:
+    """Four times in a row; one that succeeds, and another one, begin afresh."""
+    circles = Circles()
+    for number, command in enumerate(("a", "a", "a", "b", "a", "a", "a", "a")):
+        call = call_of("Bash", b'{"command":"%s"}' % command.encode())
+        came_back(circles, call, b'"error %d"' % number, at(number), at(number), failed=True)
+        assert (circle(circles, POLICY, at(number)) is not None) is (number == 7)
+    called(circles, 9.0, {"command": "a"}, b'"fine"')
+    assert circle(circles, POLICY, at(9.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "result"),
+    [("gh run view 7", b'"x"'), ("kubectl get pods", b'"web 0/1"'), ("./state", b'"deploy: in_progress"')],
+)
+def test_a_look_taken_again_after_a_pause_waits(command: str, result: bytes) -> None:
+    """What goes on elsewhere is looked at again and again: that counts by time, unless nobody waits in between."""
+    patient, hasty = Circles(), Circles()
+    for number in range(40):
+        called(patient, 60.0 * number, {"command": command}, result)
+        called(hasty, 6.0 * number, {"command": command}, result)
+        late = 60.0 * number >= POLICY.poll_seconds
+        assert (circle(patient, POLICY, at(60.0 * number)) is not None) is late
+        assert (circle(hasty, POLICY, at(6.0 * number)) is not None) is (number >= POLICY.repeats_max)
+
+
+def test_what_took_long_and_failed_is_no_look() -> None:
+    """A build that is started again every minute does not wait for anything."""
+    circles = Circles()
+    for number in range(4):
+        called(circles, 60.0 * number, {"command": "make"}, b'"1 pending, 2 failed"')
+    assert circle(circles, POLICY, at(300.0)) is not None
+
+
+def test_several_things_may_be_waited_for_at_once() -> None:
+    """Two tasks asked in turn stand still together; news of one is news."""
+    still, moving = Circles(), Circles()
+    for number in range(40):
+        for task in ("one", "two"):
+            called(still, 60.0 * number, {"task": task}, b'"running"', "TaskOutput")
+            news = b'"line %d"' % number if task == "two" else b'"running"'
+            called(moving, 60.0 * number, {"task": task}, news, "TaskOutput")
+    assert circle(still, POLICY, at(2400.0)) is not None
+    assert circle(moving, POLICY, at(2400.0)) is None
+
+
+def test_a_wait_of_another_length_is_the_same_wait() -> None:
+    """How long a poll sleeps this time is no part of what it asks."""
+    circles = Circles()
+    for number in range(20):
+        called(circles, 120.0 * number, {"command": f"sleep {30 + number}; cat state"}, b'"no"')
+    assert circle(circles, POLICY, at(2400.0)) is not None
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "cat > a%d <<'E'\nx\nE",
+        "echo %d > a",
+        "cat p%d.diff | patch -p1",
+        "find . -name %d -delete",
+        "git branch b%d",
+    ],
+)
+def test_whatever_writes_is_no_read(between: str) -> None:
+    """A command that begins like a read and changes something lets the next one count afresh."""
+    circles = Circles()
+    for number in range(12):
+        called(circles, 2.0 * number, {"command": "make check"}, b'"1 failed"')
+        called(circles, 2.0 * number + 1, {"command": between % number}, b'""')
+    assert circle(circles, POLICY, at(30.0)) is None
+
+
+def test_words_count_from_the_last_call_on() -> None:
+    """Whoever did something between the same words is no monologue, however often they were said before."""
+    circles = Circles()
+    for second in range(3):
+        spoke(circles, 77, 0, at(second))
+    called(circles, 3.0, {"command": "make"}, b'"ok"')
+    for second in (4, 5):
+        spoke(circles, 77, 0, at(second))
+    assert circle(circles, POLICY, at(6.0)) is None
+    spoke(circles, 77, 0, at(6.0))
+    assert circle(circles, POLICY, at(7.0)) is not None

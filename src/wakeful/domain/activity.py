@@ -14,11 +14,12 @@ from wakeful.domain import events as e
 from wakeful.domain.ids import ConversationId
 from wakeful.domain.loops import Circles, came_back, compacted, forget, forget_calls, forget_words, spoke
 from wakeful.domain.moment import Instant
+from wakeful.domain.outage import says_outage
 from wakeful.domain.signature import Call, call_of, is_write, result_key
 from wakeful.domain.turn import OPEN, TRANSITIONS, Phase, Step
 
 # Bump when folding changes: bookmarks of another version are read again from the log.
-RULE_VERSION: Final = 6
+RULE_VERSION: Final = 7
 # An assistant message opened at most 20 calls at once in the recordings.
 OPEN_CALLS_MAX: Final = 128
 INPUT_BYTES_KEPT_MAX: Final = 2048
@@ -32,11 +33,12 @@ ERROR_BYTES_KEPT_MAX: Final = 400
 GAP_SECONDS_MAX: Final = 600.0
 LATE_SECONDS_MAX: Final = 60.0
 _SLEEP: Final = re.compile(rb"\bsleep[ (]([0-9]{1,6})(?:\.[0-9]+)?([smhd]?)\b")
-_TIMEOUT: Final = re.compile(rb"\btimeout (?:-\S+ )*([0-9]{1,6})([smhd]?) ")
+_TIMEOUT: Final = re.compile(rb"\bg?timeout (?:-[ks] \S+ |-\S+ )*([0-9]{1,6})([smhd]?) ")
 _UNIT_SECONDS: Final = {b"": 1.0, b"s": 1.0, b"m": 60.0, b"h": 3600.0, b"d": 86_400.0}
 
 # Read for every record; before Python 3.12 an enum's member is looked up anew each time it is named.
 _PERSON: Final = e.CallKind.PERSON
+_SUBAGENT: Final = e.CallKind.SUBAGENT
 _ASKING: Final = Phase.PERSON
 _CALL_OPENED, _CALLS_REMAIN, _CALLS_DONE = Step.CALL_OPENED, Step.CALLS_REMAIN, Step.CALLS_DONE
 _PROGRESSED: Final = Step.PROGRESSED
@@ -305,14 +307,18 @@ def _call_ended(activity: Activity, event: e.CallEnded, at: Instant) -> None:
     activity.refused = event.refused
     if (event.is_error or activity.errors_in_a_row) and (call is not None or not event.call):
         _count_errors(activity, event, call, at)
-    if call is not None and not event.refused:
-        came_back(activity.circles, call.about, event.result, call.since, at)
+    if call is not None and not event.refused and not _is_outage(event, call):
+        came_back(activity.circles, call.about, event.result, call.since, at, failed=event.is_error)
         if event.background:
             _leave_running(activity, event.background, call)
     step = _step_of_end(activity, call)
     if step is not _CALLS_REMAIN:
         activity.asked_about = None
     _step(activity, step, at)
+
+
+def _is_outage(event: e.CallEnded, call: OpenCall) -> bool:
+    return event.is_error and call.kind is _SUBAGENT and says_outage(event.result)
 
 
 def _leave_running(activity: Activity, task: str, call: OpenCall) -> None:

@@ -5,6 +5,7 @@ same to the letter: lists with a long beginning in common, tables and dividers r
 code.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -17,8 +18,10 @@ _PERIOD_BYTES_MAX: Final = 300
 _PIECE_BYTES: Final = 32
 # Blanks behind the last one are often left out.
 _LACKING_BYTES_MAX: Final = 8
-# A piece with fewer distinct bytes is a line of dashes, a bar or a run of dots.
-_DISTINCT_MIN: Final = 8
+# Enough of the end to see what it is made of, with an escape that is cut in half before it.
+_LOOKED_AT_BYTES: Final = 120
+_HALF_ESCAPE_CHARS: Final = 5
+_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)")
 _TABLE: Final = b"|"
 _FENCE: Final = b"```"
 
@@ -51,7 +54,17 @@ def _is_repeated(text: bytes, end: int, period: int) -> bool:
 def _is_by_nature(text: bytes, end: int) -> bool:
     piece = text[end - _PIECE_BYTES : end]
     in_code = text.count(_FENCE) % 2 == 1 or text.endswith((_FENCE, _FENCE + b'"'))
-    return in_code or _TABLE in piece or len(set(piece)) < _DISTINCT_MIN
+    return in_code or _TABLE in piece or _is_divider(text[end - _LOOKED_AT_BYTES : end])
+
+
+def _is_divider(piece: bytes) -> bool:
+    """A line of dashes, a bar and a run of dots have no letter; whoever says one letter for ever does."""
+    shown = _ESCAPE.sub(_unescaped, piece.decode("utf-8", "ignore"))
+    return not any(map(str.isalnum, shown[_HALF_ESCAPE_CHARS:]))
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return chr(int(found[1], 16)) if found[1] else " "
 
 
 def _count(text: bytes, end: int, period: int) -> int:

@@ -13,6 +13,7 @@ from wakeful.domain.detectors import Case, active_seconds, is_quiet, polled_cycl
 from wakeful.domain.events import CallKind, Failure
 from wakeful.domain.evidence import Status
 from wakeful.domain.findings import Code
+from wakeful.domain.loops import unchanged_seconds
 from wakeful.domain.moment import Instant
 from wakeful.domain.outage import is_outage
 from wakeful.domain.process import Sight
@@ -72,12 +73,8 @@ def _circle(case: Case, code: Code) -> Iterator[Held]:
     since = polled_cycle_since(circles, case.policy)
     if since is not None:
         yield Held(code, "poll", since.plus(polls), "the calls go round, and some of them only ask again")
-    elif (
-        circles.poll is not None
-        and circles.poll_since is not None
-        and circles.poll_last != circles.poll_since
-    ):
-        until = circles.poll_since.plus(polls)
+    elif unchanged_seconds(circles):
+        until = circles.polls[-1].since.plus(polls)
         yield Held(code, "poll", until, "a call that only asks again came back unchanged")
 
 

@@ -2,8 +2,9 @@
 
 Constant time and memory per call. A cycle of n calls is a run of calls that each equal the n-th before it, n from
 one to five. What a person says, and a write that was not made before, begin afresh; words in between do not. Polls
-count by time, for waiting is what they are for. Nearly every call of a turn is made once: what it means and what is
-volatile in its result is looked at only when another one seems to bring the same.
+count by time, for waiting is what they are for; so does a look at something that goes on elsewhere, taken again after a
+pause. Nearly every call of a turn is made once: what it means and what is volatile in its result is looked at only when
+another one seems to bring the same.
 """
 
 from typing import Final
@@ -15,13 +16,17 @@ from wakeful.domain.echoes import ECHOES_MIN
 from wakeful.domain.masking import masked, outline
 from wakeful.domain.moment import Instant
 from wakeful.domain.policy import Policy
-from wakeful.domain.signature import Call, Meaning, essence, is_write, meaning_of
+from wakeful.domain.signature import Call, Meaning, essence, is_write, meaning_of, says_not_yet
 
 CYCLE_CALLS_MAX: Final = 5
 # Distinct calls remembered since the last new write; a turn with more of them is not going in circles.
 SEEN_MAX: Final = 64
 # A call repeated with others in between still goes on if it came within the last few.
 SEEN_RECENTLY: Final = 3
+# What is waited for at once: a handful of background tasks.
+POLLS_MAX: Final = 4
+# Half of all model waits end within 3 s: whoever looks again later than this has waited, and sooner hammers.
+LOOK_SECONDS_MIN: Final = 10.0
 
 
 class _Made(Struct, gc=False):
@@ -30,6 +35,7 @@ class _Made(Struct, gc=False):
     call: Call
     result: bytes
     since: Instant
+    asked: Instant
     # The place where it came first, and the one where counting began: the same until something new is written.
     number: int = 0
     counted_from: int = 0
@@ -37,6 +43,14 @@ class _Made(Struct, gc=False):
     count: int = 1
     meaning: Meaning | None = None
     masked: bytes | None = None
+
+
+class _Poll(Struct, gc=False):
+    """What is asked again and again, and how long its answer has been the same."""
+
+    made: _Made
+    since: Instant
+    last: Instant
 
 
 class _Run(Struct, gc=False):
@@ -69,11 +83,14 @@ class Circles(Struct, gc=False):
     # Summaries of the conversation with nothing done between them.
     compactions: int = 0
     compacted_since: Instant | None = None
-    poll: _Made | None = None
-    poll_since: Instant | None = None
-    poll_last: Instant | None = None
+    # What is waited for, the one asked last at the end; news of one is news for all.
+    polls: tuple[_Poll, ...] = ()
     # The call before the last poll, by its place: what was made since then is not merely asked again.
     polled_index: int = -1
+    # The last call if it failed, and how often in a row it did, whatever it said each time.
+    failing: Call | None = None
+    failing_since: Instant | None = None
+    failures: int = 0
 
 
 class Circle(Struct, frozen=True):
@@ -101,18 +118,23 @@ def forget_calls(circles: Circles) -> None:
     circles.made.clear()
     circles.outlines.clear()
     circles.last_count = circles.echoes = circles.compactions = 0
-    circles.poll, circles.polled_index = None, -1
+    circles.polls, circles.polled_index = (), -1
+    circles.failing, circles.failures = None, 0
 
 
-def came_back(circles: Circles, call: Call, result: bytes, since: Instant, at: Instant) -> None:
+def came_back(
+    circles: Circles, call: Call, result: bytes, since: Instant, at: Instant, *, failed: bool = False
+) -> None:
     """A call came back; `since` is when it was made."""
-    circles.echoes = circles.compactions = circles.words_repeats = 0
+    circles.echoes = circles.compactions = circles.words = circles.words_repeats = 0
     if call.polls:
-        _polled(circles, _Made(call, essence(result), at), at)
+        _polled(circles, _Made(call, essence(result), at, at), at)
         return
-    circles.poll = None
+    circles.polls = ()
+    if failed or circles.failures:
+        _count_failures(circles, call, since, failed=failed)
     circles.index = index = circles.index + 1
-    new = _Made(call, essence(result), since, index, index, index)
+    new = _Made(call, essence(result), since, since, index, index, index)
     trace = crc32(outline(new.result))
     made = _before(circles, new, trace) if trace in circles.outlines else None
     if made is None:
@@ -145,6 +167,7 @@ def circle(circles: Circles, policy: Policy, now: Instant, *, in_turn: bool = Tr
         return _monologue(circles, policy)
     return (
         _cycle(circles, policy, now)
+        or _failing(circles, policy)
         or _often(circles, policy, now)
         or _poll(circles, policy)
         or _monologue(circles, policy)
@@ -164,7 +187,7 @@ def _before(circles: Circles, new: _Made, trace: int) -> _Made | None:
 
 
 def _is_same(one: _Made, other: _Made) -> bool:
-    if one.call.tool != other.call.tool or _meaning(one).key != _meaning(other).key:
+    if one.call.tool != other.call.tool or not _meaning(one).is_same(_meaning(other)):
         return False
     return one.result == other.result or _masked(one) == _masked(other)
 
@@ -194,6 +217,9 @@ def _remember(circles: Circles, new: _Made, trace: int) -> _Made:
 
 def _count(circles: Circles, made: _Made, since: Instant) -> None:
     made.last_index = circles.index
+    if since.seconds_since(made.asked) >= LOOK_SECONDS_MIN and _waits(made):
+        _hold_runs(circles, circles.index - 1)
+    made.asked = since
     if _is_counted(circles, made):
         made.count += 1
     else:
@@ -205,14 +231,42 @@ def _is_counted(circles: Circles, made: _Made) -> bool:
     return all(_meaning(other).reads for other in circles.made if other.counted_from > made.counted_from)
 
 
-def _polled(circles: Circles, new: _Made, at: Instant) -> None:
+def _waits(made: _Made) -> bool:
+    """Whether it looks at something that goes on elsewhere: by its command, or by what came back."""
+    return _meaning(made).looks or says_not_yet(made.result)
+
+
+def _count_failures(circles: Circles, call: Call, since: Instant, *, failed: bool) -> None:
+    if not failed:
+        circles.failing, circles.failures = None, 0
+    elif circles.failing is not None and _asks_the_same(circles.failing, call):
+        circles.failures += 1
+    else:
+        circles.failing, circles.failing_since, circles.failures = call, since, 1
+
+
+def _asks_the_same(one: Call, other: Call) -> bool:
+    return one.tool == other.tool and meaning_of(one).is_same(meaning_of(other))
+
+
+def _hold_runs(circles: Circles, polled_index: int) -> None:
+    """Somebody waits: what is repeated counts by time."""
     circles.runs = circles.runs or _no_runs()
     for run in circles.runs:
         run.polled = True
-    circles.polled_index = circles.index
-    if circles.poll is None or not _is_same(circles.poll, new):
-        circles.poll, circles.poll_since = new, at
-    circles.poll_last = at
+    circles.polled_index = polled_index
+
+
+def _polled(circles: Circles, new: _Made, at: Instant) -> None:
+    _hold_runs(circles, circles.index)
+    before = next((poll for poll in circles.polls if _asks_the_same(poll.made.call, new.call)), None)
+    if before is None:
+        circles.polls = (*circles.polls[1 - POLLS_MAX :], _Poll(new, at, at))
+    elif not _is_same(before.made, new):
+        circles.polls = (_Poll(new, at, at),)
+    else:
+        before.last = at
+        circles.polls = (*(poll for poll in circles.polls if poll is not before), before)
 
 
 def _extend_runs(circles: Circles, number: int, since: Instant) -> None:
@@ -247,6 +301,13 @@ def _cycle(circles: Circles, policy: Policy, now: Instant) -> Circle | None:
     return None
 
 
+def _failing(circles: Circles, policy: Policy) -> Circle | None:
+    if circles.failures <= policy.repeats_max or circles.failing_since is None:
+        return None
+    what = f"the same call failed {circles.failures} times in a row"
+    return Circle(circles.failing_since, what, circles.failing)
+
+
 def _last_call(circles: Circles) -> Call | None:
     return next((made.call for made in circles.made if made.number == circles.recent[-1]), None)
 
@@ -264,13 +325,16 @@ def _often(circles: Circles, policy: Policy, now: Instant) -> Circle | None:
 
 
 def _poll(circles: Circles, policy: Policy) -> Circle | None:
-    if circles.poll is None or circles.poll_since is None or circles.poll_last is None:
+    if not circles.polls or unchanged_seconds(circles) < policy.poll_seconds:
         return None
-    unchanged_seconds = circles.poll_last.seconds_since(circles.poll_since)
-    if unchanged_seconds < policy.poll_seconds:
-        return None
-    what = f"polling for {unchanged_seconds / 60:.0f} min without any change"
-    return Circle(circles.poll_since, what, circles.poll.call)
+    poll = circles.polls[-1]
+    what = f"polling for {unchanged_seconds(circles) / 60:.0f} min without any change"
+    return Circle(poll.since, what, poll.made.call)
+
+
+def unchanged_seconds(circles: Circles) -> float:
+    """How long what was polled last has given the same answer."""
+    return circles.polls[-1].last.seconds_since(circles.polls[-1].since) if circles.polls else 0.0
 
 
 def _monologue(circles: Circles, policy: Policy) -> Circle | None:

@@ -1,10 +1,12 @@
 """Whether a turn failed because nobody answered: a provider or the network, which no new conversation helps. Pure."""
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from wakeful.domain.activity import Activity
 from wakeful.domain.events import Failure
+
+if TYPE_CHECKING:
+    from wakeful.domain.activity import Activity
 
 _NETWORK: Final = re.compile(
     r"ECONNREFUSED|ECONNRESET|ENOTFOUND|EAI_AGAIN|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT|getaddrinfo|"
@@ -12,12 +14,20 @@ _NETWORK: Final = re.compile(
     re.IGNORECASE,
 )
 
+_REFUSED: Final = re.compile(rb"API Error:? \(?(?:5\d\d|429|Connection)|overloaded_error|Overloaded")
+_OPENING_BYTES_MAX: Final = 200
 
-def is_network(activity: Activity) -> bool:
+
+def says_outage(result: bytes) -> bool:
+    """Whether the result of a subagent is a provider's refusal: it never got to work."""
+    return _REFUSED.search(result, 0, _OPENING_BYTES_MAX) is not None
+
+
+def is_network(activity: "Activity") -> bool:
     """Whether the last failed turn says that it did not get through."""
     return _NETWORK.search(activity.failure_message) is not None
 
 
-def is_outage(activity: Activity) -> bool:
+def is_outage(activity: "Activity") -> bool:
     """Whether it ended because nobody answered, wherever that lies."""
     return activity.failure is Failure.PROVIDER or is_network(activity)

@@ -36,9 +36,18 @@ _READING_TOOLS: Final = frozenset(
         "list_dir", "read_file", "view_image", "web_search",
     }
 )  # fmt: skip
+_READING_NAME: Final = re.compile(
+    r"(?:^|[_.-])(?:describe|fetch|find|get|glob|grep|list|lookup|query|read|search|show|view)(?:[_.-]|$)"
+)
+# One part of a command line, and what stands between two of them.
 _READING_COMMAND: Final = re.compile(
-    r"^(?:ls|cat|head|tail|grep|egrep|rg|ag|find|fd|pwd|wc|which|type|tree|file|stat|nl|jq|echo|sed -n|awk|diff|du|df"
-    r"|git (?:status|diff|log|show|ls-files|branch|blame|rev-parse|remote|grep))\b"
+    r"(?:ls|cat|head|tail|grep|egrep|rg|ag|find|fd|pwd|wc|which|type|tree|file|stat|nl|jq|echo|sed -n|awk|diff|du|df|cd|sort"
+    r"|uniq|cut|tr|column|less|true|test|git (?:status|diff|log|show|ls-files|blame|rev-parse|grep|branch(?=$| -[av]| --)"
+    r"|remote(?=$| -v| show)))(?![\w-])"
+)
+_PARTS: Final = re.compile(r" ?(?:&&|\|\||[;|]) ?")
+_WRITING_COMMAND: Final = re.compile(
+    r"(?<![<=-])>(?!&\d|>? ?/dev/null)|<<| -(?:delete|exec|execdir|ok|fprint)\b"
 )
 _POLLING_TOOLS: Final = frozenset(
     {
@@ -57,9 +66,24 @@ _POLLING_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 _POLLING_COMMAND: Final = re.compile(
-    r"\bsleep [0-9.$]|\bsleep\(|\bwait\(|(?:^|[;&|(] ?|\bdo )(?:wait\b|watch |inotifywait )|--watch\b"
-    r"|\btail -f|\b(?:docker|kubectl|podman) wait\b|\brun watch\b|\bwait-for"
+    r"\bsleep [0-9.$]|\bsleep\(|\bwait\(|\bStart-Sleep\b|(?:^|[;&|(] ?|\bdo )(?:wait\b|watch |inotifywait )|--watch\b"
+    r"|\btail (?:[^;&|]* )?(?:-\w*[fF]\b|--follow)|\bkubectl [^;&|]*-w\b|\brollout status\b"
+    r"|\b(?:docker|kubectl|podman|aws \S+) wait\b|\brun watch\b|\bwait-for"
 )
+# Looks at what goes on elsewhere: builds, deployments, containers, processes. Taken again after a pause they wait.
+_LOOKING_COMMAND: Final = re.compile(
+    r"^(?:gh (?:run|pr|workflow) (?:view|list|checks|status)|glab (?:ci|pipeline|mr)|kubectl (?:get|describe|logs)"
+    r"|(?:docker|podman)(?: compose|-compose)? (?:ps|inspect|logs)|aws \S+ (?:describe|get|list)-|gcloud .*\b(?:describe|list)"
+    r"|az .*\bshow|systemctl (?:status|is-active)|ps|pgrep|jobs|squeue|sacct|qstat|nvidia-smi|lsof|ss|nc|pg_isready)\b"
+)
+# What a short answer says of something that is not over. Test runners count their skipped tests as pending.
+_NOT_YET: Final = re.compile(
+    rb"\b(?:pending|queued|still (?:running|building|waiting)|not (?:yet )?ready|waiting for)\b|in[ _-]progress",
+    re.IGNORECASE,
+)
+_OVER: Final = re.compile(rb"fail|error|pass|\d pending", re.IGNORECASE)
+_NOT_YET_BYTES_MAX: Final = 200
+_SLEPT: Final = re.compile(rb"\bsleep [0-9.]+[smhd]?")
 # The same inside other calls: a script that asks again, an empty line sent to a running program.
 _POLLING_INPUT: Final = re.compile(
     rb'"(?:action|operation)" ?: ?"(?:poll|wait|status)"|"chars" ?: ?""|\b(?:write_stdin|wait)\(|\bsleep [0-9]'
@@ -81,7 +105,10 @@ _WAITING_WORDS: Final = (
     b"wait",
     b"--watch",
     b"watch ",
-    b"tail -f",
+    b"tail -",
+    b" -w",
+    b"rollout",
+    b"Start-Sleep",
     b"timeout ",
     b"write_stdin(",
     b'"action"',
@@ -94,10 +121,17 @@ _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 class Meaning(msgspec.Struct, frozen=True, gc=False):
-    """Which call it is, and whether it only reads."""
+    """Which call it is, whether it only reads, and whether it looks at something that goes on elsewhere."""
 
     key: int
+    # The folder and the variables its command was given, if any.
+    place: str
     reads: bool
+    looks: bool
+
+    def is_same(self, other: "Meaning") -> bool:
+        """Whether both ask for the same thing; one that names no folder asks where the other one did."""
+        return self.key == other.key and (self.place == other.place or not (self.place and other.place))
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
@@ -132,9 +166,12 @@ def call_of(tool: str, given: bytes) -> Call:
     may_poll = manner.may_poll and max(map(given.find, _WAITING_WORDS)) >= 0
     if not may_poll and len(given) <= GIVEN_BYTES_KEPT_MAX:
         return Call(tool, given, manner.polls)
-    command, plain = _normalised(given)
+    command, place, plain = _normalised(given)
     polls = manner.polls or (may_poll and _polls_inside(given[:INPUT_BYTES_DECODED_MAX], command))
-    return Call(tool, given[:GIVEN_BYTES_KEPT_MAX], polls, _meaning(manner, command, plain))
+    if polls:
+        # How long it waits this time is no part of what it waits for.
+        plain = _SLEPT.sub(b"sleep", plain)
+    return Call(tool, given[:GIVEN_BYTES_KEPT_MAX], polls, _meaning(manner, command, place, plain))
 
 
 def meaning_of(call: Call) -> Meaning:
@@ -147,15 +184,24 @@ def is_write(call: Call) -> bool:
     return _manner(call.tool).writes
 
 
-def _meaning(manner: _Manner, command: str, plain: bytes) -> Meaning:
-    reads = manner.reads or (command != "" and _READING_COMMAND.match(command) is not None)
-    return Meaning(crc32(plain, manner.key), reads)
+def _meaning(manner: _Manner, command: str, place: str, plain: bytes) -> Meaning:
+    reads = manner.reads or (command != "" and _only_reads(command))
+    looks = command != "" and _LOOKING_COMMAND.match(command) is not None
+    return Meaning(crc32(plain, manner.key), place, reads, looks)
+
+
+def _only_reads(command: str) -> bool:
+    """Whether all parts of a command line read and none of its output goes into a file."""
+    if _WRITING_COMMAND.search(command) is not None:
+        return False
+    return all(map(_READING_COMMAND.match, filter(None, _PARTS.split(command))))
 
 
 @lru_cache(maxsize=256)
 def _manner(tool: str) -> _Manner:
-    reads, polls = tool in _READING_TOOLS, tool in _POLLING_TOOLS or _POLLING_NAME.search(tool) is not None
     writes = _WRITING_NAME.search(tool) is not None
+    reads = tool in _READING_TOOLS or (not writes and _READING_NAME.search(tool) is not None)
+    polls = tool in _POLLING_TOOLS or _POLLING_NAME.search(tool) is not None
     # What is written into a file may speak of waiting; that is no poll.
     return _Manner(crc32(tool.encode()), reads, writes, polls, may_poll=not (reads or writes or polls))
 
@@ -166,6 +212,14 @@ def _polls_inside(given: bytes, command: str) -> bool:
         return _POLLING_COMMAND.search(command) is not None
     # The last place of any of them. Not `in`: bytes take what is looked for as a number first, and fail.
     return max(map(given.find, _POLLING_WORDS)) >= 0 and bool(_POLLING_INPUT.search(given))
+
+
+def says_not_yet(result: bytes) -> bool:
+    """Whether a result says of something that it is not over yet."""
+    if len(result) > _NOT_YET_BYTES_MAX:
+        return False
+    said = result.replace(b"\\n", b"\n")
+    return _NOT_YET.search(said) is not None and _OVER.search(said) is None
 
 
 def essence(result: bytes) -> bytes:
@@ -185,26 +239,33 @@ _masked_beside: Final = lru_cache(maxsize=64)(masked_command)
 
 
 @cache
-def _speller() -> Callable[[object], str]:
+def _speller() -> Callable[[object], tuple[str, str]]:
     from wakeful.domain.spelling import plain_command  # noqa: PLC0415 - its patterns take as long as all else here
 
     return plain_command
 
 
-def _normalised(given: bytes) -> tuple[str, bytes]:
-    """The command inside an input, if there is one, and the input as it is compared."""
+def _normalised(given: bytes) -> tuple[str, str, bytes]:
+    """The command inside an input with its place, if there is one, and the input as it is compared."""
     if len(given) > INPUT_BYTES_DECODED_MAX or not given.startswith(b"{"):  # a patch, a script
-        return "", given
+        return "", "", given
     try:
         asked = _decode(given)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return "", given
+        return "", "", given
     for key in _BESIDE.intersection(asked):
         del asked[key]
-    command = ""
+    command = place = ""
     for key in _COMMAND_KEYS:
         if key in asked:
-            command += _speller()(asked.pop(key))
+            spelled, place = _speller()(asked.pop(key))
+            command += spelled
     beside = _encode(asked) if asked else b""
     # Only commands name pids and locks; a file written with another date in it is another file.
-    return command, masked_command(command.encode()) + _masked_beside(beside) if command else beside
+    plain = _masked_command(command) + _masked_beside(beside) if command else beside
+    return command, place, plain
+
+
+def _masked_command(command: str) -> bytes:
+    # To git an id is a commit: what the command is about.
+    return command.encode() if command.startswith("git ") else masked_command(command.encode())

@@ -1,8 +1,9 @@
 """One spelling of a command line, so that two ways to ask for the same thing are the same call. Pure.
 
-What stands around a command without changing what it asks is taken off: a shell it is handed to, a folder, a variable,
-a time limit, a comment, how much of its output is shown. Of read-only inspections the order of flags, quotes and `./`
-do not matter either. Anything that writes is left as it is.
+What stands around a command without changing what it asks is taken off: a shell it is handed to, a time limit, a
+comment, how much of its output is shown. Its folder and its variables are told apart from it: two that name the same or
+none ask the same, two folders do not. Of read-only inspections the order of flags, quotes and `./` do not matter either.
+Anything that writes is left as it is.
 """
 
 import re
@@ -12,6 +13,8 @@ _SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash"})
 # A script handed to a shell as one word; a quote inside of it would mean that it ends earlier.
 _HANDED_OVER: Final = re.compile(r"""(?:\S*/)?(?:ba|z|da)?sh (?:-\w+ )*-\w*c (?:'([^']*)'|"([^"]*)")$""")
 _HANDED_OVER_MAX: Final = 3
+# Lines of their own: no word, no block and no here-document goes over the end of one.
+_IS_PLAIN: Final = re.compile(r"""[^'"\\<(){}]*""")
 _COMMENT: Final = re.compile(r"""(?:^|(?<=\s))#(?!!)[^'"\n]*$""", re.MULTILINE)
 # What stands before a command without changing what it asks: a folder, a variable, a time limit.
 _PREFIX: Final = re.compile(
@@ -27,31 +30,52 @@ _SUFFIX: Final = re.compile(
 _SUFFIX_WORDS: Final = ("cat", "head", "tail", "/null")
 # Three of them together have less.
 _SUFFIX_CHARS_MAX: Final = 48
+# Of what stands before it, the folder and the variables.
+_PLACE: Final = re.compile(r"(?<!\S)(?:cd (\S+?)/?(?= |$|[;&])|([A-Z_]+=\S*))")
+_GIT_PLACE: Final = re.compile(r"git (?:--no-pager |-c \S+ )*-C (\S+?)/? ")
 _GIT_NOISE: Final = re.compile(r"git (?:--no-pager |-C \S+ |-c \S+ )+")
 # An overview names no file: whatever has a slash, an extension or a `--` looks at something in particular.
-_GIT_OVERVIEW: Final = re.compile(r"^git (?:status|diff|ls-files|log|branch)(?: (?:-{1,2}[\w=-]+|HEAD\S*))*$")
+_GIT_OVERVIEW: Final = re.compile(
+    r"^git (?:status|diff|ls-files|log|branch)(?: (?:-n ?\d+|-{1,2}[\w=-]+|HEAD\S*))*$"
+)
 _CHAINED: Final = re.compile(r" ?(?:&&|;) ?")
 # Those whose short flags are single letters, in any order.
 _INSPECTIONS: Final = frozenset(
     {"ag", "cat", "df", "du", "egrep", "fgrep", "file", "grep", "head", "ls", "nl", "rg", "stat", "tail", "tree", "wc"}
 )  # fmt: skip
+# Those whose words have their places: only quotes and `./` make no difference.
+_ORDERED: Final = frozenset({"awk", "fd", "find", "jq", "sed"})
 _JOINED: Final = re.compile(r"[;&|<>`]|\$\(")
-# Around a word without blanks they change nothing.
-_QUOTED_WORD: Final = re.compile(r"""(?<!\S)(['"])([\w./:-]+)\1(?!\S)""")
+# Around a word without blanks they change nothing, and around others both kinds do the same.
+_QUOTED_WORD: Final = re.compile(r"""(?<!\S)(['"])([\w./:,-]+)\1(?!\S)""")
+_DOUBLE_QUOTED: Final = re.compile(r"""(?<!\S)"([^"'$`\\]*)"(?!\S)""")
+_WRITES: Final = re.compile(r"-i\b|--in-place|-delete\b|-(?:exec|ok)(?:dir)?\b|-fprint|-fls\b")
+# How many lines `head` and `tail` show, spelled one way.
+_LINES: Final = re.compile(r" (?:-n ?|--lines[= ])(?=[-+]?\d)-?")
 _SHORT_FLAGS: Final = re.compile(r"-[A-Za-z]+")
 
 
-def plain_command(value: object) -> str:
-    """One spelling of a command line, which may come as a list of words."""
-    text = _line_of(value)
+def plain_command(value: object) -> tuple[str, str]:
+    """One spelling of a command line, which may come as a list of words, and of the folder and variables around it."""
+    text, places = _line_of(value), ""
     for _ in range(_HANDED_OVER_MAX):
-        inner = _taken_out(text)
+        inner, place = _taken_out(text)
+        places += place
         if inner == text:
             break
         text = inner
+    if text.startswith("git ") and (named := _GIT_PLACE.match(text)) is not None:
+        places += named[1]
+    return _plain(text), "" if places == "." else places
+
+
+def _plain(text: str) -> str:
     if text.startswith("git "):
         return _plain_git(text)
-    return _plain_inspection(text) if text.partition(" ")[0] in _INSPECTIONS else text
+    program = text.partition(" ")[0]
+    if program in _ORDERED:
+        return _plain_words(text)
+    return _plain_inspection(text) if program in _INSPECTIONS else text
 
 
 def _line_of(value: object) -> str:
@@ -66,29 +90,30 @@ def _line_of(value: object) -> str:
 def _one_line(text: str) -> str:
     if "#" in text and "<<" not in text:
         text = _COMMENT.sub("", text) or text
+    if "\n" in text and _IS_PLAIN.fullmatch(text):
+        text = "; ".join(filter(None, map(str.strip, text.splitlines())))
     return " ".join(text.split())
 
 
-def _taken_out(text: str) -> str:
-    """The command without what stands around it; itself if nothing does."""
-    prefix = _PREFIX.match(text)
+def _taken_out(text: str) -> tuple[str, str]:
+    """The command without what stands around it, itself if nothing does; and the folder and variables that did."""
+    place, prefix = "", _PREFIX.match(text)
     if prefix is not None:
+        place = " ".join(sorted(folder or variable for folder, variable in _PLACE.findall(prefix[0])))
         text = text[prefix.end() :] or text
     if text[-1:].isdigit() or text.endswith(_SUFFIX_WORDS):
         suffix = _SUFFIX.search(text, max(0, len(text) - _SUFFIX_CHARS_MAX))
         if suffix is not None:
             text = text[: suffix.start()] or text
     if text.endswith(("'", '"')) and (script := _HANDED_OVER.match(text)) is not None:
-        return (script[1] or script[2] or text).strip()
+        return (script[1] or script[2] or text).strip(), place
     if text.startswith("(") and text.find(")") == len(text) - 1:
-        return text[1:-1].strip() or text
-    return text
+        return text[1:-1].strip() or text, place
+    return text, place
 
 
 def _plain_git(text: str) -> str:
-    noise = _GIT_NOISE.match(text)
-    if noise is not None:
-        text = f"git {text[noise.end() :]}"
+    text = _GIT_NOISE.sub("git ", text)
     return "git status" if all(map(_GIT_OVERVIEW.match, _CHAINED.split(text))) else text
 
 
@@ -96,13 +121,28 @@ def _plain_inspection(text: str) -> str:
     """Flags sorted and taken apart, quotes and `./` dropped; what is joined with another command stays as it is."""
     if _JOINED.search(text):
         return text
-    program, *words = _QUOTED_WORD.sub(r"\2", text).split()
+    text = _unquoted(text)
+    if text.startswith(("head ", "tail ")):
+        text = _LINES.sub(" -", text)
+    program, *words = text.split()
     flags = sorted({flag for word in words if word.startswith("-") for flag in _flags_in(word)})
     places = [_plain_place(word) for word in words if not word.startswith("-")]
     if program == "ls":
         # However a folder is listed, its listing is what comes back.
         flags, places = [], [place for place in places if place != "."]
     return " ".join((program, *flags, *places))
+
+
+def _plain_words(text: str) -> str:
+    """Quotes and `./` spelled one way, unless it writes or is joined with another command."""
+    if _JOINED.search(text) or _WRITES.search(text):
+        return text
+    program, *words = _unquoted(text).split()
+    return " ".join((program, *map(_plain_place, words)))
+
+
+def _unquoted(text: str) -> str:
+    return _DOUBLE_QUOTED.sub(r"'\1'", _QUOTED_WORD.sub(r"\2", text))
 
 
 def _flags_in(word: str) -> list[str]:

@@ -18,6 +18,7 @@ from wakeful.domain.echoes import ECHOES_MIN
 from wakeful.domain.evidence import Holder, Presence, hold
 from wakeful.domain.findings import Code
 from wakeful.domain.judge import judge
+from wakeful.domain.loops import unchanged_seconds
 from wakeful.domain.moment import Instant
 from wakeful.domain.policy import Policy
 from wakeful.domain.process import Process, Sight
@@ -279,14 +280,12 @@ def _is_going_on(activity: Activity, limits: Limits) -> bool:
     circles = activity.circles
     if activity.errors_in_a_row > limits.errors:
         return False
-    if circles.runs and any(run.length >= limits.run for run in circles.runs):
+    if circles.failures > limits.run or any(run.length >= limits.run for run in circles.runs):
         return False
     # Only the call that came back last can have been counted up.
     if circles.last_count > limits.duplicates:
         return False
-    if circles.poll is None or circles.poll_since is None or circles.poll_last is None:
-        return True
-    return circles.poll_last.seconds_since(circles.poll_since) < limits.poll_seconds
+    return unchanged_seconds(circles) < limits.poll_seconds
 
 
 def _always(_activity: Activity, _limits: Limits) -> bool:

@@ -59,15 +59,22 @@ _decode: Final = msgspec.json.Decoder(_Line).decode
 
 # As Claude Code does with a Bash call that declares nothing.
 _BASH_TIMEOUT_SECONDS: Final = 120.0
-_REFUSED: Final = b"The user doesn't want to proceed"
+# A person's no in the words of several clients.
+_REFUSED: Final = re.compile(
+    rb"the user doesn't want to|\[request interrupted by user"
+    rb"|user (?:rejected|denied|declined|refused|cancell?ed)|(?:rejected|denied|declined|refused|cancell?ed|aborted) by (?:the )?user",
+    re.IGNORECASE,
+)
 _REFUSAL_BYTES_MAX: Final = 200
-_COMPACTION_WORDS: Final = ("compact", "condens", "summar")
+_COMPACTION_WORDS: Final = ("compact", "condens", "summar", "trimm")
 _INTERRUPTED: Final = "[Request interrupted by user"
 _LIMIT_WORDS: Final = ("usage limit", "limit reached", "hit your limit", "hit your session limit")
 _QUESTION: Final = re.compile(
-    r"(?:needs?|requires?|requests?|requested|awaiting|wait(?:s|ing) for|asks? for) (?:your |user |a person's )?"
-    r"(?:permission|approval|confirmation|answer)"
+    r"(?:needs?|requires?|requests?|requested|requesting|awaiting|wait(?:s|ing) for|asks? for|asked for) "
+    r"(?:\w+ |a person's ){0,2}(?:permission|approval|confirmation|answer)"
+    r"|(?:permission|approval|confirmation) (?:\w+ )?(?:prompt|dialog|request|requested|required|needed|pending)"
 )
+_API_ERROR: Final = "API Error"
 
 
 def read_case(line: bytes, place: str) -> LabelledCase:
@@ -86,7 +93,7 @@ def _events(entries: Sequence[_Entry]) -> list[e.Event]:
         if entry.tool is not UNSET:
             events += _call(entry, entry.tool, f"call-{number}", asked_at)
         else:
-            events += _words(entry)
+            events += _words(entry) if events else _first_words(entry)
         # A call is made soon after what came before it, but nobody knows what happens after a last word.
         asked_at = entry.t if entry.text is UNSET else None
     return events
@@ -101,7 +108,7 @@ def _call(entry: _Entry, tool: str, call: str, asked_at: float | None) -> Sequen
     if entry.result is UNSET:
         return (e.CallStarted(entry.t, call, tool, kind, given, seconds),)
     result = bytes(entry.result)
-    refused = entry.is_error and _REFUSED in result[:_REFUSAL_BYTES_MAX]
+    refused = entry.is_error and _REFUSED.search(result, 0, _REFUSAL_BYTES_MAX) is not None
     made_at = entry.t if asked_at is None else asked_at
     return (
         e.CallStarted(made_at, call, tool, kind, given, seconds),
@@ -109,14 +116,27 @@ def _call(entry: _Entry, tool: str, call: str, asked_at: float | None) -> Sequen
     )
 
 
+def _first_words(entry: _Entry) -> Sequence[e.Event]:
+    """What a client merely mentions before anybody asked it for anything opens no turn."""
+    told = _words(entry)
+    return (e.Opened(entry.t),) if any(type(event) is e.Progressed for event in told) else told
+
+
 def _words(entry: _Entry) -> Sequence[e.Event]:
     if entry.user is not UNSET:
         is_cut = entry.user.startswith(_INTERRUPTED)
         return (e.TurnInterrupted(entry.t) if is_cut else e.Prompted(entry.t),)
     if entry.text is not UNSET:
-        text = entry.text.encode()
-        return (e.Spoke(entry.t, crc32(text), echoes_in(text)),)
+        return (_spoken(entry.text, entry.t),)
     return _system(entry.system, entry.t) if entry.system is not UNSET else ()
+
+
+def _spoken(text: str, at: float) -> e.Event:
+    """What the agent said. Some clients write a provider's refusal in its place; an empty answer is an answer too."""
+    if text.startswith(_API_ERROR):
+        return e.Retried(at)
+    words = " ".join(text.split()).encode()
+    return e.Spoke(at, crc32(words) or 1, echoes_in(text.encode()))
 
 
 def _system(said: str, at: float) -> Sequence[e.Event]:
@@ -124,7 +144,7 @@ def _system(said: str, at: float) -> Sequence[e.Event]:
     lower = said.lower()
     if any(words in lower for words in _LIMIT_WORDS):
         return (e.TurnFailed(at, e.Failure.LIMIT, said, until=limit_end_in(said, at)),)
-    if "API Error" in said:
+    if _API_ERROR in said:
         return (e.Retried(at),)
     if said.startswith(_INTERRUPTED):
         return (e.TurnInterrupted(at),)

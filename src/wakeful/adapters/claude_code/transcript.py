@@ -79,7 +79,7 @@ _BASH_TIMEOUT_SECONDS: Final = 120.0
 _INTERRUPTED: Final = b"[Request interrupted by user"
 # Calls that never ran: a person said no, or another call of the same message failed.
 _REFUSED: Final = re.compile(
-    rb"The user doesn't want to proceed with this tool use|<tool_use_error>Sibling tool call errored"
+    rb"The user doesn't want to (?:proceed with this tool use|take this action)|<tool_use_error>Sibling tool call errored"
     # What our own driver says for a person; its test holds the two together.
     rb"|A person refused this\."
 )

@@ -6,14 +6,17 @@ known event without a field it needs has drifted.
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+from zlib import crc32
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from wakeful.adapters.call_kinds import kind_of
 from wakeful.adapters.limit_end import limit_end_in
 from wakeful.adapters.shapes import UNREADABLE, conversation_of, path_in, read_strange
 from wakeful.adapters.stamps import wall_of
 from wakeful.domain import events as e
+from wakeful.domain.echoes import echoes_in
 
 
 class _Record(Struct, gc=False):
@@ -33,6 +36,7 @@ class _Record(Struct, gc=False):
     error: bool = False
     refused: bool = False
     result: Raw = Raw(b"")
+    text: Raw = Raw(b"")
     about: str | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     message: str = ""
@@ -80,13 +84,23 @@ def _opened(record: _Record, at: float) -> e.Event:
 
 
 def _called(record: _Record, at: float) -> e.Event:
-    kind = e.CallKind(record.kind) if record.kind in set(e.CallKind) else e.CallKind.TOOL
+    kind = e.CallKind(record.kind) if record.kind in set(e.CallKind) else kind_of(str(record.tool))
     given = bytes(record.input)
     return e.CallStarted(at, str(record.call), str(record.tool), kind, given, record.timeout_seconds)
 
 
 def _returned(record: _Record, at: float) -> e.Event:
     return e.CallEnded(at, str(record.call), record.error, record.refused, bytes(record.result))
+
+
+def _spoke(record: _Record, at: float) -> e.Event:
+    text = bytes(record.text)
+    return e.Spoke(at, crc32(text), echoes_in(text))
+
+
+def _progressed(record: _Record, at: float) -> e.Event:
+    text = bytes(record.text)
+    return e.Progressed(at, crc32(text), echoes_in(text))
 
 
 def _failed(record: _Record, at: float) -> e.Event:
@@ -103,8 +117,8 @@ _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
 _EVENTS: Final[Mapping[str, Callable[[Any, float], e.Event]]] = {
     "opened": _opened,
     "prompt": lambda record, at: e.Prompted(at, by_person=record.by_person),
-    "text": lambda _record, at: e.Spoke(at),
-    "progress": lambda _record, at: e.Progressed(at),
+    "text": _spoke,
+    "progress": _progressed,
     "call": _called,
     "result": _returned,
     "asking": lambda record, at: e.Asked(at, record.about),

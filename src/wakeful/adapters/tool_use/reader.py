@@ -46,6 +46,8 @@ _ZERO: Final = frozenset({b"", b"null", b"0", b'"0"', b"0.0"})
 _ERROR_TEXT: Final = re.compile(
     rb'"(?:Error|Traceback|(?:<|\\u003[cC])tool_use_error(?:>|\\u003[eE])|Exit code -?0*[1-9])'
 )
+# A person's no, as the client that writes such logs words it.
+_REFUSED: Final = re.compile(rb'"The user doesn\'t want to (?:proceed|take this action)')
 
 
 class ToolUseReader:
@@ -95,7 +97,9 @@ def _ended(record: _Record, tool: str) -> e.Event:
     if at is None:
         return e.Drifted(0.0, "post_tool_use.end_time")
     result = bytes(record.tool_output_preview)
-    return e.CallEnded(at, record.tool_use_id or "", _is_error(record, result), result=result, tool=tool)
+    is_error = _is_error(record, result)
+    refused = is_error and _REFUSED.match(result) is not None
+    return e.CallEnded(at, record.tool_use_id or "", is_error, refused, result, tool)
 
 
 def _time_of(*stamps: str | float | None) -> float | None:
