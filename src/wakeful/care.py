@@ -4,6 +4,7 @@ What `handwork` is to acting. Nothing here decides; the daemon builds it on its 
 """
 
 import asyncio
+import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
@@ -20,6 +21,7 @@ from wakeful.adapters.telegram.messenger import TelegramMessenger
 from wakeful.adapters.tmux.visible import is_visible
 from wakeful.channels import open_channels, rules_of
 from wakeful.config import Config, RedisPlace, Runaway
+from wakeful.daemon_log import show_moves
 from wakeful.domain.alerts import Alert, AlertKind, Matter, Question, Topic, resolved
 from wakeful.domain.checkpoint import CheckpointKind
 from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening
@@ -315,6 +317,8 @@ class Care:
         from wakeful.services.queue_voice import QueueVoice  # noqa: PLC0415
         from wakeful.services.watchdog_ledger import Callbacks  # noqa: PLC0415
 
+        # 000: every cycle is one line.
+        show_moves(logging.getLogger("wakeful.watchdog"))
         alerts = self._config.alerts
         bot = TelegramMessenger(alerts.telegram_token, alerts.telegram_chat, alerts.telegram_api)
 

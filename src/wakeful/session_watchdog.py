@@ -6,6 +6,7 @@ programs that want one of them. Nothing of a session's files is ever written.
 
 import os
 from collections.abc import Callable, Collection, Mapping
+from math import inf
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
@@ -18,7 +19,7 @@ from wakeful.adapters.redis.ledger import JobsLedger
 from wakeful.adapters.shapes import plain_record
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.tool_use.ground import ToolLogGround
-from wakeful.domain.errors import BadSessionId
+from wakeful.domain.errors import BadSessionId, OperatorError
 from wakeful.domain.ids import parse_session_id
 from wakeful.domain.plan import Rules
 from wakeful.domain.policy import Policy
@@ -43,6 +44,7 @@ __all__ = [
     "MAX_REVIVALS",
     "SILENCE_THRESHOLD",
     "WATCHDOG_INTERVAL",
+    "BadSetting",
     "Cycle",
     "FolderGone",
     "Refused",
@@ -95,7 +97,7 @@ class Settings(TypedDict, total=False):
 
 
 async def watchdog_loop(**settings: Unpack[Settings]) -> None:
-    """Check every active session every `interval_seconds` until cancelled. Raises only for settings it cannot use.
+    """Check every active session every `interval_seconds` until cancelled. Raises only BadSetting and BadRedisUrl.
 
     `redis` is the address ($REDIS_URL, else the local one); `logs` holds `<session_id>/tool_use.jsonl`;
     `enqueue_job(work)` gets a `Work`, and without it the next job is made in Redis; `send_message(chat_id, text)` may
@@ -186,7 +188,43 @@ async def create_investigation_issue(
     return (await forge.file(report)).url
 
 
-def _watch(settings: Settings) -> RedisWatch:
+class BadSetting(OperatorError):
+    """{name} is no setting of the watchdog that can be used: {reason}."""
+
+    code = "bad-setting"
+
+
+_CALLBACKS: Final = ("enqueue_job", "send_message", "stop_session", "start_worker", "alert")
+_NUMBERS: Final = (
+    "interval_seconds",
+    "silence_seconds",
+    "errors_in_a_row_max",
+    "runaway_seconds",
+    "callback_seconds",
+)
+_PATHS: Final = ("logs", "critical_events")
+
+
+def _checked(settings: Settings) -> Settings:
+    """As given. A misspelt callback would never be called, and nobody would know. Raises BadSetting."""
+    for name, value in settings.items():
+        if name not in Settings.__annotations__:
+            raise BadSetting(name=name, reason=f"those are {', '.join(Settings.__annotations__)}")
+        if name in _CALLBACKS and value is not None and not callable(value):
+            raise BadSetting(name=name, reason="give a function, or leave it out")
+        if name in _NUMBERS and not (isinstance(value, int | float) and 0 < value < inf):
+            raise BadSetting(name=name, reason="give a number above 0")
+        if name in _PATHS and not isinstance(value, str | PathLike):
+            raise BadSetting(name=name, reason="give a path")
+    if not isinstance(settings.get("redis"), str | None):
+        raise BadSetting(name="redis", reason="give an address such as redis://127.0.0.1:6379/0")
+    if isinstance(settings.get("active_projects"), str):
+        raise BadSetting(name="active_projects", reason="give a list of projects")
+    return settings
+
+
+def _watch(given: Settings) -> RedisWatch:
+    settings = _checked(given)
     jobs = connect(settings.get("redis") or os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0")
     forge = GhForge(
         JobsLedger(jobs),
