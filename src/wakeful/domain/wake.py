@@ -95,7 +95,7 @@ class Audit(Struct, frozen=True, kw_only=True):
     words: str
     snapshot_id: str | None
     digest: str | None
-    # The wall time of `at`: what a restart counts cooldowns from.
+    # The wall time of `last_at`: what a restart counts cooldowns from, and how old it is.
     wall: float
 
     @property

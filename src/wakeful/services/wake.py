@@ -22,7 +22,7 @@ from wakeful.domain.eligibility import (
     Rule,
     refusal,
 )
-from wakeful.domain.errors import WakefulError
+from wakeful.domain.errors import WakefulError, WorldError
 from wakeful.domain.findings import Health
 from wakeful.domain.heartbeat import HeartbeatPolicy, PolicyReading, Snapshot
 from wakeful.domain.ids import SessionId
@@ -135,12 +135,11 @@ class WakeService:
         return self._status(target, reading)
 
     def of_session(self, session_id: SessionId) -> HeartbeatStatus | None:
-        """The same for the agent whose session this is; None if it is nobody's."""
-        name = self._targets.name_of(session_id)
-        if name is None or not self._ready:
+        """The same for this very session of an agent; None if it is nobody's."""
+        if not self._ready or self._targets.name_of(session_id) is None:
             return None
-        target = self._targets.find(name)
-        return self._status(target, self._policies.reading(name, target.workdir))
+        target = self._targets.of_session(session_id)
+        return self._status(target, self._policies.reading(target.agent, target.workdir))
 
     async def wake(
         self, name: str, trigger: Trigger = Trigger.HAND, *, caller: Caller = _nobodys
@@ -178,6 +177,7 @@ class WakeService:
         if self._paused() is not None or not self._rules.enabled:
             return self._rules.cycle_seconds
         waits = [self._rules.cycle_seconds]
+        due: list[tuple[Instant, str]] = []
         for name in self._targets.names():
             target = self._found(name)
             reading = self._policies.reading(name, target.workdir)
@@ -186,8 +186,10 @@ class WakeService:
             now = self._clock.now()
             due_at = self._due_at(target.watched, reading.snapshot.policy, now)
             if due_at <= now:
-                await self._wake_on_schedule(name)
+                due.append((due_at, name))
             waits.append(self._wait_seconds(due_at, reading.snapshot.policy))
+        # Who waited longest comes first: there may be more of them than the cycle has wakes for.
+        await asyncio.gather(*(self._wake_on_schedule(name) for _, name in sorted(due)))
         await self._policies.keep()
         return max(min(waits), LOOK_SECONDS_MIN)
 
@@ -288,7 +290,11 @@ class WakeService:
     async def _attempt(
         self, target: Target, watched: Watched, snapshot: Snapshot, trigger: Trigger, acts_before: int
     ) -> WakeAnswer:
-        audit = await self._reserve(target.agent, watched.subject.id, snapshot, trigger)
+        try:
+            audit = await self._reserve(target.agent, watched.subject.id, snapshot, trigger)
+        except WorldError:
+            self._cycle.give_back()
+            raise
         if not isinstance(audit, Audit):
             self._cycle.give_back()
             return await self._refuse(target, PolicyReading(PolicyState.VALID, snapshot), trigger, audit)

@@ -49,7 +49,7 @@ class Targets:
         declared = self._declared().get(name)
         watched = max(self._sessions(name, declared), key=_last_active, default=None)
         if watched is None and declared is None and SessionId(name) in self._roster.watched:
-            return self._of_id(SessionId(name))
+            return self.of_session(SessionId(name))
         return Target(name, watched, _workdir(watched, declared))
 
     def name_of(self, session_id: SessionId) -> str | None:
@@ -62,7 +62,7 @@ class Targets:
                 return name
         return None
 
-    def _of_id(self, session_id: SessionId) -> Target:
+    def of_session(self, session_id: SessionId) -> Target:
         """This very session, by its agent's name if it has one."""
         watched, name = self._roster.watched[session_id], self.name_of(session_id)
         declared = self._declared().get(name) if name is not None else None
