@@ -768,6 +768,41 @@ def test_a_quiet_window_ends_with_a_wake(tmp_path: Path) -> None:
     play(scene, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "quiet_until", "next_wake_at"),
+    [
+        ("08:20", "10:17", None, "10:17"),
+        ("07:00", "08:20", "08:20", "08:30"),
+        ("08:31", "08:00", None, "08:30"),
+    ],
+)
+def test_the_next_wake_is_when_it_will_be(
+    start: str, end: str, quiet_until: str | None, next_wake_at: str, tmp_path: Path
+) -> None:
+    """Due at half past eight: later if it is quiet then."""
+
+    async def scene(house: WakeHouse) -> None:
+        await fox(house, f"preferences: {{quiet_windows: [{{timezone: UTC, start: {start}, end: {end}}}]}}")
+        state = (await house.wakes.status("fox")).wake_state
+        assert (state.quiet_until or "T")[11:16] == (quiet_until or "")
+        assert (state.next_wake_at or "")[11:16] == next_wake_at
+
+    play(scene, tmp_path)
+
+
+def test_who_is_always_quiet_has_no_next_wake(tmp_path: Path) -> None:
+    """Active hours that lie in a quiet window are none."""
+
+    async def scene(house: WakeHouse) -> None:
+        hours = "active_hours: [{timezone: UTC, start: 08:00, end: 09:00}]"
+        quiet = "quiet_windows: [{timezone: UTC, start: 07:00, end: 10:00}]"
+        await fox(house, f"preferences: {{{hours}, {quiet}}}")
+        state = (await house.wakes.status("fox")).wake_state
+        assert (state.quiet_until, state.next_wake_at) == (None, None)
+
+    play(scene, tmp_path)
+
+
 def test_the_schedule_keeps_the_interval(tmp_path: Path) -> None:
     """The file's own, or the default; it counts from the last wake or the last sign of work."""
 

@@ -204,9 +204,8 @@ class WakeService:
         now = self._clock.now()
         if due_at > now:
             return due_at.awake - now.awake
-        change = self._policies.next_change(policy, now.wall)
-        quiet = self._policies.is_quiet(policy, now.wall)
-        return change - now.wall if quiet and change is not None else self._rules.cycle_seconds
+        change = self._quiet_until(policy, now.wall)
+        return change - now.wall if change is not None else self._rules.cycle_seconds
 
     def _found(self, name: str) -> Target:
         if not self._ready:
@@ -364,19 +363,30 @@ class WakeService:
         session_id = target.session_id
         given_at = self._audits.last_given(session_id) if session_id is not None else None
         cooling = self._cooling_until(session_id, policy) if session_id is not None else None
-        quiet_until = due_at = None
+        quiet_until = next_wake = None
         if policy is not None and reading.state is PolicyState.VALID:
-            if self._policies.is_quiet(policy, now.wall):
-                quiet_until = self._policies.next_change(policy, now.wall)
-            due_at = self._due_at(watched, policy, now) if watched is not None else None
+            quiet_until = self._quiet_until(policy, now.wall)
+            next_wake = self._next_wake(watched, policy, now) if watched is not None else None
         return WakeState(
             waking=session_id in self._waking,
             last_wake_at=_iso(given_at),
             cooldown_until=_iso(cooling) if cooling is not None and cooling > now else None,
             quiet_until=iso(quiet_until) if quiet_until is not None else None,
-            next_wake_at=iso(max(due_at.wall, quiet_until or 0.0)) if due_at is not None else None,
+            next_wake_at=iso(next_wake) if next_wake is not None else None,
             wakes_in_cycle=self._cycle.count,
             wakes_in_cycle_max=self._rules.wakes_per_cycle_max,
+        )
+
+    def _quiet_until(self, policy: HeartbeatPolicy, wall: float) -> float | None:
+        """When the quiet time of this moment ends; None if it is none, or never ends."""
+        return self._policies.next_change(policy, wall) if self._policies.is_quiet(policy, wall) else None
+
+    def _next_wake(self, watched: Watched, policy: HeartbeatPolicy, now: Instant) -> float | None:
+        """When it is due, or when the quiet time ends that it is due in; None if that never ends."""
+        due_at = self._due_at(watched, policy, now)
+        due_wall = max(due_at, now).wall
+        return (
+            self._quiet_until(policy, due_wall) if self._policies.is_quiet(policy, due_wall) else due_at.wall
         )
 
 
