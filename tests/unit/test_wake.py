@@ -256,6 +256,21 @@ def test_configuration_disables_everybody(tmp_path: Path) -> None:
     play(scene, tmp_path, WakeRules(enabled=False))
 
 
+def test_a_program_that_reads_lines_is_woken_by_one(tmp_path: Path) -> None:
+    """The same words, none of them lost."""
+
+    async def scene(house: WakeHouse) -> None:
+        house.write_policy("fox", body="One.\n\n  Two.")
+        await house.raise_agent("fox")
+        house.client.one_line = True
+        assert await reason_of(house) is None
+        (prompt,) = house.living.prompts
+        assert prompt.endswith(" Guidance of that file: One. Two.")
+        assert "\n" not in prompt
+
+    play(scene, tmp_path)
+
+
 def test_a_prompt_that_began_inside_the_gate_goes_first(tmp_path: Path) -> None:
     """A person types while the wake waits for its turn: nothing is sent, and neither cooldown nor cycle is spent."""
 

@@ -47,8 +47,9 @@ from wakeful.domain.wake import (
 )
 from wakeful.faults import reach as reached
 from wakeful.ports.clock import Clock
+from wakeful.ports.hands import LinesRefused
 from wakeful.ports.store import Outcome
-from wakeful.services.acts import ActGate, Deed
+from wakeful.services.acts import ActGate, Deed, Objection
 from wakeful.services.hands import Hands
 from wakeful.services.wake_audit import AuditBook
 from wakeful.services.wake_context import WakeContext
@@ -311,12 +312,21 @@ class WakeService:
         try:
             said = await self._context.of(target, snapshot.policy.include)
             prompt = prompt_of(target.agent, trigger, snapshot, said)
-            deed = await self._hands[trigger].deliver(watched.subject.id, prompt, unless=overtaken)
-            gathered.take(deed)
+            gathered.take(await self._delivered(trigger, watched.subject.id, prompt, overtaken))
         except WakefulError as error:
             gathered.failed, gathered.words = True, str(error)
         reached("wake.delivered")
         return answer_of(await self._concluded(audit, gathered))
+
+    async def _delivered(
+        self, trigger: Trigger, session_id: SessionId, prompt: str, overtaken: Objection
+    ) -> Deed:
+        """A program that reads line by line is given the prompt in one."""
+        hands = self._hands[trigger]
+        try:
+            return await hands.deliver(session_id, prompt, unless=overtaken)
+        except LinesRefused:
+            return await hands.deliver(session_id, " ".join(prompt.split()), unless=overtaken)
 
     async def _reserve(
         self, agent: str, session_id: SessionId, snapshot: Snapshot, trigger: Trigger
