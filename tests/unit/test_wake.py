@@ -461,6 +461,20 @@ def test_a_found_session_is_woken_by_the_name_it_is_adopted_by(tmp_path: Path) -
     play(scene, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["Fox", "F" * 64, "sess_123"])
+def test_whatever_a_session_may_be_called_it_is_woken_by(name: str, tmp_path: Path) -> None:
+    """Agents of the hub have small letters; `wakeful run --name` takes others, too. Before, nobody has that name."""
+
+    async def scene(house: WakeHouse) -> None:
+        house.write_policy(name)
+        assert await reason_of(house, name) is Reason.SESSION_NOT_FOUND
+        await house.raise_agent(name, "a")
+        assert name in house.wakes._targets.names()
+        assert await reason_of(house, name) is None
+
+    play(scene, tmp_path)
+
+
 def test_a_session_is_meant_by_its_id_too(tmp_path: Path) -> None:
     """Nobody's session has one as well: a found one is not attachable, an unknown one not found, a path no id."""
     ids = [f"0b7ad3cd-16c1-4a5c-8a9b-7d1f0e2a3b{number}c" for number in range(3)]

@@ -5,7 +5,7 @@ from math import inf
 
 from msgspec import Struct
 
-from wakeful.domain.agents import AgentRecord, AgentSpec, BadAgentName, parse_agent_name
+from wakeful.domain.agents import AgentRecord, AgentSpec, BadAgentName
 from wakeful.domain.ids import SessionId
 from wakeful.domain.wake import parse_target
 from wakeful.services.roster import Roster
@@ -40,7 +40,7 @@ class Targets:
 
     def names(self) -> list[str]:
         """Everybody who could be woken, in order."""
-        named = {name for name in self._roster.names.values() if _is_agent_name(name)}
+        named = {name for name in self._roster.names.values() if _is_target(name)}
         return sorted(named | set(self._declared()))
 
     def find(self, name: str) -> Target:
@@ -55,7 +55,7 @@ class Targets:
     def name_of(self, session_id: SessionId) -> str | None:
         """The agent whose session this is."""
         named = self._roster.names.get(session_id)
-        if named is not None and _is_agent_name(named):
+        if named is not None and _is_target(named):
             return named
         for name, declared in self._declared().items():
             if declared.record.session_id == session_id:
@@ -90,9 +90,9 @@ def _workdir(watched: Watched | None, declared: Declared | None) -> str | None:
     return watched.activity.cwd or watched.presence.cwd
 
 
-def _is_agent_name(name: str) -> bool:
+def _is_target(name: str) -> bool:
     try:
-        parse_agent_name(name)
+        parse_target(name)
     except BadAgentName:
         return False
     return True
