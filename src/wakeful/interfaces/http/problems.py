@@ -104,5 +104,14 @@ def _translated(error: Exception) -> WakefulError:
 def _reason(error: HTTPException) -> str:
     """What is wrong with which parameter; Litestar's own sentence would quote the whole URL."""
     parts = error.extra if isinstance(error.extra, list) else []
-    named = [f"{part.get('key', '?')}: {part.get('message', '')}" for part in parts if isinstance(part, dict)]
+    named = [f"{_asked_as(part)}: {part.get('message', '')}" for part in parts if isinstance(part, dict)]
     return "; ".join(named) or "its body or parameters do not have the right shape"
+
+
+# Parameters whose names mean something else to Litestar or to Python.
+_ASKED_AS: Final = {"in_state": "state", "everything": "all"}
+
+
+def _asked_as(part: dict[str, Any]) -> str:
+    key = str(part.get("key", "?"))
+    return _ASKED_AS.get(key, key)
