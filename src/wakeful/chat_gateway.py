@@ -166,8 +166,8 @@ class Gateway:
 
     def sessions(self) -> dict[str, ConversationKey]:
         """The sessions of the pool, and whose each is."""
-        pool = self.turns.pool
-        held = {pool.session_of(key): key for key in pool.keys()}  # noqa: SIM118 - it is no dict
+        keys = self.turns.pool.keys()
+        held = {self.turns.session_of(key): key for key in keys}
         return {session: key for session, key in held.items() if session}
 
     async def restart(self, key: ConversationKey, *, even_busy: bool = False) -> bool:

@@ -119,6 +119,11 @@ class Course:
         """The session that a healer began anew in the name of this one."""
         return await self._asking.heir_of(key, session_id)
 
+    def session_of(self, key: ConversationKey) -> str:
+        """The session of the turn that is under way there, empty if there is none yet."""
+        passage = self._passages.get(key)
+        return passage.turn.session_id if passage is not None else ""
+
     def heard_within(self, key: ConversationKey, seconds: float) -> bool:
         """Whether a turn runs there of which something was heard in this time."""
         ear = self._ears.get(key)

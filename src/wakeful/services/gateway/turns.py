@@ -86,6 +86,10 @@ class Turns:
         self._stirred.set()
         return queued
 
+    def session_of(self, key: ConversationKey) -> str:
+        """Its session, empty if it has none; also the one that its first turn has just begun."""
+        return self.pool.session_of(key) or self._course.session_of(key)
+
     async def run(self) -> None:
         """Work until cancelled; what is cut off goes on with the next gateway."""
         dropping_at = self._clock.now().awake
@@ -120,13 +124,19 @@ class Turns:
 
     async def stop_all(self) -> int:
         """End every session, what runs and waits in it included; conversations go on with their next message. How many."""
-        evicted = self.pool.evict_all(EvictionReason.STOP_ALL, self._clock.now().awake)
-        for each in evicted:
-            await self._drop(each.dropped)
-            if self.pool.is_busy(each.key):
-                await self._course.stop(each.key)
-            await self._leave(each)
-        return len(evicted)
+        sessions = {key: self.session_of(key) for key in self.pool.keys()}  # noqa: SIM118 - it is no dict
+        for evicted in self.pool.evict_all(EvictionReason.STOP_ALL, self._clock.now().awake):
+            await self._drop(evicted.dropped)
+        for key in sessions:
+            if self.pool.is_busy(key):
+                await self._course.stop(key)
+        leaving = [
+            self._leave(Evicted[Turn](key, session_id, EvictionReason.STOP_ALL))
+            for key, session_id in sessions.items()
+            if session_id
+        ]
+        await asyncio.gather(*leaving)
+        return len(leaving)
 
     async def begin_anew(self, key: ConversationKey) -> str:
         """/new: the conversation is over, and the next message begins another one. What to say."""
