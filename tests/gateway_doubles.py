@@ -205,8 +205,10 @@ class Plain:
 
     def __init__(self) -> None:
         self.ends: list[tuple[Turn, Fault | None]] = []
+        self.carried_out: list[str] = []
 
     async def carry_out(self, turn: Turn) -> tuple[str, Buttons]:
+        self.carried_out.append(turn.text)
         return turn.text, ()
 
     async def ended(self, turn: Turn, fault: Fault | None, seconds: float) -> None:

@@ -11,6 +11,7 @@ from gateways import Gateway, Parts, play
 from wakeful.domain.errors import WorldError
 from wakeful.domain.events import Failure
 from wakeful.domain.gateway.breaker import BreakerState
+from wakeful.domain.gateway.classifier import Category, Fault
 from wakeful.domain.gateway.heard import Ended, Gone, Heard, Taken, Words
 from wakeful.domain.gateway.pool import PoolLimits
 from wakeful.domain.gateway.turn import Stage
@@ -230,6 +231,33 @@ def test_stop_cuts_the_turn_short_and_drops_what_waits() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ('Here: <send-file path="a"/> it is', "Here:  it is"),
+        ("Here: <send-file pa", "Here:"),
+        ("Invalid API key · Fix external API key", ""),
+    ],
+)
+def test_what_was_stopped_asks_for_nothing_and_complains_of_nothing(
+    provider: str, said: str, left: str
+) -> None:
+    """Its tags are not carried out and not shown, no buttons are offered, and a client's complaint stays out."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.sessions.reply = lambda _prompt: (Taken(), Words(said))
+        parts.chat.write(message(1))
+        await parts.clock.run_for(1)
+        parts.chat.write(message(2, "/stop"))
+        await parts.clock.run_for(20)
+        assert parts.slate.shown == [f"{left}\n\n{STOPPED_WORDS}".strip()]
+        (turn, fault) = parts.plain.ends[0]
+        assert (turn.stage, turn.fault, fault, parts.plain.carried_out) == (Stage.FAILED, "stopped", None, [])
+
+    play(scene, lambda: Parts(provider=provider))
+
+
 def test_a_stop_that_nobody_obeys_is_said_all_the_same() -> None:
     """A client that does not react to an interrupt does not keep its user waiting."""
 
@@ -402,6 +430,22 @@ def test_an_answer_that_reads_like_a_login_prompt_is_not_shown_and_locks_nobody_
         assert len(parts.sessions.delivered) == 2
         assert parts.door.told == [("suspected", provider)] * 2
         assert not any(words in text for text in (*parts.slate.grown, *parts.slate.shown))
+
+    play(scene, lambda: Parts(provider=provider))
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_error_that_speaks_of_credentials_is_a_doubt_about_the_login(provider: str) -> None:
+    """It is no answer anyway; what it is counted as leads to a probe, never to a restart or an open breaker."""
+    words = 'API Error: 401 {"type": "error", "message": "credentials expired"}'
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        parts.sessions.reply = lambda _prompt: (Taken(), Words(words), Ended(words, stop_reason="end_turn"))
+        parts.chat.write(message(1))
+        await parts.clock.run_for(1)
+        assert parts.door.told == [("suspected", provider)]
+        assert parts.plain.ends[0][1] == Fault(Category.INVALID_RESPONSE, "auth_required")
+        assert (gateway.guard.breaker(provider).failures, words in parts.slate.shown) == (0, False)
 
     play(scene, lambda: Parts(provider=provider))
 

@@ -20,7 +20,7 @@ from wakeful.ports.clock import Clock
 from wakeful.ports.sessions import Sessions
 from wakeful.services.gateway.book import Book
 from wakeful.services.gateway.conversations import Conversations
-from wakeful.services.gateway.course import Course
+from wakeful.services.gateway.course import STOPPED, Course
 from wakeful.services.gateway.judging import STOPPED_WORDS
 from wakeful.services.gateway.passage import Passage
 from wakeful.services.gateway.questions import Questions
@@ -250,7 +250,7 @@ class Turns:
 
     async def _drop(self, turns: Sequence[Turn]) -> None:
         for turn in turns:
-            await self._book.keep(replace(turn, stage=Stage.FAILED, fault="stopped"))
+            await self._book.keep(replace(turn, stage=Stage.FAILED, fault=STOPPED))
 
     def _seat(self, key: ConversationKey) -> None:
         conversation = self._conversations.get(key)
