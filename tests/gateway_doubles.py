@@ -85,6 +85,7 @@ class ScriptedSessions:
         return Answered(RECOVERED, "it runs and answers", session_id)
 
     async def answer(self, session_id: SessionId, question_id: str, reply: Reply) -> Answered:
+        self._raise("answer")
         self.answers.append((question_id, reply))
         return Answered(RECOVERED, "answered", session_id)
 

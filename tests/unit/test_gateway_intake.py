@@ -14,6 +14,7 @@ from wakeful.domain.gateway.heard import Asked, Ended, Settled
 from wakeful.domain.gateway.messages import Ignored
 from wakeful.ports.chat import ChatFailed, ChatFlooded, ChatLocked, ChatTaken
 from wakeful.ports.hands import Reply
+from wakeful.ports.sessions import DaemonCutOff, DaemonNotRunning, Refused
 from wakeful.ports.store import Note
 from wakeful.services.gateway.intake import NOT_DONE, ONLY_TEXT, TAKEN_SECONDS
 
@@ -293,6 +294,43 @@ def test_a_question_nobody_answers_is_denied() -> None:
         assert parts.sessions.answers == [("q1", Reply.DENY)]
         assert parts.slate.answers() == []
         assert "Nobody answered" in parts.slate.questions()[0]
+
+    play(scene)
+
+
+def test_a_question_that_expires_while_the_daemon_is_away_is_denied_when_it_is_back() -> None:
+    """What the chat says was denied was denied."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        await asked(parts)
+        parts.sessions.problems["answer"] = [DaemonNotRunning(), DaemonCutOff()]
+        await parts.clock.run_for(602)
+        assert "Nobody answered" not in parts.slate.questions()[0]
+        await parts.clock.run_for(20)
+        assert parts.sessions.answers == [("q1", Reply.DENY)]
+        assert "Nobody answered" in parts.slate.questions()[0]
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("problem", "shown"),
+    [
+        (DaemonNotRunning(), 2),
+        (Refused(detail="it was answered", reason="no-such-question", status=409), 1),
+    ],
+)
+def test_what_was_allowed_and_could_not_be_told_is_asked(problem: Exception, shown: int) -> None:
+    """A turn does not hang for an answer that went nowhere; what was answered before is not asked again."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        name = await asked(parts)
+        parts.chat.write(press(2, f"ask:{name}:allow_session"))
+        await parts.clock.run_for(1)
+        parts.sessions.problems["answer"] = [problem]
+        parts.sessions.say("tg-99-1", Settled("q1"), Asked("q2", "Bash", "rm x"))
+        await parts.clock.run_for(1)
+        assert len(parts.slate.questions()) == shown
 
     play(scene)
 
