@@ -323,6 +323,7 @@ class Gateway:
             commands=orders.commands(),
             presses=(self._questions.pressed, self._decisions.pressed, self._follow_ups.pressed),
             introduced=self._people.introduced,
+            own_name=lambda: self.chat.name,
             stranger_words=lambda user_id: stranger_line(user_id, frozenset(self._config.gateway.allow)),
             tell=TroubleFile(Path(self._places.gateway_trouble)).write,
         )

@@ -61,6 +61,28 @@ def test_an_empty_list_hears_nobody() -> None:
     play(scene, world)
 
 
+@pytest.mark.parametrize(
+    ("order", "own_name", "obeyed"),
+    [
+        ("/stop@our_bot", "our_bot", True),
+        ("/stop@OUR_BOT now", "our_bot", True),
+        ("/stop@other_bot", "our_bot", False),
+        ("/dance@other_bot", "our_bot", False),
+        ("/stop@other_bot", "", True),
+    ],
+)
+def test_a_command_for_another_bot_is_not_ours(order: str, own_name: str, *, obeyed: bool) -> None:
+    """In a group everybody reads it; nothing is stopped and nothing said. Before our name is known it is taken."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.bot_name = own_name
+        parts.chat.write(message(1, order, -7))
+        await parts.clock.run_for(1)
+        assert [text for _, text, _ in parts.chat.sent] == (["Nothing is running."] if obeyed else [])
+
+    play(scene)
+
+
 def test_edited_and_forwarded_commands_are_none() -> None:
     """An edit is not asked again, a forwarded command is text; what has no text gets one sentence a minute."""
 
@@ -76,7 +98,7 @@ def test_edited_and_forwarded_commands_are_none() -> None:
         # Claude Code would take a prompt that begins with a slash for a command of its own.
         assert [each[1] for each in parts.sessions.delivered] == ["Forwarded: /new"]
         assert [text for _, text, _ in parts.chat.sent] == [ONLY_TEXT]
-        parts.chat.write(message(10, "/fly to the moon"), message(11, "/STOP@some_bot now"))
+        parts.chat.write(message(10, "/fly to the moon"), message(11, "/STOP@our_bot now"))
         await parts.clock.run_for(1)
         assert [text for _, text, _ in parts.chat.sent][1:] == [
             "I do not know /fly. I know: /new /stop.",
