@@ -211,6 +211,21 @@ def test_a_restart_leaves_work_alone_unless_it_is_the_trouble(provider: str) -> 
     play(scene, lambda: Parts(provider=provider))
 
 
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_one_that_cannot_be_restarted_keeps_nobody_from_it(provider: str) -> None:
+    """Memory is short: the others are brought back all the same."""
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        parts.sessions.reply = silent
+        parts.chat.write(message(1, "one", 1), message(2, "two", 2))
+        await parts.clock.run_for(1)
+        parts.sessions.problems["stop"] = [DaemonSilent(seconds=60.0)]
+        assert await gateway.turns.restart_all() == 1
+        assert parts.sessions.acts == [("stop", f"{provider}-2"), ("resume", f"{provider}-2")]
+
+    play(scene, lambda: Parts(provider=provider))
+
+
 def test_stop_cuts_the_turn_short_and_drops_what_waits() -> None:
     """The words said so far stay, with a mark; the session stays too, and takes the next message."""
 

@@ -159,9 +159,16 @@ class Turns:
         return True
 
     async def restart_all(self) -> int:
-        """The same for every key, at work or not; how many."""
+        """The same for every key, at work or not; how many. One that cannot be is left, and the others are not."""
         keys = self.pool.keys()
-        return sum([await self.restart(key, even_busy=True) for key in keys])
+        return sum([await self._is_restarted(key) for key in keys])
+
+    async def _is_restarted(self, key: ConversationKey) -> bool:
+        try:
+            return await self.restart(key, even_busy=True)
+        except WakefulError as problem:
+            log.warning("%s was not restarted: %s", key, problem)
+            return False
 
     async def take_heirs(self) -> None:
         """Give those that a healer began anew, while nobody wrote, the places of those they replaced."""
