@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -316,6 +317,34 @@ def test_a_question_nobody_answers_is_denied() -> None:
         assert parts.sessions.answers == [("q1", Reply.DENY)]
         assert parts.slate.answers() == []
         assert "Nobody answered" in parts.slate.questions()[0]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+@pytest.mark.parametrize(
+    ("choice", "said"), [("deny", "Denied."), ("allow_once", "Allowed once."), ("", "Nobody answered: denied.")]
+)
+def test_a_question_says_how_it_was_answered(choice: str, said: str, *, is_over: bool) -> None:
+    """Also where it is heard that it was, or the turn's end, before the daemon has said so."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        name = await asked(parts)
+        answer, free = parts.sessions.answer, asyncio.Event()
+
+        async def slowly(*given: Any) -> Any:
+            await free.wait()
+            return await answer(*given)
+
+        parts.sessions.answer = slowly  # type: ignore[method-assign]
+        if choice:
+            parts.chat.write(press(2, f"ask:{name}:{choice}"))
+        await parts.clock.run_for(1 if choice else 601)
+        parts.sessions.say("tg-99-1", Settled("q1"), *([Ended("x", stop_reason="end_turn")] if is_over else []))
+        await parts.clock.run_for(1)
+        free.set()
+        await parts.clock.run_for(1)
+        assert parts.slate.questions()[0].endswith(f"\n\n{said}")
 
     play(scene)
 

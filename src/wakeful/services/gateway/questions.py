@@ -44,6 +44,7 @@ SAID: Final = {
     PermissionChoice.ALLOW_SESSION: "Allowed for this session.",
     PermissionChoice.DENY: "Denied.",
 }
+EXPIRED: Final = "Nobody answered: denied."
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -91,8 +92,8 @@ class Questions:
         # Each waits for its own end, and is shown by a task of its own: a chat that is out delays nobody.
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._showing: dict[str, asyncio.Task[None]] = {}
-        # What is being answered for somebody: it is heard that it was, before we are told.
-        self._deciding: set[str] = set()
+        # What is being answered, and how: it is heard that it was, before we are told.
+        self._deciding: dict[str, str] = {}
 
     async def take_up(self) -> None:
         """Recall what an earlier gateway asked; whether it is still open is heard of its turn."""
@@ -151,8 +152,7 @@ class Questions:
     async def over(self, session_id: str) -> None:
         """Its turn has ended: nothing of it is asked any more."""
         for question in [each for each in self._known.values() if each.session_id == session_id]:
-            words = "Answered." if question.name in self._deciding else "The turn is over."
-            await self._close(question, words)
+            await self._close(question, self._deciding.get(question.name, "The turn is over."))
             del self._known[question.name]
             await self._store.drop_note(KIND, question.name)
 
@@ -205,16 +205,21 @@ class Questions:
         if choice is PermissionChoice.ALLOW_SESSION:
             await self._conversations.allow(question.place.key, question.tool)
         reply = Reply.DENY if choice is PermissionChoice.DENY else Reply.ALLOW
-        self._deciding.add(question.name)
         try:
-            done = await self._reply(question.session_id, question.question_id, reply)
+            return await self._answer(question, reply, SAID[choice])
         except AWAY as problem:
             log.warning("a question of %s could not be answered: %s", question.session_id, problem)
             return False
+
+    async def _answer(self, question: Question, reply: Reply, words: str) -> bool:
+        """Answer it, and let its message say so. Whether it was still open; raises AWAY."""
+        self._deciding[question.name] = words
+        try:
+            done = await self._reply(question.session_id, question.question_id, reply)
         finally:
-            self._deciding.discard(question.name)
+            self._deciding.pop(question.name, None)
         if done:
-            await self._close(question, SAID[choice])
+            await self._close(question, words)
         return done
 
     def _is_allowed(self, place: Place, tool: str) -> bool:
@@ -279,11 +284,11 @@ class Questions:
         question = self._known.get(name)
         if question is not None and not question.said:
             try:
-                await self._reply(question.session_id, question.question_id, Reply.DENY)
+                await self._answer(question, Reply.DENY, EXPIRED)
             except AWAY as problem:
                 log.info("a question of %s is denied later: %s", question.session_id, problem)
                 return False
-            await self._close(question, "Nobody answered: denied.")
+            await self._close(question, "It is no longer asked.")
         return True
 
     async def _keep(self, question: Question) -> None:
