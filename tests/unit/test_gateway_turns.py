@@ -587,20 +587,44 @@ def test_after_a_restart_turns_go_on_and_a_lost_one_is_told_once() -> None:
     asyncio.run(played())
 
 
-def test_old_turns_are_forgotten_and_so_is_their_number() -> None:
-    """After a day the service may send smaller numbers again, and they are heard."""
+def test_old_turns_are_forgotten() -> None:
+    """After a day nobody can ask about them any more."""
 
     async def scene(parts: Parts, gateway: Gateway) -> None:
         parts.chat.write(message(900))
         await parts.clock.run_for(1)
-        assert gateway.book.highest == 900
+        assert await gateway.book.find(900) is not None
         await parts.clock.run_for(90_000)
-        assert gateway.book.highest == 0
-        parts.chat.write(message(3, "lower"))
-        await parts.clock.run_for(1)
-        assert parts.slate.answers()[-1] == "Answer to: lower."
+        assert await gateway.book.find(900) is None
 
     play(scene)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_service_that_begins_again_with_smaller_numbers_loses_nothing(*, is_restarted: bool) -> None:
+    """Whether the gateway runs on or is started then: nothing is confirmed that was not read."""
+
+    async def played() -> None:
+        parts = Parts()
+        gateway = Gateway(parts)
+        await gateway.start()
+        parts.chat.write(message(900))
+        await parts.clock.run_for(1)
+        parts.chat.be_quiet()
+        await parts.clock.run_for(1)
+        if is_restarted:
+            await gateway.end()
+            parts.chat.write(message(3, "lower"))
+            gateway = Gateway(parts)
+            await gateway.start()
+        for number in (3, 4):
+            parts.chat.write(message(number, f"lower {number}"))
+            await parts.clock.run_for(1)
+        assert [each[1].startswith("lower") for each in parts.sessions.delivered] == [False, True, True]
+        assert len(parts.slate.answers()) == 3
+        await gateway.end()
+
+    asyncio.run(played())
 
 
 def test_a_store_that_refuses_delays_a_turn_and_loses_nothing() -> None:

@@ -85,6 +85,8 @@ class Intake:
         self._remarked_at: dict[ConversationKey, float] = {}
         # What was asked for in one conversation is done in its order.
         self._lines: dict[ConversationKey, asyncio.Task[None]] = {}
+        # The newest of what was read last: the next question confirms it. What came before an empty answer is confirmed, and
+        # then the service may begin again with any number.
         self._after = 0
         # Why nothing arrives, for /health; None while all is well. The words of it are told to whoever looks from outside.
         self.trouble: str | None = None
@@ -113,9 +115,8 @@ class Intake:
             await asyncio.gather(*self._lines.values(), return_exceptions=True)
 
     async def _poll(self) -> None:
-        updates = await self._chat.updates(max(self._after, self._book.highest), POLL_SECONDS)
+        updates = await self._chat.updates(self._after, POLL_SECONDS)
         await self.take(updates)
-        # What is not for us has no row; it is done with all the same.
         self._after = max((each.update_id for each in updates), default=0)
 
     async def take(self, updates: Sequence[Update]) -> None:
