@@ -151,15 +151,15 @@ class Gateway:
         return None
 
     def greeting(self, name: str, open_turns: int, *, alone: bool) -> list[str]:
-        gateway = self._config.gateway
-        heard = self._people.count
-        lines = [
-            f"gateway: {name}, answered by {gateway.provider}; {heard} may write, {len(gateway.admins)} admins"
-        ]
+        heard, admins = self._people.count, self._people.count_of(Role.ADMIN)
+        provider = self._config.gateway.provider
+        lines = [f"gateway: {name}, answered by {provider}; {heard} may write, {admins} of them as admins"]
         if alone:
             lines.append("gateway: no daemon was running: one is kept beside it, on its socket only")
         if not heard:
             lines.append("gateway: nobody is allowed yet: gateway.allow, or `wakeful gateway pair`")
+        for chat in self._seats.homeless():
+            lines.append(f"gateway: the folder of {chat.key} is not there, and nobody is answered: {chat.folder}")
         if open_turns:
             lines.append(f"gateway: goes on with {open_turns} open turns")
         return lines
