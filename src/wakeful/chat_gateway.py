@@ -5,7 +5,7 @@ Nothing here decides.
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -150,19 +150,19 @@ class Gateway:
             log.warning("%s", problem)
         return None
 
-    def greeting(self, name: str, open_turns: int, *, alone: bool) -> list[str]:
+    def greeting(self, name: str, open_turns: int, *, alone: bool) -> Iterator[str]:
+        """Who it is, who is heard, and what its operator should know."""
         heard, admins = self._people.count, self._people.count_of(Role.ADMIN)
         provider = self._config.gateway.provider
-        lines = [f"gateway: {name}, answered by {provider}; {heard} may write, {admins} of them as admins"]
+        yield f"gateway: {name}, answered by {provider}; {heard} may write, {admins} of them as admins"
         if alone:
-            lines.append("gateway: no daemon was running: one is kept beside it, on its socket only")
+            yield "gateway: no daemon was running: one is kept beside it, on its socket only"
         if not heard:
-            lines.append("gateway: nobody is allowed yet: gateway.allow, or `wakeful gateway pair`")
+            yield "gateway: nobody is allowed yet: gateway.allow, or `wakeful gateway pair`"
         for chat in self._seats.homeless():
-            lines.append(f"gateway: the folder of {chat.key} is not there, and nobody is answered: {chat.folder}")
+            yield f"gateway: the folder of {chat.key} is not there, and nobody is answered: {chat.folder}"
         if open_turns:
-            lines.append(f"gateway: goes on with {open_turns} open turns")
-        return lines
+            yield f"gateway: goes on with {open_turns} open turns"
 
     def sessions(self) -> dict[str, ConversationKey]:
         """The sessions of the pool, and whose each is."""

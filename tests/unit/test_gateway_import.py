@@ -107,7 +107,11 @@ def test_what_is_not_understood_is_refused_with_a_line(run: Run, document: objec
 def test_a_file_that_sets_nothing_says_so(run: Run, document: object) -> None:
     """In one line, and without anybody's commands to a terminal."""
     done = run(document)
-    assert (done.exception, "sets none of the keys" in done.stderr, "\x1b" in done.output) == (None, True, False)
+    assert (done.exception, "sets none of the keys" in done.stderr, "\x1b" in done.output) == (
+        None,
+        True,
+        False,
+    )
     assert "[conversation]" not in done.stdout
 
 

@@ -319,7 +319,8 @@ def test_a_question_nobody_answers_is_denied() -> None:
 
 @pytest.mark.parametrize("is_over", [False, True])
 @pytest.mark.parametrize(
-    ("choice", "said"), [("deny", "Denied."), ("allow_once", "Allowed once."), ("", "Nobody answered: denied.")]
+    ("choice", "said"),
+    [("deny", "Denied."), ("allow_once", "Allowed once."), ("", "Nobody answered: denied.")],
 )
 def test_a_question_says_how_it_was_answered(choice: str, said: str, *, is_over: bool) -> None:
     """Also where it is heard that it was, or the turn's end, before the daemon has said so."""
@@ -336,7 +337,9 @@ def test_a_question_says_how_it_was_answered(choice: str, said: str, *, is_over:
         if choice:
             parts.chat.write(press(2, f"ask:{name}:{choice}"))
         await parts.clock.run_for(1 if choice else 601)
-        parts.sessions.say("tg-99-1", Settled("q1"), *([Ended("x", stop_reason="end_turn")] if is_over else []))
+        parts.sessions.say(
+            "tg-99-1", Settled("q1"), *([Ended("x", stop_reason="end_turn")] if is_over else [])
+        )
         await parts.clock.run_for(1)
         free.set()
         await parts.clock.run_for(1)
