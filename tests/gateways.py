@@ -48,6 +48,7 @@ class Parts:
         self.pool_limits = PoolLimits()
         self.heard_users = {42}
         self.bot = BOT
+        self.bot_name = "our_bot"
         # What whoever looks from outside is told, the newest last.
         self.told: list[str] = []
 
@@ -144,6 +145,7 @@ class Gateway:
             hears=lambda update: update.user_id in parts.heard_users,
             prompt_of=lambda incoming: incoming.text,
             commands={"stop": self._stop, "new": self._new},
+            own_name=lambda: parts.bot_name,
             presses=[self.questions.pressed, self._follow_ups().pressed],
             tell=parts.told.append,
         )

@@ -247,6 +247,7 @@ def _greeting(config: Config, doors: Doors, daemon: Daemon, link: str | None) ->
     yield f"found {total['shown']} {sessions}, {total['managed']} managed; {total['older']} older folded"
     if counts := daemon.hub.standing().counts:
         yield f"agents: {', '.join(f'{count} {state}' for state, count in counts.items())}"
+    yield from (each.greeting for each in daemon.beside)
     yield from (f"note: {note}" for note in doors.notes)
     for eye in daemon.eye_records():
         yield from (f"note: {eye.name}: {told}" for told in (eye.slow, eye.left_out) if told)

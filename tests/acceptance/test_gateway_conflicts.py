@@ -53,6 +53,7 @@ def test_a_second_gateway_of_this_host_is_refused(tmp_path: Path) -> None:
             one.up("--no-tcp", port=None)
             api.says("hello")
             answered(api, "hello")
+            assert "gateway: kept running beside it; its log is " in one.said()
             refused = two.run("gateway")
             found = re.search(r"gateway: runs \((pid \d+)\)", one.run("status").out)
             assert found is not None

@@ -119,6 +119,23 @@ def test_what_waits_for_a_place_is_stopped_there() -> None:
     play(scene, world)
 
 
+def test_all_are_stopped_also_those_in_their_first_turn() -> None:
+    """A session belongs to its conversation from its first turn on: it is told, cut short and ended like any other."""
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        parts.sessions.reply = silent
+        parts.chat.write(message(1, "one", 1), message(2, "two", 2), message(3, "waits", 2))
+        await parts.clock.run_for(1)
+        assert gateway.turns.session_of(message(1, "", 1).place.key) == "claude-1"
+        assert await gateway.turns.stop_all() == 2
+        await parts.clock.run_for(20)
+        assert parts.sessions.alive == set()
+        assert parts.slate.answers() == [STOPPED_WORDS, STOPPED_WORDS]
+        assert [each[1] for each in parts.sessions.delivered] == ["one", "two"]
+
+    play(scene)
+
+
 def test_what_waited_before_a_restart_waits_after_it_however_much_it_is() -> None:
     """The bound of a queue is for who writes now: nothing that was accepted is left behind."""
 

@@ -11,6 +11,7 @@ from gateways import Gateway, Parts, play
 from wakeful.domain.errors import WorldError
 from wakeful.domain.events import Failure
 from wakeful.domain.gateway.breaker import BreakerState
+from wakeful.domain.gateway.classifier import Category, Fault
 from wakeful.domain.gateway.heard import Ended, Gone, Heard, Taken, Words
 from wakeful.domain.gateway.pool import PoolLimits
 from wakeful.domain.gateway.turn import Stage
@@ -210,6 +211,21 @@ def test_a_restart_leaves_work_alone_unless_it_is_the_trouble(provider: str) -> 
     play(scene, lambda: Parts(provider=provider))
 
 
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_one_that_cannot_be_restarted_keeps_nobody_from_it(provider: str) -> None:
+    """Memory is short: the others are brought back all the same."""
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        parts.sessions.reply = silent
+        parts.chat.write(message(1, "one", 1), message(2, "two", 2))
+        await parts.clock.run_for(1)
+        parts.sessions.problems["stop"] = [DaemonSilent(seconds=60.0)]
+        assert await gateway.turns.restart_all() == 1
+        assert parts.sessions.acts == [("stop", f"{provider}-2"), ("resume", f"{provider}-2")]
+
+    play(scene, lambda: Parts(provider=provider))
+
+
 def test_stop_cuts_the_turn_short_and_drops_what_waits() -> None:
     """The words said so far stay, with a mark; the session stays too, and takes the next message."""
 
@@ -228,6 +244,33 @@ def test_stop_cuts_the_turn_short_and_drops_what_waits() -> None:
         assert [each[:2] for each in parts.sessions.delivered] == [("claude-1", "long"), ("claude-1", "next")]
 
     play(scene)
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ('Here: <send-file path="a"/> it is', "Here:  it is"),
+        ("Here: <send-file pa", "Here:"),
+        ("Invalid API key · Fix external API key", ""),
+    ],
+)
+def test_what_was_stopped_asks_for_nothing_and_complains_of_nothing(
+    provider: str, said: str, left: str
+) -> None:
+    """Its tags are not carried out and not shown, no buttons are offered, and a client's complaint stays out."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.sessions.reply = lambda _prompt: (Taken(), Words(said))
+        parts.chat.write(message(1))
+        await parts.clock.run_for(1)
+        parts.chat.write(message(2, "/stop"))
+        await parts.clock.run_for(20)
+        assert parts.slate.shown == [f"{left}\n\n{STOPPED_WORDS}".strip()]
+        (turn, fault) = parts.plain.ends[0]
+        assert (turn.stage, turn.fault, fault, parts.plain.carried_out) == (Stage.FAILED, "stopped", None, [])
+
+    play(scene, lambda: Parts(provider=provider))
 
 
 def test_a_stop_that_nobody_obeys_is_said_all_the_same() -> None:
@@ -407,6 +450,22 @@ def test_an_answer_that_reads_like_a_login_prompt_is_not_shown_and_locks_nobody_
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_error_that_speaks_of_credentials_is_a_doubt_about_the_login(provider: str) -> None:
+    """It is no answer anyway; what it is counted as leads to a probe, never to a restart or an open breaker."""
+    words = 'API Error: 401 {"type": "error", "message": "credentials expired"}'
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        parts.sessions.reply = lambda _prompt: (Taken(), Words(words), Ended(words, stop_reason="end_turn"))
+        parts.chat.write(message(1))
+        await parts.clock.run_for(1)
+        assert parts.door.told == [("suspected", provider)]
+        assert parts.plain.ends[0][1] == Fault(Category.INVALID_RESPONSE, "auth_required")
+        assert (gateway.guard.breaker(provider).failures, words in parts.slate.shown) == (0, False)
+
+    play(scene, lambda: Parts(provider=provider))
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize(
     ("text", "category"),
     [
@@ -528,20 +587,44 @@ def test_after_a_restart_turns_go_on_and_a_lost_one_is_told_once() -> None:
     asyncio.run(played())
 
 
-def test_old_turns_are_forgotten_and_so_is_their_number() -> None:
-    """After a day the service may send smaller numbers again, and they are heard."""
+def test_old_turns_are_forgotten() -> None:
+    """After a day nobody can ask about them any more."""
 
     async def scene(parts: Parts, gateway: Gateway) -> None:
         parts.chat.write(message(900))
         await parts.clock.run_for(1)
-        assert gateway.book.highest == 900
+        assert await gateway.book.find(900) is not None
         await parts.clock.run_for(90_000)
-        assert gateway.book.highest == 0
-        parts.chat.write(message(3, "lower"))
-        await parts.clock.run_for(1)
-        assert parts.slate.answers()[-1] == "Answer to: lower."
+        assert await gateway.book.find(900) is None
 
     play(scene)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_service_that_begins_again_with_smaller_numbers_loses_nothing(*, is_restarted: bool) -> None:
+    """Whether the gateway runs on or is started then: nothing is confirmed that was not read."""
+
+    async def played() -> None:
+        parts = Parts()
+        gateway = Gateway(parts)
+        await gateway.start()
+        parts.chat.write(message(900))
+        await parts.clock.run_for(1)
+        parts.chat.be_quiet()
+        await parts.clock.run_for(1)
+        if is_restarted:
+            await gateway.end()
+            parts.chat.write(message(3, "lower"))
+            gateway = Gateway(parts)
+            await gateway.start()
+        for number in (3, 4):
+            parts.chat.write(message(number, f"lower {number}"))
+            await parts.clock.run_for(1)
+        assert [each[1].startswith("lower") for each in parts.sessions.delivered] == [False, True, True]
+        assert len(parts.slate.answers()) == 3
+        await gateway.end()
+
+    asyncio.run(played())
 
 
 def test_a_store_that_refuses_delays_a_turn_and_loses_nothing() -> None:
