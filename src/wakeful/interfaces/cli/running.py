@@ -15,8 +15,8 @@ from wakeful.domain.errors import WorldError
 from wakeful.home import require_home
 from wakeful.interfaces.cli.client import Client
 from wakeful.interfaces.cli.detaching import start_behind
-from wakeful.interfaces.cli.options import Number, WholeNumber
-from wakeful.interfaces.cli.output import say
+from wakeful.interfaces.cli.options import Number, WholeNumber, answers_json
+from wakeful.interfaces.cli.output import say, show_json
 from wakeful.interfaces.cli.settings import load_settings
 from wakeful.places import Places
 
@@ -97,13 +97,17 @@ def down() -> int:
 
 @click.command("open", epilog="Example: wakeful open --browser")
 @click.option("--browser", is_flag=True, help="Open it instead of printing it only.")
-def open_page(*, browser: bool) -> int:
+@answers_json
+def open_page(*, browser: bool, as_json: bool) -> int:
     """Print a link that logs the web page in, once, within ten minutes."""
     answer = Client(Places.of(os.environ)).post("/api/login-codes")
-    link = msgspec.json.decode(answer.body, type=dict[str, object])["url"]
-    say(str(link))
+    link = str(msgspec.json.decode(answer.body, type=dict[str, object])["url"])
+    if as_json:
+        show_json(answer.body)
+    else:
+        say(link)
     if browser:
-        webbrowser.open(str(link))
+        webbrowser.open(link)
     return 0
 
 
