@@ -90,7 +90,7 @@ def test_a_folder_of_every_format_is_told_apart(environ: dict[str, str], tmp_pat
     assert {each["format"] for each in sessions.values()} == {"claude", "codex", "tool-use", "events"}
     assert [each["code"] for each in sessions["tg_shop_-1_2"]["findings"]] == ["error_cascade"]
     assert sessions["tg_shop_-1_2"]["findings"][0]["at"] == iso(T0 + 51)
-    assert "left out 1 files" in ended.stderr
+    assert "left out 1 file, no log of an agent, such as" in ended.stderr
     assert ended.returncode == 0
 
 
@@ -112,6 +112,8 @@ def test_thresholds_can_be_set(environ: dict[str, str], tmp_path: Path) -> None:
         (("--set", "daemon.port=1"), "no such threshold"),
         (("--set", "nothing"), "write it as detect.silence_seconds=900"),
         (("--now", "yesterday"), "is no time"),
+        (("--now", "nan"), "is no time"),
+        (("--now", "1e400"), "is no time"),
         (("--learn", "--compare", "a", "b"), "one at a time"),
         (("--compare", "a", "b"), "a: No such file"),
     ],

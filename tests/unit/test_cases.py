@@ -84,8 +84,48 @@ def test_equal_words_have_equal_numbers() -> None:
     assert one.words == same.words != other.words
 
 
-@pytest.mark.parametrize("line", [b"", b"[]", b'{"id":"x"}', b'{"id":"x","events":[{}],"now":1}', b'{"id":'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"[]",
+        b'{"id":"x"}',
+        b'{"id":"x","events":[{}],"now":1}',
+        b'{"id":',
+        b'{"id":"x","events":[],"now":1,"proc":"zombie"}',
+    ],
+)
 def test_what_is_no_case_says_where_it_stands(line: bytes) -> None:
     """A wrong line of a cases file is the author's mistake, and is named."""
     with pytest.raises(BadCase, match=r"^cases\.jsonl:7: not a case: "):
         read_case(line, "cases.jsonl:7")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The user doesn't want to take this action right now.",
+        "User rejected tool use",
+        "exec command rejected by user",
+    ],
+)
+def test_a_persons_no_is_no_error(said: str) -> None:
+    """In the words of any client."""
+    *_, ended = read(f'{{"t":1,"tool":"Bash","input":{{}},"result":"{said}","is_error":true}}')
+    assert ended.refused
+
+
+def test_an_empty_answer_is_an_answer() -> None:
+    """Three of them are a monologue; what blanks they are made of does not matter."""
+    first, second = read('{"t":1,"text":""},{"t":2,"text":" \\n "}')
+    assert first.words == second.words != 0
+
+
+def test_a_providers_refusal_is_no_word_of_the_agent() -> None:
+    """Some clients write it where the answer would stand."""
+    assert read('{"t":1,"text":"API Error: 529 overloaded_error"}') == (e.Retried(1.0),)
+
+
+def test_what_is_mentioned_before_any_prompt_opens_no_turn() -> None:
+    """Nobody waits for an answer yet."""
+    assert read('{"t":1,"system":"session started"}') == (e.Opened(1.0),)

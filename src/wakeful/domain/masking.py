@@ -38,10 +38,12 @@ _IN_RESULTS: Final = (
     rb"|tmp(?:[a-z0-9_]{8}\b|/[A-Za-z]+-\d+))"  # a name made by Python, or counted up
 ) % (_LONG_TIMES, _AFTER_DIGIT, _AFTER_LETTER)
 # An id that its name says is new each time; what a chat or a file is called by is not.
-_ID_NAMES: Final = (b"Id", b"_id", b" ID", b" id", b"-Id")
+_ID_NAMES: Final = (b"Id", b"_id", b"ID")
+# An answer that has one is short; in what was read of a file nothing is new.
+_WITH_ID_BYTES_MAX: Final = 300
 _NAMED_ID: Final = (
-    rb"((?i:correlation|execution|invocation|message|msg|receipt|request|run|span|trace|transaction)[ _-]?[iI][dD]"
-    rb"[\\\"' =:#]{1,6})[\w.-]{1,64}"
+    rb"((?:[mM]essage|[mM]sg|[rR]equest|[rR]un|[tT]race|[sS]pan|[rR]eceipt|[cC]orrelation|[eE]xecution|[iI]nvocation"
+    rb"|[tT]ransaction)[ _-]?[iI][dD][\\\"' =:#]{1,6})[\w.-]{1,64}"
 )
 # A number that its name says is volatile; the name stays, and is looked for first.
 _NAMES: Final = (b'pid\\"', b"uration", b"lapsed", b"imestamp", b"atency")
@@ -58,7 +60,7 @@ def outline(result: bytes) -> bytes:
     """What masking leaves alone: results that differ here are not alike, and masking costs more than all else."""
     if result.find(b"tmp") >= 0:
         result = _pattern(_TEMPORARY).sub(b"", _unescaped(result))
-    if max(map(result.find, _ID_NAMES)) >= 0:
+    if _may_have_id(result):
         result = _pattern(_NAMED_ID).sub(rb"\1", _unescaped(result))
     return result.translate(None, _MASKABLE)
 
@@ -67,8 +69,9 @@ def masked(result: bytes) -> bytes:
     """A result's JSON with everything volatile masked; an escaped line break or tab is no letter of what stands behind it."""
     if not _may_be_volatile(result):
         return result
+    has_id = _may_have_id(result)
     result = _unescaped(result)
-    if max(map(result.find, _ID_NAMES)) >= 0:
+    if has_id:
         result = _pattern(_NAMED_ID).sub(rb"\1~", result)
     if max(map(result.find, _NAMES)) >= 0:
         result = _pattern(_NAMED).sub(rb"\1~", result)
@@ -78,6 +81,10 @@ def masked(result: bytes) -> bytes:
 def masked_command(text: bytes) -> bytes:
     """The same for what was asked."""
     return _pattern(_IN_COMMANDS).sub(b"~", text.replace(b"\\n", b"\n")) if _may_be_volatile(text) else text
+
+
+def _may_have_id(result: bytes) -> bool:
+    return len(result) <= _WITH_ID_BYTES_MAX and max(map(result.find, _ID_NAMES)) >= 0
 
 
 def _unescaped(result: bytes) -> bytes:

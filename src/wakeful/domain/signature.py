@@ -101,14 +101,13 @@ _POLLING_WORDS: Final = (
 
 # One of these stands in every input of a call that waits, or says how long it may take.
 _WAITING_WORDS: Final = (
-    b"sleep",
+    b"leep",
     b"wait",
-    b"--watch",
-    b"watch ",
-    b"tail -",
-    b" -w",
-    b"rollout",
-    b"Start-Sleep",
+    b"watch",
+    b"tail -f",
+    b"tail -F",
+    b"--follow",
+    b"kubectl ",
     b"timeout ",
     b"write_stdin(",
     b'"action"',
@@ -121,13 +120,23 @@ _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 class Meaning(msgspec.Struct, frozen=True, gc=False):
-    """Which call it is, whether it only reads, and whether it looks at something that goes on elsewhere."""
+    """Which call it is. What its command does is worked out when somebody asks."""
 
     key: int
     # The folder and the variables its command was given, if any.
     place: str
-    reads: bool
-    looks: bool
+    command: str
+    reads_by_name: bool
+
+    @property
+    def reads(self) -> bool:
+        """Whether it only reads."""
+        return self.reads_by_name or (self.command != "" and _only_reads(self.command))
+
+    @property
+    def looks(self) -> bool:
+        """Whether it looks at something that goes on elsewhere."""
+        return _LOOKING_COMMAND.match(self.command) is not None
 
     def is_same(self, other: "Meaning") -> bool:
         """Whether both ask for the same thing; one that names no folder asks where the other one did."""
@@ -185,11 +194,12 @@ def is_write(call: Call) -> bool:
 
 
 def _meaning(manner: _Manner, command: str, place: str, plain: bytes) -> Meaning:
-    reads = manner.reads or (command != "" and _only_reads(command))
-    looks = command != "" and _LOOKING_COMMAND.match(command) is not None
-    return Meaning(crc32(plain, manner.key), place, reads, looks)
+    # Nobody can tell of a long one what all of it does.
+    kept = command if len(command) <= GIVEN_BYTES_KEPT_MAX else ""
+    return Meaning(crc32(plain, manner.key), place, kept, manner.reads)
 
 
+@lru_cache(maxsize=256)
 def _only_reads(command: str) -> bool:
     """Whether all parts of a command line read and none of its output goes into a file."""
     if _WRITING_COMMAND.search(command) is not None:

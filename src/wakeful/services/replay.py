@@ -280,12 +280,14 @@ def _is_going_on(activity: Activity, limits: Limits) -> bool:
     circles = activity.circles
     if activity.errors_in_a_row > limits.errors:
         return False
-    if circles.failures > limits.run or any(run.length >= limits.run for run in circles.runs):
+    if circles.failures > limits.run:
+        return False
+    if circles.runs and any(run.length >= limits.run for run in circles.runs):
         return False
     # Only the call that came back last can have been counted up.
     if circles.last_count > limits.duplicates:
         return False
-    return unchanged_seconds(circles) < limits.poll_seconds
+    return not circles.polls or unchanged_seconds(circles) < limits.poll_seconds
 
 
 def _always(_activity: Activity, _limits: Limits) -> bool:

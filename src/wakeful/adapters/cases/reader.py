@@ -6,7 +6,7 @@ that are not named here are ignored.
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 from zlib import crc32
 
 import msgspec
@@ -51,7 +51,7 @@ class _Line(Struct, gc=False):
     id: str
     events: list[_Entry]
     now: float
-    proc: str = "alive"
+    proc: Literal["alive", "gone"] = "alive"
     expect: str | None = None
 
 

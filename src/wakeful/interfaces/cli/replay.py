@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +20,7 @@ from wakeful.domain.errors import OperatorError
 from wakeful.domain.policy import Policy
 from wakeful.interfaces.cli.options import answers_json
 from wakeful.interfaces.cli.output import note, say, show_json
-from wakeful.interfaces.cli.replay_text import comparison_lines, proposal_lines, report_lines
+from wakeful.interfaces.cli.replay_text import comparison_lines, number, proposal_lines, report_lines
 from wakeful.interfaces.cli.settings import load_settings
 from wakeful.services.replay import Replay
 from wakeful.services.replay_compare import compare
@@ -123,7 +124,8 @@ def _step_all(
 
     shelf = shelve(paths, wanted)
     if shelf.left_out:
-        note(f"left out {len(shelf.left_out)} files that are no log of an agent, such as {shelf.left_out[0]}")
+        left_out = number(len(shelf.left_out), "file")
+        note(f"left out {left_out}, no log of an agent, such as {shelf.left_out[0]}")
     with _progress(shelf.size_bytes) as on_bytes:
         sessions = recorded(shelf, on_bytes, lambda problem: note(f"{problem}: read as far as it goes"))
         return [_stepped(session, policies, now, gone=gone) for session in sessions]
@@ -167,14 +169,24 @@ def _progress(size_bytes: int) -> Iterator[Callable[[int], None]]:
 
 def _time_of(text: str) -> float:
     try:
-        return float(text)
-    except ValueError:
-        pass
-    try:
-        moment = datetime.fromisoformat(text)
+        return _seconds_of(text)
     except ValueError as problem:
         raise BadTime(shown=text[:40]) from problem
+
+
+def _seconds_of(text: str) -> float:
+    if (seconds := _number_of(text)) is not None:
+        return seconds
+    moment = datetime.fromisoformat(text)
     return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _number_of(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if isfinite(number) else None
 
 
 def _policy_of(path: str) -> Policy:

@@ -28,7 +28,7 @@ def report_lines(report: ReplayReport) -> Iterator[str]:
 def _session(session: SessionReport) -> Iterator[str]:
     codes = ", ".join(finding.code for finding in session.findings)
     verdict = f"{session.health}: {codes}" if codes else session.health
-    yield f"{session.id}  {verdict}  ({session.state}, {session.project}, {session.events:,} events)"
+    yield f"{session.id}  {verdict}  ({session.state}, {session.project}, {number(session.events, 'event')})"
     for episode in session.episodes:
         yield f"  {_episode(episode)}"
 
@@ -41,14 +41,15 @@ def _episode(episode: EpisodeReport) -> str:
 
 def _totals(summary: Summary) -> Iterator[str]:
     said = _counts(summary.health) or "nothing to judge"
-    yield f"{_number(summary.sessions, 'session')}, {_number(summary.events, 'event')}: {said}"
+    yield f"{number(summary.sessions, 'session')}, {number(summary.events, 'event')}: {said}"
     for code, count in summary.codes.items():
-        yield f"{code}: {_number(count.episodes, 'episode')} in {_number(count.sessions, 'session')}"
+        yield f"{code}: {number(count.episodes, 'episode')} in {number(count.sessions, 'session')}"
     if not summary.codes:
         yield "no episode"
 
 
-def _number(count: int, word: str) -> str:
+def number(count: int, word: str) -> str:
+    """So many of them, in words."""
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
@@ -101,7 +102,7 @@ def proposal_lines(proposals: Sequence[Proposal]) -> Iterator[str]:
     for proposal in proposals:
         is_own = proposal.project != EVERYTHING
         named = f"project {proposal.project}" if is_own else "all recordings"
-        yield f"# {named}: {_number(proposal.sessions, 'session')}, taken for healthy"
+        yield f"# {named}: {number(proposal.sessions, 'session')}, taken for healthy"
         prefix = "# " if is_own else ""
         yield f"{prefix}[detect]"
         for lesson in proposal.lessons:
