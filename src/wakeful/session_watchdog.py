@@ -6,6 +6,7 @@ programs that want one of them. Nothing of a session's files is ever written.
 
 import os
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from math import inf
 from os import PathLike
 from pathlib import Path
@@ -25,13 +26,14 @@ from wakeful.domain.plan import Rules
 from wakeful.domain.policy import Policy
 from wakeful.domain.revival import FAILURE_MESSAGE, last_calls
 from wakeful.ports.clock import Clock
-from wakeful.ports.forge import Report
-from wakeful.ports.jobs import Job, QueuedSession, Watched, Work
+from wakeful.ports.forge import Forge, Report
+from wakeful.ports.jobs import Job, Jobs, QueuedSession, Watched, Work
 from wakeful.ports.messenger import Refused
 from wakeful.redis_watch import RedisWatch, connect
 from wakeful.services.pace import Pace
+from wakeful.services.sparing import SparedForge, ToldForge
 from wakeful.services.watchdog import Cycle
-from wakeful.services.watchdog_calls import CALL_SECONDS_MAX
+from wakeful.services.watchdog_calls import CALL_SECONDS_MAX, Calls
 from wakeful.services.watchdog_cases import Case, Skip, begun, judged_case, take_in
 from wakeful.services.watchdog_healing import FolderGone
 from wakeful.services.watchdog_ledger import Callbacks
@@ -226,11 +228,6 @@ def _checked(settings: Settings) -> Settings:
 def _watch(given: Settings) -> RedisWatch:
     settings = _checked(given)
     jobs = connect(settings.get("redis") or os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0")
-    forge = GhForge(
-        JobsLedger(jobs),
-        repo=_repository(settings.get("github_repo")),
-        public=settings.get("github_public", False),
-    )
     rules = Rules(revive_runaways=settings.get("revive_runaways", True))
     clock = SystemClock()
     return RedisWatch(
@@ -239,13 +236,24 @@ def _watch(given: Settings) -> RedisWatch:
         clock=clock,
         callbacks=_callbacks(settings),
         rules=lambda: rules,
-        forge=forge,
+        forge=_forge(settings, jobs, clock),
         policy=_policy(settings),
         active_projects=settings.get("active_projects"),
         interval_seconds=settings.get("interval_seconds", WATCHDOG_INTERVAL),
         call_seconds=settings.get("callback_seconds", CALL_SECONDS_MAX),
         pace=Pace(clock, PACE_SECONDS, PACE_BURST),
     )
+
+
+def _forge(settings: Settings, jobs: Jobs, clock: Clock) -> Forge | None:
+    """None without a repository."""
+    repo = _repository(settings.get("github_repo"))
+    if not repo:
+        return None
+    calls = Calls(clock, settings.get("callback_seconds", CALL_SECONDS_MAX))
+    forge = GhForge(JobsLedger(jobs), repo=repo, public=settings.get("github_public", False))
+    tell = partial(calls.call, "alert", settings.get("alert"))
+    return ToldForge(SparedForge(forge, clock), jobs, clock, tell)
 
 
 def _callbacks(settings: Settings) -> Callbacks:

@@ -23,6 +23,7 @@ from wakeful.domain.revival import FAILURE_MESSAGE
 from wakeful.ports.forge import Filing, Forge, Report
 from wakeful.ports.jobs import Job, QueuedSession, Watched
 from wakeful.redis_watch import RedisWatch
+from wakeful.services.sparing import SparedForge, ToldForge
 from wakeful.services.watchdog_ledger import Callbacks
 from wakeful.session_watchdog import (
     assess_session_health,
@@ -179,7 +180,7 @@ class World:
         self.clock = clock
         self.jobs = MemoryJobs()
         self.rules = Rules(revive_runaways=True)
-        self._forge = forge
+        self.forge = forge
         self.events: list[CriticalEvent] = []
         self.sent: list[tuple[str, str]] = []
         self._given: dict[str, Any] = {"write": self._write, "send_message": self._send, **callbacks}
@@ -192,7 +193,7 @@ class World:
             clock=self.clock,
             callbacks=Callbacks(**self._given),
             rules=lambda: self.rules,
-            forge=self._forge,
+            forge=self.forge,
         )
 
     async def _write(self, event: CriticalEvent) -> None:
@@ -262,6 +263,52 @@ class SlowForge:
         await self._clock.sleep_until(self._clock.now().awake + 10.0)
         self.meanwhile()
         return Filing("https://github.com/acme/bots/issues/45", "filed")
+
+
+class HungForge:
+    """Takes the whole deadline and files nothing, until it is mended."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self.is_mended = False
+
+    async def file(self, report: Report) -> Filing:
+        del report
+        if self.is_mended:
+            return Filing("https://github.com/acme/bots/issues/45", "filed")
+        await self._clock.sleep_until(self._clock.now().awake + 20.0)
+        return Filing(None, "`gh` did not answer within 20 s and was ended")
+
+
+def test_a_forge_that_hangs_is_waited_for_once_and_told_once(clock: VirtualClock) -> None:
+    """Thirty sessions wait for one deadline together, not for four; its end is told too."""
+    alerts: list[str] = []
+    hung = HungForge(clock)
+
+    async def tell(text: str) -> None:
+        alerts.append(text)
+
+    world = World(clock)
+    world.forge = ToldForge(SparedForge(hung, clock), world.jobs, clock, tell)
+    world.watch = world.watching()
+
+    async def scene() -> None:
+        for number in range(30):
+            world.silent(SessionId(f"tg_popoto_-529_{number + 1000}"), job_id=str(number))
+        before = clock.now().awake
+        await world.watch.check()
+        assert clock.now().awake - before < 30.0
+        hung.is_mended = True
+        await clock.sleep_until(clock.now().awake + 600.0)
+        world.silent(job_id="later")
+        await world.watch.check()
+
+    run_with(clock, scene)
+    assert world.actions == ["revival_attempted"] * 31
+    assert [each.splitlines()[0] for each in alerts] == [
+        "No issue could be filed: `gh` did not answer within 20 s and was ended",
+        "Resolved: no issue could be filed",
+    ]
 
 
 @pytest.mark.parametrize("attempt", ["first", "second"])
