@@ -724,6 +724,7 @@ def test_an_invalid_file_names_its_line_and_keeps_the_last_good_snapshot(tmp_pat
         assert (status.policy_problem.file, status.policy_problem.line) == (str(path), 3)
         assert f"{path}:3" in (await house.wakes.wake("fox")).words
         assert status.policy_snapshot == good
+        assert "  policy: invalid; the last valid one was hb-" in "\n".join(status_lines(status))
         path.unlink()
         assert await reason_of(house) is Reason.HEARTBEAT_NO_POLICY
         house.build()
