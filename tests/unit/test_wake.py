@@ -323,6 +323,23 @@ def test_a_prompt_that_no_log_shows_yet_is_a_prompt(tmp_path: Path) -> None:
     play(scene, tmp_path)
 
 
+def test_whoever_ended_has_no_prompt_in_flight(tmp_path: Path) -> None:
+    """Its log never showed the last one, and the answer is that of its record."""
+
+    async def scene(house: WakeHouse) -> None:
+        house.client.writes_late = True
+        name = await fox(house)
+        house.clock.advance(5.0)
+        assert await reason_of(house) is None
+        house.end(house.roster.watched[subject(name).id].presence.living[0].process)
+        house.settle()
+        record = house.roster.watched[subject(name).id].record
+        assert record is not None
+        assert (await reason_of(house), record.ineligibility_reason) == (Reason.SESSION_NOT_ATTACHABLE,) * 2
+
+    play(scene, tmp_path)
+
+
 def test_a_thousand_wakes_at_once_are_one_prompt(tmp_path: Path) -> None:
     """One is sent; the others are coalesced, and all of them are counted."""
 
@@ -707,6 +724,7 @@ def test_an_invalid_file_names_its_line_and_keeps_the_last_good_snapshot(tmp_pat
         assert (status.policy_problem.file, status.policy_problem.line) == (str(path), 3)
         assert f"{path}:3" in (await house.wakes.wake("fox")).words
         assert status.policy_snapshot == good
+        assert "  policy: invalid; the last valid one was hb-" in "\n".join(status_lines(status))
         path.unlink()
         assert await reason_of(house) is Reason.HEARTBEAT_NO_POLICY
         house.build()

@@ -23,7 +23,7 @@ from wakeful.domain.eligibility import (
     refusal,
 )
 from wakeful.domain.errors import WakefulError, WorldError
-from wakeful.domain.findings import Health
+from wakeful.domain.findings import Health, State
 from wakeful.domain.heartbeat import HeartbeatPolicy, PolicyReading, Snapshot
 from wakeful.domain.ids import SessionId
 from wakeful.domain.judge import judge
@@ -224,17 +224,21 @@ class WakeService:
             reach=self._reach_of(record),
             policy=reading.state,
             health=record.health,
-            active_prompt=record.active_prompt or self._has_unshown_prompt(watched, now),
+            active_prompt=record.active_prompt or self._has_unshown_prompt(watched, record, now),
             waking=record.id in self._waking,
             quiet=in_force and policy is not None and self._policies.is_quiet(policy, now.wall),
             cooling=(until := self._cooling_until(record.id, policy)) is not None and until > now,
             cycle_spent=self._cycle.count >= self._rules.wakes_per_cycle_max,
         )
 
-    def _has_unshown_prompt(self, watched: Watched, now: Instant) -> bool:
+    def _has_unshown_prompt(self, watched: Watched, record: SessionRecord, now: Instant) -> bool:
         """Whether a prompt was given that its log does not show yet: it looks idle and is not."""
-        given_at, last_at = self._gate.prompted_at(watched.subject.id), watched.activity.last_at
-        if given_at is None or now.seconds_since(given_at) > UNSHOWN_SECONDS_MAX:
+        given_at, last_at = self._gate.prompted_at(record.id), watched.activity.last_at
+        if (
+            given_at is None
+            or record.state is State.STOPPED
+            or now.seconds_since(given_at) > UNSHOWN_SECONDS_MAX
+        ):
             return False
         return last_at is None or last_at < given_at
 

@@ -145,7 +145,8 @@ class AuditBook:
         longest_seconds = max(self._retention_seconds, LAST_GIVEN_SECONDS)
         for audit in list(self._entries.values()):
             kept_seconds = longest_seconds if audit.id in newest else self._retention_seconds
-            if audit.wall < now - kept_seconds:
+            # Dropping takes time, and one may have been counted up meanwhile.
+            if audit.wall < now - kept_seconds and self._entries.get(audit.id) is audit:
                 await self._drop(audit)
         while len(self._entries) > ENTRIES_MAX:
             await self._drop_first()

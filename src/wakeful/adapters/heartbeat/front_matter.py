@@ -63,8 +63,8 @@ def read(text: str) -> Entries:
     try:
         loader = yaml.SafeLoader(text)
     except yaml.reader.ReaderError as problem:
-        line = FIRST_LINE + text.count("\n", 0, problem.position)
-        raise Wrong(line, f"not YAML: U+{ord(text[problem.position]):04X} is no character") from problem
+        number = FIRST_LINE + text.count("\n", 0, problem.position)
+        raise Wrong(number, f"not YAML: U+{ord(text[problem.position]):04X} is no character") from problem
     try:
         return _Reading(loader).document()
     except yaml.MarkedYAMLError as problem:
