@@ -88,6 +88,7 @@ def test_a_filter_narrows_and_escape_ends_it(doors: Doors) -> None:
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
         await pilot.press("slash", *"bank")
         await until(pilot, lambda: "filter: bank (2 fit)" in screen(app))
+        assert screen(app).splitlines()[-1].split() == ["↵", "Keep", "Esc", "Show", "all"]
         await pilot.press("enter", "down")
         await until(pilot, lambda: chosen(app) == "failed")
         await pilot.press("slash", *"xyz")
