@@ -2,26 +2,13 @@
 
 import asyncio
 import logging
-from typing import Any
 
 import pytest
 
-from gateway_doubles import message, plainly, silent
+from gateway_doubles import held_up, message, plainly, silent
 from gateways import Gateway, Parts, play
 from wakeful.domain.gateway.pool import PoolLimits
 from wakeful.services.gateway.judging import STOPPED_WORDS
-
-
-def held_up(parts: Parts, act: str) -> asyncio.Event:
-    """Let this act of the daemon be done only once the event is set."""
-    done, free = getattr(parts.sessions, act), asyncio.Event()
-
-    async def slowly(*given: Any) -> Any:
-        await free.wait()
-        return await done(*given)
-
-    setattr(parts.sessions, act, slowly)
-    return free
 
 
 @pytest.mark.parametrize("order", ["/new", "/stop"])
@@ -30,7 +17,7 @@ def test_a_session_that_starts_behind_an_order_is_what_the_order_says(order: str
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
         parts.sessions.reply = lambda prompt: silent(prompt) if prompt == "one" else plainly(prompt)
-        free = held_up(parts, "start")
+        free = held_up(parts.sessions, "start")
         parts.chat.write(message(1, "one"))
         await parts.clock.run_for(1)
         parts.chat.write(message(2, order))
@@ -53,7 +40,7 @@ def test_an_ended_conversation_is_not_resumed_for_a_prompt_that_was_on_its_way()
     async def scene(parts: Parts, _gateway: Gateway) -> None:
         parts.chat.write(message(1, "one"))
         await parts.clock.run_for(1)
-        free = held_up(parts, "send")
+        free = held_up(parts.sessions, "send")
         parts.chat.write(message(2, "two"))
         await parts.clock.run_for(1)
         parts.chat.write(message(3, "/new"))
@@ -81,7 +68,7 @@ def test_a_session_that_is_being_ended_gets_no_prompt(reason: str, caplog: pytes
     async def scene(parts: Parts, _gateway: Gateway) -> None:
         parts.chat.write(message(1, "one"))
         await parts.clock.run_for(1)
-        free = held_up(parts, "stop")
+        free = held_up(parts.sessions, "stop")
         if reason == "lru_limit":
             parts.chat.write(message(2, "of another", 8))
         await parts.clock.run_for(1 if reason == "lru_limit" else 1801)
