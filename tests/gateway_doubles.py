@@ -138,6 +138,18 @@ class ScriptedSessions:
             raise self.problems[name].pop(0)
 
 
+def held_up(sessions: ScriptedSessions, act: str) -> asyncio.Event:
+    """Let this act of the daemon be done only once the event is set."""
+    done, free = getattr(sessions, act), asyncio.Event()
+
+    async def slowly(*given: Any) -> Any:
+        await free.wait()
+        return await done(*given)
+
+    setattr(sessions, act, slowly)
+    return free
+
+
 class Slate:
     """Implements Answers on a blackboard: messages by number, each with every text it had."""
 

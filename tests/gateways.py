@@ -28,12 +28,14 @@ from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 
 BOT = "99"
+# Who answers where a test does not say; the fixture `provider` says it.
+PROVIDER = "claude"
 
 
 class Parts:
     """What outlives a gateway: the world around it."""
 
-    def __init__(self, *, provider: str = "claude", limits: Limits | None = None) -> None:
+    def __init__(self, *, provider: str = "", limits: Limits | None = None) -> None:
         self.clock = VirtualClock()
         self.store: Store = MemoryStore(now=lambda: self.clock.now().wall)
         self.chat = ScriptedChat()
@@ -41,7 +43,7 @@ class Parts:
         self.slate = Slate()
         self.plain = Plain()
         self.door = OpenDoor()
-        self.provider = provider
+        self.provider = provider or PROVIDER
         # How its conversations are held, as the configuration says it.
         self.flags: tuple[str, ...] = ()
         self.limits = limits or Limits()

@@ -5,7 +5,7 @@ Nothing here decides.
 
 import logging
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -139,12 +139,12 @@ class Gateway:
             except WorldError as problem:
                 log.warning("who was paired is not known: %s", problem)
 
-    async def daemon_beside(self) -> KeptChild | None:
-        """The daemon this gateway has to keep itself; None where one answers, or is about to."""
+    async def daemon_beside(self, words: Sequence[str]) -> KeptChild | None:
+        """The daemon this gateway has to keep itself, by this command; None where one answers, or is about to."""
         try:
             await self._door.get("/healthz", 5.0)
         except DaemonNotRunning:
-            argv = (sys.executable, "-P", "-m", "wakeful", "up", "--no-tcp", "--no-gateway")
+            argv = (sys.executable, "-P", "-m", "wakeful", *words)
             return KeptChild("daemon", argv, Path(self._places.logs) / "up.log", self._environ)
         except (DaemonSilent, DaemonCutOff) as problem:
             log.warning("%s", problem)

@@ -3,11 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
-from gateway_doubles import message, press, silent
+from gateway_doubles import held_up, message, press, silent
 from gateways import Gateway, Parts, play
 from wakeful.domain.errors import WorldError
 from wakeful.domain.gateway.access import PRESS_WORDS, PressRefusal
@@ -327,13 +326,7 @@ def test_a_question_says_how_it_was_answered(choice: str, said: str, *, is_over:
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
         name = await asked(parts)
-        answer, free = parts.sessions.answer, asyncio.Event()
-
-        async def slowly(*given: Any) -> Any:
-            await free.wait()
-            return await answer(*given)
-
-        parts.sessions.answer = slowly  # type: ignore[method-assign]
+        free = held_up(parts.sessions, "answer")
         if choice:
             parts.chat.write(press(2, f"ask:{name}:{choice}"))
         await parts.clock.run_for(1 if choice else 601)
