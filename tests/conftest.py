@@ -1,5 +1,6 @@
 """Fixtures of every suite: a Wakeful of one's own, in a home of its own."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from docker_engines import DockerEngine, make_image, require_docker
 # How long an example takes says more about the machine's other work than about the rule.
 settings.register_profile("wakeful", deadline=None)
 settings.load_profile("wakeful")
+# A shell that puts `make test` behind lets it ignore Ctrl-C, and every program that a test starts would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
