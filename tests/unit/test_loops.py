@@ -200,7 +200,12 @@ def test_a_call_that_fails_again_and_again_is_a_loop_whatever_it_says() -> None:
 
 @pytest.mark.parametrize(
     ("command", "result"),
-    [("gh run view 7", b'"x"'), ("kubectl get pods", b'"web 0/1"'), ("./state", b'"deploy: in_progress"')],
+    [
+        ("gh run view 7", b'"build running"'),
+        ("kubectl get pods", b'"web 0/1 ContainerCreating"'),
+        ("./state", b'"deploy: in_progress"'),
+        ("ps -C make", b'"77 make"'),
+    ],
 )
 def test_a_look_taken_again_after_a_pause_waits(command: str, result: bytes) -> None:
     """What goes on elsewhere is looked at again and again: that counts by time, unless nobody waits in between."""
@@ -213,11 +218,15 @@ def test_a_look_taken_again_after_a_pause_waits(command: str, result: bytes) -> 
         assert (circle(hasty, POLICY, at(6.0 * number)) is not None) is (number >= POLICY.repeats_max)
 
 
-def test_what_took_long_and_failed_is_no_look() -> None:
-    """A build that is started again every minute does not wait for anything."""
+@pytest.mark.parametrize(
+    ("command", "result"),
+    [("make", b'"1 pending, 2 failed"'), ("gh pr view 7", b'"Fix the reader"'), ("make", b'"running"')],
+)
+def test_whatever_says_that_it_is_over_is_no_wait(command: str, result: bytes) -> None:
+    """A build that is started again every minute does not wait, nor does whoever reads the same page again."""
     circles = Circles()
     for number in range(4):
-        called(circles, 60.0 * number, {"command": "make"}, b'"1 pending, 2 failed"')
+        called(circles, 60.0 * number, {"command": command}, result)
     assert circle(circles, POLICY, at(300.0)) is not None
 
 

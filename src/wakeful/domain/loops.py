@@ -16,7 +16,7 @@ from wakeful.domain.echoes import ECHOES_MIN
 from wakeful.domain.masking import masked, outline
 from wakeful.domain.moment import Instant
 from wakeful.domain.policy import Policy
-from wakeful.domain.signature import Call, Meaning, essence, is_write, meaning_of, says_not_yet
+from wakeful.domain.signature import Call, Meaning, essence, is_waited_for, is_write, meaning_of
 
 CYCLE_CALLS_MAX: Final = 5
 # Distinct calls remembered since the last new write; a turn with more of them is not going in circles.
@@ -217,7 +217,7 @@ def _remember(circles: Circles, new: _Made, trace: int) -> _Made:
 
 def _count(circles: Circles, made: _Made, since: Instant) -> None:
     made.last_index = circles.index
-    if since.seconds_since(made.asked) >= LOOK_SECONDS_MIN and _waits(made):
+    if since.seconds_since(made.asked) >= LOOK_SECONDS_MIN and is_waited_for(_meaning(made), made.result):
         _hold_runs(circles, circles.index - 1)
     made.asked = since
     if _is_counted(circles, made):
@@ -229,11 +229,6 @@ def _count(circles: Circles, made: _Made, since: Instant) -> None:
 def _is_counted(circles: Circles, made: _Made) -> bool:
     """Whether nothing was written anew behind it: every call that was new there only reads."""
     return all(_meaning(other).reads for other in circles.made if other.counted_from > made.counted_from)
-
-
-def _waits(made: _Made) -> bool:
-    """Whether it looks at something that goes on elsewhere: by its command, or by what came back."""
-    return _meaning(made).looks or says_not_yet(made.result)
 
 
 def _count_failures(circles: Circles, call: Call, since: Instant, *, failed: bool) -> None:

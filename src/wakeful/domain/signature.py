@@ -70,16 +70,21 @@ _POLLING_COMMAND: Final = re.compile(
     r"|\btail (?:[^;&|]* )?(?:-\w*[fF]\b|--follow)|\bkubectl [^;&|]*-w\b|\brollout status\b"
     r"|\b(?:docker|kubectl|podman|aws \S+) wait\b|\brun watch\b|\bwait-for"
 )
-# Looks at what goes on elsewhere: builds, deployments, containers, processes. Taken again after a pause they wait.
+# Looks at what goes on elsewhere: builds, deployments, containers. Also work of its own, unless what it says is not over.
 _LOOKING_COMMAND: Final = re.compile(
-    r"^(?:gh (?:run|pr|workflow) (?:view|list|checks|status)|glab (?:ci|pipeline|mr)|kubectl (?:get|describe|logs)"
-    r"|(?:docker|podman)(?: compose|-compose)? (?:ps|inspect|logs)|aws \S+ (?:describe|get|list)-|gcloud .*\b(?:describe|list)"
-    r"|az .*\bshow|systemctl (?:status|is-active)|ps|pgrep|jobs|squeue|sacct|qstat|nvidia-smi|lsof|ss|nc|pg_isready)\b"
+    r"(?:gh (?:run|pr|workflow) (?:view|list|checks|status)|glab (?:ci|pipeline|mr)|kubectl (?:get|describe)"
+    r"|(?:docker|podman)(?: compose|-compose)? (?:ps|inspect)|aws \S+ (?:describe|get|list)-|gcloud .*\b(?:describe|list)"
+    r"|az .*\bshow)\b"
 )
-# What a short answer says of something that is not over. Test runners count their skipped tests as pending.
+# And at processes: that they are there is all they say.
+_LISTING_COMMAND: Final = re.compile(r"(?:ps|pgrep|jobs|squeue|sacct|qstat)\b")
+# What an answer says of something that is not over. Test runners count their skipped tests as pending.
 _NOT_YET: Final = re.compile(
     rb"\b(?:pending|queued|still (?:running|building|waiting)|not (?:yet )?ready|waiting for)\b|in[ _-]progress",
     re.IGNORECASE,
+)
+_GOING_ON: Final = re.compile(
+    rb"\b(?:running|working|building|creating|starting|\w*creating)\b", re.IGNORECASE
 )
 _OVER: Final = re.compile(rb"fail|error|pass|\d pending", re.IGNORECASE)
 _NOT_YET_BYTES_MAX: Final = 200
@@ -132,11 +137,6 @@ class Meaning(msgspec.Struct, frozen=True, gc=False):
     def reads(self) -> bool:
         """Whether it only reads."""
         return self.reads_by_name or (self.command != "" and _only_reads(self.command))
-
-    @property
-    def looks(self) -> bool:
-        """Whether it looks at something that goes on elsewhere."""
-        return _LOOKING_COMMAND.match(self.command) is not None
 
     def is_same(self, other: "Meaning") -> bool:
         """Whether both ask for the same thing; one that names no folder asks where the other one did."""
@@ -224,12 +224,15 @@ def _polls_inside(given: bytes, command: str) -> bool:
     return max(map(given.find, _POLLING_WORDS)) >= 0 and bool(_POLLING_INPUT.search(given))
 
 
-def says_not_yet(result: bytes) -> bool:
-    """Whether a result says of something that it is not over yet."""
-    if len(result) > _NOT_YET_BYTES_MAX:
+def is_waited_for(meaning: Meaning, result: bytes) -> bool:
+    """Whether a call looks at something that goes on elsewhere, and says that it is not over."""
+    if _LISTING_COMMAND.match(meaning.command) is not None:
+        return True
+    said = result.replace(b"\\n", b"\n").replace(b"\\t", b"\t")
+    if len(said) > _NOT_YET_BYTES_MAX or _OVER.search(said) is not None:
         return False
-    said = result.replace(b"\\n", b"\n")
-    return _NOT_YET.search(said) is not None and _OVER.search(said) is None
+    looks = _LOOKING_COMMAND.match(meaning.command) is not None
+    return _NOT_YET.search(said) is not None or (looks and _GOING_ON.search(said) is not None)
 
 
 def essence(result: bytes) -> bytes:
