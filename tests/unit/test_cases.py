@@ -129,3 +129,10 @@ def test_a_providers_refusal_is_no_word_of_the_agent() -> None:
 def test_what_is_mentioned_before_any_prompt_opens_no_turn() -> None:
     """Nobody waits for an answer yet."""
     assert read('{"t":1,"system":"session started"}') == (e.Opened(1.0),)
+
+
+def test_a_heartbeat_is_no_progress_and_a_notice_no_person() -> None:
+    """Only its writer lives; and what a client writes in a person's place begins nothing afresh."""
+    assert read('{"t":1,"user":"go"},{"t":2,"system":"heartbeat ok"}') == (e.Prompted(1.0),)
+    (prompted,) = read('{"t":1,"user":"<task-notification>a build ended"}')
+    assert prompted == e.Prompted(1.0, by_person=False)
