@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from wakeful.care import forge_news
+from wakeful.care import KEPT_FOR_LATER
 from wakeful.domain.actions import Action, ActionName
 from wakeful.domain.activity import Activity
 from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentState
@@ -28,7 +28,7 @@ from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.incident import Cause, Fate, Incident, Member
 from wakeful.domain.incident_words import did_words, words_of
 from wakeful.domain.moment import Instant, iso
-from wakeful.domain.news import News, text_of
+from wakeful.domain.news import News, forge_news, text_of
 from wakeful.domain.plan import Decision, Step
 from wakeful.domain.process import Sight
 from wakeful.domain.record import SessionRecord, describe
@@ -271,7 +271,9 @@ EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
     "The disk is full": lambda: text_of(
         disk_news(_incident(Cause.DISK, "tower"), "512 KiB are left for /home/me/state", "/home/me/state")
     ),
-    "Issues cannot be filed": lambda: text_of(forge_news("gh is logged out", "tower", _WALL)),
+    "Issues cannot be filed": lambda: text_of(
+        forge_news("gh is logged out", "tower", _WALL, did=KEPT_FOR_LATER)
+    ),
     "A program's journal was settled": lambda: _journal(_RECOVERED),
     "A program's journal could not be settled": lambda: _journal(
         replace(_RECOVERED, status=Status.REQUIRED_ROLLBACK)

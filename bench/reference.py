@@ -19,6 +19,7 @@ from wakeful.domain.eligibility import RULES as WAKE_RULES, Reason
 from wakeful.domain.evidence import Rung
 from wakeful.domain.figures import FAMILIES, SECONDS_BOUNDS, Kind
 from wakeful.domain.findings import EXIT_CODES, MEANINGS, Code, Health, State
+from wakeful.domain.health_writers import WRITERS, HealthTrigger
 from wakeful.domain.incident import SENTENCES, Cause
 from wakeful.domain.journal import Last, OnAlive, StepEffects
 from wakeful.domain.plan import BUDGET_SECONDS, RULES, Step as PlanStep, revive_rule as _revive
@@ -355,9 +356,9 @@ def wake() -> str:
         MADE,
         "# Who may be woken",
         "",
-        f"A wake is refused before any work with exactly one of {len(Reason)} reasons. The first rule that speaks is the",
-        "answer: first whether Wakeful may touch the session at all, then what lasts until somebody changes it, then how",
-        "the session is, then what passes by itself, and last what only an attempt shows.",
+        f"A wake is refused before any work with exactly one of {len(Reason)} reasons, of which one has two rules. The first rule",
+        "that speaks is the answer: first whether Wakeful may touch the session at all, then what lasts until somebody",
+        "changes it, then how the session is, then what passes by itself, and last what only an attempt shows.",
         "",
         "| | reason | when | in the session's record |",
         "|---|---|---|---|",
@@ -385,6 +386,37 @@ RECORD_REASONS = frozenset(
         Reason.SESSION_PROMPT_ACTIVE,
     }
 )
+
+
+def health_writers() -> str:
+    """Which trigger writes which field of a session's health."""
+    letters = dict(zip(HealthTrigger, "ABCDEF", strict=True))
+    lines = [
+        MADE,
+        "# Who writes health",
+        "",
+        "Every field of a session's health has a closed list of writers. A writer is evidence; one function makes a record of",
+        "it, and records cannot be changed. Evidence seldom comes alone: an agent that ends is a stop, an end of presence",
+        "and a verdict at once.",
+        "",
+        "| | trigger |",
+        "|---|---|",
+    ]
+    lines += [f"| {letter} | {trigger} |" for trigger, letter in letters.items()]
+    lines += ["", "| field | " + " | ".join(letters.values()) + " |", "|---" * (len(letters) + 1) + "|"]
+    lines += [
+        f"| `{field}` | " + " | ".join("x" if each in writers else "" for each in letters) + " |"
+        for field, writers in WRITERS.items()
+    ]
+    lines += [
+        "",
+        "`eligible_for_wake` and `ineligibility_reason` follow from them and from the configuration by [one function](wake.md);",
+        "`updated_at` is the moment of any of it. Timers of `[session.supervision]`, a `HEARTBEAT.md`, wakes, leases and hooks",
+        "write nothing here. `wakeful session repair` changes what is stored of a session, to what evidence says, or to",
+        "`stopped` and `unknown` where none is left.",
+        "",
+    ]
+    return "\n".join(lines)
 
 
 def gateway() -> str:
@@ -425,6 +457,7 @@ PAGES = {
     "gateway.md": gateway,
     "alerts.md": alerts,
     "wake.md": wake,
+    "health-writers.md": health_writers,
     "recovery.md": recovery,
     "agents.md": agents,
     "healing.md": healing,

@@ -85,6 +85,7 @@ class ScriptedSessions:
         return Answered(RECOVERED, "it runs and answers", session_id)
 
     async def answer(self, session_id: SessionId, question_id: str, reply: Reply) -> Answered:
+        self._raise("answer")
         self.answers.append((question_id, reply))
         return Answered(RECOVERED, "answered", session_id)
 
@@ -135,6 +136,18 @@ class ScriptedSessions:
     def _raise(self, name: str) -> None:
         if self.problems[name]:
             raise self.problems[name].pop(0)
+
+
+def held_up(sessions: ScriptedSessions, act: str) -> asyncio.Event:
+    """Let this act of the daemon be done only once the event is set."""
+    done, free = getattr(sessions, act), asyncio.Event()
+
+    async def slowly(*given: Any) -> Any:
+        await free.wait()
+        return await done(*given)
+
+    setattr(sessions, act, slowly)
+    return free
 
 
 class Slate:
@@ -205,8 +218,10 @@ class Plain:
 
     def __init__(self) -> None:
         self.ends: list[tuple[Turn, Fault | None]] = []
+        self.carried_out: list[str] = []
 
     async def carry_out(self, turn: Turn) -> tuple[str, Buttons]:
+        self.carried_out.append(turn.text)
         return turn.text, ()
 
     async def ended(self, turn: Turn, fault: Fault | None, seconds: float) -> None:
@@ -249,6 +264,10 @@ class ScriptedChat:
 
     def write(self, *updates: Update) -> None:
         self.waiting.extend(updates)
+        self.arrived.set()
+
+    def be_quiet(self) -> None:
+        """Answer the question for updates that waits: there are none."""
         self.arrived.set()
 
     async def me(self) -> str:

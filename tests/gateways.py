@@ -28,12 +28,14 @@ from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 
 BOT = "99"
+# Who answers where a test does not say; the fixture `provider` says it.
+PROVIDER = "claude"
 
 
 class Parts:
     """What outlives a gateway: the world around it."""
 
-    def __init__(self, *, provider: str = "claude", limits: Limits | None = None) -> None:
+    def __init__(self, *, provider: str = "", limits: Limits | None = None) -> None:
         self.clock = VirtualClock()
         self.store: Store = MemoryStore(now=lambda: self.clock.now().wall)
         self.chat = ScriptedChat()
@@ -41,13 +43,14 @@ class Parts:
         self.slate = Slate()
         self.plain = Plain()
         self.door = OpenDoor()
-        self.provider = provider
+        self.provider = provider or PROVIDER
         # How its conversations are held, as the configuration says it.
         self.flags: tuple[str, ...] = ()
         self.limits = limits or Limits()
         self.pool_limits = PoolLimits()
         self.heard_users = {42}
         self.bot = BOT
+        self.bot_name = "our_bot"
         # What whoever looks from outside is told, the newest last.
         self.told: list[str] = []
 
@@ -144,6 +147,7 @@ class Gateway:
             hears=lambda update: update.user_id in parts.heard_users,
             prompt_of=lambda incoming: incoming.text,
             commands={"stop": self._stop, "new": self._new},
+            own_name=lambda: parts.bot_name,
             presses=[self.questions.pressed, self._follow_ups().pressed],
             tell=parts.told.append,
         )

@@ -14,7 +14,7 @@ from wakeful.domain.events import TurnEnded
 from wakeful.domain.heartbeat import Bounds
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
-from wakeful.ports.hands import Seen
+from wakeful.ports.hands import LinesRefused, Seen
 from wakeful.ports.store import Store
 from wakeful.services.acts import ActGate
 from wakeful.services.holdings import Holdings
@@ -37,8 +37,12 @@ class HeldDriver(LivingDriver):
         self.held: asyncio.Event | None = None
         # Whether its log shows a prompt at once.
         self.writes_late = False
+        # Whether it would take each line for a prompt of its own.
+        self.one_line = False
 
     async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
+        if self.one_line and "\n" in prompt:
+            raise LinesRefused
         if self.held is not None:
             await self.held.wait()
         if self.writes_late:

@@ -5,13 +5,11 @@ nothing here knows whether the file may be trusted.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any, Final
 
-import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from wakeful.domain.agents import (
     READY_SECONDS,
@@ -22,7 +20,7 @@ from wakeful.domain.agents import (
     parse_agent_name,
 )
 from wakeful.domain.plaintext import plain
-from wakeful.named_tables import read_named
+from wakeful.named_tables import Expand, Folder, Place, TableKey, checked, read_named
 
 SECTION: Final = "agents"
 # An agent that needs longer than this to come up is not coming up.
@@ -32,7 +30,6 @@ _Word = Annotated[str, Meta(pattern=r"^[^\x00\n\r]*$", max_length=4096)]
 _Program = Annotated[tuple[_Word, ...], Meta(min_length=1, max_length=1000)]
 _Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
 _Variables = tuple[_Variable, ...]
-_Folder = Annotated[str, Meta(pattern=r"^((/|~/)[^\x00\n\r]*)?$", max_length=4096)]
 _Mount = Annotated[str, Meta(pattern=r"^(/|~/)[^:\x00\n\r]*:/[^:\x00\n\r]*(:(ro|rw))?$", max_length=4096)]
 _Mounts = tuple[_Mount, ...]
 # What the engine would read as an option or as two words.
@@ -40,69 +37,54 @@ _Token = Annotated[str, Meta(pattern=r"^([A-Za-z0-9][^\s\x00]*)?$", max_length=5
 _ReadySeconds = Annotated[float, Meta(gt=0, le=READY_SECONDS_MAX)]
 
 
-class AgentKey(Struct, frozen=True):
-    """One key of an agent's table."""
-
-    kind: Any
-    default: Any
-    allowed: str
-    meaning: str
-
-
-AGENT_KEYS: Final[Mapping[str, AgentKey]] = {
-    "runtime": AgentKey(AgentRuntime, None, "docker or tmux", "Where it lives. Needed."),
-    "command": AgentKey(
+AGENT_KEYS: Final[Mapping[str, TableKey]] = {
+    "runtime": TableKey(AgentRuntime, None, "docker or tmux", "Where it lives. Needed."),
+    "command": TableKey(
         _Program, None, 'a list of words, the program first, like ["claude"]', "What is run. Needed."
     ),
-    "image": AgentKey(
+    "image": TableKey(
         _Token,
         "",
         "the name of an image",
         "docker only, and needed there. It has `sh`, `sleep`, `tmux` and the program.",
     ),
-    "workdir": AgentKey(
-        _Folder, "", "empty, or a path that begins with / or ~/", "Where it works. In docker a path inside."
+    "workdir": TableKey(
+        Folder, "", "empty, or a path that begins with / or ~/", "Where it works. In docker a path inside."
     ),
-    "env": AgentKey(
+    "env": TableKey(
         _Variables,
         (),
         'a list of names of variables, like ["ANTHROPIC_API_KEY"]',
         "Passed through by name from the daemon's environment; values are never written down.",
     ),
-    "network": AgentKey(
+    "network": TableKey(
         _Token,
         "",
         "the name of a network",
         'docker only. Empty: none at all. Claude Code needs one, like "bridge".',
     ),
-    "mounts": AgentKey(
+    "mounts": TableKey(
         _Mounts,
         (),
         'a list like ["~/code:/code:ro"]',
         "docker only. host:container, with :ro if it may not write.",
     ),
-    "user": AgentKey(_Token, "", "a user, or uid:gid", "docker only. Empty: the image's own."),
-    "ready": AgentKey(
+    "user": TableKey(_Token, "", "a user, or uid:gid", "docker only. Empty: the image's own."),
+    "ready": TableKey(
         str, "", "a regular expression", "Its screen shows this once it is ready. Empty: not asked."
     ),
-    "ready_seconds": AgentKey(
+    "ready_seconds": TableKey(
         _ReadySeconds,
         READY_SECONDS,
         f"a number of seconds above 0, {READY_SECONDS_MAX} at most",
         "It must be ready by then.",
     ),
-    "restart": AgentKey(
+    "restart": TableKey(
         Restart, Restart.MANUAL, "manual or auto", "Who brings a stale one back: a person, or Wakeful, once."
     ),
 }
 DOCKER_ONLY: Final = ("image", "network", "mounts", "user")
 _NEEDED: Final = ("runtime", "command")
-
-Place = Callable[[str, str], str]
-"""Where an agent's key stands, as `file:line`."""
-
-Expand = Callable[[str], str]
-"""A path with its ~ resolved."""
 
 
 def read_agents(table: object, place: Place, expand: Expand, problems: list[str]) -> Iterator[AgentSpec]:
@@ -132,21 +114,12 @@ def _agent(place: Place, expand: Expand, name: str, keys: object, problems: list
 
 def _checked(key: str, value: object, expand: Expand, values: dict[str, Any]) -> str | None:
     """Take a value into `values`, or say what is wrong with it."""
-    known = AGENT_KEYS.get(key)
-    shown = plain(key, 60)
-    if known is None:
-        close = get_close_matches(key, AGENT_KEYS, n=1)
-        meant = f"Did you mean {close[0]}?" if close else f"Known: {', '.join(AGENT_KEYS)}."
-        return f"{shown}: unknown. {meant}"
-    try:
-        checked = msgspec.convert(value, known.kind)
-    except msgspec.ValidationError:
-        written = str(value).lower() if isinstance(value, bool) else plain(repr(value), 60)
-        return f"{shown}: {written} is not {known.allowed}"
-    if key == "ready" and (said := _not_a_pattern(checked)) is not None:
-        return f"{shown}: {said}"
-    values[key] = _expanded(key, checked, expand)
-    return None
+    said = checked(AGENT_KEYS, key, value, values)
+    if said is None and key == "ready":
+        said = _not_a_pattern(values[key])
+    if said is None:
+        values[key] = _expanded(key, values[key], expand)
+    return said
 
 
 def _expanded(key: str, value: Any, expand: Expand) -> Any:
@@ -177,5 +150,5 @@ def _not_a_pattern(text: str) -> str | None:
     try:
         re.compile(text)
     except re.error as problem:
-        return f"{plain(repr(text), 60)} is not a regular expression: {plain(str(problem), 100)}"
+        return f"ready: {plain(repr(text), 60)} is not a regular expression: {plain(str(problem), 100)}"
     return None

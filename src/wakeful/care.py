@@ -4,6 +4,7 @@ What `handwork` is to acting. Nothing here decides; the daemon builds it on its 
 """
 
 import asyncio
+import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
@@ -20,13 +21,14 @@ from wakeful.adapters.telegram.messenger import TelegramMessenger
 from wakeful.adapters.tmux.visible import is_visible
 from wakeful.channels import open_channels, rules_of
 from wakeful.config import Config, RedisPlace, Runaway
+from wakeful.daemon_log import show_moves
 from wakeful.domain.alerts import Alert, AlertKind, Matter, Question, Topic, resolved
 from wakeful.domain.checkpoint import CheckpointKind
 from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause
 from wakeful.domain.moment import iso
-from wakeful.domain.news import News, text_of
+from wakeful.domain.news import forge_news, text_of
 from wakeful.domain.plan import Rules
 from wakeful.domain.process import Sight
 from wakeful.domain.record import SessionRecord
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
 
 # Whatever is wrong with the forge is one episode.
 FORGE: Final = "forge"
+KEPT_FOR_LATER: Final = "kept what it had to say, and tries again every ten minutes"
 Task = tuple[Callable[[], Coroutine[None, None, None]], str]
 """Something that runs for ever, and what it means if the store refuses it."""
 
@@ -315,6 +318,8 @@ class Care:
         from wakeful.services.queue_voice import QueueVoice  # noqa: PLC0415
         from wakeful.services.watchdog_ledger import Callbacks  # noqa: PLC0415
 
+        # 000: every cycle is one line.
+        show_moves(logging.getLogger("wakeful.watchdog"))
         alerts = self._config.alerts
         bot = TelegramMessenger(alerts.telegram_token, alerts.telegram_chat, alerts.telegram_api)
 
@@ -359,7 +364,8 @@ class Care:
         await self._journal_voice.told(sighting)
 
     async def _tell_of_forge(self, words: str) -> None:
-        news = forge_news(words, self._lookout.host, self._lookout.clock.now().wall)
+        now = self._lookout.clock.now().wall
+        news = forge_news(words, self._lookout.host, now, did=KEPT_FOR_LATER)
         topic = Topic((Matter.ISSUES,))
         await self.alerts.owe(Alert(AlertKind.TROUBLE, FORGE, text_of(news), topic=topic))
 
@@ -385,18 +391,6 @@ class Care:
         watched, hosting = self._lookout.roster.watched.get(session_id), self._holdings.find(session_id)
         stopped = hosting is not None and hosting.stopped
         return watched is not None and watched.activity.ended_well and not stopped
-
-
-def forge_news(words: str, host: str, since: float) -> News:
-    """That issues cannot be filed."""
-    return News(
-        what=f"No issue could be filed: {words}",
-        where=f"`gh` on {host}",
-        since=since,
-        did="kept what it had to say, and tries again every ten minutes",
-        otherwise="no issue tells of it; everything else goes on",
-        command="gh auth status",
-    )
 
 
 async def _filed_late(_report: Report, _filing: Filing) -> None:

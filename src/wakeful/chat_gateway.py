@@ -5,7 +5,7 @@ Nothing here decides.
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -139,35 +139,35 @@ class Gateway:
             except WorldError as problem:
                 log.warning("who was paired is not known: %s", problem)
 
-    async def daemon_beside(self) -> KeptChild | None:
-        """The daemon this gateway has to keep itself; None where one answers, or is about to."""
+    async def daemon_beside(self, words: Sequence[str]) -> KeptChild | None:
+        """The daemon this gateway has to keep itself, by this command; None where one answers, or is about to."""
         try:
             await self._door.get("/healthz", 5.0)
         except DaemonNotRunning:
-            argv = (sys.executable, "-P", "-m", "wakeful", "up", "--no-tcp", "--no-gateway")
+            argv = (sys.executable, "-P", "-m", "wakeful", *words)
             return KeptChild("daemon", argv, Path(self._places.logs) / "up.log", self._environ)
         except (DaemonSilent, DaemonCutOff) as problem:
             log.warning("%s", problem)
         return None
 
-    def greeting(self, name: str, open_turns: int, *, alone: bool) -> list[str]:
-        gateway = self._config.gateway
-        heard = self._people.count
-        lines = [
-            f"gateway: {name}, answered by {gateway.provider}; {heard} may write, {len(gateway.admins)} admins"
-        ]
+    def greeting(self, name: str, open_turns: int, *, alone: bool) -> Iterator[str]:
+        """Who it is, who is heard, and what its operator should know."""
+        heard, admins = self._people.count, self._people.count_of(Role.ADMIN)
+        provider = self._config.gateway.provider
+        yield f"gateway: {name}, answered by {provider}; {heard} may write, {admins} of them as admins"
         if alone:
-            lines.append("gateway: no daemon was running: one is kept beside it, on its socket only")
+            yield "gateway: no daemon was running: one is kept beside it, on its socket only"
         if not heard:
-            lines.append("gateway: nobody is allowed yet: gateway.allow, or `wakeful gateway pair`")
+            yield "gateway: nobody is allowed yet: gateway.allow, or `wakeful gateway pair`"
+        for chat in self._seats.homeless():
+            yield f"gateway: the folder of {chat.key} is not there, and nobody is answered: {chat.folder}"
         if open_turns:
-            lines.append(f"gateway: goes on with {open_turns} open turns")
-        return lines
+            yield f"gateway: goes on with {open_turns} open turns"
 
     def sessions(self) -> dict[str, ConversationKey]:
         """The sessions of the pool, and whose each is."""
-        pool = self.turns.pool
-        held = {pool.session_of(key): key for key in pool.keys()}  # noqa: SIM118 - it is no dict
+        keys = self.turns.pool.keys()
+        held = {self.turns.session_of(key): key for key in keys}
         return {session: key for session, key in held.items() if session}
 
     async def restart(self, key: ConversationKey, *, even_busy: bool = False) -> bool:
@@ -323,6 +323,7 @@ class Gateway:
             commands=orders.commands(),
             presses=(self._questions.pressed, self._decisions.pressed, self._follow_ups.pressed),
             introduced=self._people.introduced,
+            own_name=lambda: self.chat.name,
             stranger_words=lambda user_id: stranger_line(user_id, frozenset(self._config.gateway.allow)),
             tell=TroubleFile(Path(self._places.gateway_trouble)).write,
         )

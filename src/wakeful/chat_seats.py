@@ -3,7 +3,7 @@
 An agent gets the gateway's environment without what is Wakeful's own: the bot's token is none of its business.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -63,6 +63,10 @@ class Seats:
             self.environ,
             name,
         )
+
+    def homeless(self) -> Iterator[ChatPlace]:
+        """Chats whose folder, as the configuration names it, is not there."""
+        return (each for each in self._chats.values() if each.folder and not Path(each.folder).is_dir())
 
     def _argv(self, provider: str, mode: PermissionMode) -> tuple[str, ...]:
         return (*self._config.gateway_providers[provider].argv, *client(provider).flags(mode))

@@ -7,13 +7,12 @@ import asyncio
 import hashlib
 import os
 import secrets
-import signal
-import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from wakeful.adapters.sqlite.store import SqliteStore
 from wakeful.adapters.system.clock import SystemClock
+from wakeful.adapters.system.goodbye import told_to_end
 from wakeful.adapters.system.kept_child import KeptChild
 from wakeful.adapters.system.sole import sole, sole_on_host
 from wakeful.chat_gateway import Gateway
@@ -74,9 +73,16 @@ async def _opened(config: Config, places: Places) -> AsyncIterator[SqliteStore]:
 
 
 async def serve_gateway(
-    config: Config, places: Places, announce: Callable[[str], None], *, supervised: bool = False
+    config: Config,
+    places: Places,
+    announce: Callable[[str], None],
+    *,
+    daemon: Sequence[str],
+    supervised: bool = False,
 ) -> None:
     """Run until SIGINT, SIGTERM or cancellation; `supervised`: or until standard input ends.
+
+    `daemon` are the words of the command that is kept running beside it where no daemon answers.
 
     Raises GatewayNotSetUp, BadBotToken, HeldByAnother, ChatLocked.
     """
@@ -89,8 +95,8 @@ async def serve_gateway(
         store = await stack.enter_async_context(_opened(config, places))
         gateway = Gateway(config, places, store, bot, os.environ, supervised=supervised)
         stack.push_async_callback(gateway.close)
-        ended = _until_told(supervised=supervised)
-        beside = await gateway.daemon_beside()
+        ended = told_to_end(supervised=supervised)
+        beside = await gateway.daemon_beside(daemon)
         name = await _name_of(gateway)
         open_turns = await gateway.take_up()
         for line in gateway.greeting(name, open_turns, alone=beside is not None):
@@ -109,16 +115,6 @@ async def _name_of(gateway: Gateway) -> str:
         return f"@{await gateway.chat.me()}"
     except ChatFailed as problem:
         return f"a bot whose name is not known yet ({problem})"
-
-
-def _until_told(*, supervised: bool) -> asyncio.Event:
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, ended.set)
-    if supervised:
-        loop.add_reader(sys.stdin.fileno(), ended.set)
-    return ended
 
 
 async def _run(gateway: Gateway, ended: asyncio.Event, beside: KeptChild | None) -> None:

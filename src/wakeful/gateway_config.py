@@ -4,7 +4,6 @@ Nothing here reads a file; `config` does. Every problem is named with its place 
 """
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any, Final, NewType
@@ -13,10 +12,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from wakeful.adapters.providers import NAMES
-from wakeful.agents_config import Expand, Place
 from wakeful.domain.plaintext import plain
 from wakeful.heartbeat_config import Words
-from wakeful.named_tables import read_named
+from wakeful.named_tables import Expand, Folder, Place, TableKey, checked, read_named
 
 CHATS: Final = "gateway.chats"
 DEFAULT_CHAT: Final = "default"
@@ -191,33 +189,23 @@ class ChatPlace(Struct, frozen=True, kw_only=True):
     send_from: str = ""
 
 
-class ChatKey(Struct, frozen=True):
-    """One key of a chat's table."""
-
-    kind: Any
-    default: Any
-    allowed: str
-    meaning: str
-
-
-_Folder = Annotated[str, Meta(pattern=r"^((/|~/)[^\x00\n\r]*)?$", max_length=4096)]
 _Key = Annotated[str, Meta(pattern=r"^(default|chat:-?[0-9]{1,20}:thread:(main|[0-9]{1,20}))$")]
-CHAT_KEYS: Final[Mapping[str, ChatKey]] = {
-    "folder": ChatKey(
-        _Folder,
+CHAT_KEYS: Final[Mapping[str, TableKey]] = {
+    "folder": TableKey(
+        Folder,
         "",
         "empty, or a path that begins with / or ~/",
         "Where the agent works. Empty: the default's, else a folder of its own below the state folder.",
     ),
-    "permission_mode": ChatKey(
+    "permission_mode": TableKey(
         PermissionMode,
         None,
         "default, acceptEdits, plan or bypassPermissions",
         "What it may do unasked. Missing: the default table's, else `default`: everything is asked for.",
     ),
-    "provider": ChatKey(ProviderName, None, _PROVIDERS, "Who answers. Missing: gateway.provider."),
-    "send_from": ChatKey(
-        _Folder,
+    "provider": TableKey(ProviderName, None, _PROVIDERS, "Who answers. Missing: gateway.provider."),
+    "send_from": TableKey(
+        Folder,
         "",
         "empty, or a path that begins with / or ~/",
         "Files below it may be sent to the chat. Empty: none.",
@@ -251,16 +239,7 @@ def _chat(place: Place, expand: Expand, key: str, table: object, problems: list[
 
 def _checked(name: str, value: object, expand: Expand, values: dict[str, Any]) -> str | None:
     """Take a value into `values`, or say what is wrong with it."""
-    known = CHAT_KEYS.get(name)
-    shown = plain(name, 60)
-    if known is None:
-        close = get_close_matches(name, CHAT_KEYS, n=1)
-        meant = f"Did you mean {close[0]}?" if close else f"Known: {', '.join(CHAT_KEYS)}."
-        return f"{shown}: unknown. {meant}"
-    try:
-        checked = msgspec.convert(value, known.kind)
-    except msgspec.ValidationError:
-        written = str(value).lower() if isinstance(value, bool) else plain(repr(value), 60)
-        return f"{shown}: {written} is not {known.allowed}"
-    values[name] = expand(checked) if known.kind == _Folder and checked else checked
-    return None
+    said = checked(CHAT_KEYS, name, value, values)
+    if said is None and CHAT_KEYS[name].kind == Folder and values[name]:
+        values[name] = expand(values[name])
+    return said

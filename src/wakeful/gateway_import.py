@@ -26,7 +26,10 @@ NAMES: Final[Mapping[str, str]] = {
     "responseActions.maxPromptChars": "response_actions.max_prompt_chars",
     "responseActions.maxResponseChars": "response_actions.max_response_chars",
 }
+_SECTIONS: Final = frozenset(name.partition(".")[0] for name in NAMES)
 _DEPTH_MAX: Final = 20
+# Some editors begin a file with it; it says nothing.
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
 class AlreadySet(ConfigError):
@@ -45,7 +48,7 @@ class Imported(Struct, frozen=True):
 def read_gateway_json(content: bytes, shown: str) -> Imported:
     """The settings of such a file. Raises ConfigError with every problem there is, one to a line."""
     try:
-        document = msgspec.json.decode(content)
+        document = msgspec.json.decode(content.removeprefix(_BYTE_ORDER_MARK))
     except (msgspec.DecodeError, RecursionError) as problem:
         raise ConfigError(problems=f"{shown}: not JSON: {plain(str(problem), 200)}") from problem
     if not isinstance(document, dict):
@@ -54,7 +57,11 @@ def read_gateway_json(content: bytes, shown: str) -> Imported:
     unknown: dict[str, Any] = {}
     problems: list[str] = []
     for name, value in _leaves(document):
-        if name not in NAMES:
+        if name in _SECTIONS and value == {}:
+            continue
+        if name in _SECTIONS:
+            problems.append(f"{shown}: {name}: {plain(_json(value), 60)} is not an object")
+        elif name not in NAMES:
             unknown[name] = value
         elif (said := _wrong(name, value)) is not None:
             problems.append(f"{shown}: {said}")
@@ -105,8 +112,8 @@ def _looked_up(tables: Mapping[str, Any], name: str) -> Any:
 
 
 def _leaves(value: object, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Every value with its full name; empty objects and lists are values."""
-    if isinstance(value, dict) and value and depth < _DEPTH_MAX:
+    """Every value with its full name; empty objects and lists are values, but for the whole."""
+    if isinstance(value, dict) and (value or not depth) and depth < _DEPTH_MAX:
         for name, inner in value.items():
             yield from _leaves(inner, f"{prefix}.{name}" if prefix else str(name), depth + 1)
     else:

@@ -18,7 +18,15 @@ from wakeful.adapters.client_hooks.settings_file import (
     replace_settings,
 )
 from wakeful.adapters.spool.fired import fired_at
-from wakeful.domain.client_hooks import FILES, command_for, our_commands, snippet, with_hooks, without_hooks
+from wakeful.domain.client_hooks import (
+    FILES,
+    command_for,
+    is_in_place,
+    our_commands,
+    snippet,
+    with_hooks,
+    without_hooks,
+)
 from wakeful.domain.json_text import NotPlainJson
 from wakeful.places import Places
 
@@ -60,6 +68,9 @@ def plan_install(client: str, environ: Mapping[str, str], places: Places) -> Pla
     path = settings_path(client, environ)
     command = command_for(places.spool)
     before = read_settings(path)
+    if before is not None and is_in_place(_text(before), client, command):
+        # Whoever added hooks behind ours, or laid the file out anew, keeps that.
+        return Plan(path, before, before, None)
     bare = _bare(path, before, client)
     after = with_hooks("{}\n" if bare is None else _text(bare), client, command).encode()
     return Plan(path, before, after, bare)
@@ -68,7 +79,7 @@ def plan_install(client: str, environ: Mapping[str, str], places: Places) -> Pla
 def plan_uninstall(client: str, environ: Mapping[str, str]) -> Plan:
     """The settings without our hooks: the very bytes of before, if nobody else wrote since. Raises as above."""
     path = settings_path(client, environ)
-    before = read_settings(path)
+    before = read_settings(path) if path.parent.is_dir() else None
     return Plan(path, before, _bare(path, before, client), None)
 
 
@@ -122,7 +133,9 @@ def hooks_state(client: str, environ: Mapping[str, str], places: Places) -> Stat
     path = settings_path(client, environ)
     fired = fired_at(Path(places.fired), client)
     try:
-        commands = our_commands(_text(path.read_bytes()))
+        text = _text(path.read_bytes())
+        is_installed = bool(our_commands(text))
+        is_current = is_in_place(text, client, command_for(places.spool))
         changed_at = path.stat().st_mtime
     except FileNotFoundError:
         return State(path, is_installed=False, is_current=False, fired_at=fired)
@@ -130,4 +143,4 @@ def hooks_state(client: str, environ: Mapping[str, str], places: Places) -> Stat
         return State(path, is_installed=False, is_current=False, fired_at=fired, trouble=str(problem))
     # What reported before the file was last written was trusted then, which says nothing of now.
     since = fired if fired is not None and fired > changed_at else None
-    return State(path, bool(commands), commands == {command_for(places.spool)}, since)
+    return State(path, is_installed, is_current, since)

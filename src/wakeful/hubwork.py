@@ -6,7 +6,6 @@ Nothing here decides. `records_without_hub` is for commands that find no daemon:
 import asyncio
 import logging
 import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -16,6 +15,7 @@ from wakeful.adapters.tmux.agents import TmuxAgents
 from wakeful.adapters.tmux.programs import resuming
 from wakeful.care import Care
 from wakeful.config import Config
+from wakeful.daemon_log import show_moves
 from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentSpec
 from wakeful.domain.alerts import Alert, AlertKind, Topic
 from wakeful.domain.errors import WakefulError, WorldError
@@ -84,7 +84,8 @@ def build_hub(
     care: Care,
 ) -> Hub:
     """The hub of one daemon."""
-    _log_to_stderr()
+    # As 001 had it.
+    show_moves(log)
     clock = lookout.clock
     runtimes = runtimes_of(config.agents, places, clock)
     sessions = HostedSessions(lookout.roster, clock)
@@ -248,14 +249,3 @@ class NoNotes:
     async def notes(self, kind: str) -> list[Note]:
         del kind
         return []
-
-
-def _log_to_stderr() -> None:
-    """Every move of an agent is one line in the daemon's log, as 001 had it."""
-    if log.handlers:
-        return
-    written = logging.StreamHandler(sys.stderr)
-    written.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    log.addHandler(written)
-    log.setLevel(logging.INFO)
-    log.propagate = False

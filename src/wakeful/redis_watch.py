@@ -97,7 +97,9 @@ class RedisWatch:
             healing=self.healing,
             queue=queue,
             chats=chats,
-            verifying=Verifying(jobs=jobs, clock=clock, chats=chats, ledger=ledger, operator=voice),
+            verifying=Verifying(
+                jobs=jobs, clock=clock, chats=chats, ledger=ledger, operator=voice, rules=rules
+            ),
             operator=voice,
             present=present,
             interval_seconds=interval_seconds,

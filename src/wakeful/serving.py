@@ -6,7 +6,6 @@ The order of starting is here, and the order of the end: doors open when everybo
 import asyncio
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
@@ -21,6 +20,7 @@ from wakeful.adapters.cases.book import append_case
 from wakeful.adapters.logs.folders import FolderWatch
 from wakeful.adapters.sqlite.store import SqliteStore
 from wakeful.adapters.system.connections import tcp_callers
+from wakeful.adapters.system.goodbye import told_to_end
 from wakeful.adapters.system.kept_child import KeptChild
 from wakeful.adapters.system.notify import Notifier
 from wakeful.adapters.system.pulse import Pulse
@@ -69,11 +69,12 @@ async def serve(
     with_login: bool = False,
     port_asked_for: bool = False,
     gateway: Sequence[str] | None = None,
+    supervised: bool = False,
 ) -> None:
     """Run until SIGINT, SIGTERM, `wakeful down` or cancellation. `announce` gets lines for a person to read.
 
     `with_login` puts a one-time login into the page's link: only for a terminal somebody sits at. `gateway` are the
-    words of the command that is kept running beside it, if one is.
+    words of the command that is kept running beside it, if one is. `supervised`: it also ends when standard input does.
     """
     # First: nothing that is started from here may speak to systemd in our name.
     notifier = Notifier.taken_from(os.environ)
@@ -83,14 +84,18 @@ async def serve(
         stack.enter_context(access_file(Path(places.logs) / "access.log"))
         store = await SqliteStore.open(store_path(config, places))
         stack.push_async_callback(store.close)
+        reach("daemon.opened")
         folders = await stack.enter_async_context(FolderWatch())
         daemon = Daemon(config, places, store, folders, {each.path: each for each in await store.bookmarks()})
         stack.callback(daemon.exits.close)
         daemon.supervisor.recall_standings(await _standings(store))
         await daemon.calm.current()
         await daemon.look()
+        reach("daemon.looked")
         await daemon.handwork.take_up()
+        reach("daemon.hands")
         await daemon.care.take_up()
+        reach("daemon.care")
         await daemon.hub.take_up()
         # Last: by now everybody was judged by what is there, so nobody is woken on what was true before.
         daemon.settle()
@@ -99,7 +104,7 @@ async def serve(
         daemon.looked = True
         if gateway is not None:
             daemon.beside.append(_gateway(places, gateway))
-        ended = asyncio.Event()
+        ended = told_to_end(supervised=supervised)
         app, access = _app(config, places, doors, daemon, store=store, end=ended.set)
         stack.callback(app.log.close)
         link = _link(config, doors, access if with_login else None)
@@ -243,6 +248,7 @@ def _greeting(config: Config, doors: Doors, daemon: Daemon, link: str | None) ->
     yield f"found {total['shown']} {sessions}, {total['managed']} managed; {total['older']} older folded"
     if counts := daemon.hub.standing().counts:
         yield f"agents: {', '.join(f'{count} {state}' for state, count in counts.items())}"
+    yield from (each.greeting for each in daemon.beside)
     yield from (f"note: {note}" for note in doors.notes)
     for eye in daemon.eye_records():
         yield from (f"note: {eye.name}: {told}" for told in (eye.slow, eye.left_out) if told)
@@ -267,9 +273,6 @@ async def _whatever_the_store_says(task: Callable[[], Coroutine[None, None, None
 
 async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], ended: asyncio.Event) -> None:
     """Serve until told to end, then close in the reverse order: listeners first, memory last."""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, ended.set)
     work = (
         *doors,
         daemon.listen(),

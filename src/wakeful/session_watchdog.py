@@ -6,6 +6,8 @@ programs that want one of them. Nothing of a session's files is ever written.
 
 import os
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from math import inf
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
@@ -18,19 +20,20 @@ from wakeful.adapters.redis.ledger import JobsLedger
 from wakeful.adapters.shapes import plain_record
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.tool_use.ground import ToolLogGround
-from wakeful.domain.errors import BadSessionId
+from wakeful.domain.errors import BadSessionId, OperatorError
 from wakeful.domain.ids import parse_session_id
 from wakeful.domain.plan import Rules
 from wakeful.domain.policy import Policy
 from wakeful.domain.revival import FAILURE_MESSAGE, last_calls
 from wakeful.ports.clock import Clock
-from wakeful.ports.forge import Report
-from wakeful.ports.jobs import Job, QueuedSession, Watched, Work
+from wakeful.ports.forge import Forge, Report
+from wakeful.ports.jobs import Job, Jobs, QueuedSession, Watched, Work
 from wakeful.ports.messenger import Refused
 from wakeful.redis_watch import RedisWatch, connect
 from wakeful.services.pace import Pace
+from wakeful.services.sparing import SparedForge, ToldForge
 from wakeful.services.watchdog import Cycle
-from wakeful.services.watchdog_calls import CALL_SECONDS_MAX
+from wakeful.services.watchdog_calls import CALL_SECONDS_MAX, Calls
 from wakeful.services.watchdog_cases import Case, Skip, begun, judged_case, take_in
 from wakeful.services.watchdog_healing import FolderGone
 from wakeful.services.watchdog_ledger import Callbacks
@@ -43,6 +46,7 @@ __all__ = [
     "MAX_REVIVALS",
     "SILENCE_THRESHOLD",
     "WATCHDOG_INTERVAL",
+    "BadSetting",
     "Cycle",
     "FolderGone",
     "Refused",
@@ -95,7 +99,7 @@ class Settings(TypedDict, total=False):
 
 
 async def watchdog_loop(**settings: Unpack[Settings]) -> None:
-    """Check every active session every `interval_seconds` until cancelled. Raises only for settings it cannot use.
+    """Check every active session every `interval_seconds` until cancelled. Raises only BadSetting and BadRedisUrl.
 
     `redis` is the address ($REDIS_URL, else the local one); `logs` holds `<session_id>/tool_use.jsonl`;
     `enqueue_job(work)` gets a `Work`, and without it the next job is made in Redis; `send_message(chat_id, text)` may
@@ -186,13 +190,44 @@ async def create_investigation_issue(
     return (await forge.file(report)).url
 
 
-def _watch(settings: Settings) -> RedisWatch:
+class BadSetting(OperatorError):
+    """{name} is no setting of the watchdog that can be used: {reason}."""
+
+    code = "bad-setting"
+
+
+_CALLBACKS: Final = ("enqueue_job", "send_message", "stop_session", "start_worker", "alert")
+_NUMBERS: Final = (
+    "interval_seconds",
+    "silence_seconds",
+    "errors_in_a_row_max",
+    "runaway_seconds",
+    "callback_seconds",
+)
+_PATHS: Final = ("logs", "critical_events")
+
+
+def _checked(settings: Settings) -> Settings:
+    """As given. A misspelt callback would never be called, and nobody would know. Raises BadSetting."""
+    for name, value in settings.items():
+        if name not in Settings.__annotations__:
+            raise BadSetting(name=name, reason=f"those are {', '.join(Settings.__annotations__)}")
+        if name in _CALLBACKS and value is not None and not callable(value):
+            raise BadSetting(name=name, reason="give a function, or leave it out")
+        if name in _NUMBERS and not (isinstance(value, int | float) and 0 < value < inf):
+            raise BadSetting(name=name, reason="give a number above 0")
+        if name in _PATHS and not isinstance(value, str | PathLike):
+            raise BadSetting(name=name, reason="give a path")
+    if not isinstance(settings.get("redis"), str | None):
+        raise BadSetting(name="redis", reason="give an address such as redis://127.0.0.1:6379/0")
+    if isinstance(settings.get("active_projects"), str):
+        raise BadSetting(name="active_projects", reason="give a list of projects")
+    return settings
+
+
+def _watch(given: Settings) -> RedisWatch:
+    settings = _checked(given)
     jobs = connect(settings.get("redis") or os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0")
-    forge = GhForge(
-        JobsLedger(jobs),
-        repo=_repository(settings.get("github_repo")),
-        public=settings.get("github_public", False),
-    )
     rules = Rules(revive_runaways=settings.get("revive_runaways", True))
     clock = SystemClock()
     return RedisWatch(
@@ -201,13 +236,24 @@ def _watch(settings: Settings) -> RedisWatch:
         clock=clock,
         callbacks=_callbacks(settings),
         rules=lambda: rules,
-        forge=forge,
+        forge=_forge(settings, jobs, clock),
         policy=_policy(settings),
         active_projects=settings.get("active_projects"),
         interval_seconds=settings.get("interval_seconds", WATCHDOG_INTERVAL),
         call_seconds=settings.get("callback_seconds", CALL_SECONDS_MAX),
         pace=Pace(clock, PACE_SECONDS, PACE_BURST),
     )
+
+
+def _forge(settings: Settings, jobs: Jobs, clock: Clock) -> Forge | None:
+    """None without a repository."""
+    repo = _repository(settings.get("github_repo"))
+    if not repo:
+        return None
+    calls = Calls(clock, settings.get("callback_seconds", CALL_SECONDS_MAX))
+    forge = GhForge(JobsLedger(jobs), repo=repo, public=settings.get("github_public", False))
+    tell = partial(calls.call, "alert", settings.get("alert"))
+    return ToldForge(SparedForge(forge, clock), jobs, clock, tell)
 
 
 def _callbacks(settings: Settings) -> Callbacks:

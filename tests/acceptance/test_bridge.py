@@ -158,6 +158,19 @@ def test_hung_again_the_chat_is_told_once(
     assert telegram.texts(CHAT) == [FAILURE_MESSAGE]
 
 
+def test_every_cycle_is_one_line_in_the_daemons_log(
+    daemon: RunningDaemon, server: RedisServer, tmp_path: Path
+) -> None:
+    """How many were checked, healthy, unhealthy and skipped, as 000's bridge had it in its own."""
+    bridge = Bridge(server, tmp_path)
+    bridge.active(silent_seconds=5.0)
+    daemon.watch(WAKEFUL_REDIS__URL=server.url, WAKEFUL_REDIS__LOGS=bridge.logs)
+    daemon.up()
+    line = "watchdog: checked 1, healthy 1, unhealthy 0, skipped 0"
+    wait_for(lambda: line in daemon.said() or None, "line of the first cycle", 20)
+    assert daemon.said().count("watchdog: checked") == 1
+
+
 def test_what_is_held_of_a_queue_is_decided_at_the_daemons_doors(
     daemon: RunningDaemon, server: RedisServer, tmp_path: Path
 ) -> None:

@@ -259,6 +259,8 @@ def test_configuration_errors_name_file_line_and_key(home: Home) -> None:
     assert checked.returncode == 1
     problems = checked.stdout.splitlines()
     assert all(line.startswith(start) for line, start in zip(problems, expected, strict=True))
+    told = home.run("config", "check", "--config", str(file), "--json")
+    assert (told.returncode, json.loads(told.stdout)) == (1, {"ok": False, "problems": problems})
     for words, environ in ((["up", "--config", str(file)], {}), (["ls"], {"WAKEFUL_CONFIG": str(file)})):
         done = home.run(*words, **environ)
         assert (done.returncode, done.stdout) == (2, "")

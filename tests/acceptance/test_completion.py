@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from clients import require_programs
 from scripted_door import SILENCE, ScriptedDoor, http
 from wakeful.interfaces.cli.completing import ASK_SECONDS_MAX, CANDIDATES_MAX
 
@@ -129,6 +130,16 @@ def test_ten_thousand_sessions_are_not_all_offered(shell: Shell) -> None:
     with shell.door({"/api/sessions": http(msgspec.json.encode({"sessions": many}))}):
         assert len(shell.asked("wakeful", "session", "health", "")) == CANDIDATES_MAX
         assert shell.asked("wakeful", "session", "health", "s-9999") == ["s-9999"]
+
+
+def test_fish_explains_commands_in_whole_sentences(shell: Shell) -> None:
+    """A comma in an explanation is not its end."""
+    require_programs("fish")
+    places = shell.home / ".config/fish/completions"
+    places.mkdir(parents=True)
+    (places / "wakeful.fish").write_text(shell.run("wakeful", "completion", "fish"))
+    offered = shell.run("fish", "-c", "complete -C 'wakeful config '").splitlines()
+    assert "show\tEvery value, and where it came from" in offered
 
 
 def test_zsh_and_fish_are_told_whose_session_it_is(shell: Shell) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from clients import wait_for
 from daemons import RunningDaemon
 from gateway_houses import end_agents
 from gateway_lives import answers
+from phones import ended
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.telegram.chat import TelegramChat
 from wakeful.ports.chat import ChatTaken
@@ -53,6 +55,7 @@ def test_a_second_gateway_of_this_host_is_refused(tmp_path: Path) -> None:
             one.up("--no-tcp", port=None)
             api.says("hello")
             answered(api, "hello")
+            assert "gateway: kept running beside it; its log is " in one.said()
             refused = two.run("gateway")
             found = re.search(r"gateway: runs \((pid \d+)\)", one.run("status").out)
             assert found is not None
@@ -63,6 +66,28 @@ def test_a_second_gateway_of_this_host_is_refused(tmp_path: Path) -> None:
             for daemon in homes:
                 daemon.end()
                 end_agents(daemon.home, daemon)
+
+
+def test_a_gateway_alone_keeps_a_daemon_of_its_own_and_takes_it_along(tmp_path: Path) -> None:
+    """By the configuration it was given itself; killed, it leaves nobody behind but the agents."""
+    with BotApi(own_token()) as api:
+        home = set_up(tmp_path / "one", api)
+        config = tmp_path / "given.toml"
+        config.write_text(f'{Path(home.environ["WAKEFUL_CONFIG"]).read_text()}[daemon]\nmode = "all"\n')
+        argv, log = home.argv("gateway", "--config", str(config)), tmp_path / "said"
+        with log.open("w") as output:
+            gateway = subprocess.Popen(argv, env=home.environ, stdin=subprocess.DEVNULL, stdout=output)
+        try:
+            api.says("hello")
+            answered(api, "hello")
+            daemon = home.run("status", "--json").json["daemon"]
+            assert daemon["mode"] == "all"
+            assert "one is kept beside it" in log.read_text()
+        finally:
+            gateway.kill()
+            gateway.wait()
+            end_agents(home.home, home)
+        wait_for(lambda: ended(daemon["pid"]) or None, "end of its daemon")
 
 
 @contextmanager

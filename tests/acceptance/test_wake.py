@@ -1,10 +1,12 @@
-"""Claims about waking a real Claude Code: refused while it is quiet, woken when that ends, and it answers."""
+"""Claims about waking real programs: Claude Code is refused while it is quiet, woken when that ends, and answers."""
 
+import os
+import signal
 import struct
 import time
 from pathlib import Path
 
-from clients import ClaudeHome, wait_for
+from clients import ClaudeHome, require_tmux, tmux, wait_for
 from daemons import RunningDaemon
 from operators import DONE, Operator
 from wakeful.testing.scripted_model import script
@@ -65,3 +67,40 @@ def test_a_quiet_window_ends_and_claude_code_answers(
     assert (status["last_audit"]["outcome"], status["last_audit"]["trigger"]) == ("sent", "schedule")
     cooling = operator.type("agent", "heartbeat", "wake", "fox")
     assert (cooling.exit_code, "cooldown_active" in cooling.out) == (1, True)
+
+
+def test_any_program_in_a_terminal_is_woken(daemon: RunningDaemon) -> None:
+    """One that knows nothing but lines gets one, and answers by what it does with lines."""
+    require_tmux()
+    daemon.up()
+    assert daemon.run("run", "--detach", "--name", "fox", "--", "cat").exit_code == 0
+    heartbeat = Path(daemon.environ["WAKEFUL_HOME"]) / "agents" / "fox" / "HEARTBEAT.md"
+    heartbeat.parent.mkdir(parents=True)
+    heartbeat.write_text("Say hello.\n\nThen go on.\n")
+    daemon.wait_for_session(lambda each: each["id"] == "fox" and each["attachable"], "way to it")
+    woken = daemon.run("agent", "heartbeat", "wake", "fox")
+    assert (woken.exit_code, "fox: sent" in woken.out) == (0, True), woken.out + woken.err
+    screen = tmux(
+        Path(daemon.environ["WAKEFUL_HOME"]) / "tmux.sock", "capture-pane", "-p", "-J", "-t", "=fox:"
+    )
+    assert screen.count("Say hello. Then go on.") == 2, "as it was typed, and as it came back"
+
+
+def test_an_agent_that_outlived_its_tmux_server_is_detached(daemon: RunningDaemon) -> None:
+    """It lives and is idle, its server's socket is still a file, and no way leads to it."""
+    require_tmux()
+    daemon.up()
+    deaf = ("sh", "-c", "trap '' HUP; exec sleep 60")
+    assert daemon.run("run", "--detach", "--name", "fox", "--", *deaf).exit_code == 0
+    heartbeat = Path(daemon.environ["WAKEFUL_HOME"]) / "agents" / "fox" / "HEARTBEAT.md"
+    heartbeat.parent.mkdir(parents=True)
+    heartbeat.write_text("Say hello.\n")
+    daemon.wait_for_session(lambda each: each["id"] == "fox" and each["attachable"], "way to it")
+    socket = Path(daemon.environ["WAKEFUL_HOME"]) / "tmux.sock"
+    os.kill(int(tmux(socket, "display-message", "-p", "#{pid}")), signal.SIGKILL)
+    lost = daemon.wait_for_session(lambda each: each["state"] == "detached", "lost way")
+    assert (lost["health"], lost["session_alive"], lost["attachable"]) == ("healthy", True, False)
+    refused = daemon.run("agent", "heartbeat", "wake", "fox", "--json")
+    assert (refused.exit_code, refused.json["reason"]) == (1, "session_not_attachable")
+    assert daemon.run("session", "stop", "fox").exit_code == 0
+    daemon.wait_for_session(lambda each: each["state"] == "stopped", "end")

@@ -8,6 +8,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from clients import require_tmux, tmux, wait_for
 from crash.wake_worker import FIRST_WALL, wake
 from daemons import RunningDaemon
 from wakeful.domain.eligibility import Reason
@@ -62,19 +63,48 @@ def test_a_daemon_killed_in_any_phase_wakes_nobody_twice(tmp_path: Path) -> None
         assert status.last_audit.outcome is not None, phase
 
 
-def test_a_real_daemon_opens_no_door_before_everybody_was_judged(daemon: RunningDaemon) -> None:
-    """Killed after judging, or after the wake service took up its work, it has not yet answered anybody."""
-    for phase in ("daemon.judged", "wake.taken_up"):
-        environ = {**daemon.environ, "WAKEFUL_FAULTS": f"{phase}:1:kill"}
-        killed = subprocess.run(
-            daemon.argv("up", "--port", "0"),
-            env=environ,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert (killed.returncode, killed.stdout) == (-9, ""), phase
+# In this order a daemon starts; nobody is woken before its last one.
+STARTING = (
+    *("daemon.opened", "daemon.looked", "daemon.hands", "daemon.care"),
+    *("daemon.judged", "wake.taken_up"),
+)
+
+
+def killed_while_starting(daemon: RunningDaemon, phase: str) -> "subprocess.CompletedProcess[str]":
+    """What a daemon said that died in this phase of its start."""
+    return subprocess.run(
+        daemon.argv("up", "--port", "0"),
+        env={**daemon.environ, "WAKEFUL_FAULTS": f"{phase}:1:kill"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_daemon_killed_in_any_phase_of_its_start_wakes_nobody(daemon: RunningDaemon) -> None:
+    """An agent is overdue all the while: no door opens and no prompt is given, and the first whole start gives one."""
+    require_tmux()
+    daemon.watch(WAKEFUL_AGENTS__HEARTBEAT__CYCLE="1s", WAKEFUL_AGENTS__HEARTBEAT__DEFAULT_INTERVAL="1s")
     daemon.up()
-    answer = daemon.run("agent", "heartbeat", "wake", "fox", "--json")
-    assert (answer.exit_code, answer.json["reason"]) == (1, "session_not_found")
+    assert daemon.run("run", "--detach", "--name", "fox", "--", "cat").exit_code == 0
+    daemon.wait_for_session(lambda each: each["id"] == "fox" and each["attachable"], "way to it")
+    daemon.kill()
+    heartbeat = Path(daemon.environ["WAKEFUL_HOME"]) / "agents" / "fox" / "HEARTBEAT.md"
+    heartbeat.parent.mkdir(parents=True)
+    heartbeat.write_text("Say hello.\n")
+
+    def lines() -> int:
+        socket = Path(daemon.environ["WAKEFUL_HOME"]) / "tmux.sock"
+        return tmux(socket, "capture-pane", "-p", "-J", "-t", "=fox:").count("Say hello.")
+
+    for phase in STARTING:
+        killed = killed_while_starting(daemon, phase)
+        assert (killed.returncode, killed.stdout, lines()) == (-9, "", 0), phase
+    daemon.up()
+    wait_for(lambda: lines() or None, "wake")
+    daemon.kill()
+    daemon.up()
+    status = daemon.run("agent", "heartbeat", "status", "fox", "--json").json
+    assert status["ineligibility_reason"] == "cooldown_active"
+    assert lines() == 2, "typed once and given back once"

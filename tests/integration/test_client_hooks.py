@@ -104,6 +104,27 @@ def test_hooks_of_another_home_are_replaced(settings: Path, environ: dict[str, s
     assert settings.read_bytes() == SETTINGS
 
 
+def test_whoever_wrote_behind_ours_keeps_that(
+    settings: Path, environ: dict[str, str], places: Places
+) -> None:
+    """Somebody's hook came behind ours, in a layout of their own: nothing is to be done, and nothing is written."""
+    carry_out(plan_install("claude", environ, places))
+    theirs = json.loads(settings.read_bytes())
+    theirs["hooks"]["Stop"].append({"hooks": [{"type": "command", "command": "say done"}]})
+    settings.write_text(json.dumps(theirs, indent=4))
+    assert plan_install("claude", environ, places).is_done
+    del theirs["hooks"]["PermissionRequest"]
+    settings.write_text(json.dumps(theirs, indent=4))
+    assert not hooks_state("claude", environ, places).is_current
+    carry_out(plan_install("claude", environ, places))
+    assert hooks_state("claude", environ, places).is_current
+
+
+def test_without_the_client_nothing_is_to_be_taken_out(tmp_path: Path) -> None:
+    """No folder of the client, no hooks: uninstalling is done before it began."""
+    assert plan_uninstall("claude", {"HOME": str(tmp_path)}).is_done
+
+
 def test_a_file_that_was_not_there_is_gone_again(environ: dict[str, str], places: Places) -> None:
     """Codex has no hooks.json before; afterwards it has none."""
     folder = Path(environ["HOME"]) / ".codex"

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 import transcripts
@@ -50,6 +51,17 @@ def test_folders_that_appear_later_are_seen(
     transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
     session = daemon.wait_for_session(lambda each: each["project"] == "proj", "session")
     assert (session["id"], session["state"], session["pid"]) == (SESSION, "prompting", agent.pid)
+
+
+def test_a_link_logs_in_once(daemon: RunningDaemon) -> None:
+    """`wakeful open` prints a link, `--json` the record it is in; each is fresh, and good for one login."""
+    daemon.up()
+    printed, told = daemon.run("open").out.strip(), json.loads(daemon.run("open", "--json").out)
+    assert printed != told["url"]
+    for link in (printed, told["url"]):
+        place, _, code = link.partition("/#code=")
+        answers = [httpx.post(f"{place}/api/login", json={"code": code}).status_code for _ in range(2)]
+        assert answers == [200, 401], link
 
 
 def test_one_conversation_in_two_processes_is_said(

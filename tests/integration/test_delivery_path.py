@@ -1,10 +1,12 @@
 """Claims about `attachable`: a prompt's way is called open only where a look proves that it would arrive now."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,16 @@ def hosting(cwd: Path, process: Process | None, **fields: object) -> Hosting:
     return replace(plain, **fields)
 
 
+@contextmanager
+def stopped(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """As by Ctrl-Z; the kernel tells when it is."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+    yield
+    process.send_signal(signal.SIGCONT)
+    os.waitid(os.P_PID, process.pid, os.WCONTINUED)
+
+
 def end(process: "subprocess.Popen[bytes]") -> None:
     process.kill()
     process.wait()
@@ -62,6 +74,10 @@ def test_claude_code_needs_its_process_and_a_reader_of_its_input(
     assert driver.is_open(hosted)
     assert not driver.is_lost(hosted)
     assert not driver.is_open(replace(hosted, process=None))
+    with stopped(agent):
+        assert not driver.is_open(hosted), "whoever is stopped reads nothing"
+        assert not driver.is_lost(hosted), "until somebody lets it go on"
+    assert driver.is_open(hosted)
     end(agent)
     assert not driver.is_open(hosted)
     assert not driver.is_lost(hosted), "whoever is dead has not lost its way"
@@ -102,6 +118,9 @@ def test_a_pane_needs_its_first_process_its_agent_and_its_server(
         assert driver.is_open(hosted)
         assert not driver.is_open(replace(hosted, pane=None))
         assert not driver.is_open(replace(hosted, pane=replace(pane, process=None)))
+        with stopped(agent):
+            assert not driver.is_open(hosted)
+        assert driver.is_open(hosted)
         end(agent)
         assert not driver.is_open(hosted)
 

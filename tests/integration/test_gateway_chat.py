@@ -57,7 +57,7 @@ async def failure(work: Awaitable[Any]) -> Exception:
 async def test_a_bot_knows_its_name_and_a_wrong_token_is_locked_out() -> None:
     """getMe is the proof of a token, and 401 says what to set."""
     async with chats() as (_, chat):
-        assert await chat.me() == "scripted_bot"
+        assert (chat.name, await chat.me(), chat.name) == ("", "scripted_bot", "scripted_bot")
     async with chats("700001:Another-Token-Than-The-Right-One-0000") as (api, chat):
         assert isinstance(await failure(chat.me()), ChatLocked)
         assert isinstance(await failure(chat.updates(0, 0)), ChatLocked)

@@ -89,6 +89,23 @@ def test_commits_and_files_since_then_are_counted(repository: Repository) -> Non
     assert not found.is_unchanged
 
 
+def test_a_commit_on_a_branch_that_was_left_counts(repository: Repository, tmp_path: Path) -> None:
+    """Made here and checked out no more is made all the same; made in another worktree, or undone, it is not."""
+    repository.commit("old")
+    repository.git("checkout", "-q", "-b", "feature")
+    repository.commit("new", at=int(NOW))
+    repository.commit("undone", at=int(NOW))
+    repository.git("reset", "-q", "--hard", "HEAD~1")
+    repository.git("checkout", "-q", "main")
+    repository.git("branch", "other")
+    repository.git("worktree", "add", "-q", str(tmp_path / "beside"), "other")
+    found = repository.look()
+    assert [each.untrusted for each in found.newest_commits] == ["add new"]
+    assert not found.is_unchanged
+    beside = asyncio.run(GitFolders().look(str(tmp_path / "beside"), NOW - 3600))
+    assert (beside.commits, beside.is_unchanged) == (0, True)
+
+
 def test_what_no_remote_has_is_not_pushed(repository: Repository, tmp_path: Path) -> None:
     """Commits and their files since the last push; nothing is said where there is no remote."""
     repository.commit("one")
@@ -121,7 +138,16 @@ def test_what_is_no_repository_says_so(tmp_path: Path) -> None:
     """Neither a plain folder nor one that is gone is an error."""
     look = GitFolders().look
     assert asyncio.run(look(str(tmp_path), 0.0)).problem == "not in a git repository"
-    assert asyncio.run(look(str(tmp_path / "gone"), 0.0)).problem == "git did not answer"
+    assert asyncio.run(look(str(tmp_path / "gone"), 0.0)).problem == "its folder is gone"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a folder away")
+def test_a_repository_of_another_user_is_said_to_be_one(repository: Repository) -> None:
+    """git refuses it; that is no reason to call it none."""
+    repository.commit("one")
+    for path in (repository.path, *repository.path.rglob("*")):
+        os.chown(path, 12345, 12345)
+    assert repository.look().problem == "git does not look into a folder of another user"
 
 
 def test_nothing_a_repository_configures_is_run(repository: Repository) -> None:

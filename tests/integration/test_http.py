@@ -151,6 +151,13 @@ def test_errors_are_problem_documents(
     assert len(problem.detail) < 300
 
 
+@pytest.mark.parametrize("asked", ["state=splendid", "all=perhaps"])
+def test_a_wrong_parameter_is_named_as_it_was_asked(owner: httpx.Client, asked: str) -> None:
+    """Not by what it is called inside."""
+    problem = msgspec.json.decode(owner.get(f"/api/sessions?{asked}").content, type=Problem)
+    assert f"not valid: {asked.partition('=')[0]}: " in problem.detail
+
+
 def test_a_validation_says_which_parameter(owner: httpx.Client) -> None:
     """The message names what is wrong and does not repeat the URL."""
     detail = owner.get("/api/sessions?limit=0&project=hunter2").json()["detail"]

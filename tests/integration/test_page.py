@@ -1,6 +1,7 @@
 """The web page in a real browser, against the real doors: logging in, the list, its connection, its looks."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -54,8 +55,17 @@ def test_without_a_login_the_page_says_what_to_do(doors: Doors, context: Browser
     page.goto(doors.url)
     expect(page.locator("#door")).to_contain_text("wakeful open")
     assert page.locator("#sessions").is_hidden()
+    assert page.evaluate(FADED, "#door-text") == [], "what is to be read first is not grey"
     page.goto(f"{doors.url}/?again#code=used")
     expect(page.locator("#door-text")).to_contain_text("used already")
+
+
+def test_safari_shows_it_too(doors: Doors, context: BrowserContext) -> None:
+    """WebKit has no requestIdleCallback: whoever calls it there never sees a session."""
+    context.add_init_script("delete window.requestIdleCallback")
+    page = open_link(doors, context)
+    expect(row(page, "working")).to_be_visible()
+    is_live(page)
 
 
 def test_who_needs_you_comes_first(page: Page) -> None:
@@ -88,7 +98,7 @@ def test_search_and_choices_live_in_the_address(doors: Doors, page: Page) -> Non
     page.keyboard.press("/")
     page.keyboard.type("bank waiting")
     expect(rows).to_have_count(1)
-    assert page.url == f"{doors.url}/?q=bank+waiting"
+    expect(page).to_have_url(f"{doors.url}/?q=bank+waiting")
     page.reload()
     expect(rows).to_have_count(1)
     page.locator("#filter").focus()
@@ -103,8 +113,9 @@ def test_search_and_choices_live_in_the_address(doors: Doors, page: Page) -> Non
     expect(rows).to_have_count(1)
     page.goto(f"{doors.url}/?hands=managed")
     expect(page.locator("#empty")).to_contain_text("None of 5 sessions fits")
-    page.locator("body").press("Escape")
+    page.get_by_role("button", name="Show all").click()
     expect(rows).to_have_count(5)
+    expect(page).to_have_url(f"{doors.url}/")
 
 
 def test_the_keyboard_goes_everywhere(page: Page) -> None:
@@ -119,7 +130,7 @@ def test_the_keyboard_goes_everywhere(page: Page) -> None:
         expect(row(page, name).locator("a")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("#session-title")).to_be_focused()
-    assert page.url.endswith("?session=claude-asking")
+    expect(page).to_have_url(re.compile(r"\?session=claude-asking$"))
     page.keyboard.press("Escape")
     expect(row(page, "asking").locator("a")).to_be_focused()
     page.keyboard.press("?")
@@ -166,7 +177,7 @@ def test_a_lost_connection_is_never_green_and_comes_back(doors: Doors, context: 
     page.route("**/api/status", lambda route: route.abort())
     expect(page.locator("#banner")).to_contain_text("Connection lost, data from")
     expect(page.locator("body.lost")).to_have_count(1)
-    for place in ("main", "nav", "header img"):
+    for place in ("#sessions", "nav", "header img"):
         assert (
             page.locator(place).first.evaluate("each => getComputedStyle(each).filter") == "grayscale(1)"
         ), place
@@ -291,7 +302,10 @@ def test_a_tab_without_its_own_login_shows_commands_only(asking: Doors, context:
     choices = other.locator('[data-checkpoint="3"] .choices')
     expect(choices.locator("code").first).to_have_text("wakeful checkpoint continue 3")
     expect(choices.locator("code").nth(1)).to_have_text("wakeful checkpoint continue 3 --done")
+    expect(choices).to_contain_text("publish counts as completed")
     expect(choices.get_by_role("button")).to_have_count(0)
+    expect(other.locator("#notices")).to_contain_text("This tab only shows")
+    expect(page.locator("#notices")).not_to_contain_text("This tab only shows")
     with asking.socket() as person:
         person.post("/api/checkpoints/3/abort", json={"by": "ann@host"}).raise_for_status()
     page.get_by_role("button", name="Yes: continue").click()
@@ -324,6 +338,36 @@ NAMELESS = """() => [...document.querySelectorAll("a, button, input, select, tex
   .filter((node) => node.checkVisibility())
   .filter((node) => !(node.getAttribute("aria-label") || node.textContent.trim() || node.labels?.[0]?.textContent.trim()))
   .map((node) => node.outerHTML)"""
+
+
+# Whatever is less than fully painted, with all that it stands in.
+FADED = """(place) => {
+  const found = [];
+  for (let node = document.querySelector(place); node; node = node.parentElement) {
+    const { opacity, filter } = getComputedStyle(node);
+    if (opacity !== "1" || filter !== "none") found.push(node.id || node.tagName);
+  }
+  return found;
+}"""
+
+
+# How much of the table's width no cell of a row has; and the badges that are cut off.
+UNUSED = """() => {
+  const cells = [...document.querySelector("tr[data-id]").cells].map((cell) => cell.getBoundingClientRect().right);
+  return document.getElementById("table").getBoundingClientRect().right - Math.max(...cells);
+}"""
+CUT = """() => [...document.querySelectorAll("tr[data-id] .badges")]
+  .filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.textContent)"""
+
+
+@pytest.mark.parametrize("width", [390, 720, 820, 960, 1280])
+def test_the_list_has_all_of_the_width(doors: Doors, context: BrowserContext, width: int) -> None:
+    """A column that a narrow screen leaves out leaves no room behind, and state and health are whole words."""
+    page = open_link(doors, context)
+    page.set_viewport_size({"width": width, "height": 800})
+    expect(row(page, "working")).to_be_visible()
+    assert page.evaluate(UNUSED) < 20
+    assert page.evaluate(CUT) == []
 
 
 def test_every_view_can_be_read(doors: Doors, context: BrowserContext) -> None:

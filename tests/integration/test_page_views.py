@@ -134,7 +134,9 @@ def test_a_session_is_adopted_muted_called_wrong_stopped_and_released(
     doors.call(clinic.settle)
     close(page)
     page.locator("[data-action=mute]").click()
+    expect(page.get_by_role("dialog")).to_contain_text("wakeful mute claude-a --for 2h")
     page.get_by_role("combobox", name="For").select_option("8 hours")
+    expect(page.get_by_role("dialog")).to_contain_text("wakeful mute claude-a --for 8h")
     page.get_by_role("dialog").get_by_role("button", name="Mute", exact=True).click()
     expect(page.get_by_role("dialog").get_by_role("status")).to_have_text("Muted.")
     close(page)
@@ -360,6 +362,24 @@ def test_two_hundred_hostile_texts_stay_text(
     ]
     assert not troubles
     assert all(url.startswith(doors.url) for url in asked)
+
+
+@pytest.mark.parametrize("width", [320, 820, 1280])
+def test_long_words_push_nothing_off_the_screen(
+    tmp_path: Path, doors: Doors, clinic: Clinic, context: BrowserContext, width: int
+) -> None:
+    """Words without an end, whoever wrote them, stay within every view: nobody scrolls sideways."""
+    for number, text in enumerate(("x" * 2000, "\u05e9" * 400, "W" * 119)):
+        doors.call(partial(speak, clinic, number, text))
+    doors.run(speak_elsewhere(clinic, tmp_path))
+    page = open_link(doors, context)
+    page.set_viewport_size({"width": width, "height": 800})
+    views = ("", *(f"?view={each}" for each in ("decisions", "incidents", "agents", "events")))
+    for view in (*views, "?session=claude-h000"):
+        page.goto(f"{doors.url}/{view}")
+        is_live(page)
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, view
 
 
 SLOW = """

@@ -122,6 +122,74 @@ def test_the_outcome_is_recovered_once_the_new_job_runs(bridge: Bridge) -> None:
     assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "session_recovered"]
 
 
+def taken(bridge: Bridge, status: str, **fields: Any) -> None:
+    """A worker saves the revived job with another status, as 000 does: delete, and create it under a name of its own."""
+    (job,) = bridge.server.query("RedisJob", created_at__gte=bridge.now - 1, project_key="popoto")
+    bridge.server.delete("RedisJob", status=job["status"])
+    kept = {name: value for name, value in job.items() if value is not None and name != "job_id"}
+    bridge.server.job(**{**kept, "status": status, **fields})
+
+
+def test_a_worker_that_saves_the_job_under_another_name_has_taken_it(bridge: Bridge) -> None:
+    """It runs, whatever it is called: recovered, and the chat is left in peace."""
+    bridge.active()
+    check(bridge)
+    taken(bridge, "running")
+    check(bridge, times=2)
+    assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "session_recovered"]
+    assert bridge.sent == []
+
+
+def test_a_job_that_was_done_and_deleted_is_no_failure(bridge: Bridge) -> None:
+    """Of a job that is gone its session tells: what it did since counts as recovered."""
+    bridge.active()
+    check(bridge)
+    bridge.server.delete("RedisJob", status="pending")
+    bridge.server.delete("AgentSession", session_id=SESSION)
+    bridge.server.session(
+        session_id=SESSION, project_key="popoto", status="completed", chat_id=CHAT,
+        started_at=bridge.now, last_activity=bridge.now + 60,
+    )  # fmt: skip
+    check(bridge, times=2)
+    assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "session_recovered"]
+    assert bridge.sent == []
+
+
+@pytest.mark.parametrize("seen_running", [False, True])
+def test_a_revived_job_that_fails_by_itself_is_a_second_failure(
+    bridge: Bridge, *, seen_running: bool
+) -> None:
+    """000's sentence to its chat, once, whether or not it was seen to run before."""
+    bridge.active()
+    check(bridge)
+    if seen_running:
+        taken(bridge, "running")
+        check(bridge)
+    taken(bridge, "failed")
+    for _ in range(3):
+        check(bridge)
+    assert bridge.sent == [(CHAT, FAILURE_MESSAGE)]
+    failed = [each for each in bridge.outline() if each[0] == "revival_failed"]
+    assert failed == [("revival_failed", "silent_for_15_minutes", "failure_message_sent")]
+    assert bridge.events[-1]["github_issue"] == ISSUE
+
+
+def test_each_finding_has_a_line_of_its_own_to_the_end(bridge: Bridge) -> None:
+    """Two findings of one session: two lines when it is revived, two when it runs again; no reason is made of two."""
+    bridge.server.session(
+        session_id=SESSION, project_key="popoto", status="active", chat_id=CHAT,
+        started_at=bridge.now - 10_800, last_activity=bridge.now - 900,
+    )  # fmt: skip
+    bridge.run_job(SESSION, chat_id=CHAT, message_id=4469)
+    check(bridge)
+    taken(bridge, "running")
+    check(bridge)
+    reasons = ["silent_for_15_minutes", "running_for_2_hours"]
+    assert [(event, reason) for event, reason, _ in bridge.outline()] == [
+        (event, reason) for event in ("session_unhealthy", "session_recovered") for reason in reasons
+    ]
+
+
 @pytest.mark.parametrize("command", ["git push origin main", "./deploy-it"])
 def test_an_attempt_that_ended_inside_a_remote_or_unknown_call_is_held(bridge: Bridge, command: str) -> None:
     """Nothing is spent, nothing replayed; the chat is told once that it waits."""
@@ -317,7 +385,7 @@ def test_somebody_elses_queue_gets_the_work(bridge: Bridge) -> None:
     check(bridge, enqueue_job=bridge.work.append)
     (work,) = bridge.work
     assert (work.project_key, work.session_id, work.chat_id, work.message_id, work.message_text, work.working_dir) == (
-        "popoto", SESSION, CHAT, "4469", "ship it", str(bridge.folder),
+        "popoto", SESSION, CHAT, 4469, "ship it", str(bridge.folder),
     )  # fmt: skip
     assert work.issue_url == ISSUE
     assert ISSUE in work.revival_context

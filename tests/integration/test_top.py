@@ -1,6 +1,7 @@
 """`wakeful top` by Textual's pilot against the real doors. WAKEFUL_SCREENS=write keeps new screens: look at them."""
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def test_changes_come_by_themselves_and_the_cursor_stays(doors: Doors) -> None:
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
         await pilot.press("down")
-        assert chosen(app) == "failed"
+        await until(pilot, lambda: chosen(app) == "failed")
         doors.call(lambda: doors.house.clock.advance(5.0))
         doors.call(lambda: doors.house.ask("done", "Bash: make deploy"))
         await until(pilot, lambda: "make deploy" in screen(app))
@@ -86,13 +87,14 @@ def test_a_filter_narrows_and_escape_ends_it(doors: Doors) -> None:
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
         await pilot.press("slash", *"bank")
-        assert "filter: bank (2 fit)" in screen(app)
+        await until(pilot, lambda: "filter: bank (2 fit)" in screen(app))
+        assert screen(app).splitlines()[-1].split() == ["↵", "Keep", "Esc", "Show", "all"]
         await pilot.press("enter", "down")
-        assert chosen(app) == "failed"
+        await until(pilot, lambda: chosen(app) == "failed")
         await pilot.press("slash", *"xyz")
-        assert "No session fits. 5 do not; Escape shows them." in screen(app)
+        await until(pilot, lambda: "No session fits. 5 do not; Escape shows them." in screen(app))
         await pilot.press("escape")
-        assert (len(app.board.rows), "filter" in screen(app)) == (5, False)
+        await until(pilot, lambda: (len(app.board.rows), "filter" in screen(app)) == (5, False))
 
     play(doors, scene)
 
@@ -124,6 +126,7 @@ def test_an_order_is_asked_about_first(doors: Doors) -> None:
         await pilot.press("enter")
         assert isinstance(app.screen, Question)
         await pilot.press("n")
+        await until(pilot, lambda: not isinstance(app.screen, Question))
         await pilot.press("m")
         await until(pilot, lambda: isinstance(app.screen, Question))
         assert doors.house.calm.mutes(doors.house.clock.now().wall) == ()
@@ -151,7 +154,9 @@ def test_a_session_is_handed_over_and_taken_back(doors: Doors) -> None:
     """One key for both, each asked about first; what can be done about it follows its record."""
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
-        await pilot.press("a", "y")
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, Question))
+        await pilot.press("y")
         await until(pilot, lambda: "it is managed now" in screen(app))
         doors.call(doors.house.settle)
         await until(pilot, lambda: bool(app.table.chosen and app.table.chosen.managed))
@@ -172,8 +177,10 @@ def test_a_wrong_verdict_is_told_by_its_number(doors: Doors) -> None:
         await pilot.press("w")
         await until(pilot, lambda: isinstance(app.screen, Choosing))
         await pilot.press("escape")
-        assert not isinstance(app.screen, Choosing)
-        await pilot.press("w", "3")
+        await until(pilot, lambda: not isinstance(app.screen, Choosing))
+        await pilot.press("w")
+        await until(pilot, lambda: isinstance(app.screen, Choosing))
+        await pilot.press("3")
         # This house keeps none.
         await until(pilot, lambda: "Only the running daemon keeps cases" in screen(app))
 
@@ -219,13 +226,17 @@ def test_what_agents_write_stays_text(doors: Doors) -> None:
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "[red]x[/red]" in screen(app))
-        await pilot.press("end", "home", "n")
-        await pilot.pause(0.3)
+        await pilot.press("slash", *"done", "enter")
+        await until(pilot, lambda: "[bold]" in screen(app))
         shown = screen(app).replace("\n", "")
         assert shown.isprintable()
         assert "\u202e" not in shown
 
-    play(doors, scene)
+    play(doors, scene, (160, 45))
+
+
+def has_size(app: TopApp, width: int, height: int) -> bool:
+    return app.size == (width, height)
 
 
 def test_it_resizes(doors: Doors) -> None:
@@ -235,8 +246,7 @@ def test_it_resizes(doors: Doors) -> None:
         await pilot.press("G")
         for width, height in ((160, 45), (40, 10), (20, 6), (80, 24)):
             await pilot.resize_terminal(width, height)
-            await pilot.pause(0.05)
-            assert app.size == (width, height)
+            await until(pilot, partial(has_size, app, width, height))
         await until(pilot, lambda: "q Quit" in screen(app))
         assert chosen(app) == "done"
 

@@ -59,8 +59,11 @@ def test_a_checkpoint_is_answered(doors: Doors) -> None:
         await pilot.press("down", "x")
         await until(pilot, lambda: isinstance(app.screen, Question))
         await pilot.press("n")
+        await until(pilot, lambda: not isinstance(app.screen, Question))
         assert " Decisions  2" in screen(app)
-        await pilot.press("x", "y")
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Question))
+        await pilot.press("y")
         await until(pilot, lambda: " Decisions  1" in screen(app))
 
     play(doors, scene, SIZE)

@@ -222,6 +222,8 @@ def test_a_wake_takes_no_words_and_no_odd_names(doors: Doors) -> None:
     """Nothing can be said with it; what is no name is refused; without the token nobody is heard."""
     with doors.tcp() as ask, doors.tcp(token="") as stranger:
         assert ask.post(WAKE, json={"prompt": "rm"}).status_code == 400
+        empty = ask.post(WAKE, headers={"content-type": "application/json"})
+        assert (empty.status_code, "its body is missing" in empty.json()["detail"]) == (400, True)
         assert ask.post("/api/agents/..%2Ffox/heartbeat/wake", json={}).status_code in (400, 404)
         assert ask.post("/api/agents/Fox!/heartbeat/wake", json={}).json()["code"] == "bad-agent-name"
         assert ask.get("/api/agents/heartbeat/heartbeat/status").json()["code"] == "bad-agent-name"

@@ -186,6 +186,7 @@ def test_a_program_gets_the_event_and_ends_by_its_deadline(tmp_path: Path) -> No
     began = time.monotonic()
     assert "not done" in (ran("import time; time.sleep(60)", 0.3) or "")
     assert time.monotonic() - began < 5
+    assert "said more than" in (ran("import sys\nwhile True: sys.stdout.write('x' * 65536)") or "")
     assert "No such file" in (asyncio.run(HookProgram(("/nowhere/at/all",)).run(b"")) or "")
 
 

@@ -51,6 +51,13 @@ def test_a_table_says_folder_provider_and_mode_and_the_default_the_rest(tmp_path
     assert found.seat(OTHER).argv[-1] == "workspace-write"
 
 
+def test_a_folder_that_is_not_there_is_known_before_anybody_writes(tmp_path: Path) -> None:
+    """Those of their own are made when they are needed."""
+    lost = ChatPlace(key=KEY, folder=str(tmp_path / "lost"))
+    found = seats(tmp_path, ChatPlace(key="default", folder=str(tmp_path)), lost, ChatPlace(key=OTHER))
+    assert list(found.homeless()) == [lost]
+
+
 def test_a_chat_is_no_freer_than_the_default_unless_it_says_so(tmp_path: Path) -> None:
     """A table that only names a folder keeps the default's mode."""
     default = ChatPlace(key="default", permission_mode=PermissionMode.PLAN)

@@ -189,6 +189,16 @@ async def test_an_hour_without_telegram_costs_an_hour(desk: Desk) -> None:
     assert [desk.seen(Place(chat)) for chat in range(1, 101)] == [[f"answer {n}"] for n in range(100)]
 
 
+async def test_a_placeholder_is_there_a_minute_after_telegram_is_back(desk: Desk) -> None:
+    """What never arrived may be sent often; only what may have is not sent again every minute."""
+    desk.chat.is_down = True
+    placing = asyncio.ensure_future(desk.answer().place())
+    await desk.clock.run_for(3600)
+    desk.chat.is_down = False
+    await desk.done(placing, 61)
+    assert desk.seen() == [PLACEHOLDER]
+
+
 async def test_a_storm_of_floods_is_obeyed(desk: Desk) -> None:
     """Nobody speaks in that chat until the time is over, for everybody in it; others go on."""
     await desk.done(desk.answer().place())

@@ -135,6 +135,24 @@ def test_questions_are_open_until_answered_withdrawn_or_over() -> None:
     assert [each.question_id for each in told if isinstance(each, Settled)] == ["q1", "q2", "q3"]
 
 
+def test_a_question_shows_the_call_and_says_what_it_does_not_show() -> None:
+    """However long the model describes it: nobody allows what they were not shown without being told so."""
+
+    def asked(call: Line, description: str) -> str:
+        request = {"subtype": "can_use_tool", "tool_name": "Bash", "description": description, "input": call}
+        line = {"type": "control_request", "request_id": "q", "request": request}
+        (question,) = (
+            each
+            for each in heard(ClaudeHearing(OURS), [RUNNING, replayed(OURS), line])
+            if isinstance(each, Asked)
+        )
+        return question.untrusted
+
+    assert "rm -rf ~" in asked({"command": "rm -rf ~"}, "List files. " * 500)
+    hidden = asked({"command": "echo " + "x" * 2500 + "; rm -rf ~"}, "d")
+    assert ("rm -rf" in hidden, "more characters of it are not shown" in hidden) == (False, True)
+
+
 @pytest.mark.parametrize(
     ("error", "status", "text", "failure"),
     [

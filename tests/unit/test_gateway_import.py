@@ -91,6 +91,8 @@ def test_unknown_keys_are_named_and_kept(run: Run) -> None:
             "conversation.idleTtlMinutes: -1 is not a number of minutes",
         ),
         ({"responseActions": {"enabled": "yes"}}, 'responseActions.enabled: "yes" is not true or false'),
+        ({"responseActions": None}, "gateway.json: responseActions: null is not an object"),
+        ({"conversation": [24]}, "gateway.json: conversation: [24] is not an object"),
     ],
 )
 def test_what_is_not_understood_is_refused_with_a_line(run: Run, document: object, said: str) -> None:
@@ -99,6 +101,24 @@ def test_what_is_not_understood_is_refused_with_a_line(run: Run, document: objec
     assert isinstance(done.exception, ConfigError)
     assert said in str(done.exception)
     assert not run.config.exists()
+
+
+@pytest.mark.parametrize("document", [{}, {"conversation": {}}, {"x\n\x1b[31my": 1}])
+def test_a_file_that_sets_nothing_says_so(run: Run, document: object) -> None:
+    """In one line, and without anybody's commands to a terminal."""
+    done = run(document)
+    assert (done.exception, "sets none of the keys" in done.stderr, "\x1b" in done.output) == (
+        None,
+        True,
+        False,
+    )
+    assert "[conversation]" not in done.stdout
+
+
+def test_a_byte_order_mark_is_no_mistake() -> None:
+    """Some editors leave one."""
+    raw = b"\xef\xbb\xbf" + msgspec.json.encode(WHOLE)
+    assert read_gateway_json(raw, "gateway.json") == read(WHOLE)
 
 
 def test_it_is_written_beside_what_is_there_with_a_backup(run: Run) -> None:

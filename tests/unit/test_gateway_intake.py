@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway_doubles import message, press, silent
+from gateway_doubles import held_up, message, press, silent
 from gateways import Gateway, Parts, play
 from wakeful.domain.errors import WorldError
 from wakeful.domain.gateway.access import PRESS_WORDS, PressRefusal
@@ -14,6 +14,7 @@ from wakeful.domain.gateway.heard import Asked, Ended, Settled
 from wakeful.domain.gateway.messages import Ignored
 from wakeful.ports.chat import ChatFailed, ChatFlooded, ChatLocked, ChatTaken
 from wakeful.ports.hands import Reply
+from wakeful.ports.sessions import DaemonCutOff, DaemonNotRunning, Refused
 from wakeful.ports.store import Note
 from wakeful.services.gateway.intake import NOT_DONE, ONLY_TEXT, TAKEN_SECONDS
 
@@ -32,12 +33,8 @@ def test_a_stranger_is_told_nothing_and_the_operator_reads_what_to_write(
             press(3, "ask:x:allow_once", user_id=666),
         )
         await parts.clock.run_for(1)
-        assert (parts.chat.sent, parts.chat.settled, parts.slate.messages, gateway.book.highest) == (
-            [],
-            [],
-            {},
-            0,
-        )
+        assert (parts.chat.sent, parts.chat.settled, parts.slate.messages) == ([], [], {})
+        assert await gateway.book.find(1) is None
         assert caplog.text.count("[gateway] allow = [666]") == 1
 
     with caplog.at_level(logging.WARNING, "wakeful.gateway"):
@@ -60,6 +57,28 @@ def test_an_empty_list_hears_nobody() -> None:
     play(scene, world)
 
 
+@pytest.mark.parametrize(
+    ("order", "own_name", "obeyed"),
+    [
+        ("/stop@our_bot", "our_bot", True),
+        ("/stop@OUR_BOT now", "our_bot", True),
+        ("/stop@other_bot", "our_bot", False),
+        ("/dance@other_bot", "our_bot", False),
+        ("/stop@other_bot", "", True),
+    ],
+)
+def test_a_command_for_another_bot_is_not_ours(order: str, own_name: str, *, obeyed: bool) -> None:
+    """In a group everybody reads it; nothing is stopped and nothing said. Before our name is known it is taken."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.bot_name = own_name
+        parts.chat.write(message(1, order, -7))
+        await parts.clock.run_for(1)
+        assert [text for _, text, _ in parts.chat.sent] == (["Nothing is running."] if obeyed else [])
+
+    play(scene)
+
+
 def test_edited_and_forwarded_commands_are_none() -> None:
     """An edit is not asked again, a forwarded command is text; what has no text gets one sentence a minute."""
 
@@ -75,7 +94,7 @@ def test_edited_and_forwarded_commands_are_none() -> None:
         # Claude Code would take a prompt that begins with a slash for a command of its own.
         assert [each[1] for each in parts.sessions.delivered] == ["Forwarded: /new"]
         assert [text for _, text, _ in parts.chat.sent] == [ONLY_TEXT]
-        parts.chat.write(message(10, "/fly to the moon"), message(11, "/STOP@some_bot now"))
+        parts.chat.write(message(10, "/fly to the moon"), message(11, "/STOP@our_bot now"))
         await parts.clock.run_for(1)
         assert [text for _, text, _ in parts.chat.sent][1:] == [
             "I do not know /fly. I know: /new /stop.",
@@ -293,6 +312,68 @@ def test_a_question_nobody_answers_is_denied() -> None:
         assert parts.sessions.answers == [("q1", Reply.DENY)]
         assert parts.slate.answers() == []
         assert "Nobody answered" in parts.slate.questions()[0]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [("deny", "Denied."), ("allow_once", "Allowed once."), ("", "Nobody answered: denied.")],
+)
+def test_a_question_says_how_it_was_answered(choice: str, said: str, *, is_over: bool) -> None:
+    """Also where it is heard that it was, or the turn's end, before the daemon has said so."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        name = await asked(parts)
+        free = held_up(parts.sessions, "answer")
+        if choice:
+            parts.chat.write(press(2, f"ask:{name}:{choice}"))
+        await parts.clock.run_for(1 if choice else 601)
+        parts.sessions.say(
+            "tg-99-1", Settled("q1"), *([Ended("x", stop_reason="end_turn")] if is_over else [])
+        )
+        await parts.clock.run_for(1)
+        free.set()
+        await parts.clock.run_for(1)
+        assert parts.slate.questions()[0].endswith(f"\n\n{said}")
+
+    play(scene)
+
+
+def test_a_question_that_expires_while_the_daemon_is_away_is_denied_when_it_is_back() -> None:
+    """What the chat says was denied was denied."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        await asked(parts)
+        parts.sessions.problems["answer"] = [DaemonNotRunning(), DaemonCutOff()]
+        await parts.clock.run_for(602)
+        assert "Nobody answered" not in parts.slate.questions()[0]
+        await parts.clock.run_for(20)
+        assert parts.sessions.answers == [("q1", Reply.DENY)]
+        assert "Nobody answered" in parts.slate.questions()[0]
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("problem", "shown"),
+    [
+        (DaemonNotRunning(), 2),
+        (Refused(detail="it was answered", reason="no-such-question", status=409), 1),
+    ],
+)
+def test_what_was_allowed_and_could_not_be_told_is_asked(problem: Exception, shown: int) -> None:
+    """A turn does not hang for an answer that went nowhere; what was answered before is not asked again."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        name = await asked(parts)
+        parts.chat.write(press(2, f"ask:{name}:allow_session"))
+        await parts.clock.run_for(1)
+        parts.sessions.problems["answer"] = [problem]
+        parts.sessions.say("tg-99-1", Settled("q1"), Asked("q2", "Bash", "rm x"))
+        await parts.clock.run_for(1)
+        assert len(parts.slate.questions()) == shown
 
     play(scene)
 

@@ -42,6 +42,17 @@ def test_the_list_is_heard_and_nobody_else() -> None:
     play(scene)
 
 
+def test_an_admin_who_is_not_heard_is_not_counted_as_one() -> None:
+    """What the greeting says is what is true of them."""
+
+    async def scene(room: Room) -> None:
+        access = Access(frozenset({42, 43}), frozenset({42, 66}))
+        people = People(room.store, room.chat, room.clock, access)
+        assert (people.count, people.count_of(Role.ADMIN)) == (2, 1)
+
+    play(scene)
+
+
 def test_the_code_lets_one_person_in_once() -> None:
     """They are welcomed and heard, also by the next gateway; the same code lets nobody else in."""
 

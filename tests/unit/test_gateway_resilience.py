@@ -10,6 +10,8 @@ from wakeful.adapters.providers import NAMES
 
 # The rules, and the watches that use them; with the real clients both go through the rounds of test_gateway.py.
 MODULES = ("auth_mode", "breaker", "classifier", "library", "self_heal", "watches")
+# Turns through a whole gateway: all of them are run for each, and none names one.
+WHOLE = ("stops", "turns")
 ONE_IS_ENOUGH = {
     "test_claudes_status_degrades_and_brings_back": "only its status says that there are no credentials",
     "test_claude_logged_out_and_in_again_after_a_refusal_is_good": "the same",
@@ -18,9 +20,12 @@ ONE_IS_ENOUGH = {
 }
 
 
+def source_of(module: str) -> ast.Module:
+    return ast.parse(Path(__file__).with_name(f"test_gateway_{module}.py").read_text())
+
+
 def claims_of(module: str) -> Iterator[ast.FunctionDef]:
-    path = Path(__file__).with_name(f"test_gateway_{module}.py")
-    for node in ast.parse(path.read_text()).body:
+    for node in source_of(module).body:
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
             yield node
 
@@ -43,6 +48,14 @@ def test_resilience_is_claimed_for_both_providers(module: str) -> None:
     """A test that names one provider names the other one too, is run for each, or is excused with a reason."""
     alone = {each.name for each in claims_of(module) if named_in(each) and not is_for_both(each)}
     assert alone <= ONE_IS_ENOUGH.keys(), sorted(alone - ONE_IS_ENOUGH.keys())
+
+
+@pytest.mark.parametrize("module", WHOLE)
+def test_turns_are_run_for_each_provider(module: str) -> None:
+    """By one mark on the whole module, and no claim in it is about one of them alone."""
+    marks = [ast.unparse(each) for each in source_of(module).body if isinstance(each, ast.Assign)]
+    assert "pytestmark = pytest.mark.usefixtures('provider')" in marks
+    assert [each.name for each in claims_of(module) if named_in(each)] == []
 
 
 def test_no_excuse_outlives_its_test() -> None:

@@ -2,26 +2,16 @@
 
 import asyncio
 import logging
-from typing import Any
 
 import pytest
 
-from gateway_doubles import message, plainly, silent
+from gateway_doubles import held_up, message, plainly, silent
 from gateways import Gateway, Parts, play
 from wakeful.domain.gateway.pool import PoolLimits
 from wakeful.services.gateway.judging import STOPPED_WORDS
 
-
-def held_up(parts: Parts, act: str) -> asyncio.Event:
-    """Let this act of the daemon be done only once the event is set."""
-    done, free = getattr(parts.sessions, act), asyncio.Event()
-
-    async def slowly(*given: Any) -> Any:
-        await free.wait()
-        return await done(*given)
-
-    setattr(parts.sessions, act, slowly)
-    return free
+# As for turns: each claim is made of both providers.
+pytestmark = pytest.mark.usefixtures("provider")
 
 
 @pytest.mark.parametrize("order", ["/new", "/stop"])
@@ -30,7 +20,7 @@ def test_a_session_that_starts_behind_an_order_is_what_the_order_says(order: str
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
         parts.sessions.reply = lambda prompt: silent(prompt) if prompt == "one" else plainly(prompt)
-        free = held_up(parts, "start")
+        free = held_up(parts.sessions, "start")
         parts.chat.write(message(1, "one"))
         await parts.clock.run_for(1)
         parts.chat.write(message(2, order))
@@ -40,8 +30,8 @@ def test_a_session_that_starts_behind_an_order_is_what_the_order_says(order: str
         parts.chat.write(message(3, "two"))
         await parts.clock.run_for(1)
         assert parts.slate.answers() == [STOPPED_WORDS, "Answer to: two."]
-        went_on = "claude-1" if order == "/stop" else "claude-2"
-        assert [each[0] for each in parts.sessions.delivered] == ["claude-1", went_on]
+        went_on = f"{parts.provider}-1" if order == "/stop" else f"{parts.provider}-2"
+        assert [each[0] for each in parts.sessions.delivered] == [f"{parts.provider}-1", went_on]
         assert parts.sessions.alive == {went_on}
 
     play(scene)
@@ -53,7 +43,7 @@ def test_an_ended_conversation_is_not_resumed_for_a_prompt_that_was_on_its_way()
     async def scene(parts: Parts, _gateway: Gateway) -> None:
         parts.chat.write(message(1, "one"))
         await parts.clock.run_for(1)
-        free = held_up(parts, "send")
+        free = held_up(parts.sessions, "send")
         parts.chat.write(message(2, "two"))
         await parts.clock.run_for(1)
         parts.chat.write(message(3, "/new"))
@@ -62,8 +52,11 @@ def test_an_ended_conversation_is_not_resumed_for_a_prompt_that_was_on_its_way()
         await parts.clock.run_for(1)
         parts.chat.write(message(4, "three"))
         await parts.clock.run_for(1)
-        assert [each[:2] for each in parts.sessions.delivered] == [("claude-1", "one"), ("claude-2", "three")]
-        assert ("resume", "claude-1") not in parts.sessions.acts
+        assert [each[:2] for each in parts.sessions.delivered] == [
+            (f"{parts.provider}-1", "one"),
+            (f"{parts.provider}-2", "three"),
+        ]
+        assert ("resume", f"{parts.provider}-1") not in parts.sessions.acts
         assert parts.slate.answers() == ["Answer to: one.", STOPPED_WORDS, "Answer to: three."]
 
     play(scene)
@@ -81,7 +74,7 @@ def test_a_session_that_is_being_ended_gets_no_prompt(reason: str, caplog: pytes
     async def scene(parts: Parts, _gateway: Gateway) -> None:
         parts.chat.write(message(1, "one"))
         await parts.clock.run_for(1)
-        free = held_up(parts, "stop")
+        free = held_up(parts.sessions, "stop")
         if reason == "lru_limit":
             parts.chat.write(message(2, "of another", 8))
         await parts.clock.run_for(1 if reason == "lru_limit" else 1801)
@@ -90,9 +83,9 @@ def test_a_session_that_is_being_ended_gets_no_prompt(reason: str, caplog: pytes
         assert (f"evictionReason={reason}" in caplog.text, len(parts.sessions.delivered)) == (True, 1)
         free.set()
         await parts.clock.run_for(5)
-        assert [each[0] for each in parts.sessions.delivered if each[1] == "two"] == ["claude-1"]
-        assert parts.sessions.acts[-1] == ("resume", "claude-1")
-        assert "claude-1" in parts.sessions.alive
+        assert [each[0] for each in parts.sessions.delivered if each[1] == "two"] == [f"{parts.provider}-1"]
+        assert parts.sessions.acts[-1] == ("resume", f"{parts.provider}-1")
+        assert f"{parts.provider}-1" in parts.sessions.alive
 
     with caplog.at_level(logging.INFO, "wakeful.gateway"):
         play(scene, world)
@@ -117,6 +110,23 @@ def test_what_waits_for_a_place_is_stopped_there() -> None:
         assert not gateway.turns.pool.is_busy(message(2, "", 2).place.key)
 
     play(scene, world)
+
+
+def test_all_are_stopped_also_those_in_their_first_turn() -> None:
+    """A session belongs to its conversation from its first turn on: it is told, cut short and ended like any other."""
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        parts.sessions.reply = silent
+        parts.chat.write(message(1, "one", 1), message(2, "two", 2), message(3, "waits", 2))
+        await parts.clock.run_for(1)
+        assert gateway.turns.session_of(message(1, "", 1).place.key) == f"{parts.provider}-1"
+        assert await gateway.turns.stop_all() == 2
+        await parts.clock.run_for(20)
+        assert parts.sessions.alive == set()
+        assert parts.slate.answers() == [STOPPED_WORDS, STOPPED_WORDS]
+        assert [each[1] for each in parts.sessions.delivered] == ["one", "two"]
+
+    play(scene)
 
 
 def test_what_waited_before_a_restart_waits_after_it_however_much_it_is() -> None:

@@ -1,6 +1,7 @@
 """Claims about healing: one revival, never a double effect, one alert for each incident. Virtual time."""
 
 import asyncio
+import re
 
 import pytest
 
@@ -146,6 +147,7 @@ def test_a_silent_agent_is_seen_dead_before_the_next_one_starts() -> None:
     clinic = play(scene)
     assert clinic.living.acts == ["stop", "start"]
     assert clinic.events[0].reason == "silent_for_10_minutes"
+    assert re.fullmatch(r"[\d-]+T\d\d:\d\d:\d\dZ", clinic.events[0].details["last_tool_call"])
 
 
 def test_an_agent_that_cannot_be_stopped_gets_no_twin() -> None:

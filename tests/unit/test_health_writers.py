@@ -10,6 +10,7 @@ import msgspec
 from desks import House, subject
 from wakeful.domain.events import Failure
 from wakeful.domain.findings import Health, State
+from wakeful.domain.health_writers import WRITERS, HealthTrigger, written_by
 from wakeful.domain.process import Sight
 from wakeful.domain.record import HealthView, SessionRecord
 
@@ -17,19 +18,12 @@ SOURCE = Path(__file__).parents[2] / "src" / "wakeful"
 # When a record was made: every judgement moves them, whatever it was about.
 STAMPS = {"judged_at", "updated_at", "valid_until"}
 # What follows from the fields a trigger names, by one pure function or for people to read.
-DERIVED = {
-    "eligible_for_wake",
-    "ineligibility_reason",
-    "actions",
-    "session_alive",
-    "attention",
-    "pid",
-    "alive_to",
-}
-JUDGED = {"health", "findings", "expected_waits", "alive_to", "broken_at", "last_error"}
+DERIVED = {"eligible_for_wake", "ineligibility_reason", "actions", "session_alive", "attention", "pid"}
+# Fields of 003 that nothing else in Wakeful is called by.
+OWN = set(WRITERS) & set(HealthView.__struct_fields__) - {"state", "health"}
 
 # A file without any of these writes no record; parsing all of them takes seconds.
-WRITING = ("SessionRecord(", "describe(", "watched.show(", "replace(record,", "replace(\n            record,")
+WRITING = ("SessionRecord(", "describe(", ".show(", "replace(", "laid_to_rest(", "setattr(")
 
 
 def record_of(house: House, name: str = "a") -> SessionRecord:
@@ -72,8 +66,24 @@ def test_a_stop_changes_state_and_attachable() -> None:
     holder = house.roster.watched[subject("a").id].presence.living[0]
     changed = changed_by(house, lambda: house.end(holder.process))
     assert {"state", "attachable"} <= changed
-    assert changed <= {"state", "attachable", "last_presence_at", "broken_at"} | DERIVED
+    assert (
+        changed
+        <= written_by(HealthTrigger.SESSION, HealthTrigger.PRESENCE) | {"alive_to", "broken_at"} | DERIVED
+    )
     assert (record_of(house).state, record_of(house).attachable) == ("stopped", False)
+
+
+def test_a_death_inside_a_turn_ends_its_prompt() -> None:
+    """A stop and a verdict at once: nothing is in flight where nobody is."""
+    house = idle_house()
+    house.work("a")
+    holder = house.roster.watched[subject("a").id].presence.living[0]
+    changed = changed_by(house, lambda: house.end(holder.process))
+    by = written_by(HealthTrigger.SESSION, HealthTrigger.PRESENCE, HealthTrigger.VERDICT)
+    assert (
+        {"state", "active_prompt", "attachable", "health", "findings", "broken_at"} <= changed <= by | DERIVED
+    )
+    assert (record_of(house).health, record_of(house).active_prompt) == (Health.DEAD, False)
 
 
 def test_a_start_and_a_resume_change_state_and_attachable() -> None:
@@ -82,7 +92,8 @@ def test_a_start_and_a_resume_change_state_and_attachable() -> None:
     house.end(house.roster.watched[subject("a").id].presence.living[0].process)
     changed = changed_by(house, lambda: house.start("a"))
     assert {"state", "attachable"} <= changed
-    assert changed <= {"state", "attachable", "last_presence_at", "last_activity_at", "broken_at"} | DERIVED
+    named = written_by(HealthTrigger.SESSION, HealthTrigger.PRESENCE)
+    assert changed <= named | {"last_activity_at", "alive_to", "broken_at"} | DERIVED
     assert (record_of(house).state, record_of(house).attachable) == ("idle", True)
 
 
@@ -115,7 +126,8 @@ def test_an_idle_session_whose_way_is_lost_is_detached() -> None:
     house = idle_house()
     house.driver.lost, house.path_open = True, False
     changed = changed_by(house, lambda: house.supervisor.acted(subject("a").id))
-    assert {"state", "attachable"} <= changed <= {"state", "attachable", "last_presence_at"} | DERIVED
+    named = written_by(HealthTrigger.SESSION, HealthTrigger.PRESENCE)
+    assert {"state", "attachable"} <= changed <= named | DERIVED
     record = record_of(house)
     assert (record.state, record.attachable, record.health) == ("detached", False, "healthy")
     assert record.ineligibility_reason == "session_not_attachable"
@@ -151,7 +163,8 @@ def test_activity_changes_the_prompt_and_its_time() -> None:
     house = idle_house()
     changed = changed_by(house, lambda: house.work("a"))
     assert {"active_prompt", "last_activity_at", "state"} <= changed
-    assert changed <= {"active_prompt", "last_activity_at", "last_presence_at", "state"} | JUDGED | DERIVED
+    by = written_by(HealthTrigger.ACTIVITY, HealthTrigger.PRESENCE, HealthTrigger.VERDICT)
+    assert changed <= by | DERIVED
     house.fail("a")
     assert record_of(house).health is Health.DEGRADED
     assert "health" in changed_by(house, lambda: house.work("a"))
@@ -166,7 +179,7 @@ def test_a_touch_of_presence_changes_its_time_alone() -> None:
     def touch() -> None:
         house.supervisor.held(subject("a"), holder.process, Sight.ALIVE, source="a test")
 
-    assert changed_by(house, touch) == {"last_presence_at"}
+    assert changed_by(house, touch) == written_by(HealthTrigger.PRESENCE) == {"last_presence_at"}
 
 
 def test_age_changes_health_and_may_change_eligibility() -> None:
@@ -180,7 +193,7 @@ def test_age_changes_health_and_may_change_eligibility() -> None:
     house.settle()
     after = record_of(house)
     fields = {name for name in HealthView.__struct_fields__ if getattr(before, name) != getattr(after, name)}
-    assert fields == {"health", "updated_at"}
+    assert fields == written_by(HealthTrigger.AGE) | {"updated_at"}
     assert after.health is Health.STALE
 
 
@@ -207,30 +220,53 @@ def test_a_verdict_changes_what_was_judged() -> None:
     house = idle_house()
     changed = changed_by(house, lambda: house.fail("a", "overloaded", Failure.PROVIDER))
     assert {"health", "findings", "broken_at", "last_error"} <= changed
-    assert changed <= JUDGED | DERIVED | {"last_activity_at", "last_presence_at"}
+    assert changed <= written_by(HealthTrigger.VERDICT) | DERIVED | {"last_activity_at", "last_presence_at"}
+
+
+def test_every_field_has_its_writers() -> None:
+    """003's ten; what is not in the table follows from it, or says which session and when."""
+    assert set(HealthView.__struct_fields__) - set(WRITERS) == {
+        *("schema", "id", "updated_at"),
+        *("eligible_for_wake", "ineligibility_reason"),
+    }
+    assert set(WRITERS) <= set(SessionRecord.__struct_fields__)
+    assert all(writers <= set(HealthTrigger) for writers in WRITERS.values())
+    assert {trigger for writers in WRITERS.values() for trigger in writers} == set(HealthTrigger)
 
 
 def test_nothing_else_can_write_a_record() -> None:
-    """One function makes records, one supervisor shows them, and they cannot be changed."""
+    """One function makes records, one supervisor shows them, a repair lays one to rest, and they cannot be changed."""
     assert SessionRecord.__struct_config__.frozen
-    made, shown, described = set(), set(), set()
+    by: dict[str, set[str]] = {}
     texts = {path: path.read_text() for path in SOURCE.rglob("*.py")}
-    suspects = [path for path, text in texts.items() if any(word in text for word in WRITING)]
-    for path in suspects:
-        for node in ast.walk(ast.parse(texts[path])):
-            match node:
-                case ast.Call(func=ast.Name(id="SessionRecord")):
-                    made.add(path.name)
-                case ast.Call(func=ast.Name(id="describe")):
-                    described.add(path.name)
-                case ast.Call(func=ast.Attribute(value=ast.Name(id="watched"), attr="show")):
-                    shown.add(path.name)
-                case ast.Call(func=ast.Name(id="replace"), args=[ast.Name(id="record"), *_], keywords=words):
-                    names = {word.arg for word in words}
-                    assert not names & set(HealthView.__struct_fields__) - {"state"}, path
-                case _:
-                    pass
-    assert (made, described, shown) == ({"record.py"}, {"supervision.py"}, {"supervision.py"})
+    for path, text in texts.items():
+        if not any(word in text for word in WRITING):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and (act := writing_act(node)) is not None:
+                by.setdefault(act, set()).add(path.name)
+    assert by == {
+        "SessionRecord": {"record.py"},
+        "describe": {"supervision.py"},
+        "show": {"supervision.py"},
+        "laid_to_rest": {"repair.py"},
+        "replace": {"record.py"},
+    }
+
+
+def writing_act(call: ast.Call) -> str | None:
+    """How a call writes a record, if it does."""
+    match call.func:
+        case ast.Name(id="SessionRecord" | "describe" | "laid_to_rest" as name):
+            return name
+        case ast.Attribute(value=ast.Name(id="watched"), attr="show" as name):
+            return name
+        case ast.Name(id="replace" as name) | ast.Attribute(attr="replace" as name):
+            return name if OWN & {word.arg for word in call.keywords} else None
+        case ast.Name(id="setattr" | "force_setattr" as name) | ast.Attribute(attr="force_setattr" as name):
+            return name
+        case _:
+            return None
 
 
 def test_a_thousand_writes_of_health_change_no_owner() -> None:

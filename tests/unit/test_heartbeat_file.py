@@ -102,7 +102,7 @@ WRONG: dict[str, tuple[str | bytes, int, str]] = {
     "quoted version": (with_fields('version: "1"'), 2, "the only one"),
     "enabled": (with_fields("enabled: yes"), 2, "true or false"),
     "null": (with_fields("summary:"), 2, "a sentence"),
-    "long summary": (with_fields("summary: " + "x" * 301), 2, "300 characters"),
+    "long summary": (with_fields("summary: " + "x" * 301), 2, "300 visible characters"),
     "interval": (with_fields("preferences:", "  min_interval: often"), 3, "not a duration"),
     "number": (with_fields("preferences:", "  min_interval: 30"), 3, "not a duration"),
     "preferences": (with_fields("preferences: 5m"), 2, "made of fields"),
@@ -110,6 +110,9 @@ WRONG: dict[str, tuple[str | bytes, int, str]] = {
     "offset": (window(timezone='"+02:00"'), 4, "fixed offset"),
     "offset of UTC": (window(timezone="UTC+2"), 4, "fixed offset"),
     "offset by name": (window(timezone="Etc/GMT-2"), 4, "fixed offset"),
+    "old offset": (window(timezone="EST"), 4, "fixed offset"),
+    "blank behind a place": (window(timezone="'UTC '"), 4, "without blanks"),
+    "blank behind a time": (window(start="'07:00 '"), 5, "without blanks"),
     "path": (window(timezone="../../etc/passwd"), 4, "no name of the IANA list"),
     "local": (window(timezone="localtime"), 4, "no name of the IANA list"),
     "hour": (window(end="25:00"), 6, "not a time"),
@@ -132,6 +135,15 @@ WRONG: dict[str, tuple[str | bytes, int, str]] = {
     "include twice": (with_fields("context:", "  include:", "    - self", "    - self"), 5, "twice"),
     "binary": (b"---\nversion: 1\n---\nx\x00y", 4, "U+0000"),
     "not UTF-8": (b"one\ntwo\n\xff\xfe", 3, "not text in UTF-8"),
+    "separator": (with_fields("# a\u2028b", "version: 3"), 2, "U+2028"),
+    "no character": (with_fields("version: 1", "summary: a\uffffb"), 3, "U+FFFF"),
+    "escape of no character": (with_fields("version: 1", r'summary: "\U00110000"'), 3, "beyond U+10FFFF"),
+    "escape of no number": (with_fields(r'summary: "\UFFFFFFFF"'), 2, "beyond U+10FFFF"),
+    "hidden": (with_fields("summary: \u202egnp.exe"), 2, "visible"),
+    "fence after a blank": (" " + with_fields("version: 1"), 1, "alone in the first line"),
+    "fence after a blank line": ("\n\n" + with_fields("version: 1"), 3, "alone in the first line"),
+    "fence after a second BOM": ("\ufeff\ufeff" + with_fields("version: 1"), 1, "alone in the first line"),
+    "long fence": ("-" + with_fields("version: 1"), 1, "alone in the first line"),
     "escape": ("one\n\x1b[31mred", 2, "U+001B"),
     "long guidance": ("x" * 100 + "\n" + "y" * BOUNDS.body_bytes_max, 2, "max_body_bytes"),
     "long front matter": (with_fields("# " + "x" * 20_000), 2, "front matter of more"),
@@ -157,7 +169,7 @@ def test_windows_of_two_places_may_overlap() -> None:
     assert len(parsed(both).quiet_windows) == 2
 
 
-@given(st.binary(max_size=400) | st.text(max_size=300).map(str.encode) | st.text("-: \n\t[]{}&*!#'\"|>%a1", max_size=120).map(
+@given(st.binary(max_size=400) | st.text(max_size=300).map(str.encode) | st.text("-: \n\t[]{}&*!#'\"|>%a1\\Uu\u2028", max_size=120).map(
     lambda text: f"---\n{text}\n---\n".encode()
 ))  # fmt: skip
 @settings(max_examples=300, deadline=None)
@@ -168,8 +180,7 @@ def test_any_bytes_are_a_policy_or_a_refusal(content: bytes) -> None:
         parsed(content)
     except HeartbeatInvalid as wrong:
         line = int(str(wrong.facts["line"]))
-    # YAML counts other line breaks, too.
-    assert 1 <= line <= len(content.decode("utf-8", "replace").splitlines()) + 1
+    assert 1 <= line <= content.count(b"\n") + 1
 
 
 def test_a_preference_beyond_the_bounds_is_clamped_and_reported() -> None:
@@ -207,6 +218,11 @@ def test_the_operators_file_comes_before_the_agents_own(tmp_path: Path) -> None:
         stamp = found(paths)
         assert stamp is not None
         assert stamp.path == path
+
+
+def test_a_folder_that_no_system_has_holds_no_file(tmp_path: Path) -> None:
+    """An agent's log says where it works, and may say anything."""
+    assert found(candidates(str(tmp_path), "fox", "/tmp/a\0b")) is None
 
 
 def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:

@@ -141,6 +141,16 @@ def test_an_hour_that_is_left_out_is_nobodys_and_one_that_comes_twice_counts_twi
     assert counts == [0, 60]
 
 
+def test_places_that_set_their_clocks_on_other_days_are_awaited() -> None:
+    """An hour that is quiet all year but between Berlin's last Sunday of October and New York's first of November."""
+    active = (Window("America/New_York", "00:00", "01:00"),)
+    quiet = (Window("Europe/Berlin", "05:50", "07:00"),)
+    assert is_quiet(active, quiet, ZONES, at("2026-06-01T04:30"))
+    assert next_change(active, quiet, ZONES, at("2026-06-01T04:30")) == at("2026-10-25T04:00")
+    assert next_change(active, quiet, ZONES, at("2026-10-25T04:00")) == at("2026-10-25T04:50")
+    assert next_change(active, quiet, ZONES, at("2026-11-02T00:00")) == at("2027-03-15T04:00")
+
+
 def test_windows_that_cover_everything_never_change() -> None:
     """Two halves of a day leave nothing to wait for."""
     halves = (Window("UTC", "00:00", "12:00"), Window("UTC", "12:00", "00:00"))

@@ -294,7 +294,7 @@ def test_a_queue_that_stands_still_is_told_like_any_trouble_and_so_is_its_end() 
         "popoto: 1 job waits for up to 6 min, and none runs (queue_stalled)",
         "Where: project popoto, in a queue in memory",
         "Since: 2027-01-15 07:54 UTC",
-        "Wakeful did: no start_worker was given",
+        "Wakeful did: nothing: it knows no way to start a worker",
         "If you do nothing: it waits until a worker of this project runs",
         "→ wakeful events --since 1h",
     ]

@@ -10,16 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import wakeful
 from stand_in_gh import StandInGh
 from wakeful import session_watchdog
 from wakeful.domain.critical import CriticalEvent
+from wakeful.domain.errors import OperatorError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.plan import Rules
 from wakeful.domain.revival import FAILURE_MESSAGE
+from wakeful.ports.forge import Filing, Forge, Report
 from wakeful.ports.jobs import Job, QueuedSession, Watched
 from wakeful.redis_watch import RedisWatch
+from wakeful.services.sparing import SparedForge, ToldForge
 from wakeful.services.watchdog_ledger import Callbacks
 from wakeful.session_watchdog import (
     assess_session_health,
@@ -172,9 +176,11 @@ class Ground(NoGround):
 class World:
     """A watchdog over a queue in memory, in virtual time."""
 
-    def __init__(self, clock: VirtualClock, **callbacks: Any) -> None:
+    def __init__(self, clock: VirtualClock, forge: Forge | None = None, **callbacks: Any) -> None:
         self.clock = clock
         self.jobs = MemoryJobs()
+        self.rules = Rules(revive_runaways=True)
+        self.forge = forge
         self.events: list[CriticalEvent] = []
         self.sent: list[tuple[str, str]] = []
         self._given: dict[str, Any] = {"write": self._write, "send_message": self._send, **callbacks}
@@ -186,7 +192,8 @@ class World:
             logs=Ground(),
             clock=self.clock,
             callbacks=Callbacks(**self._given),
-            rules=lambda: Rules(revive_runaways=True),
+            rules=lambda: self.rules,
+            forge=self.forge,
         )
 
     async def _write(self, event: CriticalEvent) -> None:
@@ -242,6 +249,98 @@ def test_a_message_is_revived_once(clock: VirtualClock) -> None:
     assert world.actions == ["revival_attempted", "failure_message_sent", "none"]
     assert [job.revival_context is not None for job in world.jobs.pending] == [True]
     assert world.sent == [("-529", FAILURE_MESSAGE)]
+
+
+class SlowForge:
+    """Takes ten seconds for an issue, during which the world goes on."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    async def file(self, report: Report) -> Filing:
+        del report
+        await self._clock.sleep_until(self._clock.now().awake + 10.0)
+        self.meanwhile()
+        return Filing("https://github.com/acme/bots/issues/45", "filed")
+
+
+class HungForge:
+    """Takes the whole deadline and files nothing, until it is mended."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self.is_mended = False
+
+    async def file(self, report: Report) -> Filing:
+        del report
+        if self.is_mended:
+            return Filing("https://github.com/acme/bots/issues/45", "filed")
+        await self._clock.sleep_until(self._clock.now().awake + 20.0)
+        return Filing(None, "`gh` did not answer within 20 s and was ended")
+
+
+def test_a_forge_that_hangs_is_waited_for_once_and_told_once(clock: VirtualClock) -> None:
+    """Thirty sessions wait for one deadline together, not for four; its end is told too."""
+    alerts: list[str] = []
+    hung = HungForge(clock)
+
+    async def tell(text: str) -> None:
+        alerts.append(text)
+
+    world = World(clock)
+    world.forge = ToldForge(SparedForge(hung, clock), world.jobs, clock, tell)
+    world.watch = world.watching()
+
+    async def scene() -> None:
+        for number in range(30):
+            world.silent(SessionId(f"tg_popoto_-529_{number + 1000}"), job_id=str(number))
+        before = clock.now().awake
+        await world.watch.check()
+        assert clock.now().awake - before < 30.0
+        hung.is_mended = True
+        await clock.sleep_until(clock.now().awake + 600.0)
+        world.silent(job_id="later")
+        await world.watch.check()
+
+    run_with(clock, scene)
+    assert world.actions == ["revival_attempted"] * 31
+    assert [each.splitlines()[0] for each in alerts] == [
+        "No issue could be filed: `gh` did not answer within 20 s and was ended",
+        "Resolved: no issue could be filed",
+    ]
+
+
+@pytest.mark.parametrize("attempt", ["first", "second"])
+@pytest.mark.parametrize("meanwhile", ["goes on", "pause"])
+def test_the_world_may_change_while_an_issue_is_filed(
+    clock: VirtualClock, attempt: str, meanwhile: str
+) -> None:
+    """Whoever works again by then, or is under a pause, is neither revived nor given up: the last look counts."""
+    forge = SlowForge(clock)
+    world = World(clock, forge)
+
+    def change() -> None:
+        if meanwhile == "pause":
+            world.rules = Rules(paused_by="me")
+            return
+        known = world.jobs.watched[SESSION]
+        fresh = replace(known.session, last_activity=clock.now().wall)
+        world.jobs.watched[SESSION] = replace(known, session=fresh)
+
+    async def scene() -> None:
+        world.silent()
+        if attempt == "second":
+            await world.watch.check()
+            world.silent(job_id="two")
+        forge.meanwhile = change
+        await world.watch.check()
+
+    run_with(clock, scene)
+    assert list(world.jobs.watched) == [SESSION]
+    assert world.sent == []
+    earlier = ["revival_attempted"] if attempt == "second" else []
+    assert world.actions == [*earlier, *(["none"] if meanwhile == "pause" else [])]
 
 
 def test_many_at_once_are_one_alert(clock: VirtualClock) -> None:
@@ -363,6 +462,26 @@ def test_names_and_numbers_are_those_of_the_original() -> None:
     for name in ("watchdog_loop", "check_all_sessions", "attempt_revival", "create_investigation_issue"):
         assert inspect.iscoroutinefunction(getattr(session_watchdog, name)), name
     assert wakeful.watchdog_loop is session_watchdog.watchdog_loop
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"enqueue_jobs": print}, "enqueue_jobs"),
+        ({"enqueue_job": "mine"}, "enqueue_job"),
+        ({"interval_seconds": 0}, "interval_seconds"),
+        ({"interval_seconds": float("nan")}, "interval_seconds"),
+        ({"callback_seconds": "20"}, "callback_seconds"),
+        ({"silence_seconds": -1}, "silence_seconds"),
+        ({"active_projects": "popoto"}, "active_projects"),
+        ({"critical_events": None}, "critical_events"),
+        ({"redis": object()}, "redis"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_refused_at_once(given: dict[str, Any], said: str) -> None:
+    """By its name: a misspelt callback would never be called, and nobody would know."""
+    with pytest.raises(OperatorError, match=said):
+        asyncio.run(wakeful.watchdog_loop(**given))
 
 
 def test_importing_wakeful_stays_light() -> None:

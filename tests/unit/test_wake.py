@@ -1,6 +1,8 @@
 """Claims about waking: who is refused before any work, who goes first, what is written down, and when it happens."""
 
 import asyncio
+import errno
+import os
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +23,7 @@ from wakeful.domain.work import Work, WorkId
 from wakeful.interfaces.cli.heartbeat import status_lines
 from wakeful.ports.hands import PromptRefused
 from wakeful.ports.store import Outcome
+from wakeful.services import wake_audit
 from wakeful.services.wake import WakeRules, WakeService
 from wakeful.testing.virtual_clock import START_WALL, settle
 from wakers import GUIDANCE, WakeHouse
@@ -253,6 +256,21 @@ def test_configuration_disables_everybody(tmp_path: Path) -> None:
     play(scene, tmp_path, WakeRules(enabled=False))
 
 
+def test_a_program_that_reads_lines_is_woken_by_one(tmp_path: Path) -> None:
+    """The same words, none of them lost."""
+
+    async def scene(house: WakeHouse) -> None:
+        house.write_policy("fox", body="One.\n\n  Two.")
+        await house.raise_agent("fox")
+        house.client.one_line = True
+        assert await reason_of(house) is None
+        (prompt,) = house.living.prompts
+        assert prompt.endswith(" Guidance of that file: One. Two.")
+        assert "\n" not in prompt
+
+    play(scene, tmp_path)
+
+
 def test_a_prompt_that_began_inside_the_gate_goes_first(tmp_path: Path) -> None:
     """A person types while the wake waits for its turn: nothing is sent, and neither cooldown nor cycle is spent."""
 
@@ -301,6 +319,23 @@ def test_a_prompt_that_no_log_shows_yet_is_a_prompt(tmp_path: Path) -> None:
         assert await reason_of(house) is Reason.SESSION_PROMPT_ACTIVE
         house.clock.advance(31.0)
         assert await reason_of(house) is None
+
+    play(scene, tmp_path)
+
+
+def test_whoever_ended_has_no_prompt_in_flight(tmp_path: Path) -> None:
+    """Its log never showed the last one, and the answer is that of its record."""
+
+    async def scene(house: WakeHouse) -> None:
+        house.client.writes_late = True
+        name = await fox(house)
+        house.clock.advance(5.0)
+        assert await reason_of(house) is None
+        house.end(house.roster.watched[subject(name).id].presence.living[0].process)
+        house.settle()
+        record = house.roster.watched[subject(name).id].record
+        assert record is not None
+        assert (await reason_of(house), record.ineligibility_reason) == (Reason.SESSION_NOT_ATTACHABLE,) * 2
 
     play(scene, tmp_path)
 
@@ -443,6 +478,20 @@ def test_a_found_session_is_woken_by_the_name_it_is_adopted_by(tmp_path: Path) -
     play(scene, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["Fox", "F" * 64, "sess_123"])
+def test_whatever_a_session_may_be_called_it_is_woken_by(name: str, tmp_path: Path) -> None:
+    """Agents of the hub have small letters; `wakeful run --name` takes others, too. Before, nobody has that name."""
+
+    async def scene(house: WakeHouse) -> None:
+        house.write_policy(name)
+        assert await reason_of(house, name) is Reason.SESSION_NOT_FOUND
+        await house.raise_agent(name, "a")
+        assert name in house.wakes._targets.names()
+        assert await reason_of(house, name) is None
+
+    play(scene, tmp_path)
+
+
 def test_a_session_is_meant_by_its_id_too(tmp_path: Path) -> None:
     """Nobody's session has one as well: a found one is not attachable, an unknown one not found, a path no id."""
     ids = [f"0b7ad3cd-16c1-4a5c-8a9b-7d1f0e2a3b{number}c" for number in range(3)]
@@ -577,6 +626,58 @@ async def second_daemon(house: WakeHouse) -> tuple[WakeService, WakeService]:
     return first, house.wakes
 
 
+def test_a_wake_that_was_not_given_costs_nobody_else_his(tmp_path: Path) -> None:
+    """A store that refused one reservation has not used up the cycle."""
+
+    async def scene(house: WakeHouse) -> None:
+        await fox(house)
+        take_again = refusing(house)
+        for _ in range(2):
+            with pytest.raises(WorldError):
+                await house.wakes.wake("fox")
+        take_again()
+        assert await reason_of(house) is None
+
+    play(scene, tmp_path, WakeRules(wakes_per_cycle_max=1))
+
+
+@pytest.mark.parametrize(("interval", "reason"), [("1h", None), ("20d", Reason.COOLDOWN_ACTIVE)])
+def test_a_session_outlives_what_is_kept_of_its_wakes(
+    interval: str, reason: Reason | None, tmp_path: Path
+) -> None:
+    """After the retention and a restart it is woken as if nothing were forgotten: not barred, and not too early."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house, f"preferences: {{min_interval: {interval}}}")
+        assert await reason_of(house) is None
+        house.end_turn(name)
+        house.clock.advance(8 * 86_400.0)
+        await house.audits.forget_old()
+        house.build()
+        await house.holdings.load()
+        await house.wakes.take_up()
+        assert await reason_of(house) is reason
+
+    play(scene, tmp_path)
+
+
+def test_names_that_nobody_has_fill_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for ever new ones drives out the oldest decisions, never what a session cools by."""
+    monkeypatch.setattr(wake_audit, "ENTRIES_MAX", 10)
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        assert await reason_of(house) is None
+        house.end_turn(name)
+        for number in range(50):
+            assert await reason_of(house, f"nobody-{number}") is Reason.SESSION_NOT_FOUND
+        assert len(await house.store.notes("wake")) == 10
+        assert house.audits.last("nobody-0") is None
+        assert await reason_of(house) is Reason.COOLDOWN_ACTIVE
+
+    play(scene, tmp_path)
+
+
 def test_of_two_daemons_on_one_store_one_wakes(tmp_path: Path) -> None:
     """Both are asked at once, or one after the other: one prompt, and the other one says that it cools."""
 
@@ -623,6 +724,7 @@ def test_an_invalid_file_names_its_line_and_keeps_the_last_good_snapshot(tmp_pat
         assert (status.policy_problem.file, status.policy_problem.line) == (str(path), 3)
         assert f"{path}:3" in (await house.wakes.wake("fox")).words
         assert status.policy_snapshot == good
+        assert "  policy: invalid; the last valid one was hb-" in "\n".join(status_lines(status))
         path.unlink()
         assert await reason_of(house) is Reason.HEARTBEAT_NO_POLICY
         house.build()
@@ -668,6 +770,12 @@ def test_equal_refusals_are_one_entry_that_counts(tmp_path: Path) -> None:
         assert (newest.reason, newest.count) == (Reason.SESSION_PROMPT_ACTIVE, 1)
         assert (before.reason, before.count) == (Reason.QUIET_WINDOW, 50)
         assert len(await house.store.notes("wake")) == 2
+        house.clock.advance(5 * 86_400.0)
+        await reason_of(house)
+        house.clock.advance(5 * 86_400.0)
+        await house.audits.forget_old()
+        (kept,) = house.audits.of("fox")
+        assert (kept.reason, kept.count) == (Reason.SESSION_PROMPT_ACTIVE, 2), "its newest is five days old"
         house.clock.advance(8 * 86_400.0)
         await house.audits.forget_old()
         assert await house.store.notes("wake") == []
@@ -707,6 +815,41 @@ def test_a_quiet_window_ends_with_a_wake(tmp_path: Path) -> None:
     play(scene, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "quiet_until", "next_wake_at"),
+    [
+        ("08:20", "10:17", None, "10:17"),
+        ("07:00", "08:20", "08:20", "08:30"),
+        ("08:31", "08:00", None, "08:30"),
+    ],
+)
+def test_the_next_wake_is_when_it_will_be(
+    start: str, end: str, quiet_until: str | None, next_wake_at: str, tmp_path: Path
+) -> None:
+    """Due at half past eight: later if it is quiet then."""
+
+    async def scene(house: WakeHouse) -> None:
+        await fox(house, f"preferences: {{quiet_windows: [{{timezone: UTC, start: {start}, end: {end}}}]}}")
+        state = (await house.wakes.status("fox")).wake_state
+        assert (state.quiet_until or "T")[11:16] == (quiet_until or "")
+        assert (state.next_wake_at or "")[11:16] == next_wake_at
+
+    play(scene, tmp_path)
+
+
+def test_who_is_always_quiet_has_no_next_wake(tmp_path: Path) -> None:
+    """Active hours that lie in a quiet window are none."""
+
+    async def scene(house: WakeHouse) -> None:
+        hours = "active_hours: [{timezone: UTC, start: 08:00, end: 09:00}]"
+        quiet = "quiet_windows: [{timezone: UTC, start: 07:00, end: 10:00}]"
+        await fox(house, f"preferences: {{{hours}, {quiet}}}")
+        state = (await house.wakes.status("fox")).wake_state
+        assert (state.quiet_until, state.next_wake_at) == (None, None)
+
+    play(scene, tmp_path)
+
+
 def test_the_schedule_keeps_the_interval(tmp_path: Path) -> None:
     """The file's own, or the default; it counts from the last wake or the last sign of work."""
 
@@ -716,6 +859,45 @@ def test_the_schedule_keeps_the_interval(tmp_path: Path) -> None:
             await played(house, 3600.0)
             house.end_turn(name)
         assert moments(house) == ["09:00:00", "10:00:00", "11:00:00"]
+
+    play(scene, tmp_path)
+
+
+def test_who_waited_longest_is_woken_first(tmp_path: Path) -> None:
+    """More agents than a cycle has wakes for: none of them is left out for good by its name."""
+
+    async def scene(house: WakeHouse) -> None:
+        agents = [f"agent-{number}" for number in range(6)]
+        for agent in agents:
+            house.write_policy(agent, 'preferences: {min_interval: "5m"}')
+            await house.raise_agent(agent)
+        for _ in range(20):
+            await played(house, 60.0)
+            for record in (house.roster.watched[house.session(f"of-{each}")].record for each in agents):
+                assert record is not None
+                if record.active_prompt:
+                    house.end_turn(record.id)
+        woken = {each for each in agents if house.audits.last_given(house.session(f"of-{each}")) is not None}
+        assert woken == set(agents)
+
+    play(scene, tmp_path, WakeRules(wakes_per_cycle_max=1))
+
+
+def test_one_who_is_slow_to_take_a_prompt_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """Whoever is due is woken at once, beside the others."""
+
+    async def scene(house: WakeHouse) -> None:
+        for agent in ("ant", "bee"):
+            house.write_policy(agent)
+            await house.raise_agent(agent)
+        house.clock.advance(3600.0)
+        house.client.held = asyncio.Event()
+        running = asyncio.create_task(house.wakes.cycle())
+        await settle()
+        states = [(await house.wakes.status(agent)).wake_state.waking for agent in ("ant", "bee")]
+        house.client.held.set()
+        await running
+        assert states == [True, True]
 
     play(scene, tmp_path)
 
@@ -765,6 +947,40 @@ def test_inspect_correlates_policy_wake_state_and_audit(tmp_path: Path) -> None:
         assert (shown["eligible_for_wake"], shown["ineligibility_reason"]) == (True, None)
         stranger = msgspec.json.decode(house.desk.inspect("stranger").body)
         assert [stranger[key] for key in ("policy_snapshot", "wake_state", "last_audit")] == [None] * 3
+
+    play(scene, tmp_path)
+
+
+def test_inspect_tells_of_this_session(tmp_path: Path) -> None:
+    """Of an agent with several the wake service means one; each of them is shown as it is itself."""
+
+    async def scene(house: WakeHouse) -> None:
+        house.write_policy("fox")
+        old = await house.raise_agent("fox", "old")
+        house.clock.advance(5.0)
+        new = await house.raise_agent("fox", "new")
+        house.work(new)
+        shown = [msgspec.json.decode(house.desk.inspect(each).body)["wake_reason"] for each in (old, new)]
+        assert shown == [None, "session_prompt_active"]
+
+    play(scene, tmp_path)
+
+
+def test_a_file_that_could_not_be_read_once_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine without a free descriptor is not a wrong file."""
+
+    def refuse(*_words: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async def scene(house: WakeHouse) -> None:
+        await fox(house)
+        with monkeypatch.context() as world:
+            world.setattr("wakeful.adapters.heartbeat.files.os.open", refuse)
+            answer = await house.wakes.wake("fox")
+        assert (answer.reason, "Too many open files" in answer.words) == (Reason.HEARTBEAT_INVALID, True)
+        assert await reason_of(house) is None
 
     play(scene, tmp_path)
 

@@ -7,7 +7,7 @@ Wakeful is stopped, moved or gone. Neither client is ever answered anything.
 import json
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.json_text import (
@@ -70,7 +70,11 @@ def snippet(client: str, command: str) -> str:
 
 
 def _group(command: str) -> dict[str, object]:
-    return {"hooks": [{"type": "command", "command": command, "timeout": HOOK_SECONDS_MAX}]}
+    return {"hooks": [_handler(command)]}
+
+
+def _handler(command: str) -> dict[str, object]:
+    return {"type": "command", "command": command, "timeout": HOOK_SECONDS_MAX}
 
 
 def _json(value: object) -> str:
@@ -125,9 +129,21 @@ def without_hooks(text: str) -> str:
 
 def our_commands(text: str) -> frozenset[str]:
     """The commands of ours that stand there. Raises NotPlainJson."""
+    return frozenset(handler["command"] for _, handler in _ours(text))
+
+
+def is_in_place(text: str, client: str, command: str) -> bool:
+    """Whether our hooks are as we would write them, wherever among those of others. Raises NotPlainJson."""
+    found = _ours(text)
+    events = [event for event, _ in found]
+    return sorted(events) == sorted(EVENTS[client]) and all(each == _handler(command) for _, each in found)
+
+
+def _ours(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """Every handler of ours, with the event it is for."""
     parse(text)
-    parts = (text[part.value : part.end] for *_, (_, part) in _handlers(text))
-    return frozenset(json.loads(each)["command"] for each in parts if _is_ours(each))
+    spelled = [(event.name, text[part.value : part.end]) for _, (_, event), _, (_, part) in _handlers(text)]
+    return [(event, json.loads(handler)) for event, handler in spelled if _is_ours(handler)]
 
 
 def _without_one(text: str) -> str | None:

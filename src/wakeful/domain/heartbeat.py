@@ -25,6 +25,11 @@ class HeartbeatInvalid(OperatorError):
     exit_code = 1
 
 
+# By the machine's fault, and perhaps only this once.
+class HeartbeatUnread(HeartbeatInvalid):
+    """{file}:{line}: {reason}"""
+
+
 class Include(StrEnum):
     """What a wake prompt may say beside the file's own guidance."""
 

@@ -35,3 +35,15 @@ def text_of(news: News) -> str:
         otherwise=news.otherwise,
         command=news.command,
     )
+
+
+def forge_news(words: str, host: str, since: float, *, did: str) -> News:
+    """That issues cannot be filed."""
+    return News(
+        what=f"No issue could be filed: {words}",
+        where=f"`gh` on {host}",
+        since=since,
+        did=did,
+        otherwise="no issue tells of it; everything else goes on",
+        command="gh auth status",
+    )

@@ -92,6 +92,11 @@ class Rules(Struct, frozen=True, kw_only=True):
     steer_seconds: float = 120.0
     paused_by: str | None = None
 
+    @property
+    def acts(self) -> bool:
+        """Whether anything at all is done without a person."""
+        return self.mode != "observe" and self.paused_by is None
+
 
 class Decision(Struct, frozen=True):
     """What to do, why, and when to ask again if nothing changes until then."""

@@ -76,9 +76,10 @@ def look(timer: Timer, progress_at: Instant, rules: TimerRules, now: Instant) ->
 
 def words_of(stage: Stage, idle_seconds: float) -> str:
     """What a stage means, for people."""
-    minutes = int(idle_seconds // 60)
+    minutes, seconds = divmod(int(idle_seconds), 60)
+    span = f"{minutes} min" if minutes else f"{seconds} s"
     return {
         Stage.PROGRESS: "its prompt makes progress",
-        Stage.WARNING: f"its prompt made no progress for {minutes} min",
-        Stage.TIMEOUT: f"its prompt made no progress for {minutes} min and has timed out",
+        Stage.WARNING: f"its prompt made no progress for {span}",
+        Stage.TIMEOUT: f"its prompt made no progress for {span} and has timed out",
     }[stage]

@@ -9,9 +9,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.domain.agents import parse_agent_name
+from wakeful.domain.agents import RESERVED, parse_agent_name
 from wakeful.domain.eligibility import PolicyState, Reason, Rule
-from wakeful.domain.errors import OperatorError, WorldError
+from wakeful.domain.errors import BadSessionId, OperatorError, WorldError
 from wakeful.domain.heartbeat import (
     Clamped,
     HeartbeatPolicy,
@@ -21,12 +21,10 @@ from wakeful.domain.heartbeat import (
     Snapshot,
     Window,
 )
-from wakeful.domain.ids import SessionId, is_uuid
+from wakeful.domain.ids import SessionId, parse_session_id
 from wakeful.domain.record import safe
 
 SCHEMA: Final = 1
-# Their sessions are called by them and a UUID, which is no path.
-_CLIENTS: Final = frozenset({"claude", "codex"})
 
 
 class HealthNotKnownYet(WorldError):
@@ -70,9 +68,12 @@ _OUTCOMES: Final[Mapping[Reason | None, WakeOutcome]] = {
 
 
 def parse_target(text: str) -> str:
-    """The name of an agent, or the whole id of a client's session, from outside. Raises BadAgentName."""
-    provider, _, conversation = text.partition("-")
-    return text if provider in _CLIENTS and is_uuid(conversation) else parse_agent_name(text)
+    """The name of an agent or of a session, or a session's whole id, from outside: none is a path. Raises BadAgentName."""
+    try:
+        parse_session_id(text)
+    except BadSessionId:
+        return parse_agent_name(text)
+    return parse_agent_name(text) if text in RESERVED else text
 
 
 def outcome_of(reason: Reason | None) -> WakeOutcome:
@@ -95,7 +96,7 @@ class Audit(Struct, frozen=True, kw_only=True):
     words: str
     snapshot_id: str | None
     digest: str | None
-    # The wall time of `at`: what a restart counts cooldowns from.
+    # The wall time of `last_at`: what a restart counts cooldowns from, and how old it is.
     wall: float
 
     @property

@@ -46,7 +46,7 @@ class ChatTaken(WorldError):
 
 
 class ChatLocked(WorldError):
-    """The chat does not know this bot any more: {reason}. Set gateway.token anew."""
+    """The chat does not know this bot: {reason}. Set gateway.token anew."""
 
     code = "chat-locked"
 

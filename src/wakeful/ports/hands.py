@@ -172,6 +172,10 @@ class PromptRefused(OperatorError):
     code = "prompt-refused"
 
 
+class LinesRefused(PromptRefused):
+    """This prompt cannot be delivered: this program would take each of its lines for a prompt of its own."""
+
+
 class ArgumentRefused(OperatorError):
     """{program} is driven by Wakeful here: {argument!r} cannot be given with it. {advice}"""
 

@@ -50,9 +50,17 @@ class Job(Struct, frozen=True):
     session_id: str | None = None
     created_at: float | None = None
     chat_id: str | None = None
-    message_id: str | None = None
+    # As its record has it: 000's are numbers.
+    message_id: int | str | None = None
     working_dir: str | None = None
     revival_context: str | None = None
+
+
+def work_of(job: Job | None, session_id: str) -> str:
+    """Whose budget it is: the message's, else the session's."""
+    if job is None or job.chat_id is None or job.message_id is None:
+        return session_id
+    return f"{job.project_key}:{job.chat_id}:{job.message_id}"
 
 
 class Watched(Struct, frozen=True):
@@ -63,11 +71,7 @@ class Watched(Struct, frozen=True):
 
     @property
     def work(self) -> str:
-        """Whose budget it is: the message's, else the session's."""
-        job = self.job
-        if job is None or job.chat_id is None or job.message_id is None:
-            return self.session.session_id
-        return f"{job.project_key}:{job.chat_id}:{job.message_id}"
+        return work_of(self.job, self.session.session_id)
 
     @property
     def chat_id(self) -> str | None:
@@ -97,7 +101,7 @@ class Work(Struct, frozen=True):
     project_key: str
     session_id: str
     chat_id: str | None
-    message_id: str | None
+    message_id: int | str | None
     message_text: str
     working_dir: str | None
     revival_context: str
@@ -105,14 +109,18 @@ class Work(Struct, frozen=True):
 
 
 class Stage(StrEnum):
-    """How far a revival has come. `asked`: somebody else's queue was asked, and has not answered."""
+    """How far a revival has come. `asked`: somebody else's queue was asked, and has not answered.
+
+    `running`: its next job was seen to run, and may still fail.
+    """
 
     FENCED = "fenced"
     ASKED = "asked"
     ENQUEUED = "enqueued"
+    RUNNING = "running"
 
 
-class Revival(Struct, frozen=True, kw_only=True):
+class Revival(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The one revival of a work: what spent its budget, kept where the budget is."""
 
     work: str
@@ -125,8 +133,17 @@ class Revival(Struct, frozen=True, kw_only=True):
     # The job it makes; None where somebody else's queue makes one.
     job_id: str | None
     context: str
-    # The failed job it repeats.
+    # The failed job it repeats, and the session that ran it.
     failed_key: str
+    session_key: str = ""
+    issue_url: str | None = None
+    # Nobody has written it to the log of critical events yet.
+    unwritten: bool = False
+
+    @property
+    def reasons(self) -> list[str]:
+        """One for each finding."""
+        return self.reason.split(", ")
 
 
 class Fenced(StrEnum):
@@ -188,11 +205,14 @@ class Jobs(Protocol):
     async def enqueue(self, before: Revival, after: Revival) -> bool:
         """Make the next job of a revival that is still as `before` says; False if it is not."""
 
-    async def advance(self, revival: Revival) -> None:
-        """Keep how far a revival has come."""
+    async def advance(self, before: Revival, after: Revival) -> bool:
+        """Keep how far a revival has come; False if it is not as `before` says any more."""
 
     async def open_revivals(self) -> Sequence[Revival]:
-        """Revivals whose next job was not seen yet, oldest first."""
+        """Revivals whose next job was not seen to end yet, oldest first."""
+
+    async def is_open(self, revival: Revival) -> bool:
+        """Whether it is open, and has come exactly this far."""
 
     async def close_revival(self, work: str) -> bool:
         """Nothing more is expected of it; False if somebody else said so before. Its budget stays spent."""

@@ -110,7 +110,9 @@ class Hands:
         pane, speaker = watched.presence.pane, self._speaker(hosting)
         shown = hosting.driver != "tmux" or (pane is not None and pane.runtime is Sight.ALIVE)
         path_open = shown and speaker.is_open(hosting)
-        path_lost = not path_open and speaker.is_lost(hosting)
+        # Whoever showed the pane was seen gone: its socket may still lie there.
+        server_gone = hosting.driver == "tmux" and pane is not None and pane.runtime is Sight.DEAD
+        path_lost = not path_open and (server_gone or speaker.is_lost(hosting))
         return Reach(ours=True, path_open=path_open, path_lost=path_lost, underway=underway)
 
     def is_held(self, session_id: SessionId) -> bool:

@@ -6,7 +6,6 @@ the newest: an issue is about a project, and the next one to be filed says what 
 
 import logging
 from collections.abc import Awaitable, Callable
-from math import inf
 from typing import Final
 
 import msgspec
@@ -15,10 +14,9 @@ from wakeful.domain.errors import WorldError
 from wakeful.ports.clock import Clock
 from wakeful.ports.forge import Filing, Forge, Report
 from wakeful.ports.store import Note, Store
+from wakeful.services.sparing import SPARED_SECONDS, SparedForge
 
-RETRY_SECONDS: Final = 600.0
-# One that fails after this hangs: nobody else waits for it until it is tried again. Healthy ones take 2 s.
-SLOW_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = SPARED_SECONDS
 OWED: Final = "issue_owed"
 TROUBLE: Final = "issue_trouble"
 # One forge, one trouble: whatever is wrong with it is told once until it works again.
@@ -48,37 +46,24 @@ class Issues:
         works: Callable[[], Awaitable[None]],
         filed: Filed,
     ) -> None:
-        self._forge = forge
+        self._forge = SparedForge(forge, clock)
         self._store = store
         self._clock = clock
         self._wants = wants
         self._tell = tell
         self._works = works
         self._filed = filed
-        # Why and until when, by the awake clock, it is not asked.
-        self._hung: tuple[str, float] = ("", -inf)
 
     async def file(self, report: Report) -> Filing:
         """File it now, or keep it for later. Takes no longer than the forge does; raises what the store raises."""
-        wanted = self._wants(report.project)
-        words, until = self._hung
-        if wanted and self._clock.now().awake < until:
-            filing = Filing(None, f"{words}; it is asked again later")
-        else:
-            filing = await self._asked(report)
-        if wanted and filing.url is None:
+        if not self._wants(report.project):
+            return Filing(None, "no repository is configured for its project: set github.repo")
+        filing = await self._forge.file(report)
+        if filing.url is None:
             await self._store.keep_note(Note(OWED, report.project, _encode(report)))
             await self._say_once(filing.words)
-        elif wanted:
+        else:
             await self._settled(report.project)
-        return filing
-
-    async def _asked(self, report: Report) -> Filing:
-        began = self._clock.now().awake
-        filing = await self._forge.file(report)
-        now = self._clock.now().awake
-        hung = filing.url is None and now - began > SLOW_SECONDS
-        self._hung = (filing.words, now + RETRY_SECONDS) if hung else ("", -inf)
         return filing
 
     async def retry(self) -> int:
@@ -86,7 +71,7 @@ class Issues:
         done = 0
         for note in await self._store.notes(OWED):
             report = await self._report(note)
-            filing = await self._asked(report) if report is not None else None
+            filing = await self._forge.ask(report) if report is not None else None
             if report is not None and filing is not None and filing.url is not None:
                 await self._settled(note.key)
                 await self._filed(report, filing)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from wakeful.domain import alerts as words
 from wakeful.domain.alerts import Alert, AlertKind, Topic
-from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening, critical_event
+from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening, critical_event, stamp
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.findings import MEANINGS, Notice
 from wakeful.domain.incident import Cause, Fate, Incident
@@ -168,7 +168,7 @@ class Voice:
         activity = watched.activity
         last = activity.progress_at
         return {
-            "last_tool_call": iso(last.wall) if last is not None else None,
+            "last_tool_call": stamp(last.wall) if last is not None else None,
             "tool_count": activity.calls_total,
             "did": trouble.did,
             "incident": trouble.incident,

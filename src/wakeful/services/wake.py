@@ -22,8 +22,8 @@ from wakeful.domain.eligibility import (
     Rule,
     refusal,
 )
-from wakeful.domain.errors import WakefulError
-from wakeful.domain.findings import Health
+from wakeful.domain.errors import WakefulError, WorldError
+from wakeful.domain.findings import Health, State
 from wakeful.domain.heartbeat import HeartbeatPolicy, PolicyReading, Snapshot
 from wakeful.domain.ids import SessionId
 from wakeful.domain.judge import judge
@@ -47,8 +47,9 @@ from wakeful.domain.wake import (
 )
 from wakeful.faults import reach as reached
 from wakeful.ports.clock import Clock
+from wakeful.ports.hands import LinesRefused
 from wakeful.ports.store import Outcome
-from wakeful.services.acts import ActGate, Deed
+from wakeful.services.acts import ActGate, Deed, Objection
 from wakeful.services.hands import Hands
 from wakeful.services.wake_audit import AuditBook
 from wakeful.services.wake_context import WakeContext
@@ -135,12 +136,11 @@ class WakeService:
         return self._status(target, reading)
 
     def of_session(self, session_id: SessionId) -> HeartbeatStatus | None:
-        """The same for the agent whose session this is; None if it is nobody's."""
-        name = self._targets.name_of(session_id)
-        if name is None or not self._ready:
+        """The same for this very session of an agent; None if it is nobody's."""
+        if not self._ready or self._targets.name_of(session_id) is None:
             return None
-        target = self._targets.find(name)
-        return self._status(target, self._policies.reading(name, target.workdir))
+        target = self._targets.of_session(session_id)
+        return self._status(target, self._policies.reading(target.agent, target.workdir))
 
     async def wake(
         self, name: str, trigger: Trigger = Trigger.HAND, *, caller: Caller = _nobodys
@@ -178,6 +178,7 @@ class WakeService:
         if self._paused() is not None or not self._rules.enabled:
             return self._rules.cycle_seconds
         waits = [self._rules.cycle_seconds]
+        due: list[tuple[Instant, str]] = []
         for name in self._targets.names():
             target = self._found(name)
             reading = self._policies.reading(name, target.workdir)
@@ -186,8 +187,10 @@ class WakeService:
             now = self._clock.now()
             due_at = self._due_at(target.watched, reading.snapshot.policy, now)
             if due_at <= now:
-                await self._wake_on_schedule(name)
+                due.append((due_at, name))
             waits.append(self._wait_seconds(due_at, reading.snapshot.policy))
+        # Who waited longest comes first: there may be more of them than the cycle has wakes for.
+        await asyncio.gather(*(self._wake_on_schedule(name) for _, name in sorted(due)))
         await self._policies.keep()
         return max(min(waits), LOOK_SECONDS_MIN)
 
@@ -202,9 +205,8 @@ class WakeService:
         now = self._clock.now()
         if due_at > now:
             return due_at.awake - now.awake
-        change = self._policies.next_change(policy, now.wall)
-        quiet = self._policies.is_quiet(policy, now.wall)
-        return change - now.wall if quiet and change is not None else self._rules.cycle_seconds
+        change = self._quiet_until(policy, now.wall)
+        return change - now.wall if change is not None else self._rules.cycle_seconds
 
     def _found(self, name: str) -> Target:
         if not self._ready:
@@ -222,17 +224,21 @@ class WakeService:
             reach=self._reach_of(record),
             policy=reading.state,
             health=record.health,
-            active_prompt=record.active_prompt or self._has_unshown_prompt(watched, now),
+            active_prompt=record.active_prompt or self._has_unshown_prompt(watched, record, now),
             waking=record.id in self._waking,
             quiet=in_force and policy is not None and self._policies.is_quiet(policy, now.wall),
             cooling=(until := self._cooling_until(record.id, policy)) is not None and until > now,
             cycle_spent=self._cycle.count >= self._rules.wakes_per_cycle_max,
         )
 
-    def _has_unshown_prompt(self, watched: Watched, now: Instant) -> bool:
+    def _has_unshown_prompt(self, watched: Watched, record: SessionRecord, now: Instant) -> bool:
         """Whether a prompt was given that its log does not show yet: it looks idle and is not."""
-        given_at, last_at = self._gate.prompted_at(watched.subject.id), watched.activity.last_at
-        if given_at is None or now.seconds_since(given_at) > UNSHOWN_SECONDS_MAX:
+        given_at, last_at = self._gate.prompted_at(record.id), watched.activity.last_at
+        if (
+            given_at is None
+            or record.state is State.STOPPED
+            or now.seconds_since(given_at) > UNSHOWN_SECONDS_MAX
+        ):
             return False
         return last_at is None or last_at < given_at
 
@@ -288,7 +294,11 @@ class WakeService:
     async def _attempt(
         self, target: Target, watched: Watched, snapshot: Snapshot, trigger: Trigger, acts_before: int
     ) -> WakeAnswer:
-        audit = await self._reserve(target.agent, watched.subject.id, snapshot, trigger)
+        try:
+            audit = await self._reserve(target.agent, watched.subject.id, snapshot, trigger)
+        except WorldError:
+            self._cycle.give_back()
+            raise
         if not isinstance(audit, Audit):
             self._cycle.give_back()
             return await self._refuse(target, PolicyReading(PolicyState.VALID, snapshot), trigger, audit)
@@ -306,12 +316,21 @@ class WakeService:
         try:
             said = await self._context.of(target, snapshot.policy.include)
             prompt = prompt_of(target.agent, trigger, snapshot, said)
-            deed = await self._hands[trigger].deliver(watched.subject.id, prompt, unless=overtaken)
-            gathered.take(deed)
+            gathered.take(await self._delivered(trigger, watched.subject.id, prompt, overtaken))
         except WakefulError as error:
             gathered.failed, gathered.words = True, str(error)
         reached("wake.delivered")
         return answer_of(await self._concluded(audit, gathered))
+
+    async def _delivered(
+        self, trigger: Trigger, session_id: SessionId, prompt: str, overtaken: Objection
+    ) -> Deed:
+        """A program that reads line by line is given the prompt in one."""
+        hands = self._hands[trigger]
+        try:
+            return await hands.deliver(session_id, prompt, unless=overtaken)
+        except LinesRefused:
+            return await hands.deliver(session_id, " ".join(prompt.split()), unless=overtaken)
 
     async def _reserve(
         self, agent: str, session_id: SessionId, snapshot: Snapshot, trigger: Trigger
@@ -358,19 +377,30 @@ class WakeService:
         session_id = target.session_id
         given_at = self._audits.last_given(session_id) if session_id is not None else None
         cooling = self._cooling_until(session_id, policy) if session_id is not None else None
-        quiet_until = due_at = None
+        quiet_until = next_wake = None
         if policy is not None and reading.state is PolicyState.VALID:
-            if self._policies.is_quiet(policy, now.wall):
-                quiet_until = self._policies.next_change(policy, now.wall)
-            due_at = self._due_at(watched, policy, now) if watched is not None else None
+            quiet_until = self._quiet_until(policy, now.wall)
+            next_wake = self._next_wake(watched, policy, now) if watched is not None else None
         return WakeState(
             waking=session_id in self._waking,
             last_wake_at=_iso(given_at),
             cooldown_until=_iso(cooling) if cooling is not None and cooling > now else None,
             quiet_until=iso(quiet_until) if quiet_until is not None else None,
-            next_wake_at=iso(max(due_at.wall, quiet_until or 0.0)) if due_at is not None else None,
+            next_wake_at=iso(next_wake) if next_wake is not None else None,
             wakes_in_cycle=self._cycle.count,
             wakes_in_cycle_max=self._rules.wakes_per_cycle_max,
+        )
+
+    def _quiet_until(self, policy: HeartbeatPolicy, wall: float) -> float | None:
+        """When the quiet time of this moment ends; None if it is none, or never ends."""
+        return self._policies.next_change(policy, wall) if self._policies.is_quiet(policy, wall) else None
+
+    def _next_wake(self, watched: Watched, policy: HeartbeatPolicy, now: Instant) -> float | None:
+        """When it is due, or when the quiet time ends that it is due in; None if that never ends."""
+        due_at = self._due_at(watched, policy, now)
+        due_wall = max(due_at, now).wall
+        return (
+            self._quiet_until(policy, due_wall) if self._policies.is_quiet(policy, due_wall) else due_at.wall
         )
 
 

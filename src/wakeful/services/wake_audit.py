@@ -25,6 +25,8 @@ from wakeful.ports.store import Note, Store
 KIND: Final = "wake"
 # Beyond this the oldest go, however young: a thousand agents that are refused in turn must not fill a disk.
 ENTRIES_MAX: Final = 20_000
+# A session cools by its last wake, for 30 days at most, and the store knows as long what was spent on it: twice that.
+LAST_GIVEN_SECONDS: Final = 60 * 86_400.0
 # A wake that follows another is reserved once; the store forgets spendings of a month ago by itself.
 FOR_EVER_SECONDS: Final = 315_360_000.0
 UNSEEN: Final = "Wakeful ended in its middle: nobody saw whether the prompt arrived"
@@ -96,13 +98,15 @@ class AuditBook:
         audit = replace(audit, outcome=outcome_of(reason), reason=reason, words=words)
         before = self._last.get(agent)
         if before is not None and is_same(before, audit):
-            audit = replace(before, last_at=audit.at, count=before.count + 1)
+            audit = replace(before, last_at=audit.at, wall=audit.wall, count=before.count + 1)
         self._remember(audit, now)
         try:
             await self._keep(audit)
         except WorldError:
             self._forget(audit)
             raise
+        if len(self._entries) > ENTRIES_MAX:
+            await self._drop_first()
         return audit
 
     async def reserve(
@@ -111,9 +115,8 @@ class AuditBook:
         """Write down that a wake is under way, durably. None: another daemon on this store was quicker."""
         now = self._clock.now()
         audit = _audit(now, self._number(now), agent, session_id, trigger, snapshot)
-        given = self._given.get(session_id)
         # Whoever knows the same last wake spends the same, and only one of them can.
-        key = f"wake/{session_id}/{given[-1][0] if given else 'first'}"
+        key = f"wake/{session_id}/{self._last_given_id(session_id) or 'first'}"
         self._remember(audit, now)
         try:
             won = await self._store.spend(key, _note(audit), times_max=1, window_seconds=FOR_EVER_SECONDS)
@@ -137,15 +140,37 @@ class AuditBook:
         return concluded
 
     async def forget_old(self) -> None:
-        """Drop what is older than the retention."""
-        before = self._clock.now().wall - self._retention_seconds
-        old = [each for each in self._entries.values() if each.wall < before]
-        surplus = len(self._entries) - len(old) - ENTRIES_MAX
-        if surplus > 0:
-            old += list(self._entries.values())[len(old) : len(old) + surplus]
-        for audit in old:
-            await self._store.drop_note(KIND, audit.id)
-            self._entries.pop(audit.id, None)
+        """Drop what is older than the retention; what a session cools by stays longer."""
+        now, newest = self._clock.now().wall, self._newest_given()
+        longest_seconds = max(self._retention_seconds, LAST_GIVEN_SECONDS)
+        for audit in list(self._entries.values()):
+            kept_seconds = longest_seconds if audit.id in newest else self._retention_seconds
+            # Dropping takes time, and one may have been counted up meanwhile.
+            if audit.wall < now - kept_seconds and self._entries.get(audit.id) is audit:
+                await self._drop(audit)
+        while len(self._entries) > ENTRIES_MAX:
+            await self._drop_first()
+
+    async def _drop_first(self) -> None:
+        """Make room: the oldest decision goes, if possible one that no session cools by."""
+        newest = self._newest_given()
+        oldest = next(iter(self._entries.values()))
+        await self._drop(next((each for each in self._entries.values() if each.id not in newest), oldest))
+
+    async def _drop(self, audit: Audit) -> None:
+        await self._store.drop_note(KIND, audit.id)
+        self._entries.pop(audit.id, None)
+        if self._last.get(audit.agent) is audit:
+            del self._last[audit.agent]
+        if audit.session_id is not None and self._last_given_id(audit.session_id) == audit.id:
+            del self._given[audit.session_id]
+
+    def _last_given_id(self, session_id: SessionId) -> str | None:
+        given = self._given.get(session_id)
+        return given[-1][0] if given else None
+
+    def _newest_given(self) -> set[str]:
+        return {given[-1][0] for given in self._given.values() if given}
 
     def _number(self, now: Instant) -> int:
         """Its milliseconds, and above every number so far: a restart reads decisions in the order of their ids, whatever

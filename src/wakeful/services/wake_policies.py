@@ -13,7 +13,14 @@ import msgspec
 
 from wakeful.domain.eligibility import PolicyState
 from wakeful.domain.errors import WorldError
-from wakeful.domain.heartbeat import HeartbeatInvalid, HeartbeatPolicy, PolicyReading, Problem, Snapshot
+from wakeful.domain.heartbeat import (
+    HeartbeatInvalid,
+    HeartbeatPolicy,
+    HeartbeatUnread,
+    PolicyReading,
+    Problem,
+    Snapshot,
+)
 from wakeful.domain.hours import is_quiet, next_change
 from wakeful.domain.moment import iso
 from wakeful.domain.record import safe
@@ -55,7 +62,13 @@ class PolicyBook:
         known = self._read.get(agent)
         if known is not None and known[0] == stamp:
             return known[1]
-        reading = self._understood(agent, workdir)
+        try:
+            reading = self._understood(agent, workdir)
+        except HeartbeatUnread as wrong:
+            # What the machine could not do once says nothing about the file: it is read again.
+            return self._invalid(agent, wrong)
+        except HeartbeatInvalid as wrong:
+            reading = self._invalid(agent, wrong)
         self._read[agent] = (stamp, reading)
         return reading
 
@@ -79,13 +92,7 @@ class PolicyBook:
         return next_change(policy.active_hours, policy.quiet_windows, self._zones(policy), wall)
 
     def _understood(self, agent: str, workdir: str | None) -> PolicyReading:
-        try:
-            snapshot = self._files.load(agent, workdir, iso(self._clock.now().wall))
-        except HeartbeatInvalid as wrong:
-            file, line, reason = (wrong.facts[name] for name in ("file", "line", "reason"))
-            # It may quote the file, whoever wrote that.
-            problem = Problem(str(file), int(str(line)), safe(str(reason)))
-            return PolicyReading(PolicyState.INVALID, self._valid.get(agent), problem)
+        snapshot = self._files.load(agent, workdir, iso(self._clock.now().wall))
         before = self._valid.get(agent)
         if before is not None and (before.digest, before.path) == (snapshot.digest, snapshot.path):
             snapshot = before
@@ -93,6 +100,12 @@ class PolicyBook:
             self._valid[agent] = self._unkept[agent] = snapshot
         state = PolicyState.VALID if snapshot.policy.enabled else PolicyState.DISABLED
         return PolicyReading(state, snapshot)
+
+    def _invalid(self, agent: str, wrong: HeartbeatInvalid) -> PolicyReading:
+        file, line, reason = (wrong.facts[name] for name in ("file", "line", "reason"))
+        # It may quote the file, whoever wrote that.
+        problem = Problem(str(file), int(str(line)), safe(str(reason)))
+        return PolicyReading(PolicyState.INVALID, self._valid.get(agent), problem)
 
     def _zones(self, policy: HeartbeatPolicy) -> Mapping[str, tzinfo]:
         windows = (*policy.active_hours, *policy.quiet_windows)

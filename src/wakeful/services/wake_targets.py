@@ -5,7 +5,7 @@ from math import inf
 
 from msgspec import Struct
 
-from wakeful.domain.agents import AgentRecord, AgentSpec, BadAgentName, parse_agent_name
+from wakeful.domain.agents import AgentRecord, AgentSpec, BadAgentName
 from wakeful.domain.ids import SessionId
 from wakeful.domain.wake import parse_target
 from wakeful.services.roster import Roster
@@ -40,7 +40,7 @@ class Targets:
 
     def names(self) -> list[str]:
         """Everybody who could be woken, in order."""
-        named = {name for name in self._roster.names.values() if _is_agent_name(name)}
+        named = {name for name in self._roster.names.values() if _is_target(name)}
         return sorted(named | set(self._declared()))
 
     def find(self, name: str) -> Target:
@@ -49,20 +49,20 @@ class Targets:
         declared = self._declared().get(name)
         watched = max(self._sessions(name, declared), key=_last_active, default=None)
         if watched is None and declared is None and SessionId(name) in self._roster.watched:
-            return self._of_id(SessionId(name))
+            return self.of_session(SessionId(name))
         return Target(name, watched, _workdir(watched, declared))
 
     def name_of(self, session_id: SessionId) -> str | None:
         """The agent whose session this is."""
         named = self._roster.names.get(session_id)
-        if named is not None and _is_agent_name(named):
+        if named is not None and _is_target(named):
             return named
         for name, declared in self._declared().items():
             if declared.record.session_id == session_id:
                 return name
         return None
 
-    def _of_id(self, session_id: SessionId) -> Target:
+    def of_session(self, session_id: SessionId) -> Target:
         """This very session, by its agent's name if it has one."""
         watched, name = self._roster.watched[session_id], self.name_of(session_id)
         declared = self._declared().get(name) if name is not None else None
@@ -90,9 +90,9 @@ def _workdir(watched: Watched | None, declared: Declared | None) -> str | None:
     return watched.activity.cwd or watched.presence.cwd
 
 
-def _is_agent_name(name: str) -> bool:
+def _is_target(name: str) -> bool:
     try:
-        parse_agent_name(name)
+        parse_target(name)
     except BadAgentName:
         return False
     return True

@@ -19,6 +19,7 @@ from wakeful.domain.plaintext import plain
 from wakeful.domain.plan import Rules
 from wakeful.domain.revival import FAILURE_MESSAGE, Choice, Course, choose, last_calls, revival_context
 from wakeful.domain.wording import quoted
+from wakeful.faults import reach
 from wakeful.ports.clock import Clock
 from wakeful.ports.forge import Filing, Report
 from wakeful.ports.jobs import Fenced, Ground, Jobs, Revival, Stage, Watched, Work
@@ -30,6 +31,9 @@ from wakeful.services.watchdog_news import CHECKPOINT, EVENTS, STOPPED, Operator
 
 # Issue, stop, enqueue, message, event and alert, each within its deadline, a turn among those revived, and some room.
 CLAIM_SECONDS: Final = 8 * CALL_SECONDS_MAX
+# What marks the running attempt failed: looked at again right before, if the first look was longer ago than this.
+FENCING: Final = frozenset({Course.REVIVE, Course.GIVE_UP})
+CONFIRMED_SECONDS_MAX: Final = 1.0
 
 # What happens if nobody does anything.
 GOES_ON: Final = "its message is tried once more; a second failure is given up"
@@ -92,18 +96,39 @@ class Healing:
         if not await self._jobs.claim(watched.work, token, CLAIM_SECONDS):
             return None
         try:
-            case = await self._confirmed(watched)
-            if case is None or (case.is_well and not approved):
-                return None
-            choice = self._braked(await self._choice(case, approved=approved))
-            if choice.course is Course.REVIVE and await self._waited():
-                case = await self._confirmed(watched)
-                if case is None or (case.is_well and not approved):
-                    return None
-            await self._act(case, choice, together, happened=happened)
-            return choice
+            return await self._healed(watched, together, approved=approved, happened=happened)
         finally:
             await self._jobs.yield_(watched.work, token)
+
+    async def _healed(
+        self, watched: Watched, together: int, *, approved: bool, happened: bool
+    ) -> Choice | None:
+        case = await self._confirmed(watched, approved=approved)
+        if case is None:
+            return None
+        choice = await self._choice(case, approved=approved)
+        filing = await self._prepared(case, choice) if choice.course in FENCING else None
+        if filing is not None and self._clock.now().seconds_since(case.now) > CONFIRMED_SECONDS_MAX:
+            # The world went on meanwhile: it may be well, and somebody may have said pause.
+            case = await self._confirmed(watched, approved=approved)
+            if case is None:
+                return None
+            choice = await self._choice(case, approved=approved)
+        if filing is None or choice.course not in FENCING:
+            await self._tell(case, choice, filing, together)
+        elif choice.course is Course.REVIVE:
+            await self._revive(case, filing, together, happened=happened)
+        else:
+            await self._give_up(case, "it failed again after it was revived", filing, together)
+        return choice
+
+    async def _prepared(self, case: Case, choice: Choice) -> Filing:
+        """Whatever may take its time: a turn among all that are brought back, and the issue."""
+        if choice.course is Course.REVIVE and self._pace is not None:
+            await self._pace.turn()
+        filing = await self._file(case)
+        reach("queue.filed")
+        return filing
 
     async def give_up(self, watched: Watched, by: str) -> bool:
         """A person wants nothing more done about it. False: another watchdog has it, or it is gone."""
@@ -111,8 +136,8 @@ class Healing:
         if not await self._jobs.claim(watched.work, token, CLAIM_SECONDS):
             return False
         try:
-            case = await self._confirmed(watched)
-            return case is not None and await self._give_up(case, f"aborted by {by}")
+            case = await self._confirmed(watched, approved=True)
+            return case is not None and await self._give_up(case, f"aborted by {by}", await self._file(case))
         finally:
             await self._jobs.yield_(watched.work, token)
 
@@ -136,13 +161,15 @@ class Healing:
                 details,
             )
 
-    async def _confirmed(self, watched: Watched) -> Case | None:
+    async def _confirmed(self, watched: Watched, *, approved: bool) -> Case | None:
         """The session as it is now that nobody else acts on it; None if there is nothing to act on any more."""
         now = await self._jobs.look_again(watched)
         if now is None or now.job is None:
             return None
         (case,) = await self._cases.judged([now])
-        return case if isinstance(case, Case) else None
+        if not isinstance(case, Case) or (case.is_well and not approved):
+            return None
+        return case
 
     async def _choice(self, case: Case, *, approved: bool) -> Choice:
         job = case.watched.job
@@ -157,7 +184,7 @@ class Healing:
         spent = await self._jobs.is_spent(case.watched.work)
         if approved and not spent:
             return Choice(Course.REVIVE, "a person approved it")
-        return choose(
+        choice = choose(
             case.verdict,
             case.diary.activity,
             apply_lessons(case.interrupted, self._taught(case.watched.session.project_key)),
@@ -166,6 +193,7 @@ class Healing:
             rules=self._rules(),
             now=case.now,
         )
+        return self._braked(choice)
 
     def _braked(self, choice: Choice) -> Choice:
         """Nothing is revived while most of what was revived failed again."""
@@ -173,27 +201,7 @@ class Healing:
             return choice
         return Choice(Course.NOTIFY, "too many revivals failed lately: none is tried for a while")
 
-    async def _waited(self) -> bool:
-        """Its turn among all that are brought back; whether that took so long that it has to be looked at again."""
-        if self._pace is None:
-            return False
-        before = self._clock.now().awake
-        await self._pace.turn()
-        return self._clock.now().awake - before > 1.0
-
-    async def _act(self, case: Case, choice: Choice, together: int, *, happened: bool) -> None:
-        match choice.course:
-            case Course.REVIVE:
-                await self._revive(case, together, happened=happened)
-            case Course.GIVE_UP:
-                await self._give_up(case, "it failed again after it was revived", together)
-            case Course.HOLD | Course.NOTIFY:
-                await self._tell(case, choice, together)
-            case Course.NOTHING:
-                log.info("watchdog: %s: %s", case.watched.session.session_id, choice.reason)
-
-    async def _revive(self, case: Case, together: int, *, happened: bool) -> None:
-        filing = await self._file(case)
+    async def _revive(self, case: Case, filing: Filing, together: int, *, happened: bool) -> None:
         watched = case.watched
         revival = self._revival(case, filing, happened=happened)
         text = await self._jobs.message_text(watched)
@@ -201,25 +209,19 @@ class Healing:
         if fenced is not Fenced.DONE:
             log.info("watchdog: %s was not revived: %s", watched.session.session_id, fenced)
             return
+        reach("queue.fenced")
         await self._jobs.end(_episode(watched))
         await self.gone_on(watched.session.session_id)
         stopped = await self._stop(watched)
-        work = Work(
-            project_key=revival.project_key,
-            session_id=watched.session.session_id,
-            chat_id=watched.chat_id,
-            message_id=watched.job.message_id if watched.job is not None else None,
-            message_text=text,
-            working_dir=watched.job.working_dir if watched.job is not None else None,
-            revival_context=revival.context,
-            issue_url=filing.url,
-        )
-        failed, words = await self._enqueue(revival, work)
+        failed, words, revival = await self._enqueue(revival, _work(watched, revival, text))
+        reach("queue.enqueued")
         if failed:
             await self._failed(case, revival, filing, f"ineffective: {words}{stopped}")
             return
         outcome = f"unverified: {words}{stopped}; not yet seen running"
         await self._write(case, Happening.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED, filing, outcome)
+        reach("queue.written")
+        await self._jobs.advance(revival, replace(revival, unwritten=False))
         if self._pace is not None:
             self._pace.ended(gave_up=False)
         await self._say(case, Fate.REVIVED, f"revived it: {words}{stopped}", GOES_ON, filing, together)
@@ -242,6 +244,9 @@ class Healing:
                 case.verdict, case.diary, case.interrupted, filing.url, case.now, happened=happened
             ),
             failed_key=f"{job.key.rpartition(':')[0]}:failed",
+            session_key=watched.session.key,
+            issue_url=filing.url,
+            unwritten=True,
         )
 
     async def _stop(self, watched: Watched) -> str:
@@ -252,46 +257,52 @@ class Healing:
         answer = await self._calls.call("stop_session", self._callbacks.stop_session, session_id)
         return "" if answer.ending is Ending.DONE else f"; {answer.words}"
 
-    async def _enqueue(self, revival: Revival, work: Work) -> tuple[bool, str]:
-        """Whether it surely failed, and what was done, in words."""
+    async def _enqueue(self, revival: Revival, work: Work) -> tuple[bool, str, Revival]:
+        """Whether it surely failed, what was done, in words, and how far it has come."""
         if revival.stage is Stage.ENQUEUED:
-            return False, "the message was enqueued again"
+            return False, "the message was enqueued again", revival
+        enqueued = replace(revival, stage=Stage.ENQUEUED)
         if revival.stage is Stage.FENCED:
-            await self._jobs.enqueue(revival, replace(revival, stage=Stage.ENQUEUED))
-            return False, "the message was enqueued again"
+            await self._jobs.enqueue(revival, enqueued)
+            return False, "the message was enqueued again", enqueued
         answer = await self._calls.call("enqueue_job", self._callbacks.enqueue_job, work)
-        if answer.ending is Ending.DONE:
-            await self._jobs.advance(replace(revival, stage=Stage.ENQUEUED))
-        return answer.ending is Ending.RAISED, answer.words
+        if answer.ending is Ending.DONE and await self._jobs.advance(revival, enqueued):
+            revival = enqueued
+        return answer.ending is Ending.RAISED, answer.words, revival
 
     async def _failed(self, case: Case, revival: Revival, filing: Filing, outcome: str) -> None:
-        await self._jobs.close_revival(revival.work)
         said = await self._chats.tell(f"failure:{revival.work}", revival.chat_id, FAILURE_MESSAGE)
         await self._write(
             case, Happening.REVIVAL_FAILED, action_of(said), filing, f"{outcome}; the chat: {said}"
         )
+        await self._jobs.close_revival(revival.work)
         did = f"tried to revive it, {outcome}; the chat: {said}"
         await self._say(case, Fate.GIVEN_UP, did, STOPPED, filing)
 
-    async def _give_up(self, case: Case, because: str, together: int = 1) -> bool:
-        filing = await self._file(case)
+    async def _give_up(self, case: Case, because: str, filing: Filing, together: int = 1) -> bool:
         watched = case.watched
         if await self._jobs.fence(watched) is not Fenced.DONE:
             return False
+        reach("queue.given_up")
         await self._jobs.end(_episode(watched))
         await self.gone_on(watched.session.session_id)
-        await self._jobs.close_revival(watched.work)
         stopped = await self._stop(watched)
         said = await self._chats.tell(f"failure:{watched.work}", watched.chat_id, FAILURE_MESSAGE)
+        reach("queue.told")
         outcome = f"gave up: {because}; the chat: {said}{stopped}"
         await self._write(case, Happening.REVIVAL_FAILED, action_of(said), filing, outcome)
+        # Open until now, so that whoever comes after us says what we did not get to say.
+        await self._jobs.close_revival(watched.work)
         if self._pace is not None:
             self._pace.ended(gave_up=True)
         await self._say(case, Fate.GIVEN_UP, outcome, STOPPED, filing, together)
         return True
 
-    async def _tell(self, case: Case, choice: Choice, together: int) -> None:
+    async def _tell(self, case: Case, choice: Choice, filing: Filing | None, together: int) -> None:
         """Once for as long as it stays so."""
+        if choice.course is Course.NOTHING:
+            log.info("watchdog: %s: %s", case.watched.session.session_id, choice.reason)
+            return
         name, words = _episode(case.watched), f"{choice.course}: {choice.reason}"
         known = (await self._jobs.episodes()).get(name)
         held = choice.course is Course.HOLD
@@ -305,7 +316,7 @@ class Healing:
             words = f"{words} ({asked.words})"
             if known == words:
                 return
-        filing = await self._file(case)
+        filing = filing or await self._file(case)
         outcome = words
         if held:
             told = f"held:{case.watched.work}"
@@ -375,6 +386,20 @@ class Healing:
                 happening, session.session_id, session.project_key, reason, action, filing.url, details
             )
         log.warning("watchdog: %s: %s: %s", session.session_id, case.reasons, plain(outcome, 300))
+
+
+def _work(watched: Watched, revival: Revival, text: str) -> Work:
+    job = watched.job
+    return Work(
+        project_key=revival.project_key,
+        session_id=revival.session_id,
+        chat_id=revival.chat_id,
+        message_id=job.message_id if job is not None else None,
+        message_text=text,
+        working_dir=job.working_dir if job is not None else None,
+        revival_context=revival.context,
+        issue_url=revival.issue_url,
+    )
 
 
 def _episode(watched: Watched) -> str:

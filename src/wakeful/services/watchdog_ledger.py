@@ -41,8 +41,9 @@ class Ledger:
         self._write = write
 
     async def file(self, report: Report) -> Filing:
-        file = self._forge.file if self._forge is not None else None
-        answer = await self._calls.call("the issue", file, report, seconds_max=FORGE_SECONDS_MAX)
+        if self._forge is None:
+            return Filing(None, "no repository is configured for issues")
+        answer = await self._calls.call("the issue", self._forge.file, report, seconds_max=FORGE_SECONDS_MAX)
         if answer.ending is Ending.DONE and isinstance(answer.value, Filing):
             return answer.value
         return Filing(None, answer.words)

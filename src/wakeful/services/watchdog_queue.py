@@ -24,6 +24,7 @@ from wakeful.services.watchdog_news import EVENTS, Operator, QueueEpisode
 STALLED_SECONDS_MAX: Final = 300.0
 # Between two jobs of a worker there is a moment without any.
 CONFIRM_SECONDS: Final = 2.0
+NO_WORKER: Final = "nothing: it knows no way to start a worker"
 _STALLED: Final = "stalled:"
 _UNROUTED: Final = "unrouted:"
 
@@ -93,9 +94,9 @@ class QueueWatch:
         words = f"{project}: {jobs} for up to {length(waited_seconds)}, and none runs"
         filing = await self._file(project, waiting, Happening.QUEUE_STALLED, words, waited_seconds)
         started = await self._calls.call("start_worker", self._start_worker, project)
-        news = stalled_news(episode, words, self._jobs.place, started.words)
-        alerted = await self._told(episode, news)
-        outcome = f"{started.words}; {alerted}"
+        did = NO_WORKER if started.ending is Ending.ABSENT else started.words
+        alerted = await self._told(episode, stalled_news(episode, words, self._jobs.place, did))
+        outcome = f"{did}; {alerted}"
         if started.ending is Ending.DONE:
             outcome = f"unverified: {outcome}"
         await self._write(Happening.QUEUE_STALLED, project, waiting, filing, outcome)

@@ -1,7 +1,12 @@
-"""What became of revivals: the next job runs, it failed, or nobody will ever run it. Said once, and nothing is revived."""
+"""What became of revivals: the next job runs, ended, failed, or nobody will ever run it. Said once, and nothing is revived.
+
+Whoever revived may have been ended in the middle: what it did not get to say or do is said and done here.
+"""
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Final
+from uuid import uuid4
 
 from msgspec.structs import replace
 
@@ -9,6 +14,7 @@ from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.errors import WorldError
 from wakeful.domain.incident import Fate
 from wakeful.domain.news import News
+from wakeful.domain.plan import Rules
 from wakeful.domain.revival import FAILURE_MESSAGE
 from wakeful.ports.clock import Clock
 from wakeful.ports.jobs import Jobs, Revival, Stage, Turn
@@ -19,6 +25,8 @@ from wakeful.services.watchdog_news import EVENTS, STOPPED, Operator, QueueNews
 
 # A worker that was told of a job takes it within this time, or it was never told.
 REVIVED_SECONDS_MAX: Final = 600.0
+Settle = Callable[[Revival], Awaitable[None]]
+CUT_OFF: Final = "unverified: Wakeful ended in the middle of it; what becomes of it is looked at"
 
 log = logging.getLogger("wakeful.watchdog")
 
@@ -26,65 +34,122 @@ log = logging.getLogger("wakeful.watchdog")
 class Verifying:
     """Looks at every revival that is still open, once a cycle."""
 
-    def __init__(self, *, jobs: Jobs, clock: Clock, chats: Chats, ledger: Ledger, operator: Operator) -> None:
+    def __init__(
+        self,
+        *,
+        jobs: Jobs,
+        clock: Clock,
+        chats: Chats,
+        ledger: Ledger,
+        operator: Operator,
+        rules: Callable[[], Rules],
+    ) -> None:
         self._jobs = jobs
         self._clock = clock
         self._chats = chats
         self._ledger = ledger
         self._operator = operator
+        self._rules = rules
 
     async def verify(self) -> set[str]:
-        """Look what became of earlier revivals: the next job runs, or nobody will ever run it.
-
-        The sessions whose revival is still open.
-        """
+        """Look what became of earlier revivals. The sessions whose next job was not seen to run yet."""
         for revival in await self._jobs.open_revivals():
-            await self._verify(revival, await self._jobs.turn_of(revival))
-        return {revival.session_id for revival in await self._jobs.open_revivals()}
+            settle = self._due(revival, await self._jobs.turn_of(revival))
+            if settle is not None or revival.unwritten:
+                await self._alone_with(revival, settle)
+        still_open = await self._jobs.open_revivals()
+        return {revival.session_id for revival in still_open if revival.stage is not Stage.RUNNING}
 
-    async def _verify(self, revival: Revival, turn: Turn) -> None:
+    def _due(self, revival: Revival, turn: Turn) -> Settle | None:
+        """What follows from the turn its next job has taken; None while nothing does."""
         age_seconds = self._clock.now().wall - revival.began_at
+        if turn is Turn.FAILED:
+            return self._failed
+        if revival.stage is Stage.RUNNING:
+            return self._ended if turn in (Turn.COMPLETED, Turn.MISSING) else None
         if turn in (Turn.RUNNING, Turn.COMPLETED):
-            await self._settle(revival, Happening.SESSION_RECOVERED, f"recovered: its next job is {turn}")
-        elif turn is Turn.FAILED:
-            await self._settle(revival, Happening.REVIVAL_FAILED, "ineffective: its next job failed")
-        elif turn is Turn.MISSING and revival.stage is Stage.FENCED and age_seconds > CLAIM_SECONDS:
-            # Whoever began it was ended in between; the queue is ours, and the failed job is still there.
-            await self._jobs.enqueue(revival, replace(revival, stage=Stage.ENQUEUED))
-        elif turn is Turn.MISSING and age_seconds > REVIVED_SECONDS_MAX:
-            await self._settle_missing(revival)
+            return self._runs if turn is Turn.RUNNING else self._completed
+        if turn is not Turn.MISSING:
+            return None
+        if revival.stage is Stage.FENCED:
+            return self._enqueue if age_seconds > CLAIM_SECONDS and self._rules().acts else None
+        return self._missing if age_seconds > REVIVED_SECONDS_MAX else None
 
-    async def _settle_missing(self, revival: Revival) -> None:
+    async def _alone_with(self, revival: Revival, settle: Settle | None) -> None:
+        """Unless another watchdog or a healing is at it, or was since we looked."""
+        token = uuid4().hex
+        if not await self._jobs.claim(revival.work, token, CLAIM_SECONDS):
+            return
+        try:
+            if await self._jobs.is_open(revival):
+                revival = await self._written(revival)
+                if settle is not None:
+                    await settle(revival)
+        finally:
+            await self._jobs.yield_(revival.work, token)
+
+    async def _written(self, revival: Revival) -> Revival:
+        """What it was about, if whoever revived was ended before that was written down."""
+        if not revival.unwritten:
+            return revival
+        await self._write(revival, Happening.SESSION_UNHEALTHY, CUT_OFF, ActionTaken.REVIVAL_ATTEMPTED)
+        written = replace(revival, unwritten=False)
+        await self._jobs.advance(revival, written)
+        return written
+
+    async def _runs(self, revival: Revival) -> None:
+        await self._write(revival, Happening.SESSION_RECOVERED, "recovered: its next job is running")
+        await self._jobs.advance(revival, replace(revival, stage=Stage.RUNNING))
+
+    async def _completed(self, revival: Revival) -> None:
+        await self._write(revival, Happening.SESSION_RECOVERED, "recovered: its next job is completed")
+        await self._ended(revival)
+
+    async def _ended(self, revival: Revival) -> None:
+        await self._jobs.close_revival(revival.work)
+
+    async def _enqueue(self, revival: Revival) -> None:
+        """Whoever began it was ended in between; the queue is ours, and the failed job is still there."""
+        await self._jobs.enqueue(revival, replace(revival, stage=Stage.ENQUEUED))
+
+    async def _missing(self, revival: Revival) -> None:
         if revival.stage is Stage.ENQUEUED and revival.job_id is None:
             # Its queue took it and is not the one we see: nothing more will be known.
-            await self._jobs.close_revival(revival.work)
+            await self._ended(revival)
             log.warning("watchdog: %s: its revival stays unverified", revival.session_id)
             return
-        await self._settle(
-            revival, Happening.REVIVAL_FAILED, "ineffective: no next job was seen", tell_chat=True
-        )
+        await self._fail(revival, "ineffective: no next job was seen")
 
-    async def _settle(
-        self, revival: Revival, happening: Happening, outcome: str, *, tell_chat: bool = False
+    async def _failed(self, revival: Revival) -> None:
+        await self._fail(revival, "ineffective: its next job failed")
+
+    async def _fail(self, revival: Revival, outcome: str) -> None:
+        """Closed last: whoever is ended in between leaves it to the next one, who says nothing twice."""
+        said = await self._chats.tell(f"failure:{revival.work}", revival.chat_id, FAILURE_MESSAGE)
+        outcome = f"{outcome}; the chat: {said}"
+        await self._write(revival, Happening.REVIVAL_FAILED, outcome, action_of(said))
+        await self._jobs.close_revival(revival.work)
+        await self._say(revival, outcome)
+
+    async def _write(
+        self,
+        revival: Revival,
+        happening: Happening,
+        outcome: str,
+        action: ActionTaken = ActionTaken.NONE,
     ) -> None:
-        if not await self._jobs.close_revival(revival.work):
-            return
-        action = ActionTaken.NONE
-        if tell_chat:
-            said = await self._chats.tell(f"failure:{revival.work}", revival.chat_id, FAILURE_MESSAGE)
-            action, outcome = action_of(said), f"{outcome}; the chat: {said}"
-        await self._ledger.event(
-            happening,
-            revival.session_id,
-            revival.project_key,
-            revival.reason,
-            action,
-            None,
-            {"outcome": outcome},
-        )
+        """One line for each finding it was about."""
+        for reason in revival.reasons:
+            await self._ledger.event(
+                happening,
+                revival.session_id,
+                revival.project_key,
+                reason,
+                action,
+                revival.issue_url,
+                {"outcome": outcome},
+            )
         log.info("watchdog: %s: %s", revival.session_id, outcome)
-        if happening is Happening.REVIVAL_FAILED:
-            await self._say(revival, outcome)
 
     async def _say(self, revival: Revival, outcome: str) -> None:
         news = News(

@@ -82,11 +82,17 @@ class MemoryJobs:
         self._make_job(next(each for each in self.failed if each.work == before.work), after)
         return True
 
-    async def advance(self, revival: Revival) -> None:
-        self.revivals[revival.work] = revival
+    async def advance(self, before: Revival, after: Revival) -> bool:
+        if self.revivals.get(before.work) != before:
+            return False
+        self.revivals[before.work] = after
+        return True
 
     async def open_revivals(self) -> list[Revival]:
         return [self.revivals[work] for work in self._open]
+
+    async def is_open(self, revival: Revival) -> bool:
+        return revival.work in self._open and self.revivals[revival.work] == revival
 
     async def close_revival(self, work: str) -> bool:
         was_open = work in self._open

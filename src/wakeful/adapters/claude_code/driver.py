@@ -79,8 +79,9 @@ class ClaudeDriver:
         self._patience = patience or Patience()
 
     def is_open(self, hosting: Hosting) -> bool:
-        """Its process lives and somebody has its input open."""
-        return absence(hosting) is None and self._folder(hosting).has_reader()
+        """Its process runs and somebody has its input open."""
+        process = hosting.process
+        return process is not None and proc.runs(process) and self._folder(hosting).has_reader()
 
     def is_lost(self, hosting: Hosting) -> bool:
         """Nobody reads what would be written for it: it closed its input, or was started in a terminal of its own."""

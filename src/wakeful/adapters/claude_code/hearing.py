@@ -16,11 +16,14 @@ from wakeful.adapters.claude_code.transcript import failure_of
 from wakeful.adapters.shapes import UNREADABLE
 from wakeful.domain.briefs import SPEAKER
 from wakeful.domain.gateway.heard import Asked, Ended, Heard, Settled, Spent, Taken, Words
-from wakeful.domain.record import safe
+from wakeful.domain.plaintext import plain
+from wakeful.domain.redact import redact
 
 # Between two blocks of text there was a call, or another message: people read them as paragraphs.
 BREAK: Final = "\n\n"
 _ABORTED: Final = "aborted"
+# What a person can read on a phone before they decide; beyond it they are told that there is more.
+CALL_CHARS_MAX: Final = 2000
 
 
 class _Block(Struct, gc=False):
@@ -222,9 +225,7 @@ class ClaudeHearing:
     def _asked(self, question_id: str, request: _Request) -> None:
         self._begin()
         self._questions[question_id] = None
-        call = bytes(request.input).decode("utf-8", "replace")
-        words = safe(f"{request.description or request.tool_name} {call}")
-        self._heard.append(Asked(question_id, request.tool_name, words))
+        self._heard.append(Asked(question_id, request.tool_name, _shown(request)))
 
     def _settled(self, question_id: str) -> None:
         if question_id in self._questions:
@@ -260,6 +261,14 @@ class ClaudeHearing:
             return ()
         told, self._heard = self._heard, []
         return told
+
+
+def _shown(request: _Request) -> str:
+    """What is asked for: the call itself first, for what describes it is the model's to write."""
+    call = f"{bytes(request.input).decode('utf-8', 'replace')} {request.description or ''}".strip()
+    more = len(call) - CALL_CHARS_MAX
+    words = plain(redact(call), CALL_CHARS_MAX)
+    return words if more <= 0 else f"{words}\n[{more:,} more characters of it are not shown]"
 
 
 def _spent(usage: _Usage | None, cost_usd: float | None) -> Spent:

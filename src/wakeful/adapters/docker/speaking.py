@@ -44,11 +44,11 @@ class ContainerSpeaker:
         self._address = address
 
     def is_open(self, hosting: Hosting) -> bool:
-        """The agent lives in a container of this host, its terminal can be looked at, and its engine's socket is there."""
+        """The agent runs in a container of this host, its terminal can be looked at, and its engine's socket is there."""
         process, pane = hosting.process, hosting.pane
         if process is None or pane is None or not self._address.startswith(_LOCAL):
             return False
-        alive = proc.sight(process) is Sight.ALIVE and first_process(process.pid, pane.socket) == process
+        alive = proc.runs(process) and first_process(process.pid, pane.socket) == process
         # Of other users' processes the kernel shows no terminals, and nobody types blindly.
         seen = alive and os.access(f"/proc/{process.pid}/fd", os.R_OK | os.X_OK)
         return seen and Path(self._address.removeprefix(_LOCAL)).is_socket()

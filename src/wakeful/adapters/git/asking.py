@@ -10,7 +10,7 @@ from typing import Final
 
 from wakeful.adapters.system.inquiry import Answer, ask
 from wakeful.adapters.system.launch import find_program
-from wakeful.ports.hands import ClientMissing, FolderGone
+from wakeful.ports.hands import ClientMissing
 
 _SILENT: Final = Answer(None, b"", b"")
 # Whatever a repository, or the shell that started us, could make git do beside reading.
@@ -36,7 +36,7 @@ FILTERS_MAX: Final = 200
 
 
 class Git:
-    """git in one folder. Every answer comes within `seconds_max`; without git or the folder there is none."""
+    """git in one folder. Every answer comes within `seconds_max`; without git there is none. Raises FolderGone."""
 
     def __init__(self, folder: str, seconds_max: float) -> None:
         self._folder = folder
@@ -63,7 +63,7 @@ class Git:
                 with_children=True,
                 cwd=self._folder,
             )
-        except (ClientMissing, FolderGone, OSError):
+        except (ClientMissing, OSError):
             return _SILENT
 
     def _environ(self) -> dict[str, str]:

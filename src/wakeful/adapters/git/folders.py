@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from wakeful.adapters.git.asking import Git, words
+from wakeful.adapters.system.inquiry import Answer
 from wakeful.domain.moment import iso
 from wakeful.domain.record import safe
 from wakeful.domain.report import Commit, Folder
+from wakeful.ports.hands import FolderGone
 
 # A status of the Linux kernel's tree takes 0.4 s with a warm cache.
 GIT_SECONDS_MAX: Final = 5.0
@@ -20,6 +22,8 @@ COMMITS_COUNTED_MAX: Final = 1000
 FILES_DATED_MAX: Final = 2000
 NO_GIT: Final = "not in a git repository"
 NO_ANSWER: Final = "git did not answer"
+GONE: Final = "its folder is gone"
+FOREIGN: Final = "git does not look into a folder of another user"
 # How many words stand before the path, by the kind of a line of `status --porcelain=v2`.
 _WORDS_BEFORE: Final = {"1": 8, "2": 9, "u": 10, "?": 1}
 
@@ -32,10 +36,16 @@ class GitFolders:
 
     async def look(self, folder: str, since_wall: float) -> Folder:
         """As the port says it."""
+        try:
+            return await self._look(folder, since_wall)
+        except FolderGone:
+            return Folder(safe(folder), problem=GONE)
+
+    async def _look(self, folder: str, since_wall: float) -> Folder:
         git = Git(folder, self._seconds_max)
         top = await git.ask("rev-parse", "--show-toplevel")
         if top.exit_code != 0:
-            return Folder(safe(folder), problem=NO_ANSWER if top.exit_code is None else NO_GIT)
+            return Folder(safe(folder), problem=_problem(top))
         root = os.fsdecode(top.output.rstrip(b"\n"))
         if not await git.disarm():
             return Folder(safe(root), problem=NO_ANSWER)
@@ -81,16 +91,35 @@ def changed_files(lines: Sequence[str]) -> list[str]:
     return paths
 
 
+def _problem(said: Answer) -> str:
+    if said.exit_code is None:
+        return NO_ANSWER
+    return FOREIGN if b"dubious ownership" in said.errors else NO_GIT
+
+
 async def _commits(git: Git, since_wall: float) -> list[Commit]:
+    """Those that are checked out, and those that were in this folder since and that a branch still has."""
+    here = await _logged(git, since_wall, "HEAD")
+    visited = await _logged(git, since_wall, "--walk-reflogs", "HEAD")
+    elsewhere = visited.keys() - here.keys()
+    if not elsewhere:
+        return list(here.values())
+    kept = await _logged(git, since_wall, "--branches")
+    here |= {each: commit for each, commit in kept.items() if each in elsewhere}
+    return sorted(here.values(), key=lambda commit: commit.at, reverse=True)
+
+
+async def _logged(git: Git, since_wall: float, *revisions: str) -> dict[str, Commit]:
     said = await git.ask(
         "log",
         f"--since=@{int(since_wall)}",
         f"--max-count={COMMITS_COUNTED_MAX}",
-        "--format=%h %ct %s",
+        "--format=%H %h %ct %s",
         "-z",
-        "HEAD",
+        *revisions,
     )
-    return [_commit(each) for each in words(said.output)] if said.exit_code == 0 else []
+    lines = (each.partition(" ") for each in words(said.output)) if said.exit_code == 0 else ()
+    return {whole: _commit(rest) for whole, _, rest in lines}
 
 
 def _commit(line: str) -> Commit:

@@ -48,9 +48,10 @@ def _control(line: str) -> str | None:
 
 def _parted(text: str) -> tuple[str | None, str, int]:
     """Front matter, guidance, and the guidance's first line in the file."""
-    if text.split("\n", 1)[0].rstrip() != _FENCE:
-        return None, text, 1
     lines = text.split("\n")
+    if lines[0].rstrip() != _FENCE:
+        _refuse_late_fence(lines)
+        return None, text, 1
     end = next((at for at in range(1, len(lines)) if lines[at].rstrip() == _FENCE), None)
     if end is None:
         raise Wrong(1, "front matter begins here and never ends: a line with --- is missing")
@@ -58,6 +59,16 @@ def _parted(text: str) -> tuple[str | None, str, int]:
     if len(front.encode()) > FRONT_MATTER_BYTES_MAX:
         raise Wrong(FIRST_LINE, f"front matter of more than {FRONT_MATTER_BYTES_MAX} bytes")
     return front, "\n".join(lines[end + 1 :]), end + 2
+
+
+def _refuse_late_fence(lines: list[str]) -> None:
+    """Fields that are taken for guidance would be quiet hours that nobody keeps."""
+    for number, line in enumerate(lines, 1):
+        written = line.strip("\ufeff \t")
+        if written and not written.strip("-") and len(written) >= len(_FENCE):
+            raise Wrong(number, "front matter begins with --- alone in the first line, guidance with words")
+        if written:
+            return
 
 
 def _guidance(body: str, first: int, bounds: Bounds) -> str:

@@ -18,7 +18,10 @@ from wakeful.domain.plaintext import plain
 SUMMARY_CHARS_MAX: Final = 300
 WINDOWS_MAX: Final = 20
 _TIME: Final = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]\Z")
-_FIXED: Final = re.compile(r"((etc/)?(utc|gmt))?[+-]?[0-9]|(etc/)?(utc|gmt)[+-]", re.IGNORECASE)
+# Names of offsets stand in the IANA list for old programs' sake; UTC is everybody's.
+_FIXED: Final = re.compile(
+    r"((etc/)?(utc|gmt))?[+-]?[0-9]|(etc/)?(utc|gmt)[+-]|(est|mst|hst)\Z", re.IGNORECASE
+)
 _OPERATIONAL: Final = frozenset(
     [
         "agent",
@@ -110,7 +113,7 @@ def _enabled(value: Value) -> bool:
 def _summary(value: Value) -> str:
     text = _text(value, "summary: a sentence")
     if len(text) > SUMMARY_CHARS_MAX or not text.isprintable():
-        raise Wrong(value.line, f"summary: one line of {SUMMARY_CHARS_MAX} characters at most")
+        raise Wrong(value.line, f"summary: one line of {SUMMARY_CHARS_MAX} visible characters at most")
     return text
 
 
@@ -168,7 +171,7 @@ def _window(value: Value, prefix: str, find_zone: FindZone) -> Window:
 
 
 def _zone(value: Value, find_zone: FindZone) -> str:
-    name = _text(value, "timezone: a name like Europe/Berlin")
+    name = _bare(value, "timezone: a name like Europe/Berlin")
     if _FIXED.match(name):
         raise Wrong(
             value.line,
@@ -182,7 +185,7 @@ def _zone(value: Value, find_zone: FindZone) -> str:
 
 
 def _time(value: Value, name: str) -> str:
-    text = _text(value, f"{name}: a time like 22:00")
+    text = _bare(value, f"{name}: a time like 22:00")
     if not _TIME.match(text):
         raise Wrong(value.line, f"{name}: {plain(text, 20)} is not a time from 00:00 to 23:59")
     return text
@@ -213,6 +216,14 @@ def _text(value: Value, expected: str) -> str:
     if not isinstance(value, Scalar) or (not value.quoted and value.text in ("", "~", "null")):
         raise Wrong(value.line, expected)
     return value.text
+
+
+def _bare(value: Value, expected: str) -> str:
+    """One word; blanks inside its quotes would not be seen in a refusal."""
+    text = _text(value, expected)
+    if text != text.strip():
+        raise Wrong(value.line, f"{expected}, without blanks around it")
+    return text
 
 
 def _plain_text(value: Value) -> str | None:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import Struct
 
-from wakeful.domain.heartbeat import Bounds, HeartbeatInvalid, Snapshot, snapshot_of
+from wakeful.domain.heartbeat import Bounds, HeartbeatInvalid, HeartbeatUnread, Snapshot, snapshot_of
 from wakeful.domain.plaintext import plain
 
 NAME: Final = "HEARTBEAT.md"
@@ -61,7 +61,8 @@ def found(paths: tuple[str, ...]) -> Stamp | None:
     for path in paths:
         try:
             seen = os.lstat(path)
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            # An agent's log may call anything its folder, a NUL included.
             continue
         except OSError:
             # It is there and cannot be looked at: reading it says why.
@@ -101,17 +102,18 @@ def _content(path: str, limit: int) -> bytes:
         finally:
             os.close(descriptor)
     except OSError as problem:
-        link = problem.errno == errno.ELOOP
-        reason = "a symbolic link, which is not followed" if link else (problem.strerror or str(problem))
-        raise _unread(path, reason) from problem
+        if problem.errno == errno.ELOOP:
+            raise _refused(path, "a symbolic link, which is not followed") from problem
+        reason = problem.strerror or str(problem)
+        raise HeartbeatUnread(file=plain(path), line=1, reason=reason) from problem
 
 
 def _read(path: str, descriptor: int, limit: int) -> bytes:
     seen = os.fstat(descriptor)
     if not stat.S_ISREG(seen.st_mode):
-        raise _unread(path, "not a regular file")
+        raise _refused(path, "not a regular file")
     if seen.st_size > limit:
-        raise _unread(path, f"{seen.st_size} bytes, and {limit} are the most that is read")
+        raise _refused(path, f"{seen.st_size} bytes, and {limit} are the most that is read")
     content = b""
     # One that grows meanwhile is cut off, and read again when it is looked at next.
     while len(content) < limit and (piece := os.read(descriptor, limit - len(content))):
@@ -119,5 +121,5 @@ def _read(path: str, descriptor: int, limit: int) -> bytes:
     return content
 
 
-def _unread(path: str, reason: str) -> HeartbeatInvalid:
+def _refused(path: str, reason: str) -> HeartbeatInvalid:
     return HeartbeatInvalid(file=plain(path), line=1, reason=reason)

@@ -4,7 +4,6 @@ Anchors, aliases, tags, several documents, keys that stand twice, tabs and deep 
 that nothing is ever expanded. What the values mean is not known here.
 """
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 import yaml  # type: ignore[import-untyped]
@@ -13,6 +12,8 @@ from msgspec import Struct
 from wakeful.domain.plaintext import plain
 
 DEPTH_MAX: Final = 5
+# YAML counts them as line breaks and nobody else does: no line after one would have its number.
+_SEPARATORS: Final = "\u2028\u2029"
 # The opening `---` is the file's first line.
 FIRST_LINE: Final = 2
 
@@ -57,23 +58,33 @@ def read(text: str) -> Entries:
     for number, line in enumerate(text.split("\n"), FIRST_LINE):
         if "\t" in line:
             raise Wrong(number, "a tab: YAML is indented by spaces, and nothing here needs one")
+        if any(each in line for each in _SEPARATORS):
+            raise Wrong(number, "a line or paragraph separator (U+2028, U+2029): no line ends there")
     try:
-        return _Reading(yaml.parse(text, Loader=yaml.SafeLoader)).document()
+        loader = yaml.SafeLoader(text)
+    except yaml.reader.ReaderError as problem:
+        number = FIRST_LINE + text.count("\n", 0, problem.position)
+        raise Wrong(number, f"not YAML: U+{ord(text[problem.position]):04X} is no character") from problem
+    try:
+        return _Reading(loader).document()
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         raise Wrong(
             FIRST_LINE + (mark.line if mark else 0),
             f"not YAML: {plain(problem.problem or str(problem), 200)}",
         ) from problem
-    except yaml.YAMLError as problem:
-        raise Wrong(FIRST_LINE, f"not YAML: {plain(str(problem), 200)}") from problem
+    except (ValueError, OverflowError) as problem:
+        # PyYAML takes every \\U for a character.
+        raise Wrong(FIRST_LINE + loader.line, "not YAML: an escape beyond U+10FFFF") from problem
+    finally:
+        loader.dispose()
 
 
 class _Reading:
     """One pass over the parser's events."""
 
-    def __init__(self, events: Iterator[Any]) -> None:
-        self._events = events
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
 
     def document(self) -> Entries:
         self._take()
@@ -94,7 +105,7 @@ class _Reading:
         return value
 
     def _take(self) -> Any:
-        event = next(self._events)
+        event = self._loader.get_event()
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise Wrong(_line(event), "anchors and aliases are not allowed")
         if getattr(event, "tag", None) is not None:

@@ -34,10 +34,13 @@ from wakeful.ports.jobs import (
     Stage,
     Turn,
     Watched,
+    work_of,
 )
 
 # formats.md: one revival per message, remembered for a week.
 BUDGET_SECONDS: Final = 7 * 86_400
+# The oldest are looked at first, and a revived job is among them: what came after it is another message.
+JOBS_SINCE_MAX: Final = 500
 REVIVALS: Final = "wakeful:revivals"
 EPISODES: Final = "wakeful:episodes"
 OWED: Final = "wakeful:owed"
@@ -132,8 +135,10 @@ class RedisJobs:
         values += [packed(after.context), repr(after.began_at)]
         return self._fenced(await self._connection.run(scripts.ENQUEUE, keys, values)) is Fenced.DONE
 
-    async def advance(self, revival: Revival) -> None:
-        await self._connection.ask("SET", _budget(revival.work), _encode(revival), "XX", "KEEPTTL")
+    async def advance(self, before: Revival, after: Revival) -> bool:
+        values = [_encode(before), _encode(after)]
+        answer = await self._connection.run(scripts.ADVANCE, [_budget(before.work)], values)
+        return self._fenced(answer) is Fenced.DONE
 
     async def open_revivals(self) -> list[Revival]:
         works = await self._connection.ask("ZRANGE", REVIVALS, 0, -1)
@@ -144,20 +149,17 @@ class RedisJobs:
             await self._connection.ask("ZREM", REVIVALS, *over)
         return [revival for revival in revivals if revival is not None]
 
+    async def is_open(self, revival: Revival) -> bool:
+        asked: list[Sequence[Word]] = [("ZSCORE", REVIVALS, revival.work), ("GET", _budget(revival.work))]
+        listed, body = await self._connection.ask_all(asked)
+        return listed is not None and body == _encode(revival)
+
     async def close_revival(self, work: str) -> bool:
         return bool(await self._connection.ask("ZREM", REVIVALS, work))
 
     async def turn_of(self, revival: Revival) -> Turn:
-        if revival.job_id is not None:
-            parts = parts_of(revival.failed_key)
-            project = parts.second if parts is not None else revival.project_key
-            stem = f"RedisJob:{revival.job_id}:{project}:"
-            asked = [("EXISTS", _raw(stem + status)) for status in JOB_STATUSES]
-            there = await self._connection.ask_all(asked)
-            return _furthest(
-                [status for status, is_there in zip(JOB_STATUSES, there, strict=True) if is_there]
-            )
-        return _furthest(await self._statuses_since(revival))
+        statuses = await self._statuses_of(revival) or await self._statuses_since(revival)
+        return _furthest(statuses) if statuses else await self._turn_of_session(revival)
 
     async def once(self, name: str) -> bool:
         return bool(
@@ -248,22 +250,42 @@ class RedisJobs:
         moved_on = await self._connection.ask_all(asked)
         return [job for job, later in zip(jobs, moved_on, strict=True) if later == 0]
 
+    async def _statuses_of(self, revival: Revival) -> list[str]:
+        """Of the job that was made for it, while it has the name it was made under."""
+        failed = parts_of(revival.failed_key)
+        if failed is None or revival.job_id is None:
+            return []
+        stem = f"RedisJob:{revival.job_id}:{failed.second}:"
+        there = await self._connection.ask_all(("EXISTS", _raw(stem + status)) for status in JOB_STATUSES)
+        return [status for status, is_there in zip(JOB_STATUSES, there, strict=True) if is_there == 1]
+
     async def _statuses_since(self, revival: Revival) -> list[str]:
-        """Of the jobs that were made for this session since it was fenced."""
+        """Of the jobs that were made for this work since it was fenced: a worker may save the one it takes as another."""
         failed = parts_of(revival.failed_key)
         if failed is None:
             return []
         name = f"$SortF:RedisJob:created_at:{failed.second}"
-        (keys,) = await self._connection.ask_all([("ZRANGEBYSCORE", name, revival.began_at, "+inf")])
+        asked = ("ZRANGEBYSCORE", name, repr(revival.began_at), "+inf", "LIMIT", 0, JOBS_SINCE_MAX)
+        (keys,) = await self._connection.ask_all([asked])
         if isinstance(keys, Exception):
             return []
-        parts = [(key, found) for each in keys if (found := parts_of(key := _text(each))) is not None]
-        sessions = await self._connection.ask_all(("HGET", _raw(key), "session_id") for key, _ in parts)
-        return [
-            found.status
-            for (_, found), answer in zip(parts, sessions, strict=True)
-            if decoded(answer) == revival.session_id and found.first != failed.first
-        ]
+        hashes = await self._hashes([_text(key) for key in keys], JOB_FIELDS, [])
+        jobs = [job for key, fields in hashes if (job := job_of(key, fields, [])) is not None]
+        keys_of_it = [parts_of(job.key) for job in jobs if _is_of(revival, job)]
+        return [parts.status for parts in keys_of_it if parts is not None and parts.first != failed.first]
+
+    async def _turn_of_session(self, revival: Revival) -> Turn:
+        """The job we made is gone: whoever took it away also saved what its session did since."""
+        parts = parts_of(revival.session_key)
+        if parts is None or revival.job_id is None or revival.stage is Stage.FENCED:
+            return Turn.MISSING
+        alive = SESSION_STATUSES[:3]
+        asked = [("HGET", _raw(parts.with_status(status)), "last_activity") for status in alive]
+        seconds = [_seconds(answer) or 0.0 for answer in await self._connection.ask_all(asked)]
+        since = [status for status, at in zip(alive, seconds, strict=True) if at >= revival.began_at]
+        if not since:
+            return Turn.MISSING
+        return Turn.RUNNING if since[0] == "active" else Turn.COMPLETED
 
     def _fenced(self, answer: str) -> Fenced:
         kind, _, what = answer.partition(" ")
@@ -276,6 +298,13 @@ def _by_session(running: Sequence[Job]) -> dict[str, Job]:
     """The newest running job of each session."""
     oldest_first = sorted(running, key=lambda job: job.created_at or 0.0)
     return {job.session_id: job for job in oldest_first if job.session_id is not None}
+
+
+def _is_of(revival: Revival, job: Job) -> bool:
+    """A queue of somebody else's may not have kept which message it is about."""
+    if job.message_id is None:
+        return job.session_id == revival.session_id
+    return work_of(job, job.session_id or "") == revival.work
 
 
 def _furthest(statuses: Sequence[str]) -> Turn:

@@ -120,7 +120,7 @@ def job_of(key: str, fields: Sequence[object], strange: list[str]) -> Job | None
         session_id=values.text("session_id"),
         created_at=values.seconds("created_at"),
         chat_id=values.text("chat_id"),
-        message_id=values.text("message_id"),
+        message_id=values.number_or_text("message_id"),
         working_dir=values.text("working_dir"),
         revival_context=values.text("revival_context"),
     )
@@ -143,6 +143,10 @@ class _Values:
             return str(value)
         self._tell(name, "text")
         return None
+
+    def number_or_text(self, name: str) -> int | str | None:
+        text, value = self.text(name), decoded(self._fields[name])
+        return value if isinstance(value, int) and text is not None else text
 
     def seconds(self, name: str) -> float | None:
         value = self._value(name)

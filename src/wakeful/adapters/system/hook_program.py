@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-from wakeful.adapters.system.inquiry import ask
+from wakeful.adapters.system.inquiry import OUTPUT_BYTES_MAX, ask
 from wakeful.domain.plaintext import plain
 from wakeful.domain.redact import redact
 
@@ -31,6 +31,8 @@ class HookProgram:
             )
         except OSError as problem:
             return problem.strerror or str(problem)
+        if max(len(answer.output), len(answer.errors)) > OUTPUT_BYTES_MAX:
+            return f"ended, for it said more than {OUTPUT_BYTES_MAX} bytes"
         if answer.exit_code is None:
             return f"not done after {self._deadline_seconds:g} s"
         words = plain(redact(answer.errors.decode(errors="replace")), WORDS_CHARS_MAX)

@@ -34,6 +34,7 @@ class KeptChild:
         self._name = name
         self._argv = argv
         self._log = log
+        self.greeting = f"{name}: kept running beside it; its log is {log}"
         self._environ = environ
         self.line = f"{name}: not started yet"
 

@@ -22,6 +22,8 @@ _READ_BYTES: Final = 65536
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 # PF_EXITING of the kernel's sched.h.
 _EXITING: Final = 0x4
+# Stopped, and stopped by a tracer, as proc(5) has it.
+_STOPPED: Final = "Tt"
 _GONE: Final = (FileNotFoundError, ProcessLookupError)
 
 
@@ -94,6 +96,19 @@ def sight(process: Process) -> Sight:
     if stat is None or stat.gone or stat.started != process.started:
         return Sight.DEAD
     return Sight.ALIVE
+
+
+def runs(process: Process) -> bool:
+    """Whether this very process lives and is not stopped: by Ctrl-Z, a signal or a debugger, and then it reads nothing."""
+    if process.boot_id != boot_id():
+        return False
+    try:
+        stat = _stat(process.pid)
+    except OSError:
+        return False
+    return (
+        stat is not None and not stat.gone and stat.started == process.started and stat.state not in _STOPPED
+    )
 
 
 def is_ending(pid: int) -> bool:

@@ -110,7 +110,9 @@ def explain(problem: Exception, token: str) -> Trouble:
         return Trouble(Meaning.TAKEN, reason)
     if isinstance(problem, NetworkError) and type(problem.__cause__).__module__.startswith("httpx"):
         kind = type(problem.__cause__).__name__
-        return Trouble(Meaning.UNREACHED if kind in _NEVER_SENT else Meaning.DOUBT, kind)
+        if kind in _NEVER_SENT:
+            return Trouble(Meaning.UNREACHED, f"Telegram cannot be reached ({kind})")
+        return Trouble(Meaning.DOUBT, f"no answer came back ({kind})")
     if str(problem) == "Invalid server response":
         return Trouble(Meaning.DOUBT, reason)
     # Its own type only: a bad request is a network error there, too.

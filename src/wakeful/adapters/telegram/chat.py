@@ -44,6 +44,8 @@ class TelegramChat:
         self._token = token
         self._api = api
         self._clock = clock
+        # What the bot is called; empty until it was asked.
+        self.name = ""
         self._bot: Bot | None = None
         self._opening = asyncio.Lock()
 
@@ -53,7 +55,8 @@ class TelegramChat:
         except _Failure as failure:
             raise _at_the_door(failure.trouble) from None
         name = said.get("username") if isinstance(said, dict) else None
-        return plain(str(name or "a bot without a name"))
+        self.name = plain(str(name or ""))
+        return self.name or "a bot without a name"
 
     async def updates(self, after: int, wait_seconds: float) -> Sequence[Update]:
         asked = {"offset": after + 1, "timeout": int(wait_seconds), "allowed_updates": list(ASKED_KINDS)}

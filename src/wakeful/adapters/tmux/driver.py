@@ -57,11 +57,11 @@ class TmuxDriver:
         self._starting = Starting(TmuxServer(socket, deadline_seconds, config), folder, clock)
 
     def is_open(self, hosting: Hosting) -> bool:
-        """Its agent and the first process of its pane live, and the server's socket is there."""
+        """Its agent runs, the first process of its pane lives, and the server's socket is there."""
         pane, process = hosting.pane, hosting.process
         if pane is None or pane.process is None or process is None or not Path(pane.socket).is_socket():
             return False
-        return proc.sight(process) is Sight.ALIVE and proc.sight(pane.process) is Sight.ALIVE
+        return proc.runs(process) and proc.sight(pane.process) is Sight.ALIVE
 
     def is_lost(self, hosting: Hosting) -> bool:
         """Its agent outlived its pane, or nobody can call its server any more."""

@@ -8,7 +8,7 @@ import hashlib
 import unicodedata
 from typing import Final
 
-from wakeful.ports.hands import PromptRefused
+from wakeful.ports.hands import LinesRefused, PromptRefused
 
 # A terminal is a slow and visible way. Longer prompts belong into a file that the agent is told to read.
 TYPED_BYTES_MAX: Final = 32 * 1024
@@ -33,7 +33,7 @@ def typable(prompt: str, *, several_lines: bool) -> str:
             reason=f"{bytes_count:,} bytes are more than a terminal takes ({TYPED_BYTES_MAX:,}): {advice}"
         )
     if "\n" in text and not several_lines:
-        raise PromptRefused(reason="this program would take each of its lines for a prompt of its own")
+        raise LinesRefused
     return text
 
 

@@ -1,7 +1,7 @@
 """Whether a text is a client's complaint about its login: two tiers, and short text only. Pure.
 
-Sure: a sentence only a client says, at its beginning. Likely: an error that speaks of credentials; worth a check, no
-more. An answer about logins is longer than this, or does not begin as an error does.
+Sure: a sentence only a client says, at its beginning. Likely: an error that speaks of credentials; worth a check where
+it is no answer for other reasons, no more. An answer about logins is longer than this, or does not begin as an error does.
 """
 
 import re

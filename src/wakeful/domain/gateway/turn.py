@@ -58,7 +58,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     text: str = ""
     # By number from 0: the first one is the placeholder.
     parts: dict[int, int] = {}
-    # The pattern of a failure, or `refused`; empty for an answer.
+    # The pattern of a failure, `refused` or `stopped`; empty for an answer.
     fault: str = ""
     cost_usd: float | None = None
     # In and out; nothing where the client does not say.

@@ -22,6 +22,7 @@ def completion(context: click.Context, *, shell: str) -> int:
     """
     found = get_completion_class(shell)
     assert found is not None, "click knows the shells we offer"
-    script = found(context.find_root().command, {}, "wakeful", VARIABLE)
-    show_json(script.source().encode())
+    script = found(context.find_root().command, {}, "wakeful", VARIABLE).source()
+    # click's script for fish would end every explanation at its first comma.
+    show_json(script.replace('(string split ","', '(string split -m 1 ","').encode())
     return 0

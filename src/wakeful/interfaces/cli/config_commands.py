@@ -224,16 +224,24 @@ def _table_cells(name: str, shown: str, table: Struct, loaded: Loaded) -> Iterat
 
 @click.command(epilog="Example: wakeful config check --config ./new.toml")
 @click.option("--config", "config_file", metavar="FILE", help="Check this file.")
-def check(*, config_file: str | None) -> int:
+@answers_json
+def check(*, config_file: str | None, as_json: bool) -> int:
     """Say whether the configuration is valid. Exit 1 with every problem if it is not."""
+    problems = _problems(config_file)
+    if as_json:
+        show_json(msgspec.json.encode({"ok": not problems, "problems": problems}))
+        return 1 if problems else 0
+    for line in problems or ["valid"]:
+        say(line)
+    return 1 if problems else 0
+
+
+def _problems(config_file: str | None) -> list[str]:
     try:
         load_settings(config_file)
     except ConfigError as problem:
-        for line in str(problem).splitlines():
-            say(line)
-        return 1
-    say("valid")
-    return 0
+        return str(problem).splitlines()
+    return []
 
 
 @click.command(epilog="Example: cd project && wakeful config trust")

@@ -26,7 +26,9 @@ def import_file(*, file: str, write: bool, config_file: str | None) -> int:
     """Convert a gateway.json of 002's chat gateway, and print it as TOML. Unknown keys are named, none is lost."""
     imported = read_gateway_json(read_file(file), plain(file))
     for name in imported.unknown:
-        note(f"{file}: {name}: not understood, kept as a comment")
+        note(f"{plain(file)}: {plain(name)}: not understood, kept as a comment")
+    if not imported.settings:
+        note(f"{plain(file)}: sets none of the keys of 002's gateway.json")
     if not write:
         for line in toml_lines(imported):
             say(line)

@@ -11,7 +11,7 @@ import click
 from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.home import require_home
 from wakeful.interfaces.cli.output import say
-from wakeful.interfaces.cli.settings import load_settings
+from wakeful.interfaces.cli.settings import file_words, load_settings
 from wakeful.places import Places
 
 
@@ -48,7 +48,8 @@ def gateway(context: click.Context, *, config_file: str | None, supervised: bool
     )
     # Addresses of the Bot API hold the token.
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    asyncio.run(work.serve_gateway(config, places, _announce, supervised=supervised))
+    daemon = ("up", "--no-tcp", "--no-gateway", "--supervised", *file_words(config_file))
+    asyncio.run(work.serve_gateway(config, places, _announce, daemon=daemon, supervised=supervised))
     return 0
 
 

@@ -12,6 +12,7 @@ import click
 import msgspec
 from msgspec import Struct
 
+from wakeful.domain.eligibility import PolicyState
 from wakeful.domain.heartbeat import Clamped, HeartbeatInvalid, Problem
 from wakeful.domain.moment import iso
 from wakeful.domain.wake import HeartbeatStatus, PolicySnapshot, WakeAnswer, parse_target, shown
@@ -92,7 +93,13 @@ def status_lines(status: HeartbeatStatus) -> Iterator[str]:
         yield f"  {status.words}"
     yield f"  session: {status.session_id or 'none'}"
     snapshot = status.policy_snapshot
-    yield f"  policy: {status.policy_state}" + (f", {snapshot.id} of {snapshot.path}" if snapshot else "")
+    # Beside a file that is wrong or gone stands what it last said.
+    was = (
+        "; the last valid one was"
+        if status.policy_state in (PolicyState.INVALID, PolicyState.MISSING)
+        else ","
+    )
+    yield f"  policy: {status.policy_state}" + (f"{was} {snapshot.id} of {snapshot.path}" if snapshot else "")
     if snapshot is not None:
         yield from (f"  {clamped_words(each)}" for each in snapshot.clamped)
     state = status.wake_state

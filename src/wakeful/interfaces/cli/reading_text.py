@@ -44,10 +44,11 @@ def _lines(fields: dict[str, Any], indent: str) -> Iterator[str]:
                 yield f"{indent}  - {first.strip()}"
                 yield from others
         else:
-            yield f"{indent}{plain(key).ljust(width)}  {_scalar(key, value)}"
+            yield f"{indent}{plain(key).ljust(width)}  {scalar(value, key)}"
 
 
-def _scalar(key: str, value: Any) -> str:
+def scalar(value: Any, key: str = "") -> str:
+    """One value as people read it."""
     if value is None or value == []:
         return "-"
     if isinstance(value, bool):

@@ -9,6 +9,7 @@ from wakeful.domain.ids import SessionId
 from wakeful.interfaces.cli.listing import decoded
 from wakeful.interfaces.cli.options import answers_json, session_argument
 from wakeful.interfaces.cli.output import say, show_json
+from wakeful.interfaces.cli.reading_text import scalar
 from wakeful.interfaces.cli.session_acts import order
 
 
@@ -39,7 +40,7 @@ def repair(*, session_id: SessionId, dry_run: bool, as_json: bool) -> int:
         return answer.exit_code
     looked = decoded(order(session_id, "repair", {"dry_run": True}).body, Repaired)
     for change in looked.changes:
-        say(f"{change.field}: {change.old} -> {change.new}")
+        say(f"{change.field}: {scalar(change.old)} -> {scalar(change.new)}")
     if dry_run or not looked.changes:
         say(f"{looked.session_id}: {looked.words}")
         return 0

@@ -15,9 +15,9 @@ from wakeful.domain.errors import WorldError
 from wakeful.home import require_home
 from wakeful.interfaces.cli.client import Client
 from wakeful.interfaces.cli.detaching import start_behind
-from wakeful.interfaces.cli.options import Number, WholeNumber
-from wakeful.interfaces.cli.output import say
-from wakeful.interfaces.cli.settings import load_settings
+from wakeful.interfaces.cli.options import Number, WholeNumber, answers_json
+from wakeful.interfaces.cli.output import say, show_json
+from wakeful.interfaces.cli.settings import file_words, load_settings
 from wakeful.places import Places
 
 DOWN_SECONDS_MAX: Final = 15.0
@@ -35,7 +35,16 @@ class StillRunning(WorldError):
 @click.option("--no-tcp", is_flag=True, help="Listen on the Unix socket only.")
 @click.option("--no-gateway", is_flag=True, help="Leave the chat gateway alone, though it is set up.")
 @click.option("--config", "config_file", metavar="FILE", help="Read this configuration and no other.")
-def up(*, detach: bool, port: int | None, no_tcp: bool, no_gateway: bool, config_file: str | None) -> int:
+@click.option("--supervised", is_flag=True, hidden=True, help="Started by `wakeful gateway`: ends with it.")
+def up(
+    *,
+    detach: bool,
+    port: int | None,
+    no_tcp: bool,
+    no_gateway: bool,
+    config_file: str | None,
+    supervised: bool,
+) -> int:
     """Watch every session of this machine until Ctrl-C."""
     places = Places.of(os.environ)
     require_home(os.environ)
@@ -48,10 +57,20 @@ def up(*, detach: bool, port: int | None, no_tcp: bool, no_gateway: bool, config
     # A login code is for the eyes in front of a terminal, not for a log.
     with_login, asked = sys.stdout.isatty(), port is not None
     gateway = (
-        None if no_gateway or not config.gateway.token else ("gateway", "--supervised", *_file(config_file))
+        None
+        if no_gateway or not config.gateway.token
+        else ("gateway", "--supervised", *file_words(config_file))
     )
     asyncio.run(
-        serve(config, places, _announce, with_login=with_login, port_asked_for=asked, gateway=gateway)
+        serve(
+            config,
+            places,
+            _announce,
+            with_login=with_login,
+            port_asked_for=asked,
+            gateway=gateway,
+            supervised=supervised,
+        )
     )
     return 0
 
@@ -67,11 +86,7 @@ def _with_doors(config: Config, port: int | None, *, no_tcp: bool) -> Config:
 def _arguments(port: int | None, config_file: str | None, *, no_tcp: bool) -> list[str]:
     arguments = ["--no-tcp"] if no_tcp else []
     arguments += [] if port is None else ["--port", str(port)]
-    return [*arguments, *_file(config_file)]
-
-
-def _file(config_file: str | None) -> tuple[str, ...]:
-    return () if config_file is None else ("--config", config_file)
+    return [*arguments, *file_words(config_file)]
 
 
 def _announce(line: str) -> None:
@@ -97,13 +112,17 @@ def down() -> int:
 
 @click.command("open", epilog="Example: wakeful open --browser")
 @click.option("--browser", is_flag=True, help="Open it instead of printing it only.")
-def open_page(*, browser: bool) -> int:
+@answers_json
+def open_page(*, browser: bool, as_json: bool) -> int:
     """Print a link that logs the web page in, once, within ten minutes."""
     answer = Client(Places.of(os.environ)).post("/api/login-codes")
-    link = msgspec.json.decode(answer.body, type=dict[str, object])["url"]
-    say(str(link))
+    link = str(msgspec.json.decode(answer.body, type=dict[str, object])["url"])
+    if as_json:
+        show_json(answer.body)
+    else:
+        say(link)
     if browser:
-        webbrowser.open(str(link))
+        webbrowser.open(link)
     return 0
 
 

@@ -20,6 +20,11 @@ def load_settings(given: str | None) -> Loaded:
     return combine(_documents(given), os.environ)
 
 
+def file_words(given: str | None) -> tuple[str, ...]:
+    """What has another command of ours read the same file."""
+    return () if given is None else ("--config", given)
+
+
 def _documents(given: str | None) -> list[Document]:
     path = config_path(os.environ, given)
     if path is not None and (given or os.environ.get("WAKEFUL_CONFIG")):

@@ -104,5 +104,17 @@ def _translated(error: Exception) -> WakefulError:
 def _reason(error: HTTPException) -> str:
     """What is wrong with which parameter; Litestar's own sentence would quote the whole URL."""
     parts = error.extra if isinstance(error.extra, list) else []
-    named = [f"{part.get('key', '?')}: {part.get('message', '')}" for part in parts if isinstance(part, dict)]
+    named = [_named(part) for part in parts if isinstance(part, dict)]
     return "; ".join(named) or "its body or parameters do not have the right shape"
+
+
+# Parameters whose names mean something else to Litestar or to Python.
+_ASKED_AS: Final = {"in_state": "state", "everything": "all"}
+
+
+def _named(part: dict[str, Any]) -> str:
+    key, message = str(part.get("key", "?")), part.get("message", "")
+    # That is all Litestar says of a body that is not there.
+    if (key, message) == ("data", "'data'"):
+        return "its body is missing; one that says nothing is {}"
+    return f"{_ASKED_AS.get(key, key)}: {message}"

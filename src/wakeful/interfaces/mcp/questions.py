@@ -13,10 +13,10 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Struct
 
-from wakeful.domain.agents import parse_agent_name
 from wakeful.domain.calm import PauseRecord
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.ids import parse_session_id
+from wakeful.domain.wake import parse_target
 from wakeful.interfaces.cli.client import ANSWER_SECONDS_MAX, Client
 from wakeful.interfaces.cli.session import TIMED_OUT, WAIT_SECONDS_MAX
 
@@ -127,7 +127,7 @@ class Questions:
         return self._get(f"/api/sessions/self?{urlencode(query)}")
 
     def wake(self, agent: str) -> bytes:
-        name = parse_agent_name(agent)
+        name = parse_target(agent)
         return self._client.post(f"/api/agents/{name}/heartbeat/wake", timeout_seconds=WAKE_SECONDS_MAX).body
 
     def _get(self, target: str) -> bytes:

@@ -5,7 +5,7 @@ import { button, command, element, holding, refusals, refused } from "/dom.js";
 import { shortId } from "/rows.js";
 
 const BY = "web page";
-const HOURS = [["1800", "30 minutes"], ["7200", "2 hours"], ["28800", "8 hours"], ["86400", "one day"]];
+const LENGTHS = { "2h": ["2 hours", 7200], "30m": ["30 minutes", 1800], "8h": ["8 hours", 28800], "1d": ["one day", 86400] };
 const EXPECTED = [
   ["ok", "It was fine"], ["dead", "It was dead"], ["silent", "It had gone silent"], ["loop", "It ran in circles"],
   ["error_cascade", "It failed again and again"], ["runaway", "It ran away"],
@@ -96,7 +96,7 @@ function stop(record, action, hosted) {
   return {
     name: "stop", label: "Stop", grave: true, argv: action?.argv, reason: refusal(action),
     consequence: hosted
-      ? `Agent ${record.agent} is stopped: its session is ended and its container is removed.`
+      ? `Agent ${record.agent} is stopped: its session is ended, and its container, if it has one, is removed.`
       : "Its agent is ended, gently first, with the tools it left behind. A person's stop is final: nothing revives it.",
     ...(hosted && {
       path: ofAgent(record, "stop"),
@@ -128,10 +128,11 @@ function release(record, action) {
 
 function silence(record) {
   return {
-    name: "mute", label: "Mute", argv: ["wakeful", "mute", record.id, "--for", "2h"], reason: "",
+    name: "mute", label: "Mute", argv: muting(record, "2h"), reason: "",
     consequence: "Nothing is told about it for a while. Watching and healing go on.",
-    fields: [choiceField("seconds", "For", HOURS)],
-    body: ({ seconds }) => ({ for_seconds: Number(seconds), by: BY }),
+    fields: [choiceField("length", "For", Object.entries(LENGTHS).map(([length, [words]]) => [length, words]))],
+    spell: ({ length }) => muting(record, length),
+    body: ({ length }) => ({ for_seconds: LENGTHS[length][1], by: BY }),
     tell: (answer) => told(answer, "Muted."),
   };
 }
@@ -150,11 +151,13 @@ function wrong(record) {
     name: "wrong", label: "This was wrong", title: "What should Wakeful have said?", yes: "Keep it", argv: ours("wrong", record), reason: "",
     consequence: `Wakeful said ${record.state}, ${record.health}. What it saw is kept on this machine, redacted, as a case to test the rules with.`,
     fields: [choiceField("expect", "It should have said", EXPECTED), textField("note", "Why (optional)")],
+    spell: ({ expect, note }) => [...ours("wrong", record), "--expect", expect, ...(note ? ["--note", note] : [])],
     body: ({ expect, note }) => ({ expect, note }),
     tell: (answer) => told(answer, `Kept in ${answer.body.path}. Thank you.`),
   };
 }
 
+const muting = (record, length) => ["wakeful", "mute", record.id, "--for", length];
 const ours = (act, record) => ["wakeful", "session", act, record.id];
 const told = (answer, words) => (answer.ok ? { ok: true, body: { told: words } } : answer);
 

@@ -1,5 +1,8 @@
 // What the address says: which view, which session, which search. A view can be kept, shared and gone back to.
 
+/** A choice that leaves nobody out. */
+export const EVERYBODY = { q: "", is: new Set(), project: "", hands: "" };
+
 const VIEWS = ["sessions", "decisions", "incidents", "agents", "events"];
 
 /** What an address asks for; whatever it does not know it leaves out. */

@@ -20,9 +20,9 @@ const ORDERS = {
 };
 const WORDS = {
   start: { label: "Start", consequence: "It is started as it is declared, and shown as running once it was seen ready." },
-  stop: { label: "Stop", grave: true, consequence: "Its session is ended and its container is removed." },
-  teardown: { label: "Tear down", grave: true, consequence: "What is left of it is ended and its container is removed. Its conversation can be resumed later." },
-  "restart-session": { label: "Restart session", consequence: "A new session is begun where the old one ended; its container stays." },
+  stop: { label: "Stop", grave: true, consequence: "Its session is ended, and its container, if it has one, is removed." },
+  teardown: { label: "Tear down", grave: true, consequence: "What is left of it is ended, and its container, if it has one, is removed. Its conversation can be resumed later." },
+  "restart-session": { label: "Restart session", consequence: "A new session is begun where the old one ended; a container stays." },
 };
 const COMMANDS = {
   start: (name) => ["wakeful", "agent", "start", name],

@@ -3,7 +3,8 @@
 import { button, byId, command, element, holding } from "/dom.js";
 
 /**
- * Ask before an order. `order`: {title, consequence, argv, label, fields, give(values)}; `give` answers {ok, body}.
+ * Ask before an order. `order`: {title, consequence, argv, label, fields, spell(values), give(values)}; `give` answers {ok, body},
+ * and `spell` is the command with what the fields say.
  * Returns once the dialog is closed.
  */
 export function confirmed(order) {
@@ -17,12 +18,20 @@ export function confirmed(order) {
   return new Promise((done) => dialog.addEventListener("close", done, { once: true }));
 }
 
-function parts({ title, consequence, argv, fields = [] }) {
+function parts({ title, consequence, argv, fields = [], spell = () => argv }) {
   const heading = element("h2", "", title);
   heading.id = "asking-title";
-  const same = argv ? holding("p", "same", element("span", "", "The same in a terminal"), command(argv, "do the same")) : null;
-  return [heading, element("p", "", consequence), ...fields, same].filter(Boolean);
+  return [heading, element("p", "", consequence), ...fields, argv ? sameInTerminal(fields, spell) : null].filter(Boolean);
 }
+
+function sameInTerminal(fields, spell) {
+  const spelled = () => command(spell(valuesIn(fields)), "do the same");
+  const place = holding("p", "same", element("span", "", "The same in a terminal"), spelled());
+  for (const field of fields) field.addEventListener("input", () => place.lastChild.replaceWith(spelled()));
+  return place;
+}
+
+const valuesIn = (fields) => Object.fromEntries(fields.map((field) => field.querySelector("[name]")).map(({ name, value }) => [name, value]));
 
 function offer(order, dialog, said, buttons) {
   const yes = button(order.label, () => carryOut(order, dialog, said, buttons), order.grave ? "button yes grave" : "button yes");
@@ -34,8 +43,7 @@ async function carryOut(order, dialog, said, buttons) {
   for (const each of buttons.children) each.disabled = true;
   said.textContent = "Waiting for what comes of it…";
   said.dataset.outcome = "";
-  const values = Object.fromEntries([...dialog.querySelectorAll("[name]")].map((field) => [field.name, field.value]));
-  const answer = await order.give(values).catch(() => null);
+  const answer = await order.give(valuesIn(order.fields ?? [])).catch(() => null);
   if (!dialog.open) return;
   said.textContent = outcome(answer);
   // What was declined, or seen by nobody, is not shown as done.
@@ -55,6 +63,7 @@ function outcome(answer) {
   return told ?? ([seen, words].filter(Boolean).join(": ") || "Done.");
 }
 
+/** The first option is what stands there before anybody chose. */
 export function choiceField(name, label, options) {
   const select = element("select");
   select.name = name;

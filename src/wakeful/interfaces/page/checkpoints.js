@@ -2,7 +2,7 @@
 // Everything in it may hold an agent's words and enters through textContent only.
 
 import { sessionAddress } from "/address.js";
-import { button, element, inward, moment } from "/dom.js";
+import { button, element, holding, inward, moment } from "/dom.js";
 import { shortId } from "/rows.js";
 
 const SHOWN_MAX = 50;
@@ -64,9 +64,9 @@ export class Checkpoints {
 
   #offer(record, place) {
     const show = element("code", "", `wakeful checkpoint show ${record.number}`);
-    if (!this.#post) return place.replaceChildren(...record.choices.map((choice) => element("code", "", choice.commands[0])), show);
+    if (!this.#post) return place.replaceChildren(...record.choices.map(spelled), show);
     const buttons = record.choices.map((choice) => {
-      const made = button(LABELS[choice.name] ?? choice.name, () => this.#ask(record, choice, place));
+      const made = button(labelOf(choice), () => this.#ask(record, choice, place));
       made.title = choice.consequence;
       return made;
     });
@@ -75,7 +75,7 @@ export class Checkpoints {
 
   /** The second step: what follows, what is run, and the command that does the same. */
   #ask(record, choice, place) {
-    const label = LABELS[choice.name] ?? choice.name;
+    const label = labelOf(choice);
     const [order, ...steps] = choice.commands;
     const yes = button(`Yes: ${label.toLowerCase()}`, () => this.#decide(record, choice, place));
     yes.classList.add("yes", "grave");
@@ -97,6 +97,13 @@ export class Checkpoints {
     else place.replaceChildren(said, button("Back", () => this.#offer(record, place)));
   }
 }
+
+/** For a tab that decides nothing: what each choice leads to, and the command. */
+function spelled(choice) {
+  return holding("p", "spelled", element("b", "", labelOf(choice)), element("span", "soft", choice.consequence), element("code", "", choice.commands[0]));
+}
+
+const labelOf = ({ name }) => LABELS[name] ?? name;
 
 function ordered(name) {
   const by = "web page";

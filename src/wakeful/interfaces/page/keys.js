@@ -1,5 +1,6 @@
 // The keyboard: one table of keys. A key that belongs to a field, a dialog or the browser is left to it.
 
+import { EVERYBODY } from "/address.js";
 import { byId } from "/dom.js";
 
 const VIEWS = ["/", "/?view=decisions", "/?view=incidents", "/?view=agents", "/?view=events"];
@@ -49,5 +50,5 @@ function leave(page) {
   const { choice } = page.address;
   if (choice.view === "session") return page.address.back("/");
   if (choice.view !== "sessions") return page.address.go("/");
-  return page.address.adjust({ q: "", is: new Set(), project: "", hands: "" });
+  return page.address.adjust(EVERYBODY);
 }

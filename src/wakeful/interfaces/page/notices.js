@@ -9,6 +9,7 @@ const MODES = {
   all: ["All", "heals every session"],
 };
 
+const ONLY_SHOWS = "This tab only shows, with the commands to type. `wakeful open` gives a link to one that takes orders.";
 // The tabs count these.
 const COUNTED = /`wakeful (incidents|checkpoint list)`$/;
 
@@ -19,7 +20,7 @@ export function drawStanding({ mode, daemon }) {
   ]);
 }
 
-/** `drifted`: how many sessions write what nobody can read any more. `post` is null in a tab that cannot give orders. */
+/** `drifted`: how many sessions write what nobody can read any more. `post` is null in a tab that cannot give orders: that is said, too. */
 export function drawNotices(overview, drifted, post) {
   const { paused, eyes, notes } = overview?.daemon ?? { paused: null, eyes: [], notes: [] };
   const slow = eyes.filter((eye) => eye.slow).map((eye) => `${eye.name} sees late: ${eye.slow}`);
@@ -29,6 +30,7 @@ export function drawNotices(overview, drifted, post) {
     ...(drifted ? [notice("drift", driftWords(drifted))] : []),
     ...slow.map((text) => notice("slow", text)),
     ...blind.map((text) => notice("slow", text)),
+    ...(overview && !post ? [notice("plain", ...spoken(ONLY_SHOWS))] : []),
     ...notes.filter((text) => !COUNTED.test(text)).map((text) => notice("plain", ...spoken(text))),
   ]);
 }

@@ -5,7 +5,7 @@ import { Address, addressOf } from "/address.js";
 import { Agents } from "/agents.js";
 import { confirmed } from "/asking.js";
 import { Checkpoints } from "/checkpoints.js";
-import { byId, hourAndMinute, setText } from "/dom.js";
+import { byId, hourAndMinute, redraw, setText, spoken } from "/dom.js";
 import { drawEvents } from "/events.js";
 import { drawIncidents } from "/incidents.js";
 import { listen } from "/keys.js";
@@ -188,9 +188,10 @@ const link = new Link({
   },
   lost() {
     setLink("lost", "connection lost");
-    setText(byId("banner"), provenAt
+    const words = provenAt
       ? `Connection lost, data from ${hourAndMinute(provenAt)}. Nothing here is known to be true now. Trying again…`
-      : "Wakeful does not answer. Trying again… `wakeful up` starts it.");
+      : "Wakeful does not answer. Trying again… `wakeful up` starts it.";
+    redraw(byId("banner"), words, () => spoken(words));
     byId("banner").hidden = false;
     drawAround();
   },

@@ -70,11 +70,12 @@ export class Roster {
   /** What a search looks through is made while nobody waits for it, a slice at a time. */
   #prepare() {
     const rows = [...this.#rows.values()];
-    const slice = (deadline) => {
-      while (rows.length && deadline.timeRemaining() > 2) for (const row of rows.splice(-PREPARED_AT_ONCE)) says(row, [""]);
-      if (rows.length) requestIdleCallback(slice);
+    // Safari has no requestIdleCallback.
+    const slice = () => {
+      for (const row of rows.splice(-PREPARED_AT_ONCE)) says(row, [""]);
+      if (rows.length) setTimeout(slice);
     };
-    requestIdleCallback(slice);
+    setTimeout(slice);
   }
 }
 

@@ -156,7 +156,7 @@ function facts(record) {
   const told = [
     ["Session", record.id], ["Provider", record.provider], ["Agent", record.agent], ["Host", record.host], ["Folder", record.cwd],
     ["Process", record.pid && String(record.pid)], ["Attempt", String(record.attempt)], ["Seen by", record.source],
-    ["Woken", record.eligible_for_wake ? "may be woken" : words(record.ineligibility_reason ?? "")],
+    ["Waking", record.eligible_for_wake ? "may be woken" : `not now: ${words(record.ineligibility_reason ?? "unknown")}`],
   ];
   const times = [["Started", record.started_at], ["Last activity", record.last_activity_at], ["Last seen alive", record.last_presence_at]];
   return [

@@ -1,6 +1,7 @@
 // The list of sessions: search, choices, counts, the table, and what helps where there is nothing to list.
 
-import { byId, element, redraw, setText } from "/dom.js";
+import { EVERYBODY } from "/address.js";
+import { byId, element, redraw, setText, spoken } from "/dom.js";
 import { Table } from "/table.js";
 
 // Many sessions that flap are sorted a few times a second, not at every message.
@@ -26,6 +27,7 @@ export class SessionList {
     byId("project").addEventListener("change", ({ target }) => address.adjust({ project: target.value }));
     byId("hands").addEventListener("change", ({ target }) => address.adjust({ hands: target.value }));
     byId("tally").addEventListener("click", ({ target }) => this.#toggle(target.closest("button")?.dataset.word));
+    byId("empty-all").addEventListener("click", () => address.adjust(EVERYBODY));
     byId("hint-adopt").addEventListener("click", () => this.adopting?.(roster.found()));
     byId("hint-close").addEventListener("click", () => this.#closeHint());
   }
@@ -102,17 +104,18 @@ export class SessionList {
     const narrowed = q || is.size || project || hands;
     byId("empty").hidden = shown > 0;
     byId("table").hidden = shown === 0;
+    byId("empty-all").hidden = !narrowed;
     setText(byId("empty-title"), narrowed ? "Nothing fits this search" : "No agent is at work here");
-    setText(byId("empty-text"), narrowed
-      ? `None of ${this.#roster.size.toLocaleString("en")} sessions fits. Escape shows them all.`
-      : "Start Claude Code or Codex in any terminal and it appears here by itself. `wakeful doctor` says what Wakeful looks at.");
+    sayIn("empty-text", narrowed
+      ? `None of ${this.#roster.size.toLocaleString("en")} sessions fits.`
+      : "Start Claude Code or Codex in any terminal and it appears here by itself. `wakeful demo` shows six scripted agents for a minute, `wakeful doctor` says what Wakeful looks at.");
   }
 
   #drawHint() {
     const { found, managed } = this.#roster.census();
     const helps = found > 0 && managed === 0 && localStorage.getItem(HINT_CLOSED) === null;
     byId("hint").hidden = !helps;
-    setText(byId("hint-text"), `${found} found, 0 managed: Wakeful will only tell you. ${this.canAdopt ? "Adopt?" : "`wakeful session adopt ID` hands one over."}`);
+    sayIn("hint-text", `${found} found, 0 managed: Wakeful will only tell you. ${this.canAdopt ? "Adopt?" : "`wakeful session adopt ID` hands one over."}`);
     byId("hint-adopt").hidden = !this.canAdopt;
   }
 
@@ -120,6 +123,10 @@ export class SessionList {
     localStorage.setItem(HINT_CLOSED, "1");
     this.draw();
   }
+}
+
+function sayIn(id, words) {
+  redraw(byId(id), words, () => spoken(words));
 }
 
 function option(value, text) {

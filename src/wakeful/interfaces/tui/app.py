@@ -45,6 +45,15 @@ ATTACH_WORDS_MAX: Final = 200
 _TROUBLED: Final = frozenset({AgentState.STALE, AgentState.UNKNOWN, AgentState.ERROR})
 
 
+class Filter(Input):
+    """The line in which words are typed; the footer says how to leave it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "submit", "Keep", key_display="↵"),
+        Binding("escape", "app.clear", "Show all", key_display="Esc"),
+    ]
+
+
 class TopApp(App[None]):
     """The view. What it shows comes by push; what it is told to do it asks the daemon for."""
 
@@ -122,7 +131,7 @@ class TopApp(App[None]):
             yield Static(id="empty", markup=False)
             with VerticalScroll(id="detail", can_focus=True):
                 yield Static(id="about", markup=False)
-        yield Input(id="filter", placeholder="project, id, state, command …", select_on_focus=False)
+        yield Filter(id="filter", placeholder="project, id, state, command …", select_on_focus=False)
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
@@ -197,6 +206,11 @@ class TopApp(App[None]):
             return
         self.table.focus()
         self.table.choose(place)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """In the filter `/` is a letter."""
+        del parameters
+        return action != "filter" or not isinstance(self.focused, Filter)
 
     def action_filter(self) -> None:
         field = self.query_one("#filter", Input)

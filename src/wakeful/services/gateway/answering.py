@@ -78,8 +78,11 @@ class Answers:
                     isinstance(problem, ChatRefused) or not is_repeatable
                 ):
                     raise
-                log.info("%s: %s, again in %g s", place.key, problem, pause_seconds)
-            await self.clock.sleep_until(self.clock.now().awake + pause_seconds)
+                # What never arrived leaves no empty message behind, however often it is tried.
+                is_lost = isinstance(problem, ChatUnreachable)
+                wait_seconds = min(pause_seconds, PAUSE_SECONDS_MAX) if is_lost else pause_seconds
+                log.info("%s: %s, again in %g s", place.key, problem, wait_seconds)
+            await self.clock.sleep_until(self.clock.now().awake + wait_seconds)
         raise AssertionError("pauses do not end")
 
 

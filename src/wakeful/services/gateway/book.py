@@ -22,18 +22,13 @@ _decode: Final = msgspec.json.Decoder(Turn).decode
 
 
 class Book:
-    """The turns of one bot: another bot's updates have numbers of their own."""
+    """The turns of one bot: another bot's updates have numbers of their own. After a quiet week those begin anywhere."""
 
     def __init__(self, store: Store, clock: Clock, bot: str) -> None:
         self._store = store
         self._clock = clock
         self._bot = bot
         self._known: dict[int, float] = {}
-
-    @property
-    def highest(self) -> int:
-        """The newest update that is known; 0 if none is. After a quiet week the service may begin again below it."""
-        return max(self._known, default=0)
 
     async def take_up(self) -> list[Turn]:
         """Turns that an earlier gateway began and did not end, oldest first."""

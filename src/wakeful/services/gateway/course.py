@@ -29,6 +29,7 @@ from wakeful.services.gateway.questions import Questions
 log = logging.getLogger("wakeful.gateway")
 
 REFUSED: Final = "refused"
+STOPPED: Final = "stopped"
 
 Farewell = Callable[[ConversationKey, str], Awaitable[None]]
 """Ends the conversation of this key, and the session it was held with, if there was one."""
@@ -119,6 +120,11 @@ class Course:
         """The session that a healer began anew in the name of this one."""
         return await self._asking.heir_of(key, session_id)
 
+    def session_of(self, key: ConversationKey) -> str:
+        """The session of the turn that is under way there, empty if there is none yet."""
+        passage = self._passages.get(key)
+        return passage.turn.session_id if passage is not None else ""
+
     def heard_within(self, key: ConversationKey, seconds: float) -> bool:
         """Whether a turn runs there of which something was heard in this time."""
         ear = self._ears.get(key)
@@ -162,7 +168,8 @@ class Course:
         if fault is not None and fault.pattern == AUTH_REQUIRED:
             text = self._guard.refusal(provider) or text
         spent = end.spent if isinstance(end, Ended) else NOTHING
-        await passage.decide(text, fault.pattern if fault is not None else "", spent)
+        pattern = fault.pattern if fault is not None else ""
+        await passage.decide(text, STOPPED if isinstance(end, Stopped) else pattern, spent)
         if isinstance(end, TimedOut):
             # What was given up must not meet the next message.
             await self._interrupt(SessionId(passage.turn.session_id))

@@ -67,6 +67,7 @@ class Intake:
         presses: Sequence[Press],
         introduced: Callable[[Incoming], Awaitable[bool]] = nobody,
         stranger_words: Callable[[int], str] = stranger_line,
+        own_name: Callable[[], str] = str,
         tell: Callable[[str], None] = lambda _words: None,
     ) -> None:
         self._chat = chat
@@ -79,10 +80,13 @@ class Intake:
         self._presses = presses
         self._introduced = introduced
         self._stranger_line = stranger_words
+        self._own_name = own_name
         self._strangers: set[int] = set()
         self._remarked_at: dict[ConversationKey, float] = {}
         # What was asked for in one conversation is done in its order.
         self._lines: dict[ConversationKey, asyncio.Task[None]] = {}
+        # The newest of what was read last: the next question confirms it. What came before an empty answer is confirmed, and
+        # then the service may begin again with any number.
         self._after = 0
         # Why nothing arrives, for /health; None while all is well. The words of it are told to whoever looks from outside.
         self.trouble: str | None = None
@@ -111,9 +115,8 @@ class Intake:
             await asyncio.gather(*self._lines.values(), return_exceptions=True)
 
     async def _poll(self) -> None:
-        updates = await self._chat.updates(max(self._after, self._book.highest), POLL_SECONDS)
+        updates = await self._chat.updates(self._after, POLL_SECONDS)
         await self.take(updates)
-        # What is not for us has no row; it is done with all the same.
         self._after = max((each.update_id for each in updates), default=0)
 
     async def take(self, updates: Sequence[Update]) -> None:
@@ -159,7 +162,7 @@ class Intake:
             await self._press(turn)
         elif turn.stage is Stage.ACCEPTED:
             await self.queue(turn)
-        elif not update.edited:
+        elif not update.edited and not self._is_for_another(update):
             await self._answer_at_once(update)
 
     async def queue(self, turn: Turn) -> None:
@@ -183,6 +186,11 @@ class Intake:
             words = await self._done(command, message, arguments.strip())
         if words:
             await self._say(message.place, words)
+
+    def _is_for_another(self, message: Incoming) -> bool:
+        """Whether it is a command for another bot of the same chat. Before our own name is known none is."""
+        own, named = self._own_name().lower(), _named(message.text)
+        return bool(own and named) and named != own
 
     async def _done(self, command: Command, message: Incoming, arguments: str) -> str:
         try:
@@ -270,6 +278,12 @@ def _is_prompt(message: Incoming) -> bool:
     text = _words(message.text).strip()
     is_command = text.startswith("/") and not message.forwarded
     return bool(text) and not message.edited and not is_command
+
+
+def _named(text: str) -> str:
+    """The bot that a command is for, as `/stop@its_name` says it; empty if it does not."""
+    word = _words(text).split(maxsplit=1)[0] if _words(text).strip() else ""
+    return word.partition("@")[2].lower() if word.startswith("/") else ""
 
 
 def _words(text: str) -> str:

@@ -18,6 +18,7 @@ from wakeful.domain.gateway.classifier import (
 )
 from wakeful.domain.gateway.heard import Ended, Gone
 from wakeful.domain.gateway.messages import ConversationKey
+from wakeful.domain.gateway.tags import shown_so_far
 from wakeful.domain.gateway.turn import Turn
 from wakeful.domain.gateway.validator import Finish, Recent, validate
 
@@ -54,7 +55,7 @@ class Judging:
         if isinstance(end, Lost):
             return Fault(Category.PROCESS_CRASH, Category.PROCESS_CRASH), LOST_WORDS
         if isinstance(end, Stopped):
-            return None, f"{end.text}\n\n{STOPPED_WORDS}".strip()
+            return None, f"{_said_so_far(end.text)}\n\n{STOPPED_WORDS}".strip()
         fault = classify(end)
         if fault is None and isinstance(end, Ended):
             fault = self._rejection(turn, end)
@@ -70,17 +71,25 @@ class Judging:
     def _rejection(self, turn: Turn, end: Ended) -> Fault | None:
         recent = self._recent.pop(turn.key, Recent())
         self._remember(turn.key, recent.after(turn.prompt, end.text))
-        if auth_tier(end.text) is AuthTier.SURE:
+        tier = auth_tier(end.text)
+        if tier is AuthTier.SURE:
             return Fault(Category.UNKNOWN, AUTH_REQUIRED)
         finish = _FINISHES.get(end.stop_reason, Finish.UNSAID)
         reason = validate(end.text, asked=turn.prompt, recent=recent, finish=finish)
         if reason is None:
             return None
         log.warning("an answer of %s was rejected: %s", turn.session_id, reason)
-        return classify(Rejected(reason))
+        fault = classify(Rejected(reason))
+        # An error that speaks of credentials: no restart gives it any.
+        return fault if fault is None or tier is None else Fault(fault.category, AUTH_REQUIRED)
 
     def _remember(self, key: ConversationKey, recent: Recent) -> None:
         """A dict keeps its order: who has not written for longest is forgotten first."""
         self._recent[key] = recent
         if len(self._recent) > KEYS_MAX:
             del self._recent[next(iter(self._recent))]
+
+
+def _said_so_far(text: str) -> str:
+    """What is left of an answer that was cut short: what it asked for is not done, and a client's complaint not shown."""
+    return "" if auth_tier(text) is not None else shown_so_far(text)

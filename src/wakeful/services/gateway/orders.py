@@ -185,7 +185,7 @@ class Orders:
     async def _session(self, message: Incoming, _arguments: str) -> str:
         key = message.place.key
         pool = self._turns.pool
-        session_id = pool.session_of(key)
+        session_id = self._turns.session_of(key)
         provider = self._views.provider_of(key)
         last_words = self._views.last_words(SessionId(session_id)) if session_id else ""
         acts = self._views.acts()
@@ -249,7 +249,7 @@ class Orders:
 
     async def _mute(self, message: Incoming, arguments: str) -> str:
         words = arguments.split()
-        session = words[0] if words else self._turns.pool.session_of(message.place.key)
+        session = words[0] if words else self._turns.session_of(message.place.key)
         if not session:
             return "Which session, and for how long? /mute ID 2h"
         session_id = parse_session_id(session)

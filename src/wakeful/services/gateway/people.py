@@ -56,7 +56,15 @@ class People:
     @property
     def count(self) -> int:
         """How many people are heard."""
-        return len(self._access.allow | self._access.paired)
+        return len(self._heard)
+
+    def count_of(self, role: Role) -> int:
+        """How many of them are that."""
+        return sum(self.role_of(each) is role for each in self._heard)
+
+    @property
+    def _heard(self) -> frozenset[int]:
+        return self._access.allow | self._access.paired
 
     def role_of(self, user_id: int) -> Role:
         return self._access.role_of(user_id)

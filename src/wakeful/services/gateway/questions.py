@@ -14,25 +14,27 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.domain.errors import WakefulError
 from wakeful.domain.gateway.access import PRESS_WORDS, TOKEN_BYTES, PermissionChoice, PressRefusal, new_token
 from wakeful.domain.gateway.heard import Asked
 from wakeful.domain.gateway.messages import Button, Buttons, Place, Pressed
 from wakeful.domain.ids import SessionId
+from wakeful.domain.plaintext import plain
 from wakeful.faults import reach
 from wakeful.ports.chat import Chat, ChatFailed, ChatRefused
 from wakeful.ports.clock import Clock
 from wakeful.ports.hands import Reply
-from wakeful.ports.sessions import Sessions
+from wakeful.ports.sessions import Refused, Sessions
 from wakeful.ports.store import Note, Store
+from wakeful.services.gateway.asking import AWAY
 from wakeful.services.gateway.conversations import Conversations
 from wakeful.services.gateway.needs import Answers
 
 KIND: Final = "gateway.question"
 PREFIX: Final = "ask"
 NOT_DONE: Final = "That did not arrive. Please press again in a moment."
-# What a person can read on a phone before they decide.
-SHOWN_CHARS_MAX: Final = 600
+# A daemon that is away when a question expires is told so when it is back.
+AGAIN_SECONDS: Final = 5.0
+TOOL_CHARS_MAX: Final = 100
 
 log = logging.getLogger("wakeful.gateway")
 
@@ -42,6 +44,7 @@ SAID: Final = {
     PermissionChoice.ALLOW_SESSION: "Allowed for this session.",
     PermissionChoice.DENY: "Denied.",
 }
+EXPIRED: Final = "Nobody answered: denied."
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -89,8 +92,8 @@ class Questions:
         # Each waits for its own end, and is shown by a task of its own: a chat that is out delays nobody.
         self._timers: dict[str, asyncio.Task[None]] = {}
         self._showing: dict[str, asyncio.Task[None]] = {}
-        # What is being answered for somebody: it is heard that it was, before we are told.
-        self._deciding: set[str] = set()
+        # What is being answered, and how: it is heard that it was, before we are told.
+        self._deciding: dict[str, str] = {}
 
     async def take_up(self) -> None:
         """Recall what an earlier gateway asked; whether it is still open is heard of its turn."""
@@ -110,9 +113,7 @@ class Questions:
         """Show the question, unless it was shown before or somebody has answered it for the whole session."""
         if self._find(session_id, asked.question_id) is not None:
             return
-        conversation = self._conversations.get(place.key)
-        if conversation is not None and asked.tool in conversation.allowed:
-            await self._reply(session_id, asked.question_id, Reply.ALLOW)
+        if self._is_allowed(place, asked.tool) and await self._is_told(session_id, asked.question_id):
             return
         question = Question(
             name=self._new_name(),
@@ -120,7 +121,7 @@ class Questions:
             session_id=session_id,
             place=place,
             tool=asked.tool,
-            shown=f"May the agent use {asked.tool}?\n\n{asked.untrusted}"[:SHOWN_CHARS_MAX],
+            shown=f"May the agent use {plain(asked.tool, TOOL_CHARS_MAX)}?\n\n{asked.untrusted}",
             until=self._clock.now().wall + self._seconds_max,
         )
         await self._keep(question)
@@ -151,8 +152,7 @@ class Questions:
     async def over(self, session_id: str) -> None:
         """Its turn has ended: nothing of it is asked any more."""
         for question in [each for each in self._known.values() if each.session_id == session_id]:
-            words = "Answered." if question.name in self._deciding else "The turn is over."
-            await self._close(question, words)
+            await self._close(question, self._deciding.get(question.name, "The turn is over."))
             del self._known[question.name]
             await self._store.drop_note(KIND, question.name)
 
@@ -205,19 +205,41 @@ class Questions:
         if choice is PermissionChoice.ALLOW_SESSION:
             await self._conversations.allow(question.place.key, question.tool)
         reply = Reply.DENY if choice is PermissionChoice.DENY else Reply.ALLOW
-        self._deciding.add(question.name)
+        try:
+            return await self._answer(question, reply, SAID[choice])
+        except AWAY as problem:
+            log.warning("a question of %s could not be answered: %s", question.session_id, problem)
+            return False
+
+    async def _answer(self, question: Question, reply: Reply, words: str) -> bool:
+        """Answer it, and let its message say so. Whether it was still open; raises AWAY."""
+        self._deciding[question.name] = words
         try:
             done = await self._reply(question.session_id, question.question_id, reply)
         finally:
-            self._deciding.discard(question.name)
+            self._deciding.pop(question.name, None)
         if done:
-            await self._close(question, SAID[choice])
+            await self._close(question, words)
         return done
 
+    def _is_allowed(self, place: Place, tool: str) -> bool:
+        conversation = self._conversations.get(place.key)
+        return conversation is not None and tool in conversation.allowed
+
+    async def _is_told(self, session_id: str, question_id: str) -> bool:
+        """Say that it was allowed before. False: nobody was there to be told, so a person is asked."""
+        try:
+            await self._reply(session_id, question_id, Reply.ALLOW)
+        except AWAY as problem:
+            log.warning("a question of %s is asked again: %s", session_id, problem)
+            return False
+        return True
+
     async def _reply(self, session_id: str, question_id: str, reply: Reply) -> bool:
+        """Whether it was still open. Raises AWAY."""
         try:
             answered = await self._sessions.answer(SessionId(session_id), question_id, reply)
-        except WakefulError as problem:
+        except Refused as problem:
             log.warning("a question of %s could not be answered: %s", session_id, problem)
             return False
         log.info("a question of %s was answered: %s (%s)", session_id, reply, answered.words)
@@ -254,10 +276,20 @@ class Questions:
     async def _expire(self, question: Question) -> None:
         left_seconds = question.until - self._clock.now().wall
         await self._clock.sleep_until(self._clock.now().awake + left_seconds)
-        current = self._known.get(question.name)
-        if current is not None and not current.said:
-            await self._reply(current.session_id, current.question_id, Reply.DENY)
-            await self._close(current, "Nobody answered: denied.")
+        while not await self._denied(question.name):
+            await self._clock.sleep_until(self._clock.now().awake + AGAIN_SECONDS)
+
+    async def _denied(self, name: str) -> bool:
+        """Deny what nobody answered. False: nobody was there to be told."""
+        question = self._known.get(name)
+        if question is not None and not question.said:
+            try:
+                await self._answer(question, Reply.DENY, EXPIRED)
+            except AWAY as problem:
+                log.info("a question of %s is denied later: %s", question.session_id, problem)
+                return False
+            await self._close(question, "It is no longer asked.")
+        return True
 
     async def _keep(self, question: Question) -> None:
         await self._store.keep_note(Note(KIND, question.name, msgspec.json.encode(question)))

@@ -20,7 +20,7 @@ from wakeful.ports.clock import Clock
 from wakeful.ports.sessions import Sessions
 from wakeful.services.gateway.book import Book
 from wakeful.services.gateway.conversations import Conversations
-from wakeful.services.gateway.course import Course
+from wakeful.services.gateway.course import STOPPED, Course
 from wakeful.services.gateway.judging import STOPPED_WORDS
 from wakeful.services.gateway.passage import Passage
 from wakeful.services.gateway.questions import Questions
@@ -86,6 +86,10 @@ class Turns:
         self._stirred.set()
         return queued
 
+    def session_of(self, key: ConversationKey) -> str:
+        """Its session, empty if it has none; also the one that its first turn has just begun."""
+        return self.pool.session_of(key) or self._course.session_of(key)
+
     async def run(self) -> None:
         """Work until cancelled; what is cut off goes on with the next gateway."""
         dropping_at = self._clock.now().awake
@@ -120,13 +124,19 @@ class Turns:
 
     async def stop_all(self) -> int:
         """End every session, what runs and waits in it included; conversations go on with their next message. How many."""
-        evicted = self.pool.evict_all(EvictionReason.STOP_ALL, self._clock.now().awake)
-        for each in evicted:
-            await self._drop(each.dropped)
-            if self.pool.is_busy(each.key):
-                await self._course.stop(each.key)
-            await self._leave(each)
-        return len(evicted)
+        sessions = {key: self.session_of(key) for key in self.pool.keys()}  # noqa: SIM118 - it is no dict
+        for evicted in self.pool.evict_all(EvictionReason.STOP_ALL, self._clock.now().awake):
+            await self._drop(evicted.dropped)
+        for key in sessions:
+            if self.pool.is_busy(key):
+                await self._course.stop(key)
+        leaving = [
+            self._leave(Evicted[Turn](key, session_id, EvictionReason.STOP_ALL))
+            for key, session_id in sessions.items()
+            if session_id
+        ]
+        await asyncio.gather(*leaving)
+        return len(leaving)
 
     async def begin_anew(self, key: ConversationKey) -> str:
         """/new: the conversation is over, and the next message begins another one. What to say."""
@@ -149,9 +159,16 @@ class Turns:
         return True
 
     async def restart_all(self) -> int:
-        """The same for every key, at work or not; how many."""
+        """The same for every key, at work or not; how many. One that cannot be is left, and the others are not."""
         keys = self.pool.keys()
-        return sum([await self.restart(key, even_busy=True) for key in keys])
+        return sum([await self._is_restarted(key) for key in keys])
+
+    async def _is_restarted(self, key: ConversationKey) -> bool:
+        try:
+            return await self.restart(key, even_busy=True)
+        except WakefulError as problem:
+            log.warning("%s was not restarted: %s", key, problem)
+            return False
 
     async def take_heirs(self) -> None:
         """Give those that a healer began anew, while nobody wrote, the places of those they replaced."""
@@ -240,7 +257,7 @@ class Turns:
 
     async def _drop(self, turns: Sequence[Turn]) -> None:
         for turn in turns:
-            await self._book.keep(replace(turn, stage=Stage.FAILED, fault="stopped"))
+            await self._book.keep(replace(turn, stage=Stage.FAILED, fault=STOPPED))
 
     def _seat(self, key: ConversationKey) -> None:
         conversation = self._conversations.get(key)

@@ -1,0 +1,16 @@
+"""When a process of ours is told to end: by a signal, or by the end of whoever keeps it."""
+
+import asyncio
+import signal
+import sys
+
+
+def told_to_end(*, supervised: bool = False) -> asyncio.Event:
+    """Set once somebody wants it; inside a running loop. `supervised`: also when standard input ends."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, ended.set)
+    if supervised:
+        loop.add_reader(sys.stdin.fileno(), ended.set)
+    return ended

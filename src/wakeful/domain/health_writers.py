@@ -1,0 +1,44 @@
+"""Who writes which field of a session's health: 003's triggers, the verdict, and nobody else. Pure.
+
+A trigger is evidence; `record.describe` alone makes a record of it, and records cannot be changed. Evidence seldom comes
+alone: an agent that ends is a stop, an end of presence and a verdict at once. `docs/reference/health-writers.md` is made
+from WRITERS, and the tests hold every trigger against it.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+
+class HealthTrigger(StrEnum):
+    """003's five, and the sixth: what is judged from all of them."""
+
+    SESSION = "a start, a resume, a stop, and the way to it opened, shut or lost"
+    ACTIVITY = "what its log or its client's events say of a prompt"
+    PRESENCE = "proof that its process lives, or has ended"
+    AGE = "idle, and nobody present for `session_health_stale_after`"
+    RESTART = "a daemon that starts, from evidence alone, before anybody is woken"
+    VERDICT = "`judge()` over evidence of any kind"
+
+
+_T = HealthTrigger
+WRITERS: Final[Mapping[str, frozenset[HealthTrigger]]] = {
+    "state": frozenset({_T.SESSION, _T.ACTIVITY, _T.RESTART}),
+    "health": frozenset({_T.ACTIVITY, _T.AGE, _T.RESTART, _T.VERDICT}),
+    # An agent that ends inside a turn takes its prompt along.
+    "active_prompt": frozenset({_T.SESSION, _T.ACTIVITY, _T.RESTART}),
+    "attachable": frozenset({_T.SESSION, _T.RESTART}),
+    "last_activity_at": frozenset({_T.ACTIVITY, _T.RESTART}),
+    "last_presence_at": frozenset({_T.PRESENCE, _T.RESTART}),
+    "last_error": frozenset({_T.RESTART, _T.VERDICT}),
+    "findings": frozenset({_T.RESTART, _T.VERDICT}),
+    "expected_waits": frozenset({_T.RESTART, _T.VERDICT}),
+    "alive_to": frozenset({_T.RESTART, _T.VERDICT}),
+    "broken_at": frozenset({_T.RESTART, _T.VERDICT}),
+}
+"""`eligible_for_wake` and `ineligibility_reason` follow from these by one function, `updated_at` from every write."""
+
+
+def written_by(*triggers: HealthTrigger) -> frozenset[str]:
+    """The fields that these may change together."""
+    return frozenset(field for field, writers in WRITERS.items() if writers & set(triggers))

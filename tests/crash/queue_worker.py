@@ -1,0 +1,36 @@
+"""One cycle of a watchdog over a real Redis, as a process that can be killed anywhere.
+
+    python queue_worker.py REDIS_URL FOLDER
+
+Its log of critical events and what it sent to chats are files of the folder: they outlive every kill.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from wakeful.adapters.critical.log import CriticalLog
+from wakeful.adapters.system.clock import SystemClock
+from wakeful.domain.plan import Rules
+from wakeful.redis_watch import RedisWatch, connect
+from wakeful.services.watchdog_ledger import Callbacks
+
+
+async def cycle(url: str, folder: Path) -> None:
+    def send(chat_id: str, text: str) -> None:
+        with (folder / "sent").open("a") as sent:
+            sent.write(f"{chat_id} {text}\n")
+
+    watch = RedisWatch(
+        jobs=connect(url),
+        logs=folder / "logs",
+        clock=SystemClock(),
+        callbacks=Callbacks(write=CriticalLog(folder / "critical_events.jsonl").append, send_message=send),
+        rules=Rules,
+    )
+    await watch.check()
+    await watch.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(cycle(sys.argv[1], Path(sys.argv[2])))

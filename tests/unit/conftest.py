@@ -1,0 +1,13 @@
+"""What several unit tests share."""
+
+import pytest
+
+import gateways
+
+
+@pytest.fixture(params=["claude", "codex"])
+def provider(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Who answers in a gateway of this test, and that it is made for each."""
+    name: str = request.param
+    monkeypatch.setattr(gateways, "PROVIDER", name)
+    return name
