@@ -280,3 +280,14 @@ def test_words_count_from_the_last_call_on() -> None:
     assert circle(circles, POLICY, at(6.0)) is None
     spoke(circles, 77, 0, at(6.0))
     assert circle(circles, POLICY, at(7.0)) is not None
+
+
+def test_agents_sent_out_under_other_names_are_others() -> None:
+    """Several may be sent with the same words and bring the same answer; one that is sent over and over goes round."""
+    several, one = Circles(), Circles()
+    for number in range(4):
+        asked = {"prompt": "Review the diff", "description": f"Reviewer {number}"}
+        called(several, float(number), asked, b'"No issues"', "Task")
+        called(one, float(number), asked | {"description": "Review"}, b'"No issues"', "Task")
+    assert circle(several, POLICY, at(9.0)) is None
+    assert circle(one, POLICY, at(9.0)) is not None

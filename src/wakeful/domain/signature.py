@@ -28,6 +28,11 @@ _BESIDE: Final = frozenset(
         "timeout_seconds", "yield_time_ms",
     }
 )  # fmt: skip
+# For an agent that is sent out it is the name of its errand: several may be sent with the same words.
+_ERRAND: Final = "description"
+_SENDING_NAME: Final = re.compile(
+    r"^(?:Task|Agent)$|sub_?agent|(?:spawn|launch|dispatch|delegate)_(?:agent|task)", re.IGNORECASE
+)
 _COMMAND_KEYS: Final = ("command", "cmd")
 _WRITING_NAME: Final = re.compile(r"edit|write(?!_stdin)|patch|replace|create|delete|move", re.IGNORECASE)
 _READING_TOOLS: Final = frozenset(
@@ -167,6 +172,8 @@ class _Manner(msgspec.Struct, frozen=True, gc=False):
     polls: bool
     # Whether it waits is for its input to say.
     may_poll: bool
+    # What stands beside the call and is no part of it.
+    beside: frozenset[str]
 
 
 def call_of(tool: str, given: bytes) -> Call:
@@ -175,7 +182,7 @@ def call_of(tool: str, given: bytes) -> Call:
     may_poll = manner.may_poll and max(map(given.find, _WAITING_WORDS)) >= 0
     if not may_poll and len(given) <= GIVEN_BYTES_KEPT_MAX:
         return Call(tool, given, manner.polls)
-    command, place, plain = _normalised(given)
+    command, place, plain = _normalised(manner, given)
     polls = manner.polls or (may_poll and _polls_inside(given[:INPUT_BYTES_DECODED_MAX], command))
     if polls:
         # How long it waits this time is no part of what it waits for.
@@ -185,7 +192,10 @@ def call_of(tool: str, given: bytes) -> Call:
 
 def meaning_of(call: Call) -> Meaning:
     """Look at a call. Constant time: long inputs are not decoded."""
-    return call.meaning or _meaning(_manner(call.tool), *_normalised(call.given))
+    if call.meaning is not None:
+        return call.meaning
+    manner = _manner(call.tool)
+    return _meaning(manner, *_normalised(manner, call.given))
 
 
 def is_write(call: Call) -> bool:
@@ -213,7 +223,9 @@ def _manner(tool: str) -> _Manner:
     reads = tool in _READING_TOOLS or (not writes and _READING_NAME.search(tool) is not None)
     polls = tool in _POLLING_TOOLS or _POLLING_NAME.search(tool) is not None
     # What is written into a file may speak of waiting; that is no poll.
-    return _Manner(crc32(tool.encode()), reads, writes, polls, may_poll=not (reads or writes or polls))
+    may_poll = not (reads or writes or polls)
+    beside = _BESIDE - {_ERRAND} if _SENDING_NAME.search(tool) is not None else _BESIDE
+    return _Manner(crc32(tool.encode()), reads, writes, polls, may_poll, beside)
 
 
 def _polls_inside(given: bytes, command: str) -> bool:
@@ -258,7 +270,7 @@ def _speller() -> Callable[[object], tuple[str, str]]:
     return plain_command
 
 
-def _normalised(given: bytes) -> tuple[str, str, bytes]:
+def _normalised(manner: _Manner, given: bytes) -> tuple[str, str, bytes]:
     """The command inside an input with its place, if there is one, and the input as it is compared."""
     if len(given) > INPUT_BYTES_DECODED_MAX or not given.startswith(b"{"):  # a patch, a script
         return "", "", given
@@ -266,7 +278,7 @@ def _normalised(given: bytes) -> tuple[str, str, bytes]:
         asked = _decode(given)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return "", "", given
-    for key in _BESIDE.intersection(asked):
+    for key in manner.beside.intersection(asked):
         del asked[key]
     command = place = ""
     for key in _COMMAND_KEYS:
