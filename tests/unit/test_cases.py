@@ -112,12 +112,15 @@ def test_what_is_no_case_says_where_it_stands(line: bytes) -> None:
 def test_a_persons_no_is_no_error(said: str) -> None:
     """In the words of any client."""
     *_, ended = read(f'{{"t":1,"tool":"Bash","input":{{}},"result":"{said}","is_error":true}}')
+    assert isinstance(ended, e.CallEnded)
     assert ended.refused
 
 
 def test_an_empty_answer_is_an_answer() -> None:
     """Three of them are a monologue; what blanks they are made of does not matter."""
     first, second = read('{"t":1,"text":""},{"t":2,"text":" \\n "}')
+    assert isinstance(first, e.Spoke)
+    assert isinstance(second, e.Spoke)
     assert first.words == second.words != 0
 
 
