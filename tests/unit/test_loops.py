@@ -205,6 +205,8 @@ def test_a_call_that_fails_again_and_again_is_a_loop_whatever_it_says() -> None:
         ("kubectl get pods", b'"web 0/1 ContainerCreating"'),
         ("./state", b'"deploy: in_progress"'),
         ("ps -C make", b'"77 make"'),
+        ("tail -20 build.log", b'"[7/90] link"'),
+        ("cat /tmp/x/tasks/b2ed671.output", b'""'),
     ],
 )
 def test_a_look_taken_again_after_a_pause_waits(command: str, result: bytes) -> None:

@@ -81,8 +81,9 @@ _LOOKING_COMMAND: Final = re.compile(
     r"|(?:docker|podman)(?: compose|-compose)? (?:ps|inspect)|aws \S+ (?:describe|get|list)-|gcloud .*\b(?:describe|list)"
     r"|az .*\bshow)\b"
 )
-# And at processes: that they are there is all they say.
-_LISTING_COMMAND: Final = re.compile(r"(?:ps|pgrep|jobs|squeue|sacct|qstat)\b")
+# At processes, whose presence is all they say, at the end of a file that may grow, at what a background task has written.
+_MOVING_COMMAND: Final = re.compile(r"(?:ps|pgrep|jobs|squeue|sacct|qstat|tail)\b")
+_TASK_OUTPUT: Final = re.compile(rb"/tasks/[\w-]+\.output\b")
 # What an answer says of something that is not over. Test runners count their skipped tests as pending.
 _NOT_YET: Final = re.compile(
     rb"\b(?:pending|queued|still (?:running|building|waiting)|not (?:yet )?ready|waiting for)\b|in[ _-]progress",
@@ -236,15 +237,18 @@ def _polls_inside(given: bytes, command: str) -> bool:
     return max(map(given.find, _POLLING_WORDS)) >= 0 and bool(_POLLING_INPUT.search(given))
 
 
-def is_waited_for(meaning: Meaning, result: bytes) -> bool:
-    """Whether a call looks at something that goes on elsewhere, and says that it is not over."""
-    if _LISTING_COMMAND.match(meaning.command) is not None:
-        return True
+def says_not_over(meaning: Meaning, result: bytes) -> bool:
+    """Whether a call says of something that goes on elsewhere that it is not over."""
     said = result.replace(b"\\n", b"\n").replace(b"\\t", b"\t")
     if len(said) > _NOT_YET_BYTES_MAX or _OVER.search(said) is not None:
         return False
     looks = _LOOKING_COMMAND.match(meaning.command) is not None
     return _NOT_YET.search(said) is not None or (looks and _GOING_ON.search(said) is not None)
+
+
+def may_move(call: Call, meaning: Meaning) -> bool:
+    """Whether a call looks at something that may change by itself."""
+    return _MOVING_COMMAND.match(meaning.command) is not None or _TASK_OUTPUT.search(call.given) is not None
 
 
 def essence(result: bytes) -> bytes:
