@@ -56,7 +56,7 @@ RULE_WORDS: Final[Mapping[Code, str]] = {
     ),
     Code.RUNTIME_LOST: "what hosts the session can no longer be asked",
     Code.READER_DRIFT: (
-        "a known record lacks a field that is needed, or none of {drift_records_min} records is known"
+        "a known record lacks a field that is needed, or there is none of a turn beside {drift_records_min} unknown ones"
     ),
 }
 
