@@ -260,10 +260,7 @@ def test_marks_of_a_turn_are_none(turn: tuple[e.Event, ...], is_drift: bool) -> 
     """Progress and a closed book beside many unknown records: the words and calls themselves are what is missing."""
     marks = [e.Progressed(2.0), e.Progressed(3.0), e.TurnEnded(4.0, by_mark=True)]
     unknown = [e.Skipped(0.0, "turn_assistant")] * 20
-    codes = {
-        each.code for each in judge(folded([*turn, *marks, *unknown]), held(), Policy(), at(5.0)).findings
-    }
-    assert (Code.READER_DRIFT in codes) is is_drift
+    assert (Code.READER_DRIFT in codes(judged([*turn, *marks, *unknown], 5.0))) is is_drift
 
 
 def test_the_worst_finding_speaks_first() -> None:
