@@ -293,3 +293,14 @@ def test_agents_sent_out_under_other_names_are_others() -> None:
         called(one, float(number), asked | {"description": "Review"}, b'"No issues"', "Task")
     assert circle(several, POLICY, at(9.0)) is None
     assert circle(one, POLICY, at(9.0)) is not None
+
+
+def test_the_description_of_a_long_call_is_no_part_of_it() -> None:
+    """Also of one that is too long to be decoded; what it asks for still is."""
+    same, other = Circles(), Circles()
+    for number in range(4):
+        script = "python - <<'E'\n" + "x = 1\n" * 1000
+        called(same, float(number), {"command": script, "description": f"try {number}"}, b'"no"')
+        called(other, float(number), {"command": f"{script}{number}", "description": "try"}, b'"no"')
+    assert circle(same, POLICY, at(9.0)) is not None
+    assert circle(other, POLICY, at(9.0)) is None

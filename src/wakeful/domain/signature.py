@@ -15,7 +15,7 @@ import msgspec
 
 from wakeful.domain.masking import masked, masked_command
 
-# A longer input is hashed as it is: what a description changes in it is not worth decoding it.
+# A longer input is hashed as it is, but for its description: it is not worth decoding it.
 INPUT_BYTES_DECODED_MAX: Final = 4096
 # A longer one is looked at at once: what is kept of a call until it is made again has no more room.
 GIVEN_BYTES_KEPT_MAX: Final = 512
@@ -30,6 +30,8 @@ _BESIDE: Final = frozenset(
 )  # fmt: skip
 # For an agent that is sent out it is the name of its errand: several may be sent with the same words.
 _ERRAND: Final = "description"
+# Inside of a text its quotes are escaped.
+_DESCRIBED: Final = re.compile(rb'"description" ?: ?"(?:[^"\\]|\\.)*"')
 _SENDING_NAME: Final = re.compile(
     r"^(?:Task|Agent)$|sub_?agent|(?:spawn|launch|dispatch|delegate)_(?:agent|task)", re.IGNORECASE
 )
@@ -276,8 +278,10 @@ def _speller() -> Callable[[object], tuple[str, str]]:
 
 def _normalised(manner: _Manner, given: bytes) -> tuple[str, str, bytes]:
     """The command inside an input with its place, if there is one, and the input as it is compared."""
-    if len(given) > INPUT_BYTES_DECODED_MAX or not given.startswith(b"{"):  # a patch, a script
+    if not given.startswith(b"{"):  # a patch, a script
         return "", "", given
+    if len(given) > INPUT_BYTES_DECODED_MAX:
+        return "", "", _DESCRIBED.sub(b"", given, count=1) if _ERRAND in manner.beside else given
     try:
         asked = _decode(given)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
