@@ -20,7 +20,7 @@ from wakeful.adapters.logs.lines import Oversized, without_blanks
 from wakeful.adapters.logs.recorded import RecordingUnreadable, recorded_files, recorded_lines
 from wakeful.adapters.neutral.reader import NeutralReader
 from wakeful.adapters.shapes import read_torn
-from wakeful.adapters.tool_use.reader import ToolUseReader
+from wakeful.adapters.tool_use.reader import ToolUseReader, project_in
 from wakeful.domain.errors import OperatorError, WakefulError
 from wakeful.domain.events import Event
 from wakeful.domain.ids import is_uuid
@@ -76,6 +76,8 @@ class Recorded(Struct, frozen=True):
     expect: str | None = None
     # When its file was written last.
     written: float | None = None
+    # Whose it is, by its name.
+    project: str | None = None
 
 
 class Shelf(Struct, frozen=True):
@@ -118,7 +120,9 @@ def recorded(
             files = (file, *sides.get(file, ()))
             logs = [_batches(each, READERS[form](), on_bytes, on_problem) for each in files]
             batches = logs[0] if len(logs) == 1 else _merged(logs)
-            yield Recorded(_id_of(file, form), form, batches, written=file.stat().st_mtime)
+            name = _id_of(file, form)
+            project = project_in(name) if form == "tool-use" else None
+            yield Recorded(name, form, batches, written=file.stat().st_mtime, project=project)
 
 
 def _format_or_none(file: Path, *, is_named: bool) -> str | None:

@@ -90,6 +90,7 @@ def test_a_folder_of_every_format_is_told_apart(environ: dict[str, str], tmp_pat
     assert {each["format"] for each in sessions.values()} == {"claude", "codex", "tool-use", "events"}
     assert [each["code"] for each in sessions["tg_shop_-1_2"]["findings"]] == ["error_cascade"]
     assert sessions["tg_shop_-1_2"]["findings"][0]["at"] == iso(T0 + 51)
+    assert sessions["tg_shop_-1_2"]["project"] == "shop"
     assert "left out 1 file, no log of an agent, such as" in ended.stderr
     assert ended.returncode == 0
 

@@ -112,12 +112,15 @@ def test_what_is_no_case_says_where_it_stands(line: bytes) -> None:
 def test_a_persons_no_is_no_error(said: str) -> None:
     """In the words of any client."""
     *_, ended = read(f'{{"t":1,"tool":"Bash","input":{{}},"result":"{said}","is_error":true}}')
+    assert isinstance(ended, e.CallEnded)
     assert ended.refused
 
 
 def test_an_empty_answer_is_an_answer() -> None:
     """Three of them are a monologue; what blanks they are made of does not matter."""
     first, second = read('{"t":1,"text":""},{"t":2,"text":" \\n "}')
+    assert isinstance(first, e.Spoke)
+    assert isinstance(second, e.Spoke)
     assert first.words == second.words != 0
 
 
@@ -129,3 +132,10 @@ def test_a_providers_refusal_is_no_word_of_the_agent() -> None:
 def test_what_is_mentioned_before_any_prompt_opens_no_turn() -> None:
     """Nobody waits for an answer yet."""
     assert read('{"t":1,"system":"session started"}') == (e.Opened(1.0),)
+
+
+def test_a_heartbeat_is_no_progress_and_a_notice_no_person() -> None:
+    """Only its writer lives; and what a client writes in a person's place begins nothing afresh."""
+    assert read('{"t":1,"user":"go"},{"t":2,"system":"heartbeat ok"}') == (e.Prompted(1.0),)
+    (prompted,) = read('{"t":1,"user":"<task-notification>a build ended"}')
+    assert prompted == e.Prompted(1.0, by_person=False)

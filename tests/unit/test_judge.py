@@ -253,6 +253,16 @@ def test_many_unknown_records_and_no_known_one_are_drift() -> None:
     assert codes(judged([*strange, *DONE], 9.0)) == []
 
 
+@pytest.mark.parametrize(
+    ("turn", "is_drift"), [((), True), ((e.Prompted(1.0),), False), ((e.Spoke(1.0, words=7),), False)]
+)
+def test_marks_of_a_turn_are_none(turn: tuple[e.Event, ...], is_drift: bool) -> None:
+    """Progress and a closed book beside many unknown records: the words and calls themselves are what is missing."""
+    marks = [e.Progressed(2.0), e.Progressed(3.0), e.TurnEnded(4.0, by_mark=True)]
+    unknown = [e.Skipped(0.0, "turn_assistant")] * 20
+    assert (Code.READER_DRIFT in codes(judged([*turn, *marks, *unknown], 5.0))) is is_drift
+
+
 def test_the_worst_finding_speaks_first() -> None:
     """Several things can be wrong at once; the gravest names the session's trouble."""
     verdict = judged([*WORKING, e.Drifted(3.0, "x")], 10.0, GONE)

@@ -200,7 +200,14 @@ def test_a_call_that_fails_again_and_again_is_a_loop_whatever_it_says() -> None:
 
 @pytest.mark.parametrize(
     ("command", "result"),
-    [("gh run view 7", b'"x"'), ("kubectl get pods", b'"web 0/1"'), ("./state", b'"deploy: in_progress"')],
+    [
+        ("gh run view 7", b'"build running"'),
+        ("kubectl get pods", b'"web 0/1 ContainerCreating"'),
+        ("./state", b'"deploy: in_progress"'),
+        ("ps -C make", b'"77 make"'),
+        ("tail -20 build.log", b'"[7/90] link"'),
+        ("cat /tmp/x/tasks/b2ed671.output", b'""'),
+    ],
 )
 def test_a_look_taken_again_after_a_pause_waits(command: str, result: bytes) -> None:
     """What goes on elsewhere is looked at again and again: that counts by time, unless nobody waits in between."""
@@ -213,11 +220,15 @@ def test_a_look_taken_again_after_a_pause_waits(command: str, result: bytes) -> 
         assert (circle(hasty, POLICY, at(6.0 * number)) is not None) is (number >= POLICY.repeats_max)
 
 
-def test_what_took_long_and_failed_is_no_look() -> None:
-    """A build that is started again every minute does not wait for anything."""
+@pytest.mark.parametrize(
+    ("command", "result"),
+    [("make", b'"1 pending, 2 failed"'), ("gh pr view 7", b'"Fix the reader"'), ("make", b'"running"')],
+)
+def test_whatever_says_that_it_is_over_is_no_wait(command: str, result: bytes) -> None:
+    """A build that is started again every minute does not wait, nor does whoever reads the same page again."""
     circles = Circles()
     for number in range(4):
-        called(circles, 60.0 * number, {"command": "make"}, b'"1 pending, 2 failed"')
+        called(circles, 60.0 * number, {"command": command}, result)
     assert circle(circles, POLICY, at(300.0)) is not None
 
 
@@ -271,3 +282,25 @@ def test_words_count_from_the_last_call_on() -> None:
     assert circle(circles, POLICY, at(6.0)) is None
     spoke(circles, 77, 0, at(6.0))
     assert circle(circles, POLICY, at(7.0)) is not None
+
+
+def test_agents_sent_out_under_other_names_are_others() -> None:
+    """Several may be sent with the same words and bring the same answer; one that is sent over and over goes round."""
+    several, one = Circles(), Circles()
+    for number in range(4):
+        asked = {"prompt": "Review the diff", "description": f"Reviewer {number}"}
+        called(several, float(number), asked, b'"No issues"', "Task")
+        called(one, float(number), asked | {"description": "Review"}, b'"No issues"', "Task")
+    assert circle(several, POLICY, at(9.0)) is None
+    assert circle(one, POLICY, at(9.0)) is not None
+
+
+def test_the_description_of_a_long_call_is_no_part_of_it() -> None:
+    """Also of one that is too long to be decoded; what it asks for still is."""
+    same, other = Circles(), Circles()
+    for number in range(4):
+        script = "python - <<'E'\n" + "x = 1\n" * 1000
+        called(same, float(number), {"command": script, "description": f"try {number}"}, b'"no"')
+        called(other, float(number), {"command": f"{script}{number}", "description": "try"}, b'"no"')
+    assert circle(same, POLICY, at(9.0)) is not None
+    assert circle(other, POLICY, at(9.0)) is None

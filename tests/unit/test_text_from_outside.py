@@ -4,7 +4,7 @@ import time
 
 import msgspec
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from desks import House
 from wakeful.domain.plaintext import plain
@@ -152,6 +152,7 @@ def test_nothing_in_front_hides_a_secret(secret: str, before: str, hidden: list[
     st.sampled_from(sorted(SECRETS)),
     st.lists(st.tuples(st.integers(1, 60), st.sampled_from(INSIDE)), min_size=1, max_size=4),
 )
+@example("Bearer Zq8vT3xWm2Lk9Pf4", [(6, "\x1b")])
 def test_nothing_inside_hides_a_secret(secret: str, pieces: list[tuple[int, str]]) -> None:
     """Colours, zero-width characters, backspaces and NULs within a secret neither hide nor halve it."""
     text = secret

@@ -114,6 +114,8 @@ class Activity(Struct, gc=False):
     output_tokens: int = 0
 
     known: int = 0
+    # Of those, what merely says that a turn goes on or is over: nobody's words, calls or prompts.
+    marks: int = 0
     skipped: int = 0
     malformed: int = 0
     drifted: str | None = None
@@ -231,6 +233,8 @@ def _forget_work(activity: Activity) -> None:
 def _progressed(activity: Activity, event: e.Progressed, at: Instant) -> None:
     if event.words or activity.retries_in_a_row:
         _said(activity, event.words, event.echoes, at)
+    if not event.words:
+        activity.marks += 1
     _step(activity, _PROGRESSED, at)
 
 
@@ -386,6 +390,8 @@ def _turn_ended(activity: Activity, event: e.TurnEnded, at: Instant) -> None:
         activity.failures_alike = 0
         # A text that was brought to its end is over, whatever it said.
         _said(activity, event.words, 0, at)
+    else:
+        activity.marks += 1
     _end_turn(activity, Step.MARKED if event.by_mark else Step.ENDED, at)
 
 

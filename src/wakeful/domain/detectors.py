@@ -265,8 +265,11 @@ def drift(activity: Activity, policy: Policy) -> str | None:
     """How the log's format changed, in words."""
     if activity.drifted is not None:
         return f"the log's format changed: no {activity.drifted}"
-    if activity.known == 0 and activity.skipped >= policy.drift_records_min:
-        return f"no known record among {activity.skipped}"
+    # Whoever only says that it is at work, and much else beside, need not have turns.
+    is_strange = activity.skipped > activity.known and activity.skipped >= policy.drift_records_min
+    if is_strange and activity.known == activity.marks:
+        what = "record of a turn" if activity.marks else "record"
+        return f"no known {what} among {activity.skipped + activity.marks}"
     return None
 
 

@@ -16,7 +16,7 @@ from wakeful.domain.echoes import ECHOES_MIN
 from wakeful.domain.masking import masked, outline
 from wakeful.domain.moment import Instant
 from wakeful.domain.policy import Policy
-from wakeful.domain.signature import Call, Meaning, essence, is_write, meaning_of, says_not_yet
+from wakeful.domain.signature import Call, Meaning, essence, is_write, may_move, meaning_of, says_not_over
 
 CYCLE_CALLS_MAX: Final = 5
 # Distinct calls remembered since the last new write; a turn with more of them is not going in circles.
@@ -216,10 +216,9 @@ def _remember(circles: Circles, new: _Made, trace: int) -> _Made:
 
 
 def _count(circles: Circles, made: _Made, since: Instant) -> None:
-    made.last_index = circles.index
-    if since.seconds_since(made.asked) >= LOOK_SECONDS_MIN and _waits(made):
+    if since.seconds_since(made.asked) >= LOOK_SECONDS_MIN and _waits(circles, made):
         _hold_runs(circles, circles.index - 1)
-    made.asked = since
+    made.asked, made.last_index = since, circles.index
     if _is_counted(circles, made):
         made.count += 1
     else:
@@ -231,9 +230,12 @@ def _is_counted(circles: Circles, made: _Made) -> bool:
     return all(_meaning(other).reads for other in circles.made if other.counted_from > made.counted_from)
 
 
-def _waits(made: _Made) -> bool:
-    """Whether it looks at something that goes on elsewhere: by its command, or by what came back."""
-    return _meaning(made).looks or says_not_yet(made.result)
+def _waits(circles: Circles, made: _Made) -> bool:
+    """Whether it is asked again because something is not over; or looks at what may move, and nothing else was done."""
+    meaning = _meaning(made)
+    if says_not_over(meaning, made.result):
+        return True
+    return made.last_index == circles.index - 1 and may_move(made.call, meaning)
 
 
 def _count_failures(circles: Circles, call: Call, since: Instant, *, failed: bool) -> None:

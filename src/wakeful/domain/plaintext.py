@@ -20,7 +20,8 @@ SHOWN_CHARS_MAX: Final = 2000
 SEQUENCE: Final = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*(?:[@-~]|\Z)"
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x90-\x9f\r\n]*(?:\x07|\x1b\\|\x9c)"
-    r"|\x1b[ -/]+[0-~]"
+    # Not with a blank first: what stands behind that is mostly a word, and half of it would be taken away.
+    r"|\x1b[!-/][ -/]*[0-~]"
     r"|\x1b[78=>cDEHMZ](?!\w)"
 )
 

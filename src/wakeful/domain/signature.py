@@ -15,7 +15,7 @@ import msgspec
 
 from wakeful.domain.masking import masked, masked_command
 
-# A longer input is hashed as it is: what a description changes in it is not worth decoding it.
+# A longer input is hashed as it is, but for its description: it is not worth decoding it.
 INPUT_BYTES_DECODED_MAX: Final = 4096
 # A longer one is looked at at once: what is kept of a call until it is made again has no more room.
 GIVEN_BYTES_KEPT_MAX: Final = 512
@@ -28,6 +28,13 @@ _BESIDE: Final = frozenset(
         "timeout_seconds", "yield_time_ms",
     }
 )  # fmt: skip
+# For an agent that is sent out it is the name of its errand: several may be sent with the same words.
+_ERRAND: Final = "description"
+# Inside of a text its quotes are escaped.
+_DESCRIBED: Final = re.compile(rb'"description" ?: ?"(?:[^"\\]|\\.)*"')
+_SENDING_NAME: Final = re.compile(
+    r"^(?:Task|Agent)$|sub_?agent|(?:spawn|launch|dispatch|delegate)_(?:agent|task)", re.IGNORECASE
+)
 _COMMAND_KEYS: Final = ("command", "cmd")
 _WRITING_NAME: Final = re.compile(r"edit|write(?!_stdin)|patch|replace|create|delete|move", re.IGNORECASE)
 _READING_TOOLS: Final = frozenset(
@@ -70,16 +77,22 @@ _POLLING_COMMAND: Final = re.compile(
     r"|\btail (?:[^;&|]* )?(?:-\w*[fF]\b|--follow)|\bkubectl [^;&|]*-w\b|\brollout status\b"
     r"|\b(?:docker|kubectl|podman|aws \S+) wait\b|\brun watch\b|\bwait-for"
 )
-# Looks at what goes on elsewhere: builds, deployments, containers, processes. Taken again after a pause they wait.
+# Looks at what goes on elsewhere: builds, deployments, containers. Also work of its own, unless what it says is not over.
 _LOOKING_COMMAND: Final = re.compile(
-    r"^(?:gh (?:run|pr|workflow) (?:view|list|checks|status)|glab (?:ci|pipeline|mr)|kubectl (?:get|describe|logs)"
-    r"|(?:docker|podman)(?: compose|-compose)? (?:ps|inspect|logs)|aws \S+ (?:describe|get|list)-|gcloud .*\b(?:describe|list)"
-    r"|az .*\bshow|systemctl (?:status|is-active)|ps|pgrep|jobs|squeue|sacct|qstat|nvidia-smi|lsof|ss|nc|pg_isready)\b"
+    r"(?:gh (?:run|pr|workflow) (?:view|list|checks|status)|glab (?:ci|pipeline|mr)|kubectl (?:get|describe)"
+    r"|(?:docker|podman)(?: compose|-compose)? (?:ps|inspect)|aws \S+ (?:describe|get|list)-|gcloud .*\b(?:describe|list)"
+    r"|az .*\bshow)\b"
 )
-# What a short answer says of something that is not over. Test runners count their skipped tests as pending.
+# At processes, whose presence is all they say, at the end of a file that may grow, at what a background task has written.
+_MOVING_COMMAND: Final = re.compile(r"(?:ps|pgrep|jobs|squeue|sacct|qstat|tail)\b")
+_TASK_OUTPUT: Final = re.compile(rb"/tasks/[\w-]+\.output\b")
+# What an answer says of something that is not over. Test runners count their skipped tests as pending.
 _NOT_YET: Final = re.compile(
     rb"\b(?:pending|queued|still (?:running|building|waiting)|not (?:yet )?ready|waiting for)\b|in[ _-]progress",
     re.IGNORECASE,
+)
+_GOING_ON: Final = re.compile(
+    rb"\b(?:running|working|building|creating|starting|\w*creating)\b", re.IGNORECASE
 )
 _OVER: Final = re.compile(rb"fail|error|pass|\d pending", re.IGNORECASE)
 _NOT_YET_BYTES_MAX: Final = 200
@@ -133,11 +146,6 @@ class Meaning(msgspec.Struct, frozen=True, gc=False):
         """Whether it only reads."""
         return self.reads_by_name or (self.command != "" and _only_reads(self.command))
 
-    @property
-    def looks(self) -> bool:
-        """Whether it looks at something that goes on elsewhere."""
-        return _LOOKING_COMMAND.match(self.command) is not None
-
     def is_same(self, other: "Meaning") -> bool:
         """Whether both ask for the same thing; one that names no folder asks where the other one did."""
         return self.key == other.key and (self.place == other.place or not (self.place and other.place))
@@ -167,6 +175,8 @@ class _Manner(msgspec.Struct, frozen=True, gc=False):
     polls: bool
     # Whether it waits is for its input to say.
     may_poll: bool
+    # What stands beside the call and is no part of it.
+    beside: frozenset[str]
 
 
 def call_of(tool: str, given: bytes) -> Call:
@@ -175,7 +185,7 @@ def call_of(tool: str, given: bytes) -> Call:
     may_poll = manner.may_poll and max(map(given.find, _WAITING_WORDS)) >= 0
     if not may_poll and len(given) <= GIVEN_BYTES_KEPT_MAX:
         return Call(tool, given, manner.polls)
-    command, place, plain = _normalised(given)
+    command, place, plain = _normalised(manner, given)
     polls = manner.polls or (may_poll and _polls_inside(given[:INPUT_BYTES_DECODED_MAX], command))
     if polls:
         # How long it waits this time is no part of what it waits for.
@@ -185,7 +195,10 @@ def call_of(tool: str, given: bytes) -> Call:
 
 def meaning_of(call: Call) -> Meaning:
     """Look at a call. Constant time: long inputs are not decoded."""
-    return call.meaning or _meaning(_manner(call.tool), *_normalised(call.given))
+    if call.meaning is not None:
+        return call.meaning
+    manner = _manner(call.tool)
+    return _meaning(manner, *_normalised(manner, call.given))
 
 
 def is_write(call: Call) -> bool:
@@ -213,7 +226,9 @@ def _manner(tool: str) -> _Manner:
     reads = tool in _READING_TOOLS or (not writes and _READING_NAME.search(tool) is not None)
     polls = tool in _POLLING_TOOLS or _POLLING_NAME.search(tool) is not None
     # What is written into a file may speak of waiting; that is no poll.
-    return _Manner(crc32(tool.encode()), reads, writes, polls, may_poll=not (reads or writes or polls))
+    may_poll = not (reads or writes or polls)
+    beside = _BESIDE - {_ERRAND} if _SENDING_NAME.search(tool) is not None else _BESIDE
+    return _Manner(crc32(tool.encode()), reads, writes, polls, may_poll, beside)
 
 
 def _polls_inside(given: bytes, command: str) -> bool:
@@ -224,12 +239,18 @@ def _polls_inside(given: bytes, command: str) -> bool:
     return max(map(given.find, _POLLING_WORDS)) >= 0 and bool(_POLLING_INPUT.search(given))
 
 
-def says_not_yet(result: bytes) -> bool:
-    """Whether a result says of something that it is not over yet."""
-    if len(result) > _NOT_YET_BYTES_MAX:
+def says_not_over(meaning: Meaning, result: bytes) -> bool:
+    """Whether a call says of something that goes on elsewhere that it is not over."""
+    said = result.replace(b"\\n", b"\n").replace(b"\\t", b"\t")
+    if len(said) > _NOT_YET_BYTES_MAX or _OVER.search(said) is not None:
         return False
-    said = result.replace(b"\\n", b"\n")
-    return _NOT_YET.search(said) is not None and _OVER.search(said) is None
+    looks = _LOOKING_COMMAND.match(meaning.command) is not None
+    return _NOT_YET.search(said) is not None or (looks and _GOING_ON.search(said) is not None)
+
+
+def may_move(call: Call, meaning: Meaning) -> bool:
+    """Whether a call looks at something that may change by itself."""
+    return _MOVING_COMMAND.match(meaning.command) is not None or _TASK_OUTPUT.search(call.given) is not None
 
 
 def essence(result: bytes) -> bytes:
@@ -255,15 +276,17 @@ def _speller() -> Callable[[object], tuple[str, str]]:
     return plain_command
 
 
-def _normalised(given: bytes) -> tuple[str, str, bytes]:
+def _normalised(manner: _Manner, given: bytes) -> tuple[str, str, bytes]:
     """The command inside an input with its place, if there is one, and the input as it is compared."""
-    if len(given) > INPUT_BYTES_DECODED_MAX or not given.startswith(b"{"):  # a patch, a script
+    if not given.startswith(b"{"):  # a patch, a script
         return "", "", given
+    if len(given) > INPUT_BYTES_DECODED_MAX:
+        return "", "", _DESCRIBED.sub(b"", given, count=1) if _ERRAND in manner.beside else given
     try:
         asked = _decode(given)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return "", "", given
-    for key in _BESIDE.intersection(asked):
+    for key in manner.beside.intersection(asked):
         del asked[key]
     command = place = ""
     for key in _COMMAND_KEYS:

@@ -37,7 +37,7 @@ RULE_WORDS: Final[Mapping[Code, str]] = {
     Code.POISONED_CONVERSATION: "more than {failures_alike_max} prompts in a row failed the same way",
     Code.TURN_FAILED: "the last turn ended with an error",
     Code.LOOP: (
-        "the same call with the same result more than {repeats_max} times; a cycle of calls, or the same words, more"
+        "the same call with the same result, or failing in any way, more than {repeats_max} times; a cycle of calls, or the same words, more"
         " than {cycles_max} times; a call and its result more than {duplicates_max} times with only reading between;"
         " a poll unchanged for {poll_seconds:.0f} s; a text that says one thing over and over; more than"
         " {compactions_max} summaries with nothing done between"
@@ -56,7 +56,7 @@ RULE_WORDS: Final[Mapping[Code, str]] = {
     ),
     Code.RUNTIME_LOST: "what hosts the session can no longer be asked",
     Code.READER_DRIFT: (
-        "a known record lacks a field that is needed, or none of {drift_records_min} records is known"
+        "a known record lacks a field that is needed, or there is none of a turn beside {drift_records_min} unknown ones"
     ),
 }
 

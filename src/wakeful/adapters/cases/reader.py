@@ -68,6 +68,10 @@ _REFUSED: Final = re.compile(
 _REFUSAL_BYTES_MAX: Final = 200
 _COMPACTION_WORDS: Final = ("compact", "condens", "summar", "trimm")
 _INTERRUPTED: Final = "[Request interrupted by user"
+# What a client writes in a person's place.
+_NO_PERSON: Final = ("<task-notification>", "<system-reminder>", "<heartbeat>", "Stop hook feedback")
+# Somebody lives, and nothing more.
+_LIFE_WORDS: Final = ("heartbeat", "keepalive", "keep-alive", "still alive")
 _LIMIT_WORDS: Final = ("usage limit", "limit reached", "hit your limit", "hit your session limit")
 _QUESTION: Final = re.compile(
     r"(?:needs?|requires?|requests?|requested|requesting|awaiting|wait(?:s|ing) for|asks? for|asked for) "
@@ -125,7 +129,8 @@ def _first_words(entry: _Entry) -> Sequence[e.Event]:
 def _words(entry: _Entry) -> Sequence[e.Event]:
     if entry.user is not UNSET:
         is_cut = entry.user.startswith(_INTERRUPTED)
-        return (e.TurnInterrupted(entry.t) if is_cut else e.Prompted(entry.t),)
+        by_person = not entry.user.startswith(_NO_PERSON)
+        return (e.TurnInterrupted(entry.t) if is_cut else e.Prompted(entry.t, by_person=by_person),)
     if entry.text is not UNSET:
         return (_spoken(entry.text, entry.t),)
     return _system(entry.system, entry.t) if entry.system is not UNSET else ()
@@ -148,6 +153,8 @@ def _system(said: str, at: float) -> Sequence[e.Event]:
         return (e.Retried(at),)
     if said.startswith(_INTERRUPTED):
         return (e.TurnInterrupted(at),)
+    if any(words in lower for words in _LIFE_WORDS):
+        return ()
     if _QUESTION.search(lower) is not None:
         return (e.Asked(at, said),)
     return (e.Compacted(at) if any(word in lower for word in _COMPACTION_WORDS) else e.Progressed(at),)

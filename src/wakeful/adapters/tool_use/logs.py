@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from wakeful.adapters.logs.eye import LogSource, Owner
-from wakeful.adapters.tool_use.reader import ToolUseReader
+from wakeful.adapters.tool_use.reader import ToolUseReader, project_in
 from wakeful.domain.errors import BadSessionId
-from wakeful.domain.ids import SessionId, parse_session_id
+from wakeful.domain.ids import parse_session_id
 from wakeful.domain.subject import Subject
 
 
@@ -19,12 +19,10 @@ def tool_use_logs(folders: tuple[Path, ...], host: str) -> LogSource:
             session_id = parse_session_id(parts[0])
         except BadSessionId:
             return None
-        return Owner(Subject(session_id, "tool-use", host, "tool_use.jsonl", project=_project_in(session_id)))
+        return Owner(
+            Subject(
+                session_id, "tool-use", host, "tool_use.jsonl", project=project_in(session_id) or session_id
+            )
+        )
 
     return LogSource("tool-use-logs", folders, "tool_use.jsonl", 2, owner, ToolUseReader)
-
-
-def _project_in(session_id: SessionId) -> str:
-    """`tg_popoto_-5294327191_4469` belongs to popoto; other names speak for themselves."""
-    parts = session_id.split("_")
-    return parts[1] if len(parts) == 4 else session_id

@@ -84,6 +84,12 @@ class ToolUseReader:
         return e.CallStarted(at, call, tool, input=given, timeout_seconds=seconds)
 
 
+def project_in(session_id: str) -> str | None:
+    """`tg_popoto_-5294327191_4469` belongs to popoto; other names do not say."""
+    parts = session_id.split("_")
+    return parts[1] if len(parts) == 4 else None
+
+
 def _misshapen(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
     """Only a record we would have read can drift."""
     event = record.get("event")

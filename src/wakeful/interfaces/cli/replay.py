@@ -140,7 +140,8 @@ def _stepped(session: "Recorded", policies: Sequence[Policy], now: float | None,
     is_gone = gone if session.gone is None else session.gone
     outcomes = stepper.finish(until, gone=is_gone, written=session.written)
     activity = stepper.activity
-    project = activity.project or (activity.cwd or "").rstrip("/").rpartition("/")[2] or session.format
+    folder = (activity.cwd or "").rstrip("/").rpartition("/")[2]
+    project = activity.project or folder or session.project or session.format
     return Stepped(
         session.id,
         session.format,
