@@ -136,10 +136,10 @@ class WakeService:
         return self._status(target, reading)
 
     def of_session(self, session_id: SessionId) -> HeartbeatStatus | None:
-        """The same for this very session of an agent; None if it is nobody's."""
-        if not self._ready or self._targets.name_of(session_id) is None:
-            return None
+        """The same for this very session; None if it is not ours to wake."""
         target = self._targets.of_session(session_id)
+        if not self._ready or target.watched is None or not target.watched.subject.ours:
+            return None
         return self._status(target, self._policies.reading(target.agent, target.workdir))
 
     async def wake(
