@@ -80,17 +80,20 @@ def test_any_program_in_a_terminal_is_woken(daemon: RunningDaemon) -> None:
     daemon.wait_for_session(lambda each: each["id"] == "fox" and each["attachable"], "way to it")
     woken = daemon.run("agent", "heartbeat", "wake", "fox")
     assert (woken.exit_code, "fox: sent" in woken.out) == (0, True), woken.out + woken.err
-    screen = tmux(
-        Path(daemon.environ["WAKEFUL_HOME"]) / "tmux.sock", "capture-pane", "-p", "-J", "-t", "=fox:"
-    )
-    assert screen.count("Say hello. Then go on.") == 2, "as it was typed, and as it came back"
+    socket = Path(daemon.environ["WAKEFUL_HOME"]) / "tmux.sock"
+
+    def shown() -> int:
+        return tmux(socket, "capture-pane", "-p", "-J", "-t", "=fox:").count("Say hello. Then go on.")
+
+    # As it was typed, and as it came back.
+    wait_for(lambda: shown() == 2 or None, "answer")
 
 
 def test_an_agent_that_outlived_its_tmux_server_is_detached(daemon: RunningDaemon) -> None:
     """It lives and is idle, its server's socket is still a file, and no way leads to it."""
     require_tmux()
     daemon.up()
-    deaf = ("sh", "-c", "trap '' HUP; exec sleep 60")
+    deaf = ("sh", "-c", "trap '' HUP; exec sleep 300")
     assert daemon.run("run", "--detach", "--name", "fox", "--", *deaf).exit_code == 0
     heartbeat = Path(daemon.environ["WAKEFUL_HOME"]) / "agents" / "fox" / "HEARTBEAT.md"
     heartbeat.parent.mkdir(parents=True)
