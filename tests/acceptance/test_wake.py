@@ -73,7 +73,8 @@ def test_any_program_in_a_terminal_is_woken(daemon: RunningDaemon) -> None:
     """One that knows nothing but lines gets one, and answers by what it does with lines."""
     require_tmux()
     daemon.up()
-    assert daemon.run("run", "--detach", "--name", "fox", "--", "cat").exit_code == 0
+    started = daemon.run("run", "--detach", "--name", "fox", "--", "cat")
+    assert started.exit_code == 0, started.out + started.err
     heartbeat = Path(daemon.environ["WAKEFUL_HOME"]) / "agents" / "fox" / "HEARTBEAT.md"
     heartbeat.parent.mkdir(parents=True)
     heartbeat.write_text("Say hello.\n\nThen go on.\n")
