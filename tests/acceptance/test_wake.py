@@ -73,34 +73,38 @@ def test_any_program_in_a_terminal_is_woken(daemon: RunningDaemon) -> None:
     """One that knows nothing but lines gets one, and answers by what it does with lines."""
     require_tmux()
     daemon.up()
-    assert daemon.run("run", "--detach", "--name", "fox", "--", "cat").exit_code == 0
-    heartbeat = Path(daemon.environ["WAKEFUL_HOME"]) / "agents" / "fox" / "HEARTBEAT.md"
+    started = daemon.run("run", "--detach", "--name", "lynx", "--", "cat")
+    assert started.exit_code == 0, started.out + started.err
+    heartbeat = Path(daemon.environ["WAKEFUL_HOME"]) / "agents" / "lynx" / "HEARTBEAT.md"
     heartbeat.parent.mkdir(parents=True)
     heartbeat.write_text("Say hello.\n\nThen go on.\n")
-    daemon.wait_for_session(lambda each: each["id"] == "fox" and each["attachable"], "way to it")
-    woken = daemon.run("agent", "heartbeat", "wake", "fox")
-    assert (woken.exit_code, "fox: sent" in woken.out) == (0, True), woken.out + woken.err
-    screen = tmux(
-        Path(daemon.environ["WAKEFUL_HOME"]) / "tmux.sock", "capture-pane", "-p", "-J", "-t", "=fox:"
-    )
-    assert screen.count("Say hello. Then go on.") == 2, "as it was typed, and as it came back"
+    daemon.wait_for_session(lambda each: each["id"] == "lynx" and each["attachable"], "way to it")
+    woken = daemon.run("agent", "heartbeat", "wake", "lynx")
+    assert (woken.exit_code, "lynx: sent" in woken.out) == (0, True), woken.out + woken.err
+    socket = Path(daemon.environ["WAKEFUL_HOME"]) / "tmux.sock"
+
+    def shown() -> int:
+        return tmux(socket, "capture-pane", "-p", "-J", "-t", "=lynx:").count("Say hello. Then go on.")
+
+    # As it was typed, and as it came back.
+    wait_for(lambda: shown() == 2 or None, "answer")
 
 
 def test_an_agent_that_outlived_its_tmux_server_is_detached(daemon: RunningDaemon) -> None:
     """It lives and is idle, its server's socket is still a file, and no way leads to it."""
     require_tmux()
     daemon.up()
-    deaf = ("sh", "-c", "trap '' HUP; exec sleep 60")
-    assert daemon.run("run", "--detach", "--name", "fox", "--", *deaf).exit_code == 0
-    heartbeat = Path(daemon.environ["WAKEFUL_HOME"]) / "agents" / "fox" / "HEARTBEAT.md"
+    deaf = ("sh", "-c", "trap '' HUP; exec sleep 300")
+    assert daemon.run("run", "--detach", "--name", "mole", "--", *deaf).exit_code == 0
+    heartbeat = Path(daemon.environ["WAKEFUL_HOME"]) / "agents" / "mole" / "HEARTBEAT.md"
     heartbeat.parent.mkdir(parents=True)
     heartbeat.write_text("Say hello.\n")
-    daemon.wait_for_session(lambda each: each["id"] == "fox" and each["attachable"], "way to it")
+    daemon.wait_for_session(lambda each: each["id"] == "mole" and each["attachable"], "way to it")
     socket = Path(daemon.environ["WAKEFUL_HOME"]) / "tmux.sock"
     os.kill(int(tmux(socket, "display-message", "-p", "#{pid}")), signal.SIGKILL)
     lost = daemon.wait_for_session(lambda each: each["state"] == "detached", "lost way")
     assert (lost["health"], lost["session_alive"], lost["attachable"]) == ("healthy", True, False)
-    refused = daemon.run("agent", "heartbeat", "wake", "fox", "--json")
+    refused = daemon.run("agent", "heartbeat", "wake", "mole", "--json")
     assert (refused.exit_code, refused.json["reason"]) == (1, "session_not_attachable")
-    assert daemon.run("session", "stop", "fox").exit_code == 0
+    assert daemon.run("session", "stop", "mole").exit_code == 0
     daemon.wait_for_session(lambda each: each["state"] == "stopped", "end")

@@ -87,16 +87,16 @@ def test_a_daemon_killed_in_any_phase_of_its_start_wakes_nobody(daemon: RunningD
     require_tmux()
     daemon.watch(WAKEFUL_AGENTS__HEARTBEAT__CYCLE="1s", WAKEFUL_AGENTS__HEARTBEAT__DEFAULT_INTERVAL="1s")
     daemon.up()
-    assert daemon.run("run", "--detach", "--name", "fox", "--", "cat").exit_code == 0
-    daemon.wait_for_session(lambda each: each["id"] == "fox" and each["attachable"], "way to it")
+    assert daemon.run("run", "--detach", "--name", "wren", "--", "cat").exit_code == 0
+    daemon.wait_for_session(lambda each: each["id"] == "wren" and each["attachable"], "way to it")
     daemon.kill()
-    heartbeat = Path(daemon.environ["WAKEFUL_HOME"]) / "agents" / "fox" / "HEARTBEAT.md"
+    heartbeat = Path(daemon.environ["WAKEFUL_HOME"]) / "agents" / "wren" / "HEARTBEAT.md"
     heartbeat.parent.mkdir(parents=True)
     heartbeat.write_text("Say hello.\n")
 
     def lines() -> int:
         socket = Path(daemon.environ["WAKEFUL_HOME"]) / "tmux.sock"
-        return tmux(socket, "capture-pane", "-p", "-J", "-t", "=fox:").count("Say hello.")
+        return tmux(socket, "capture-pane", "-p", "-J", "-t", "=wren:").count("Say hello.")
 
     for phase in STARTING:
         killed = killed_while_starting(daemon, phase)
@@ -105,6 +105,6 @@ def test_a_daemon_killed_in_any_phase_of_its_start_wakes_nobody(daemon: RunningD
     wait_for(lambda: lines() or None, "wake")
     daemon.kill()
     daemon.up()
-    status = daemon.run("agent", "heartbeat", "status", "fox", "--json").json
+    status = daemon.run("agent", "heartbeat", "status", "wren", "--json").json
     assert status["ineligibility_reason"] == "cooldown_active"
     assert lines() == 2, "typed once and given back once"

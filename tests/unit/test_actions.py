@@ -28,16 +28,29 @@ PAGE = Path(wakeful.__file__).parent / "interfaces" / "page"
 
 
 def offered(
-    subject: Subject, *events: e.Event, now: float = 9.0, presence: Presence | None = None
+    subject: Subject,
+    *events: e.Event,
+    now: float = 9.0,
+    presence: Presence | None = None,
+    path_open: bool = False,
 ) -> dict[ActionName, Action]:
     presence = presence if presence is not None else held()
     activity = folded([PROMPT, *events])
     verdict = judge(activity, presence, POLICY, at(now))
-    return {each.name: each for each in possible_actions(subject, activity, presence, verdict, verdict.state)}
+    possible = possible_actions(subject, activity, presence, verdict, verdict.state, path_open=path_open)
+    return {each.name: each for each in possible}
 
 
 def gone() -> Presence:
     return held(Sight.DEAD, ended_at=at(8.0))
+
+
+def test_a_client_with_a_process_for_each_turn_takes_a_prompt_between_them() -> None:
+    """Codex is stopped when its turn is over, and attachable; one whose way went with its process is not."""
+    ended = offered(MANAGED, e.TurnEnded(2.0), presence=gone(), path_open=True)[ActionName.SEND]
+    assert (ended.allowed, ended.reason) == (True, "it waits for a prompt")
+    lost = offered(MANAGED, e.TurnEnded(2.0), presence=gone())[ActionName.SEND]
+    assert (lost.allowed, lost.reason) == (False, "its process is gone")
 
 
 def test_a_dead_managed_session_may_be_revived() -> None:

@@ -933,7 +933,7 @@ def test_a_schedule_outlives_a_store_that_refuses(tmp_path: Path) -> None:
 
 
 def test_inspect_correlates_policy_wake_state_and_audit(tmp_path: Path) -> None:
-    """A session of an agent shows what the wake service knows of it; one of nobody shows nothing."""
+    """A managed session shows what the wake service knows of it, with a name or without; a found one shows nothing."""
 
     async def scene(house: WakeHouse) -> None:
         name = await fox(house, QUIET_NOW)
@@ -947,6 +947,12 @@ def test_inspect_correlates_policy_wake_state_and_audit(tmp_path: Path) -> None:
         assert (shown["eligible_for_wake"], shown["ineligibility_reason"]) == (True, None)
         stranger = msgspec.json.decode(house.desk.inspect("stranger").body)
         assert [stranger[key] for key in ("policy_snapshot", "wake_state", "last_audit")] == [None] * 3
+        house.start("nameless")
+        house.finish("nameless")
+        await house.hands.adopt("nameless")
+        house.settle()
+        nameless = msgspec.json.decode(house.desk.inspect("nameless").body)
+        assert (nameless["policy_state"], nameless["wake_reason"]) == ("missing", "heartbeat_no_policy")
 
     play(scene, tmp_path)
 

@@ -82,9 +82,18 @@ _NOT_HELPED: Final = {
 
 
 def possible_actions(
-    subject: Subject, activity: Activity, presence: Presence, verdict: Verdict, state: State
+    subject: Subject,
+    activity: Activity,
+    presence: Presence,
+    verdict: Verdict,
+    state: State,
+    *,
+    path_open: bool = False,
 ) -> tuple[Action, ...]:
-    """Every act that has a meaning for this session, those that may not be done now with the reason."""
+    """Every act that has a meaning for this session, those that may not be done now with the reason.
+
+    `path_open`: a prompt would arrive, also where no process waits for one.
+    """
     actions = [Action(_WAIT, True, "blocks until the session changes", _wait_argv(subject), True)]
     pane = presence.pane
     is_shown = pane is not None and pane.sight is _ALIVE
@@ -101,7 +110,7 @@ def possible_actions(
             text = "Wakeful may then act on it"
             actions.append(Action(ActionName.ADOPT, True, text, _ours(ActionName.ADOPT, subject), True))
     if subject.managed:
-        actions += _managed_actions(subject, presence, verdict, state)
+        actions += _managed_actions(subject, presence, verdict, state, path_open=path_open)
     return tuple(actions)
 
 
@@ -125,12 +134,14 @@ def _refused(action: Action, reason: str) -> Action:
     return replace(action, allowed=False, reason=reason) if action.allowed else action
 
 
-def _managed_actions(subject: Subject, presence: Presence, verdict: Verdict, state: State) -> list[Action]:
+def _managed_actions(
+    subject: Subject, presence: Presence, verdict: Verdict, state: State, *, path_open: bool
+) -> list[Action]:
     """What Wakeful does to a session it was given."""
     in_turn = verdict.agent is _ALIVE and verdict.active_prompt
     interrupt, release = ActionName.INTERRUPT, ActionName.RELEASE
     return [
-        _send(subject, verdict, state),
+        _send(subject, verdict, state, path_open=path_open),
         Action(interrupt, in_turn, _TURN[in_turn], _ours(interrupt, subject), False),
         _revive(subject, presence, verdict),
         _stop(verdict, _ours(ActionName.STOP, subject)),
@@ -155,8 +166,9 @@ def _agent_actions(
     ]
 
 
-def _send(subject: Subject, verdict: Verdict, state: State) -> Action:
-    alive = verdict.agent is _ALIVE
+def _send(subject: Subject, verdict: Verdict, state: State, *, path_open: bool = False) -> Action:
+    # A client with a process for each turn needs none to be given the next prompt.
+    alive = verdict.agent is _ALIVE or path_open
     if state is State.DETACHED:
         return Action(ActionName.SEND, False, "no way leads to it", _ours(ActionName.SEND, subject), False)
     idle = alive and not verdict.active_prompt

@@ -141,7 +141,8 @@ def describe(
     state = _state(verdict, reach)
     cwd = activity.cwd or presence.cwd
     stamp = _stamp(now.wall)
-    possible = possible_actions(subject, activity, presence, verdict, state)
+    attachable = reach.ours and reach.path_open
+    possible = possible_actions(subject, activity, presence, verdict, state, path_open=attachable)
     return SessionRecord(
         schema=SCHEMA,
         id=subject.id,
@@ -156,7 +157,7 @@ def describe(
         state=state,
         health=verdict.health,
         active_prompt=verdict.active_prompt,
-        attachable=reach.ours and reach.path_open,
+        attachable=attachable,
         eligible_for_wake=reason is None,
         ineligibility_reason=reason,
         session_alive=verdict.agent is _ALIVE,

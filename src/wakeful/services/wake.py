@@ -136,10 +136,10 @@ class WakeService:
         return self._status(target, reading)
 
     def of_session(self, session_id: SessionId) -> HeartbeatStatus | None:
-        """The same for this very session of an agent; None if it is nobody's."""
-        if not self._ready or self._targets.name_of(session_id) is None:
-            return None
+        """The same for this very session; None if it is not ours to wake."""
         target = self._targets.of_session(session_id)
+        if not self._ready or target.watched is None or not target.watched.subject.ours:
+            return None
         return self._status(target, self._policies.reading(target.agent, target.workdir))
 
     async def wake(
@@ -220,25 +220,24 @@ class WakeService:
         record, now = watched.record, self._clock.now()
         policy = reading.snapshot.policy if reading.snapshot is not None else None
         in_force = policy is not None and reading.state is PolicyState.VALID
+        reach = self._reach_of(record)
+        # One with a process for each turn is stopped between them, and can be prompted.
+        ended = record.state is State.STOPPED and not reach.path_open
         return Facts(
-            reach=self._reach_of(record),
+            reach=reach,
             policy=reading.state,
             health=record.health,
-            active_prompt=record.active_prompt or self._has_unshown_prompt(watched, record, now),
+            active_prompt=record.active_prompt or (not ended and self._has_unshown_prompt(watched, now)),
             waking=record.id in self._waking,
             quiet=in_force and policy is not None and self._policies.is_quiet(policy, now.wall),
             cooling=(until := self._cooling_until(record.id, policy)) is not None and until > now,
             cycle_spent=self._cycle.count >= self._rules.wakes_per_cycle_max,
         )
 
-    def _has_unshown_prompt(self, watched: Watched, record: SessionRecord, now: Instant) -> bool:
+    def _has_unshown_prompt(self, watched: Watched, now: Instant) -> bool:
         """Whether a prompt was given that its log does not show yet: it looks idle and is not."""
-        given_at, last_at = self._gate.prompted_at(record.id), watched.activity.last_at
-        if (
-            given_at is None
-            or record.state is State.STOPPED
-            or now.seconds_since(given_at) > UNSHOWN_SECONDS_MAX
-        ):
+        given_at, last_at = self._gate.prompted_at(watched.subject.id), watched.activity.last_at
+        if given_at is None or now.seconds_since(given_at) > UNSHOWN_SECONDS_MAX:
             return False
         return last_at is None or last_at < given_at
 
