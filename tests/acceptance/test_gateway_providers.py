@@ -63,7 +63,7 @@ def test_a_third_provider_is_one_file(api: BotApi, daemon: RunningDaemon, tmp_pa
         phone.says("sleep on it")
         phone.sees("You said: …")
         phone.says("/stop")
-        phone.sees("You said: \n\nStopped.")
+        phone.sees("You said:\n\nStopped.")
         phone.says("fall")
         phone.sees("Something went wrong with the agent.")
         phone.says("Polly wants it after all.")
