@@ -37,6 +37,7 @@ READING_ORDER: Final = "If it looks unstable: /health, /errors patterns, the bre
 REPORT_SINCE: Final = "12h"
 CHECKPOINTS_SHOWN_MAX: Final = 5
 LINES_SHOWN_MAX: Final = 8
+ACTS_SHOWN_MAX: Final = 5
 LINE_CHARS_MAX: Final = 200
 _LABELS: Final = {"continue": "Continue", "rollback": "Roll back", "abort": "Abort", "done": "It is done"}
 
@@ -188,7 +189,7 @@ class Orders:
         session_id = self._turns.session_of(key)
         provider = self._views.provider_of(key)
         last_words = self._views.last_words(SessionId(session_id)) if session_id else ""
-        acts = self._views.acts()
+        acts = [_line(each) for each in self._views.acts()[-ACTS_SHOWN_MAX:]]
         lines = [
             f"Key: {key}",
             f"Provider: {provider}, breaker {self._views.breaker(provider).state}",
