@@ -27,7 +27,7 @@ from wakeful.domain.errors import WorldError
 from wakeful.domain.gateway.access import Access, Role, stranger_line
 from wakeful.domain.gateway.breaker import Thresholds
 from wakeful.domain.gateway.classifier import Fault
-from wakeful.domain.gateway.host_watch import HostReading, WatchLimits
+from wakeful.domain.gateway.host_watch import WatchLimits, in_words
 from wakeful.domain.gateway.messages import Incoming
 from wakeful.domain.gateway.pool import Pool, PoolLimits
 from wakeful.domain.gateway.reply_context import with_context
@@ -64,8 +64,6 @@ from wakeful.services.gateway.turns import Turns
 
 # A pairing that was taken back is noticed this late.
 PEOPLE_SECONDS: Final = 60.0
-
-_UP: Final = frozenset({"online", "running", "exited"})
 
 log = logging.getLogger("wakeful.gateway")
 
@@ -314,7 +312,7 @@ class Gateway:
         return Views(
             breaker=self._guard.breaker,
             auth=lambda: [self.auth.mode(each) for each in self.auth.providers],
-            host=lambda: host_lines(self.host_watch.reading),
+            host=lambda: in_words(self.host_watch.reading),
             patterns=self._heal.patterns,
             acts=lambda: [each.line for each in self._heal.acts],
             last_words=lambda session_id: RunFolder(Path(self._places.run), session_id).last_words(),
@@ -351,15 +349,3 @@ class Gateway:
         if turn.cost_usd is not None:
             lines.append(f"Cost of this answer: {turn.cost_usd:.4f} USD")
         return "\n".join(lines)
-
-
-def host_lines(reading: HostReading) -> list[str]:
-    """The figures of one look, in words; none before the first."""
-    figures = {"disk": reading.disk_percent, "memory": reading.memory_percent}
-    parts = [f"{name} {value:.0f} %" for name, value in figures.items() if value is not None]
-    if reading.load is not None:
-        parts.append(f"load {reading.load:.1f} on {reading.cores} cores")
-    down = [unit.name for unit in (*(reading.pm2 or ()), *(reading.docker or ())) if unit.state not in _UP]
-    if down:
-        parts.append(f"not up: {', '.join(down)}")
-    return [", ".join(parts)] if parts else []

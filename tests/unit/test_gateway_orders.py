@@ -84,7 +84,7 @@ class Room:
         views = Views(
             breaker=gateway.guard.breaker,
             auth=lambda: self.auth,
-            host=lambda: ["disk 41 %, memory 30 %"],
+            host=lambda: "disk 41 %, memory 30 %",
             patterns=lambda: self.patterns,
             acts=lambda: self.acts,
             last_words=lambda _session: "panic: key sk-ant-api03-" + "a" * 40,

@@ -49,8 +49,8 @@ class Views(Struct, frozen=True):
 
     breaker: Callable[[str], Breaker]
     auth: Callable[[], Sequence[AuthMode]]
-    # Lines about the host, as the last watch found it.
-    host: Callable[[], Sequence[str]]
+    # The host in one line, as the last watch found it; empty before the first.
+    host: Callable[[], str]
     # Pattern, how often in ten minutes, how many seconds ago last.
     patterns: Callable[[], Sequence[tuple[str, int, float]]]
     # What self-heal did lately, newest last.
@@ -138,11 +138,11 @@ class Orders:
     async def _health(self, _message: Incoming, _arguments: str) -> str:
         pool = self._turns.pool
         busy = sum(map(pool.is_busy, pool.keys()))
-        trouble = self._views.trouble()
+        trouble, host = self._views.trouble(), self._views.host()
         lines = [
             f"Mode: {await self._mode()}",
             f"Telegram: {'updates arrive' if trouble is None else f'no updates arrive ({trouble})'}",
-            *(f"Host: {line}" for line in self._views.host()),
+            *([f"Host: {host}"] if host else []),
             *(f"Login: {line}" for line in self._login_lines()),
             f"Sessions: {pool.active} of {pool.limits.active_max}, {busy} busy",
             f"Next: {self._next_step()}",
