@@ -27,8 +27,8 @@ from wakeful.domain.errors import WorldError
 from wakeful.domain.gateway.access import Access, Role, stranger_line
 from wakeful.domain.gateway.breaker import Thresholds
 from wakeful.domain.gateway.classifier import Fault
-from wakeful.domain.gateway.host_watch import HostReading, WatchLimits
-from wakeful.domain.gateway.messages import ConversationKey, Incoming
+from wakeful.domain.gateway.host_watch import WatchLimits, in_words
+from wakeful.domain.gateway.messages import Incoming
 from wakeful.domain.gateway.pool import Pool, PoolLimits
 from wakeful.domain.gateway.reply_context import with_context
 from wakeful.domain.gateway.response_actions import PROMPTS, cue_of
@@ -65,8 +65,6 @@ from wakeful.services.gateway.turns import Turns
 # A pairing that was taken back is noticed this late.
 PEOPLE_SECONDS: Final = 60.0
 
-_UP: Final = frozenset({"online", "running", "exited"})
-
 log = logging.getLogger("wakeful.gateway")
 
 
@@ -90,6 +88,7 @@ class Gateway:
         self._seats = Seats(config, places, environ)
         self._channels = open_channels(config.alerts, environ)
         self._log = Path(places.logs) / "gateway.log"
+        self._limits = Limits(turn=config.gateway.turn_seconds, question=config.gateway.question_seconds)
         self._door = Door(places.socket)
         clock = self._clock = SystemClock()
         self.chat = TelegramChat(config.gateway.token, config.gateway.api, clock)
@@ -111,7 +110,9 @@ class Gateway:
             buttons=self._follow_ups.buttons,
             name_of=self._book.key_of,
         )
-        self.turns = self._new_turns(store)
+        self._questions = self._new_questions(store)
+        self.turns = self._new_turns()
+        self._host = self._new_host()
         self._heal = self._new_heal()
         self.host_watch = self._new_host_watch()
         self._decisions = Decisions(self.chat, clock, self._people.role_of)
@@ -164,32 +165,6 @@ class Gateway:
         if open_turns:
             yield f"gateway: goes on with {open_turns} open turns"
 
-    def sessions(self) -> dict[str, ConversationKey]:
-        """The sessions of the pool, and whose each is."""
-        keys = self.turns.pool.keys()
-        held = {self.turns.session_of(key): key for key in keys}
-        return {session: key for session, key in held.items() if session}
-
-    async def restart(self, key: ConversationKey, *, even_busy: bool = False) -> bool:
-        return await self.turns.restart(key, even_busy=even_busy)
-
-    async def restart_all(self) -> int:
-        return await self.turns.restart_all()
-
-    def progressing(self, seconds: float) -> frozenset[ConversationKey]:
-        return self.turns.progressing(seconds)
-
-    async def take_heirs(self) -> None:
-        await self.turns.take_heirs()
-
-    def dead(self) -> tuple[ConversationKey, ...]:
-        """Nobody: a session that dies is brought back by the daemon, and its own turn hears of it first."""
-        return ()
-
-    def silent(self) -> tuple[ConversationKey, ...]:
-        """Nobody: a silent turn proposes its revival itself."""
-        return ()
-
     def _logins(self) -> tuple[Login, ...]:
         """Of the providers that somebody may get an answer from."""
         used = {self._config.gateway.provider, *(each.provider for each in self._config.gateway_chats)}
@@ -227,62 +202,67 @@ class Gateway:
             context_of=self._context_of,
         )
 
-    def _new_turns(self, store: Store) -> Turns:
-        limits = Limits(
-            turn=self._config.gateway.turn_seconds, question=self._config.gateway.question_seconds
-        )
-        questions = Questions(
+    def _new_questions(self, store: Store) -> Questions:
+        return Questions(
             chat=self.chat,
             answers=self._answers,
             sessions=self._sessions,
             store=store,
             clock=self._clock,
             conversations=self._conversations,
-            seconds_max=limits.question,
+            seconds_max=self._limits.question,
         )
-        self._questions = questions
-        asking = Asking(
+
+    def _new_asking(self) -> Asking:
+        return Asking(
             sessions=self._sessions,
             clock=self._clock,
             book=self._book,
             conversations=self._conversations,
             seat_for=self._seats.seat,
-            limits=limits,
+            limits=self._limits,
         )
-        course = Course(
+
+    def _new_course(self) -> Course:
+        return Course(
             clock=self._clock,
             sessions=self._sessions,
             book=self._book,
-            asking=asking,
-            questions=questions,
+            asking=self._new_asking(),
+            questions=self._questions,
             guard=self._guard,
             judging=Judging(),
             answers=self._answers,
             finish=self._finishing,
             witness=Witnesses(self._finishing.ended, self._follow_ups.ended, self._count),
             seat_for=self._seats.seat,
-            limits=limits,
+            limits=self._limits,
         )
+
+    def _new_turns(self) -> Turns:
         conversation = self._config.conversation
-        pool = Pool[Turn](PoolLimits(conversation.max_active_sessions, conversation.idle_ttl_minutes * 60))
+        limits = PoolLimits(conversation.max_active_sessions, conversation.idle_ttl_minutes * 60)
         return Turns(
             clock=self._clock,
-            pool=pool,
+            pool=Pool[Turn](limits),
             book=self._book,
             conversations=self._conversations,
-            questions=questions,
-            course=course,
+            questions=self._questions,
+            course=self._new_course(),
             sessions=self._sessions,
         )
 
-    def _new_heal(self) -> SelfHeal:
+    def _new_host(self) -> GatewayHost:
         host = self._config.gateway_host
         figures = HostFigures(self._places.home, pm2=host.pm2, docker=host.docker, environ=self._environ)
-        self._host = GatewayHost(self._clock, figures, temporary=Path(self._places.probe), log=self._log)
+        return GatewayHost(self._clock, figures, temporary=Path(self._places.probe), log=self._log)
+
+    def _new_heal(self) -> SelfHeal:
+        host = self._config.gateway_host
         return SelfHeal(
             clock=self._clock,
             host=self._host,
-            pool=self,
+            pool=self.turns,
             degrade=self.auth.suspected,
             tell=self._tell,
             limits=HealLimits(
@@ -332,7 +312,7 @@ class Gateway:
         return Views(
             breaker=self._guard.breaker,
             auth=lambda: [self.auth.mode(each) for each in self.auth.providers],
-            host=lambda: host_lines(self.host_watch.reading),
+            host=lambda: in_words(self.host_watch.reading),
             patterns=self._heal.patterns,
             acts=lambda: [each.line for each in self._heal.acts],
             last_words=lambda session_id: RunFolder(Path(self._places.run), session_id).last_words(),
@@ -369,15 +349,3 @@ class Gateway:
         if turn.cost_usd is not None:
             lines.append(f"Cost of this answer: {turn.cost_usd:.4f} USD")
         return "\n".join(lines)
-
-
-def host_lines(reading: HostReading) -> list[str]:
-    """The figures of one look, in words; none before the first."""
-    figures = {"disk": reading.disk_percent, "memory": reading.memory_percent}
-    parts = [f"{name} {value:.0f} %" for name, value in figures.items() if value is not None]
-    if reading.load is not None:
-        parts.append(f"load {reading.load:.1f} on {reading.cores} cores")
-    down = [unit.name for unit in (*(reading.pm2 or ()), *(reading.docker or ())) if unit.state not in _UP]
-    if down:
-        parts.append(f"not up: {', '.join(down)}")
-    return [", ".join(parts)] if parts else []

@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.chat_gateway import host_lines
 from wakeful.chat_seats import Seats
 from wakeful.chatwork import BadBotToken, GatewayNotSetUp, bot_of
 from wakeful.config import Config
-from wakeful.domain.gateway.host_watch import HostReading, Unit
 from wakeful.domain.gateway.messages import ConversationKey
 from wakeful.gateway_config import ChatPlace, Gateway, PermissionMode, Secret
 from wakeful.places import Places
@@ -79,10 +77,3 @@ def test_a_token_is_a_bots_or_none() -> None:
         with pytest.raises(BadBotToken):
             bot_of(Config(gateway=Gateway(token=Secret(wrong))))
     assert bot_of(Config(gateway=Gateway(token=Secret("700001:AA")))) == "700001"
-
-
-def test_the_host_in_one_line() -> None:
-    """What is known, and nothing before the first look."""
-    assert host_lines(HostReading()) == []
-    reading = HostReading(disk_percent=41.2, load=0.5, cores=2, docker=(Unit("db", "unhealthy"),))
-    assert host_lines(reading) == ["disk 41 %, load 0.5 on 2 cores, not up: db"]

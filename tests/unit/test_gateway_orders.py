@@ -75,6 +75,7 @@ class Room:
         self.parts = Parts()
         self.house = ScriptedHouse()
         self.patterns: list[tuple[str, int, float]] = []
+        self.acts = ["restart_key chat:7:thread:main"]
         self.auth = [AuthMode("claude")]
         self.chat = self.parts.chat
         numbers = count()
@@ -83,9 +84,9 @@ class Room:
         views = Views(
             breaker=gateway.guard.breaker,
             auth=lambda: self.auth,
-            host=lambda: ["disk 41 %, memory 30 %"],
+            host=lambda: "disk 41 %, memory 30 %",
             patterns=lambda: self.patterns,
-            acts=lambda: ["restart_key chat:7:thread:main"],
+            acts=lambda: self.acts,
             last_words=lambda _session: "panic: key sk-ant-api03-" + "a" * 40,
             provider_of=lambda _key: "claude",
             trouble=lambda: None,
@@ -229,6 +230,9 @@ def test_errors_and_session_say_what_002_asks_for() -> None:
         assert "Session: claude-a" in shown
         assert "sk-ant" not in shown
         assert "restart_key" in shown
+        room.acts = [f"act {n}: {'long ' * 100}" for n in range(20)]
+        shown = await room.say("/session")
+        assert ("act 19" in shown, "act 14" in shown, len(shown) < 4096) == (True, False, True)
 
     play(scene)
 

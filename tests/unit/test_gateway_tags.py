@@ -1,5 +1,7 @@
 """Tags in answers: read exactly, taken out of what is shown, and text wherever they are quoted or wrong."""
 
+import time
+
 import pytest
 from hypothesis import example, given, strategies as st
 
@@ -88,3 +90,6 @@ def test_a_flood_of_beginnings_is_read_in_no_time() -> None:
     assert read_tags("<send-file path=" * 60_000).files == ()
     assert read_tags("<send-file path='" * 60_000).files == ()
     assert read_tags("<telegram-api " + "a='b' " * 100_000).calls == ()
+    began = time.process_time()
+    assert shown_so_far(FILE * 50_000) == ""
+    assert time.process_time() - began < 1.5

@@ -3,6 +3,7 @@
 import pytest
 
 from wakeful.domain.gateway.classifier import CATEGORY_OF, Category, Reason
+from wakeful.domain.gateway.response_actions import PROMPTS
 from wakeful.domain.gateway.validator import RECENT_MAX, RULES, Exchange, Finish, Recent, similarity, validate
 
 PYTHON_TRACE = (
@@ -151,6 +152,13 @@ def test_the_same_question_may_have_the_same_answer() -> None:
     recent = Recent().after("status of web?", LONG)
     assert validate(LONG, asked="status of web?", recent=recent) is None
     assert validate(LONG, asked="Status of db?", recent=recent) is None
+
+
+@pytest.mark.parametrize("prompt", PROMPTS.values())
+def test_who_asks_for_the_last_answer_again_may_get_it(prompt: str) -> None:
+    """By a button or its word: a model that stays with its answer does not loop."""
+    recent = Recent().after("How did it go?", LONG)
+    assert validate(LONG, asked=prompt, recent=recent) is None
 
 
 def test_yes_may_be_said_three_times() -> None:

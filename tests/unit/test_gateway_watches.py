@@ -1,7 +1,7 @@
 """Auth watch, self-heal and host watch in virtual time, with doubles of the login, the host and the pool."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import pytest
 from msgspec import Struct
@@ -219,7 +219,6 @@ class ScriptedPool:
 
     def __init__(self) -> None:
         self.acts: list[str] = []
-        self.gone: tuple[ConversationKey, ...] = ()
         self.heard_of: frozenset[ConversationKey] = frozenset()
         self.problem: Exception | None = None
         self.looked = 0
@@ -243,12 +242,6 @@ class ScriptedPool:
 
     def sessions(self) -> dict[str, ConversationKey]:
         return {"s": A}
-
-    def dead(self) -> Iterable[ConversationKey]:
-        return self.gone
-
-    def silent(self) -> Iterable[ConversationKey]:
-        return ()
 
 
 class ScriptedChat:
@@ -380,10 +373,10 @@ def test_a_full_disk_is_told_and_cleaned_with_a_rest_between(scene: HostScene) -
 
 def test_an_act_that_fails_is_written_down_and_rests_too(scene: HostScene) -> None:
     """No loop of failing restarts; the words say what happened."""
-    scene.pool.gone = (A,)
     scene.pool.problem = ChatRefused(reason="no")
 
     async def play() -> None:
+        await scene.fail("timeout", 3)
         await scene.watch.look()
         await scene.watch.look()
 

@@ -90,6 +90,19 @@ def wrong_with(reading: HostReading, limits: WatchLimits = DEFAULT_LIMITS) -> tu
     return tuple(alert for check in CHECKS.values() for alert in check.alerts(reading, limits))
 
 
+def in_words(reading: HostReading) -> str:
+    """The figures of one look in one line; empty before the first."""
+    figures = {"disk": reading.disk_percent, "memory": reading.memory_percent}
+    parts = [f"{name} {value:.0f} %" for name, value in figures.items() if value is not None]
+    if reading.load is not None:
+        parts.append(f"load {reading.load:.1f} on {reading.cores} cores")
+    down = [plain(unit.name, 60) for unit in (*_pm2_down(reading), *_docker_down(reading))]
+    if down:
+        more = [f"{len(down) - NAMES_SHOWN_MAX} more"] if len(down) > NAMES_SHOWN_MAX else []
+        parts.append(f"not up: {', '.join([*down[:NAMES_SHOWN_MAX], *more])}")
+    return ", ".join(parts)
+
+
 class Told(Struct):
     """What was told and when, by key and by category."""
 
@@ -159,16 +172,21 @@ def _load(reading: HostReading, limits: WatchLimits) -> Iterator[HostAlert]:
 
 
 def _pm2(reading: HostReading, _limits: WatchLimits) -> Iterator[HostAlert]:
-    down = [unit for unit in reading.pm2 or () if unit.state in ("errored", "stopped", "waiting restart")]
-    yield from _units(HostCategory.PM2, "PM2 says", down)
+    yield from _units(HostCategory.PM2, "PM2 says", _pm2_down(reading))
 
 
 def _docker(reading: HostReading, _limits: WatchLimits) -> Iterator[HostAlert]:
+    yield from _units(HostCategory.DOCKER, "Docker says", _docker_down(reading))
+
+
+def _pm2_down(reading: HostReading) -> list[Unit]:
+    return [unit for unit in reading.pm2 or () if unit.state in ("errored", "stopped", "waiting restart")]
+
+
+def _docker_down(reading: HostReading) -> list[Unit]:
     # A container that ended well was meant to end; Docker's own word for the others.
-    down = [
-        unit for unit in reading.docker or () if unit.state in ("unhealthy", "restarting", "dead", "failed")
-    ]
-    yield from _units(HostCategory.DOCKER, "Docker says", down)
+    down = ("unhealthy", "restarting", "dead", "failed")
+    return [unit for unit in reading.docker or () if unit.state in down]
 
 
 def _units(category: HostCategory, who: str, down: Sequence[Unit]) -> Iterator[HostAlert]:

@@ -82,8 +82,11 @@ def _certain(text: str) -> int:
     if _is_in_block(text, end):
         return end
     # What is inline code is certain when its line is at an end: a tag behind a backtick may turn out to be quoted.
+    quoted_from = text.find("`", line_start, end)
+    if quoted_from < 0:
+        return end
     tags = (found.start() for found in _TAG.finditer(text, line_start, end))
-    return next((start for start in tags if "`" in text[line_start:start]), end)
+    return next((start for start in tags if start > quoted_from), end)
 
 
 def _begun_at(text: str) -> int:

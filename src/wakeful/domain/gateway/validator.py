@@ -14,6 +14,7 @@ from rapidfuzz.fuzz import ratio
 
 from wakeful.domain.gateway.classifier import Reason
 from wakeful.domain.gateway.fences import open_at_end, prose_lines
+from wakeful.domain.gateway.response_actions import PROMPTS
 from wakeful.domain.plaintext import without_hidden
 
 # C9. Both are shares of 1.
@@ -191,17 +192,23 @@ def _is_truncated(candidate: Candidate) -> bool:
     return _DANGLING.search(prose[-1].rstrip()) is not None
 
 
+# They ask for the last answer once more.
+_FOLLOW_UPS: Final = frozenset(PROMPTS.values())
+
+
 def _is_loop(candidate: Candidate) -> bool:
     """Nearly what was answered before, to another question: whoever asks the same again may get the same again."""
     if len(_normal(candidate.text)) < LOOP_CHARS_MIN:
         return False
     return any(
-        similarity(candidate.text, each.answered) > SIMILARITY_MAX and not _is_same_question(candidate, each)
+        similarity(candidate.text, each.answered) > SIMILARITY_MAX and not _is_asked_again(candidate, each)
         for each in candidate.recent.exchanges
     )
 
 
-def _is_same_question(candidate: Candidate, earlier: Exchange) -> bool:
+def _is_asked_again(candidate: Candidate, earlier: Exchange) -> bool:
+    if candidate.asked in _FOLLOW_UPS:
+        return True
     return bool(candidate.asked) and similarity(_head(candidate.asked), earlier.asked) > SIMILARITY_MAX
 
 
@@ -229,7 +236,7 @@ RULES: Final[Mapping[Reason, Rule]] = {
     Reason.LOOP: Rule(
         _is_loop,
         f"more than {SIMILARITY_MAX:.0%} like one of the last {RECENT_MAX} answers of the conversation",
-        f"answers below {LOOP_CHARS_MIN} characters, and the same question asked again",
+        f"answers below {LOOP_CHARS_MIN} characters, and the same question asked again, also by a button or its word",
     ),
 }
 

@@ -23,6 +23,7 @@ from wakeful.domain.gateway.turn import Turn
 from wakeful.domain.gateway.validator import Finish, Recent, validate
 
 STOPPED_WORDS: Final = "Stopped."
+NOT_BEGUN_WORDS: Final = "The agent could not be asked. Please try again in a moment."
 LOST_WORDS: Final = "This message was lost while I was restarted. Please send it again."
 # Conversations whose last answers are remembered: more than ever have a session at once.
 KEYS_MAX: Final = 200
@@ -62,7 +63,7 @@ class Judging:
             if fault is None:
                 return None, end.text
         assert fault is not None, "an end that is no answer is a failure"
-        return fault, user_words(fault)
+        return fault, NOT_BEGUN_WORDS if isinstance(end, NotBegun) else user_words(fault)
 
     def forget(self, key: ConversationKey) -> None:
         """Another conversation begins there."""

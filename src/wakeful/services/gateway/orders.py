@@ -37,6 +37,7 @@ READING_ORDER: Final = "If it looks unstable: /health, /errors patterns, the bre
 REPORT_SINCE: Final = "12h"
 CHECKPOINTS_SHOWN_MAX: Final = 5
 LINES_SHOWN_MAX: Final = 8
+ACTS_SHOWN_MAX: Final = 5
 LINE_CHARS_MAX: Final = 200
 _LABELS: Final = {"continue": "Continue", "rollback": "Roll back", "abort": "Abort", "done": "It is done"}
 
@@ -48,8 +49,8 @@ class Views(Struct, frozen=True):
 
     breaker: Callable[[str], Breaker]
     auth: Callable[[], Sequence[AuthMode]]
-    # Lines about the host, as the last watch found it.
-    host: Callable[[], Sequence[str]]
+    # The host in one line, as the last watch found it; empty before the first.
+    host: Callable[[], str]
     # Pattern, how often in ten minutes, how many seconds ago last.
     patterns: Callable[[], Sequence[tuple[str, int, float]]]
     # What self-heal did lately, newest last.
@@ -137,11 +138,11 @@ class Orders:
     async def _health(self, _message: Incoming, _arguments: str) -> str:
         pool = self._turns.pool
         busy = sum(map(pool.is_busy, pool.keys()))
-        trouble = self._views.trouble()
+        trouble, host = self._views.trouble(), self._views.host()
         lines = [
             f"Mode: {await self._mode()}",
             f"Telegram: {'updates arrive' if trouble is None else f'no updates arrive ({trouble})'}",
-            *(f"Host: {line}" for line in self._views.host()),
+            *([f"Host: {host}"] if host else []),
             *(f"Login: {line}" for line in self._login_lines()),
             f"Sessions: {pool.active} of {pool.limits.active_max}, {busy} busy",
             f"Next: {self._next_step()}",
@@ -188,7 +189,7 @@ class Orders:
         session_id = self._turns.session_of(key)
         provider = self._views.provider_of(key)
         last_words = self._views.last_words(SessionId(session_id)) if session_id else ""
-        acts = self._views.acts()
+        acts = [_line(each) for each in self._views.acts()[-ACTS_SHOWN_MAX:]]
         lines = [
             f"Key: {key}",
             f"Provider: {provider}, breaker {self._views.breaker(provider).state}",

@@ -5,7 +5,7 @@ Sessions are restarted by whoever owns the pool, through the one gate; this asks
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -67,12 +67,6 @@ class Pooled(Protocol):
     def sessions(self) -> dict[str, ConversationKey]:
         """The sessions of the pool, and whose each is."""
 
-    def dead(self) -> Iterable[ConversationKey]:
-        """Conversations whose session is gone although they have something to do."""
-
-    def silent(self) -> Iterable[ConversationKey]:
-        """Conversations whose turn is silent beyond its limit."""
-
 
 class Healed(Struct, frozen=True):
     """Something that was asked for, and what came of it."""
@@ -127,10 +121,9 @@ class SelfHeal:
     async def look(self, memory_percent: float | None, disk_percent: float | None) -> tuple[Proposal, ...]:
         """Ask for whatever should be done now; memory is looked at again once it was collected."""
         await self._pool.take_heirs()
+        # Who dies or falls silent in a turn is proposed for revival by whoever hears that turn, without waiting for us.
         signals = Signals(
             failures=tuple(self._failures),
-            dead=tuple(self._pool.dead()),
-            silent=tuple(self._pool.silent()),
             memory_percent=memory_percent,
             disk_percent=disk_percent,
             hogs=await self._hogs(),

@@ -90,6 +90,12 @@ class Turns:
         """Its session, empty if it has none; also the one that its first turn has just begun."""
         return self.pool.session_of(key) or self._course.session_of(key)
 
+    def sessions(self) -> dict[str, ConversationKey]:
+        """The sessions of the pool, and whose each is."""
+        keys = self.pool.keys()
+        held = {self.session_of(key): key for key in keys}
+        return {session_id: key for session_id, key in held.items() if session_id}
+
     async def run(self) -> None:
         """Work until cancelled; what is cut off goes on with the next gateway."""
         dropping_at = self._clock.now().awake
