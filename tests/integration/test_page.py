@@ -14,7 +14,7 @@ from browsers import is_live, needs_chromium, open_link, row
 from clinics import Clinic
 from desks import Doors, House, furnish, open_doors
 from wakeful.domain.checkpoint import Checkpoint, CheckpointKind, Choice, ChoiceName
-from wakeful.domain.events import Drifted
+from wakeful.domain.events import Answered, Drifted, Prompted
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 VIEWS = ("", "?session=claude-killed", "?view=decisions", "?view=incidents", "?view=agents", "?view=events")
@@ -90,6 +90,20 @@ def test_a_change_is_shown_and_said_without_asking(doors: Doors, page: Page) -> 
     expect(page.locator("#tally")).to_contain_text("4 need you")
     doors.call(lambda: doors.house.start("newcomer"))
     expect(row(page, "newcomer")).to_contain_text("ready for a prompt")
+
+
+def test_whoever_reads_a_row_keeps_it(doors: Doors, page: Page) -> None:
+    """Rows above it go elsewhere, it goes elsewhere itself: the focus stays where it was, and Enter opens that one."""
+    page.locator("body").press("n")
+    page.keyboard.press("n")
+    link = row(page, "failed").locator("a")
+    expect(link).to_be_focused()
+    doors.call(lambda: doors.house.hear("asking", Answered(doors.house.clock.now().wall)))
+    expect(row(page, "asking").locator(".state")).to_have_text("prompting")
+    expect(link).to_be_focused()
+    doors.call(lambda: doors.house.hear("failed", Prompted(doors.house.clock.now().wall)))
+    expect(row(page, "failed").locator(".state")).to_have_text("prompting")
+    expect(link).to_be_focused()
 
 
 def test_search_and_choices_live_in_the_address(doors: Doors, page: Page) -> None:
