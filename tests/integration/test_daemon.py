@@ -53,8 +53,10 @@ def test_folders_that_appear_later_are_seen(
     assert (session["id"], session["state"], session["pid"]) == (SESSION, "prompting", agent.pid)
 
 
-def test_a_link_logs_in_once(daemon: RunningDaemon) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_a_link_logs_in_once(daemon: RunningDaemon, host: str) -> None:
     """`wakeful open` prints a link, `--json` the record it is in; each is fresh, and good for one login."""
+    daemon.watch(WAKEFUL_DAEMON__HOST=host)
     daemon.up()
     printed, told = daemon.run("open").out.strip(), json.loads(daemon.run("open", "--json").out)
     assert printed != told["url"]
