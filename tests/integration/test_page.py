@@ -156,6 +156,17 @@ def test_the_keyboard_goes_everywhere(page: Page) -> None:
         expect(page.get_by_role("heading", name=heading)).to_be_visible()
 
 
+def test_an_address_that_asks_for_nonsense_gives_the_plain_view(
+    doors: Doors, context: BrowserContext
+) -> None:
+    """Nobody is left before an empty page because of what stands in an address."""
+    page = open_link(doors, context, "?view=events&since=forever")
+    expect(page.locator("#since")).to_have_value("24h")
+    expect(page.locator("#events-empty")).to_be_visible()
+    page.goto(f"{doors.url}/?view=nowhere&hands=many")
+    expect(row(page, "working")).to_be_visible()
+
+
 def test_an_empty_house_helps(tmp_path: Path, context: BrowserContext) -> None:
     """Where nothing runs the page says how something would appear."""
     with open_doors(tmp_path, House()) as doors:

@@ -78,7 +78,7 @@ async function refresh() {
   }
   if (view === "events") {
     const found = await read(`/api/events?since=${encodeURIComponent(since)}`);
-    if (found) drawEvents({ rows: byId("event-rows"), empty: byId("events-empty"), more: byId("events-more"), table: byId("event-table") }, found);
+    if (found) drawEvents({ rows: byId("event-rows"), empty: byId("events-empty"), more: byId("events-more"), table: byId("event-table") }, found, since);
   }
 }
 
