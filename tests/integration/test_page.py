@@ -239,7 +239,7 @@ def test_a_login_that_ended_is_noticed(doors: Doors, context: BrowserContext) ->
     page = open_link(doors, context, hurry=True)
     is_live(page)
     doors.call(doors.access.logins._open._kept.clear)
-    expect(page.locator("#door")).to_be_visible()
+    expect(page.locator("#door-text")).to_contain_text("This login is over")
     assert page.locator("#sessions").is_hidden()
 
 
