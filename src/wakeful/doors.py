@@ -8,6 +8,7 @@ from pathlib import Path
 from wakeful.config import Config
 from wakeful.domain.errors import WakefulError
 from wakeful.home import make_home
+from wakeful.interfaces.http.access import url_of
 from wakeful.interfaces.http.binding import PortBusy, bind_tcp, bind_unix
 from wakeful.interfaces.http.server import shut
 from wakeful.places import Places
@@ -47,4 +48,4 @@ class Doors:
             return
         self.listeners.append(listener)
         self.port = listener.getsockname()[1]
-        self.listening.append(f"http://{config.daemon.host}:{self.port}")
+        self.listening.append(url_of(config.daemon.host, self.port))

@@ -38,7 +38,7 @@ from wakeful.faults import reach
 from wakeful.gauges import figures_of, unready
 from wakeful.home import store_path
 from wakeful.hubwork import ancestor_pids
-from wakeful.interfaces.http.access import Access
+from wakeful.interfaces.http.access import Access, url_of
 from wakeful.interfaces.http.access_log import access_file
 from wakeful.interfaces.http.app import build_app
 from wakeful.interfaces.http.deciders import Deciders
@@ -143,7 +143,9 @@ def _app(
     store: Store,
     end: Callable[[], None],
 ) -> tuple[Gate, Access]:
-    access = Access(load_or_create_token(Path(places.token)), doors.port, daemon.clock.now)
+    access = Access(
+        load_or_create_token(Path(places.token)), doors.port, daemon.clock.now, config.daemon.host
+    )
     desk = _desk(config, places, doors, daemon, store.transitions)
     heal = daemon.calm.changed
 
@@ -229,7 +231,7 @@ def _desk(config: Config, places: Places, doors: Doors, daemon: Daemon, history:
 def _link(config: Config, doors: Doors, access: Access | None) -> str | None:
     if doors.port is None:
         return None
-    page = f"http://{config.daemon.host}:{doors.port}/"
+    page = f"{url_of(config.daemon.host, doors.port)}/"
     if access is None:
         return f"{page} (`wakeful open` gives a link that logs in)"
     return f"{page}#code={access.logins.new_code()} (good once, for 10 minutes)"

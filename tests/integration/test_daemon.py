@@ -53,8 +53,10 @@ def test_folders_that_appear_later_are_seen(
     assert (session["id"], session["state"], session["pid"]) == (SESSION, "prompting", agent.pid)
 
 
-def test_a_link_logs_in_once(daemon: RunningDaemon) -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_a_link_logs_in_once(daemon: RunningDaemon, host: str) -> None:
     """`wakeful open` prints a link, `--json` the record it is in; each is fresh, and good for one login."""
+    daemon.watch(WAKEFUL_DAEMON__HOST=host)
     daemon.up()
     printed, told = daemon.run("open").out.strip(), json.loads(daemon.run("open", "--json").out)
     assert printed != told["url"]
@@ -159,6 +161,45 @@ def test_a_neutral_log_with_a_process(daemon: RunningDaemon, agent: subprocess.P
     assert dead["findings"][0]["code"] == "session_dead"
 
 
+def question(daemon: RunningDaemon, conversation: str, age_seconds: float = 0.0) -> Path:
+    """What a hook leaves in the spool when a client asks a person."""
+    spool = Path(daemon.environ["WAKEFUL_HOME"]) / "spool"
+    spool.mkdir(parents=True, exist_ok=True)
+    report = spool / str(len(list(spool.iterdir())))
+    payload = {
+        "session_id": conversation,
+        "hook_event_name": "PermissionRequest",
+        "tool_name": "Bash",
+        "cwd": "/x",
+    }
+    report.write_text(json.dumps(payload))
+    transcripts.age(report, time.time() - age_seconds)
+    return report
+
+
+def test_what_lay_in_the_spool_does_not_prove_that_anybody_lives(
+    daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes]
+) -> None:
+    """Asked while Wakeful was stopped: nobody waits whose agent nobody sees, or whose turn went on since."""
+    daemon.up()
+    daemon.end()
+    now = time.time()
+    transcripts.register(config, CONVERSATION, agent.pid)
+    done = (transcripts.prompt(now - 900, CONVERSATION), transcripts.answer(now - 300, CONVERSATION))
+    transcripts.write(config, CONVERSATION, *done)
+    gone, fresh = (CONVERSATION.replace("5a74ada3", name) for name in ("90ae90ae", "f4e5f4e5"))
+    question(daemon, CONVERSATION, 600)
+    question(daemon, gone, 3600)
+    question(daemon, fresh)
+    daemon.up()
+    found = {each["conversation_id"]: (each["state"], each["health"]) for each in daemon.sessions()}
+    assert found == {
+        CONVERSATION: ("idle", "healthy"),
+        gone: ("stopped", "unknown"),
+        fresh: ("waiting", "healthy"),
+    }
+
+
 def test_a_hook_report_says_that_a_person_is_needed(
     daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes]
 ) -> None:
@@ -173,14 +214,7 @@ def test_a_hook_report_says_that_a_person_is_needed(
     )
     daemon.up()
     assert daemon.sessions()[0]["state"] == "prompting"
-    report = Path(daemon.environ["WAKEFUL_HOME"]) / "spool" / "1"
-    payload = {
-        "session_id": CONVERSATION,
-        "hook_event_name": "PermissionRequest",
-        "tool_name": "Bash",
-        "cwd": "/x",
-    }
-    report.write_text(json.dumps(payload))
+    report = question(daemon, CONVERSATION)
     waiting = daemon.wait_for_session(lambda each: each["state"] == "waiting", "question")
     assert waiting["attention"] == "person"
     wait_for(lambda: None if report.exists() else True, "empty spool")

@@ -14,7 +14,7 @@ from browsers import is_live, needs_chromium, open_link, row
 from clinics import Clinic
 from desks import Doors, House, furnish, open_doors
 from wakeful.domain.checkpoint import Checkpoint, CheckpointKind, Choice, ChoiceName
-from wakeful.domain.events import Drifted
+from wakeful.domain.events import Answered, Drifted, Prompted
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 VIEWS = ("", "?session=claude-killed", "?view=decisions", "?view=incidents", "?view=agents", "?view=events")
@@ -92,6 +92,20 @@ def test_a_change_is_shown_and_said_without_asking(doors: Doors, page: Page) -> 
     expect(row(page, "newcomer")).to_contain_text("ready for a prompt")
 
 
+def test_whoever_reads_a_row_keeps_it(doors: Doors, page: Page) -> None:
+    """Rows above it go elsewhere, it goes elsewhere itself: the focus stays where it was, and Enter opens that one."""
+    page.locator("body").press("n")
+    page.keyboard.press("n")
+    link = row(page, "failed").locator("a")
+    expect(link).to_be_focused()
+    doors.call(lambda: doors.house.hear("asking", Answered(doors.house.clock.now().wall)))
+    expect(row(page, "asking").locator(".state")).to_have_text("prompting")
+    expect(link).to_be_focused()
+    doors.call(lambda: doors.house.hear("failed", Prompted(doors.house.clock.now().wall)))
+    expect(row(page, "failed").locator(".state")).to_have_text("prompting")
+    expect(link).to_be_focused()
+
+
 def test_search_and_choices_live_in_the_address(doors: Doors, page: Page) -> None:
     """Words, standings, project and hands narrow the table, the address can be shared, Escape shows everybody again."""
     rows = page.locator("tr[data-id]")
@@ -140,6 +154,17 @@ def test_the_keyboard_goes_everywhere(page: Page) -> None:
     for key, heading in (("2", "Waits for your decision"), ("3", "Incidents"), ("5", "Critical events")):
         page.keyboard.press(key)
         expect(page.get_by_role("heading", name=heading)).to_be_visible()
+
+
+def test_an_address_that_asks_for_nonsense_gives_the_plain_view(
+    doors: Doors, context: BrowserContext
+) -> None:
+    """Nobody is left before an empty page because of what stands in an address."""
+    page = open_link(doors, context, "?view=events&since=forever")
+    expect(page.locator("#since")).to_have_value("24h")
+    expect(page.locator("#events-empty")).to_be_visible()
+    page.goto(f"{doors.url}/?view=nowhere&hands=many")
+    expect(row(page, "working")).to_be_visible()
 
 
 def test_an_empty_house_helps(tmp_path: Path, context: BrowserContext) -> None:
@@ -214,7 +239,7 @@ def test_a_login_that_ended_is_noticed(doors: Doors, context: BrowserContext) ->
     page = open_link(doors, context, hurry=True)
     is_live(page)
     doors.call(doors.access.logins._open._kept.clear)
-    expect(page.locator("#door")).to_be_visible()
+    expect(page.locator("#door-text")).to_contain_text("This login is over")
     assert page.locator("#sessions").is_hidden()
 
 

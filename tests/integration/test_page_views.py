@@ -151,6 +151,24 @@ def test_a_session_is_adopted_muted_called_wrong_stopped_and_released(
     expect(act(page, "release", "Release")).to_have_text("It is only watched now.")
 
 
+def test_what_a_managed_session_asks_is_answered(
+    doors: Doors, clinic: Clinic, context: BrowserContext
+) -> None:
+    """Allow and deny stand first while it asks, each asks once more, and the answer names the question."""
+    doors.run(clinic.manage("a"))
+    page = open_link(doors, context, "?session=claude-a", hurry=True)
+    expect(page.locator("[data-action=stop]")).to_be_visible()
+    assert page.locator("[data-action=allow]").count() == 0
+    doors.call(lambda: clinic.ask("a", "Bash: touch x"))
+    expect(page.locator("#session-actions button").first).to_have_text("Allow")
+    page.locator("[data-action=allow]").click()
+    expect(page.get_by_role("dialog")).to_contain_text("Bash: touch x. It does what it asks for, this once.")
+    expect(page.get_by_role("dialog")).to_contain_text("wakeful session answer claude-a allow --question q1")
+    page.keyboard.press("Escape")
+    expect(act(page, "deny", "Deny")).to_contain_text("recovered")
+    assert [each for each, _ in clinic.living.asked if each.startswith("answer")] == ["answer q1 deny"]
+
+
 def test_last_calls_are_listed_without_their_secrets(
     doors: Doors, clinic: Clinic, context: BrowserContext
 ) -> None:

@@ -79,6 +79,13 @@ class Supervisor:
         watched.presence.vouched = subject.vouched or subject.id in self._vouched
         self._mark(subject.id)
 
+    def reported(self, subject: Subject, events: Sequence[Event], *, live: bool) -> None:
+        watched = self._watch(subject)
+        self._read(watched)
+        last_at = watched.activity.last_at
+        if live or last_at is None or self._instant(events[0], watched.activity) > last_at:
+            self.heard(subject, events, live=live)
+
     def _instant(self, event: Event, activity: Activity) -> Instant:
         """When it happened; a mark about bytes that carry no time is as old as what was read before it."""
         return self._clock.instant(event.at) if event.at else activity.last_at or self._clock.now()

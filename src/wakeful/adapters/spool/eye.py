@@ -17,8 +17,9 @@ from wakeful.domain.subject import Subject
 from wakeful.ports.clock import Clock
 from wakeful.ports.eyes import Changes, Folders, Witness
 
-# A hook writes within milliseconds; what is unreadable this long after is no report.
-UNREADABLE_SECONDS_MAX: Final = 60.0
+# A hook writes within milliseconds: what is unreadable this long after is no report, and what lay here for longer was
+# written while nobody watched. It says what was, and not that its agent lives.
+FRESH_SECONDS_MAX: Final = 60.0
 # More reports than this at once are read in the next look: a flood must not stop the loop.
 REPORTS_AT_ONCE_MAX: Final = 500
 
@@ -70,11 +71,11 @@ class SpoolEye:
         hook = read_hook(payload, mtime) if payload else None
         if hook is not None:
             self._report(hook, mtime)
-        if self._folders is not None and (hook is not None or self._is_hopeless(mtime)):
+        if self._folders is not None and (hook is not None or not self._is_fresh(mtime)):
             path.unlink(missing_ok=True)
 
-    def _is_hopeless(self, mtime: float) -> bool:
-        return self._clock.now().wall - mtime > UNREADABLE_SECONDS_MAX
+    def _is_fresh(self, mtime: float) -> bool:
+        return self._clock.now().wall - mtime <= FRESH_SECONDS_MAX
 
     def _report(self, hook: Hook, at: float) -> None:
         try:
@@ -92,7 +93,8 @@ class SpoolEye:
             "hook",
             conversation_id=ConversationId(hook.conversation_id),
         )
-        self._witness.heard(subject, [Opened(at, subject.conversation_id, hook.cwd), *hook.events], live=True)
+        opened = Opened(at, subject.conversation_id, hook.cwd)
+        self._witness.reported(subject, [opened, *hook.events], live=self._is_fresh(at))
 
 
 def _mtime(path: Path) -> float | None:

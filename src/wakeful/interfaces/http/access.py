@@ -101,10 +101,13 @@ def knock_of(door: Door, method: str, path: str, headers: Iterable[tuple[bytes, 
 
 
 class Access:
-    """The owner's token, the open logins, and the rules. `port` is the TCP door's, None while it is shut."""
+    """The owner's token, the open logins, and the rules. `host` and `port` are the TCP door's; None while it is shut."""
 
-    def __init__(self, token: str, port: int | None, now: Callable[[], Instant]) -> None:
+    def __init__(
+        self, token: str, port: int | None, now: Callable[[], Instant], host: str = "127.0.0.1"
+    ) -> None:
         self.port = port
+        self.url = f"{url_of(host, port)}/" if port is not None else None
         self.logins = Logins(now)
         self._token = token.encode()
         self._hosts = _hosts(port)
@@ -179,6 +182,11 @@ def cookie_in(header: str, name: str) -> str | None:
         if equals and key == name:
             return value
     return None
+
+
+def url_of(host: str, port: int) -> str:
+    """Where a browser finds a door; an address with colons stands in brackets."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _hosts(port: int | None) -> frozenset[str]:

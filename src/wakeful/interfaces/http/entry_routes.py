@@ -67,12 +67,11 @@ class EntryRoutes:
 
     def new_code(self) -> Encoded[LoginCode]:
         """A fresh one-time code for the page, valid for ten minutes."""
-        if self._access.port is None:
+        if self._access.url is None:
             raise NoPage
         code = self._access.logins.new_code()
-        url = f"http://127.0.0.1:{self._access.port}/#code={code}"
         until = iso(self._now().plus(CODE_SECONDS_MAX).wall)
-        return encoded(LoginCode(code, url, until), status_code=201)
+        return encoded(LoginCode(code, f"{self._access.url}#code={code}", until), status_code=201)
 
     async def shut_down(self, request: Request[Any, Any, Any]) -> Encoded[Done]:
         """Let the daemon go down; agents live on. A person's decision: refused to supervised agents."""

@@ -2,7 +2,7 @@
 
 import { choiceField, confirmed, textField } from "/asking.js";
 import { button, command, element, holding, refusals, refused } from "/dom.js";
-import { shortId } from "/rows.js";
+import { aboutCall, shortId } from "/rows.js";
 
 const BY = "web page";
 const LENGTHS = { "2h": ["2 hours", 7200], "30m": ["30 minutes", 1800], "8h": ["8 hours", 28800], "1d": ["one day", 86400] };
@@ -15,9 +15,12 @@ export const OBSERVING = "the mode is observe: Wakeful acts on nothing";
 const HELD = "a call was cut off that may have happened elsewhere: a person has to look first";
 const FOUND = "Wakeful only found it; adopt it first";
 
-/** The row of buttons, and below it why some are refused; without `post`, which needs this tab's own login, the commands instead. */
-export function drawActions(record, mute, post) {
-  const offered = offers(record, mute);
+/**
+ * The row of buttons, and below it why some are refused; without `post`, which needs this tab's own login, the commands
+ * instead. `question`: the permission it asks for, if that is one; the words in it are the agent's.
+ */
+export function drawActions(record, mute, question, post) {
+  const offered = offers(record, mute, question);
   const withheld = refusals(offered.filter((each) => each.reason).map(({ label, reason }) => [label, reason]));
   if (!post) return [holding("div", "actions commands", ...offered.filter((each) => !each.reason).map(spelled)), ...withheld];
   return [holding("div", "actions", ...offered.map((each) => drawn(each, record, post))), ...withheld];
@@ -46,10 +49,11 @@ function order(offer, record, post) {
 }
 
 /** Every act of the page, with the reason where it is not to be had. What a record does not name is not to be had. */
-function offers(record, mute) {
+function offers(record, mute, question) {
   const acts = new Map(record.actions.map((action) => [action.name, action]));
   const hosted = acts.get("restart");
   return [
+    ...(question ? [reply(record, question, "allow", "Allow"), reply(record, question, "deny", "Deny")] : []),
     hosted ? restart(record, hosted) : revive(record, acts.get("revive")),
     acts.get("revive")?.reason === HELD ? looked(record) : null,
     stop(record, acts.get("stop"), hosted),
@@ -57,6 +61,17 @@ function offers(record, mute) {
     mute ? unmute(record, mute) : silence(record),
     wrong(record),
   ].filter(Boolean).map((offer) => ({ body: () => ({}), tell: (answer) => answer, ...offer }));
+}
+
+function reply(record, question, name, label) {
+  const consequence = name === "allow" ? "It does what it asks for, this once." : "It is told no, and decides how to go on.";
+  return {
+    name, label, grave: name === "allow", title: `${label} it?`, reason: "",
+    argv: [...ours("answer", record), name, "--question", question.id],
+    path: `/api/sessions/${encodeURIComponent(record.id)}/answer`,
+    consequence: `${aboutCall(question.tool, question.untrusted) ?? `${question.tool}: ${question.untrusted}`}. ${consequence}`,
+    body: () => ({ question_id: question.id, reply: name }),
+  };
 }
 
 const refusal = (action) => (action?.allowed ? "" : (action?.reason ?? FOUND));

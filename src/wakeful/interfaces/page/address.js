@@ -4,6 +4,7 @@
 export const EVERYBODY = { q: "", is: new Set(), project: "", hands: "" };
 
 const VIEWS = ["sessions", "decisions", "incidents", "agents", "events"];
+const SINCE = ["24h", "7d", "30d"];
 
 /** What an address asks for; whatever it does not know it leaves out. */
 export function chosen(search) {
@@ -16,7 +17,7 @@ export function chosen(search) {
     is: new Set((asked.get("is") ?? "").split(",").filter(Boolean)),
     project: asked.get("project") ?? "",
     hands: ["managed", "found"].includes(asked.get("hands")) ? asked.get("hands") : "",
-    since: asked.get("since") ?? "24h",
+    since: SINCE.includes(asked.get("since")) ? asked.get("since") : SINCE[0],
     past: asked.get("past") === "1",
   };
 }
@@ -30,7 +31,7 @@ export function addressOf(choice) {
   if (choice.is?.size) asked.set("is", [...choice.is].join(","));
   if (choice.project) asked.set("project", choice.project);
   if (choice.hands) asked.set("hands", choice.hands);
-  if (choice.since && choice.since !== "24h") asked.set("since", choice.since);
+  if (choice.since && choice.since !== SINCE[0]) asked.set("since", choice.since);
   if (choice.past) asked.set("past", "1");
   const text = asked.toString();
   return text ? `/?${text}` : "/";

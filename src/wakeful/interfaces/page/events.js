@@ -6,12 +6,12 @@ import { shortId, words } from "/rows.js";
 
 const SHOWN_MAX = 300;
 
-export function drawEvents({ rows, empty, more, table }, list) {
+export function drawEvents({ rows, empty, more, table }, list, since) {
   const events = list.events.slice(-SHOWN_MAX).reverse();
   empty.hidden = events.length > 0;
   table.hidden = !events.length;
   const left = list.events.length - events.length + list.left_out;
-  more.textContent = left ? `${left} older: wakeful events --since 7d` : "";
+  more.textContent = left ? `${left} older: wakeful events --since ${since}` : "";
   redraw(rows, events, () => events.map(line));
 }
 

@@ -21,6 +21,7 @@ const UNPROVEN_MS_MAX = 25000;
 // What is not pushed is asked for again this long after a change.
 const SETTLED_MS = 700;
 const ANNOUNCED_MAX = 3;
+const LOGIN_OVER = "This login is over: Wakeful was started anew, or it was a week ago.";
 
 const roster = new Roster();
 let overview = null;
@@ -78,7 +79,7 @@ async function refresh() {
   }
   if (view === "events") {
     const found = await read(`/api/events?since=${encodeURIComponent(since)}`);
-    if (found) drawEvents({ rows: byId("event-rows"), empty: byId("events-empty"), more: byId("events-more"), table: byId("event-table") }, found);
+    if (found) drawEvents({ rows: byId("event-rows"), empty: byId("events-empty"), more: byId("events-more"), table: byId("event-table") }, found, since);
   }
 }
 
@@ -198,12 +199,12 @@ const link = new Link({
   loggedOut() {
     setLink("lost", "logged out");
     byId("banner").hidden = true;
+    setText(byId("door-text"), overview ? LOGIN_OVER : (refused ?? "This browser is not logged in."));
     overview = null;
     roster.replace([], 0);
     agents.replace([]);
     checkpoints.replace([]);
     drawAround();
-    setText(byId("door-text"), refused ?? "This browser is not logged in.");
     show(false);
   },
 });

@@ -20,6 +20,7 @@ export class SessionView {
   #id = null;
   #record = null;
   #mute = null;
+  #question = null;
   #isWhole = false;
   #reading = 0;
 
@@ -55,6 +56,8 @@ export class SessionView {
     byId("session-missing").hidden = Boolean(record);
     byId("session-body").hidden = !record;
     if (!record) return;
+    this.#question = await onlyQuestion(one, record);
+    if (reading !== this.#reading) return;
     this.#mute = mutes?.mutes.find((mute) => mute.kind === "session" && mute.value === record.id) ?? null;
     this.#take(record);
     if (why) this.#explain(why);
@@ -63,7 +66,7 @@ export class SessionView {
 
   #forget(id) {
     this.#id = id;
-    this.#record = this.#mute = null;
+    this.#record = this.#mute = this.#question = null;
     this.#isWhole = false;
     this.#timeline.forget();
     setText(byId("session-title"), shortId(id));
@@ -91,8 +94,9 @@ export class SessionView {
     const { managed, session_alive: alive, actions } = this.#record;
     const place = byId("session-actions");
     const focused = place.contains(document.activeElement) ? document.activeElement.dataset.action : null;
-    redraw(place, [this.#id, managed, alive, actions, this.#mute], () => [
-      ...drawActions(this.#record, this.#mute, this.#post),
+    const question = this.#record.state === "waiting" ? this.#question : null;
+    redraw(place, [this.#id, managed, alive, actions, this.#mute, question], () => [
+      ...drawActions(this.#record, this.#mute, question, this.#post),
       ...(this.#mute ? [holding("p", "soft", `Muted by ${this.#mute.by} until `, moment(this.#mute.until))] : []),
     ]);
     if (focused && !place.contains(document.activeElement)) place.querySelector(`[data-action="${focused}"]`)?.focus();
@@ -229,6 +233,13 @@ function pastLines(id, transitions, incidents, acts) {
 function changeText({ state, health, reason, old_state: before }) {
   const why = reason === state ? "" : ` (${words(reason)})`;
   return `${before && before !== state ? `${before} → ${state}` : state}, ${health}${why}`;
+}
+
+/** The permission a managed session asks for. Of several, each is answered by its command. */
+async function onlyQuestion(one, { managed, state }) {
+  if (!managed || state !== "waiting") return null;
+  const asked = (await read(`${one}/questions`))?.questions ?? [];
+  return asked.length === 1 ? asked[0] : null;
 }
 
 async function everyTransition(one) {

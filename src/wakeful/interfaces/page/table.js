@@ -85,6 +85,8 @@ export class Table {
     this.#above.firstChild.style.height = `${first * height}px`;
     this.#below.firstChild.style.height = `${(this.#wanted.length - last) * height}px`;
     const shown = this.#wanted.slice(first, last);
+    // A row that is moved in the document loses the focus.
+    const isRead = this.#body.contains(document.activeElement);
     this.#leave(new Set(shown.map((row) => row.id)));
     let place = this.#above.nextElementSibling;
     shown.forEach((row, at) => {
@@ -92,6 +94,7 @@ export class Table {
       if (drawn.main === place) place = place.nextElementSibling;
       else this.#body.insertBefore(drawn.main, place);
     });
+    if (isRead && !this.#body.contains(document.activeElement)) this.refocus();
   }
 
   #leave(keep) {
