@@ -336,7 +336,6 @@ class Healer:
         return kept
 
     async def _act(self, watched: Watched, trouble: Trouble, decision: Decision, *, asked: bool) -> None:
-        session_id = trouble.session_id
         if trouble.held:
             trouble = await self._let_go(trouble, trouble, "what was taught since")
         if decision.spends:
@@ -346,24 +345,27 @@ class Healer:
             await self._reviver.revive(watched, trouble, decision, asked=asked)
         )
         reach("heal.kept")
-        if self._reviver.last_outcome(session_id) is Outcome.DECLINED:
-            self._scouts.came_to_nothing(session_id)
-        ours = revived.did != ELSEWHERE
-        if ours and decision.spends:
+        if revived.did != ELSEWHERE:
+            await self._conclude(watched, trouble, revived, decision, asked=asked)
+        self._look_at(trouble.session_id, self._clock.now().awake + RETRY_SECONDS)
+
+    async def _conclude(
+        self, watched: Watched, before: Trouble, trouble: Trouble, decision: Decision, *, asked: bool
+    ) -> None:
+        """What was done here, or could not be: said once."""
+        await self._papers.note(trouble, decision)
+        # It may have been told before, when nothing could be done yet; whoever asked for it now knows of it.
+        news = replace(trouble, logged=False, told=asked and before.told)
+        if trouble.declined:
+            self._scouts.came_to_nothing(trouble.session_id)
+            await self._told(watched, trouble if before.declined else news, decision, ActionTaken.NONE)
+            return
+        if decision.spends:
             self._reviver.pace.ended(gave_up=False)
-        if ours:
-            await self._papers.note(revived, decision)
-        if ours and (decision.spends or trouble.code is None):
-            # It may have been told before, when nothing could be done yet; whoever asked for it now knows of it.
-            revived = replace(revived, logged=False, told=asked and trouble.told)
-            await self._told(watched, revived, decision, ActionTaken.REVIVAL_ATTEMPTED)
-        if (
-            ours
-            and decision.step is Step.FRESH
-            and self._reviver.last_outcome(session_id) is Outcome.RECOVERED
-        ):
-            await self._replaced(watched, revived)
-        self._look_at(session_id, self._clock.now().awake + RETRY_SECONDS)
+        if decision.spends or before.code is None:
+            await self._told(watched, news, decision, ActionTaken.REVIVAL_ATTEMPTED)
+        if decision.step is Step.FRESH and trouble.revival_seen:
+            await self._replaced(watched, news)
 
     async def _replaced(self, watched: Watched, trouble: Trouble) -> None:
         """Another conversation has taken its place: nothing is left of this one that could be in trouble."""

@@ -181,7 +181,8 @@ class Reviver:
     ) -> Trouble:
         now = self._clock.now().wall
         if outcome is Outcome.DECLINED:
-            return replace(trouble, did=f"could not {_VERBS[revival.step]}: {words}")
+            return replace(trouble, did=f"could not {_VERBS[revival.step]}: {words}", declined=True)
+        trouble = replace(trouble, declined=False)
         did = f"{_NAMES[revival.step]}: {outcome} ({words})"
         if not spent and revival.step is Step.STEER:
             limited = trouble.code is Code.USAGE_LIMITED
