@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -163,6 +164,37 @@ def test_an_agent_that_cannot_be_stopped_gets_no_twin() -> None:
     clinic = play(scene)
     assert clinic.living.acts == ["stop"]
     assert "ineffective" in clinic.recorder.said[0]
+
+
+class SlowNotary(Notary):
+    """While it files, the world goes on."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        super().__init__()
+        self._meanwhile = meanwhile
+
+    async def file(self, report: Report) -> Filing:
+        self._meanwhile()
+        return await super().file(report)
+
+
+def test_whoever_lives_again_by_then_is_not_replaced() -> None:
+    """Somebody brought it back while its issue was filed: the new process is neither stopped nor started again."""
+    house: list[Clinic] = []
+
+    def meanwhile() -> None:
+        (clinic,) = house
+        clinic.come_up("a", Process(900_001, 1, BOOT))
+        clinic.hear("a", Prompted(clinic.wall()))
+
+    async def scene(clinic: Clinic) -> None:
+        house.append(clinic)
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(60)
+
+    clinic = play(scene, forge=SlowNotary(meanwhile))
+    assert clinic.living.acts == []
+    assert written(clinic) == []
 
 
 def test_what_cannot_be_done_is_said_once_and_tried_on() -> None:

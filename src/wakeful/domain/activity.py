@@ -18,7 +18,7 @@ from wakeful.domain.signature import Call, call_of, is_write, result_key
 from wakeful.domain.turn import OPEN, TRANSITIONS, Phase, Step
 
 # Bump when folding changes: bookmarks of another version are read again from the log.
-RULE_VERSION: Final = 6
+RULE_VERSION: Final = 7
 # An assistant message opened at most 20 calls at once in the recordings.
 OPEN_CALLS_MAX: Final = 128
 INPUT_BYTES_KEPT_MAX: Final = 2048
@@ -200,6 +200,9 @@ def _is_late(activity: Activity, at: Instant) -> bool:
 def _prompted(activity: Activity, event: e.Prompted, at: Instant) -> None:
     if _is_late(activity, at):
         activity.known += 1
+        if event.by_person or activity.turn_since is None:
+            # What stands before it is of the turn that began with it.
+            activity.turn_since = at
         return
     # A resumed client leaves the calls of a killed turn dangling; a new prompt starts from none.
     activity.calls.clear()

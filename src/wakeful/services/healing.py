@@ -341,11 +341,13 @@ class Healer:
         if decision.spends:
             trouble = await self._troubles.keep(await self._papers.file(watched, trouble))
             reach("heal.filed")
-        revived = await self._troubles.keep(
-            await self._reviver.revive(watched, trouble, decision, asked=asked)
-        )
-        reach("heal.kept")
-        if revived.did != ELSEWHERE:
+        revived = await self._reviver.revive(watched, trouble, decision, asked=asked)
+        if revived is None:
+            self._scouts.came_to_nothing(trouble.session_id)
+        else:
+            await self._troubles.keep(revived)
+            reach("heal.kept")
+        if revived is not None and revived.did != ELSEWHERE:
             await self._conclude(watched, trouble, revived, decision, asked=asked)
         self._look_at(trouble.session_id, self._clock.now().awake + RETRY_SECONDS)
 
