@@ -9,6 +9,7 @@ import re
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,19 +98,21 @@ def test_each_agent_comes_back_once_whoever_sees_it_die(house: House) -> None:
         each.up()
     for number in range(AGENTS):
         house.run(number)
-    at_work = {"prompting": AGENTS}
     for each in (house.daemons[0], house.daemons[-1]):
-        seen = lambda each=each: Counter(one["state"] for one in each.sessions()) == at_work or None  # noqa: E731
-        wait_for(seen, "all agents at work", 30)
+        wait_for(partial(_are_at_work, each), "all agents at work", 30)
     house.kill_agents()
     wait_for(lambda: len(house.resumed) == AGENTS or None, "every agent", 60)
     wait_for(lambda: house.attempts.total() >= AGENTS or None, "every line", 30)
     # Whoever saw it late would act now: nothing is found any more that one could act on.
     for each in house.daemons:
-        wait_for(lambda each=each: not _troubled(each) or None, "all well", 30)
+        wait_for(partial(_are_well, each), "all well", 30)
     assert set(house.resumed.values()) == {1}
     assert set(house.attempts.values()) == {1}
 
 
-def _troubled(daemon: RunningDaemon) -> list[str]:
-    return [each["id"] for each in daemon.sessions() if each["findings"]]
+def _are_at_work(daemon: RunningDaemon) -> bool | None:
+    return [each["state"] for each in daemon.sessions()] == ["prompting"] * AGENTS or None
+
+
+def _are_well(daemon: RunningDaemon) -> bool | None:
+    return not any(each["findings"] for each in daemon.sessions()) or None
