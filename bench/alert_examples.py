@@ -44,7 +44,7 @@ from wakeful.services.disk_watch import disk_news
 from wakeful.services.hub_keeping import given_up_news
 from wakeful.services.queue_voice import lost_news
 from wakeful.services.watchdog_news import QueueEpisode
-from wakeful.services.watchdog_queue import stalled_news, unrouted_news
+from wakeful.services.watchdog_queue import NO_WORKER, stalled_news, unrouted_news
 from wakeful.services.work_revival import lease_news
 
 _WALL: Final = 1_800_000_000.0
@@ -258,9 +258,7 @@ EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
     ),
     "A work's lease ended, and it is given up": lambda: text_of(_lease(ActionTaken.NONE)),
     "A queue does not move": lambda: text_of(
-        stalled_news(
-            _STALLED, "shop: 3 jobs wait for up to 6 min, and none runs", _QUEUE, "start_worker: done"
-        )
+        stalled_news(_STALLED, "shop: 3 jobs wait for up to 6 min, and none runs", _QUEUE, NO_WORKER)
     ),
     "Nobody serves a project": lambda: text_of(
         unrouted_news(_UNROUTED, "shop: 1 message waits, and nobody serves this project", _QUEUE)

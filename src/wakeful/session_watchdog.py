@@ -117,11 +117,13 @@ async def check_all_sessions(**settings: Unpack[Settings]) -> Cycle:
         await watch.close()
 
 
-async def attempt_revival(session_id: str, *, approved: bool = False, **settings: Unpack[Settings]) -> str:
+async def attempt_revival(session: object, *, approved: bool = False, **settings: Unpack[Settings]) -> str:
     """Do about one session what the loop would do: `revive`, `hold`, `give_up`, `notify` or `nothing`.
 
-    `approved`: a person has looked, and what is held may go on. Raises FolderGone if its working directory is not there.
+    `session` is its id, or anything that has one. `approved`: a person has looked, and what is held may go on. Raises
+    FolderGone if its working directory is not there.
     """
+    session_id = session if isinstance(session, str) else _watched(session).session.session_id
     watch = _watch(settings)
     try:
         found = [each for each in (await watch.jobs.look()).watched if each.session.session_id == session_id]

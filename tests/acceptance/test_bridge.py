@@ -152,10 +152,12 @@ def test_hung_again_the_chat_is_told_once(
     job = hang_and_be_revived(watching, worker)
     worker.begin(job["revival_context"] + script(HANGING), "--resume", worker.conversation)
     wait_for(lambda: telegram.texts(CHAT) or None, "message to the chat", 40)
-    events = watching.run("events", "--json").json["events"]
-    # Between the two it had come back: its next job ran until it hung.
-    acts = [each["action_taken"] for each in events if each["event"] != "session_recovered"]
-    assert acts == ["revival_attempted", "failure_message_sent"]
+    told = [(each["event"], each["action_taken"]) for each in watching.run("events", "--json").json["events"]]
+    assert told == [
+        ("session_unhealthy", "revival_attempted"),
+        ("session_recovered", "none"),
+        ("revival_failed", "failure_message_sent"),
+    ]
     assert server.query("RedisJob", status="pending") == []
     assert telegram.texts(CHAT) == [FAILURE_MESSAGE]
 

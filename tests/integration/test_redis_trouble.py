@@ -168,7 +168,8 @@ def test_the_parts_work_alone(bridge: Bridge) -> None:
     given = {"redis": bridge.server.url, "logs": bridge.logs, "critical_events": events}
     healthy = asyncio.run(attempt_revival("tg_popoto_-5294327191_5000", **given))  # type: ignore[arg-type]
     assert healthy == "nothing"
-    assert asyncio.run(attempt_revival(SESSION, **given)) == "revive"  # type: ignore[arg-type]
+    (record,) = bridge.server.query("AgentSession", session_id=SESSION)
+    assert asyncio.run(attempt_revival(record, **given)) == "revive"  # type: ignore[arg-type]
     cycle = asyncio.run(check_all_sessions(**given))  # type: ignore[arg-type]
     assert (cycle.healthy, cycle.unhealthy) == (1, 0)
 

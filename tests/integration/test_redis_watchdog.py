@@ -1,6 +1,7 @@
 """000's watchdog over a real Redis whose records popoto wrote: what is found, what is done, what is said, and once."""
 
 import asyncio
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from bridges import CHAT, ISSUE, SESSION, WORK, Bridge
 from redis_servers import RedisServer
 from wakeful.adapters.redis.records import packed
+from wakeful.domain.critical import CriticalEvent
 from wakeful.domain.plan import Rules
 from wakeful.domain.revival import FAILURE_MESSAGE, HELD_MESSAGE, NO_FOLDER_MESSAGE
 from wakeful.ports.jobs import Work
@@ -172,6 +174,30 @@ def test_a_revived_job_that_fails_by_itself_is_a_second_failure(
     failed = [each for each in bridge.outline() if each[0] == "revival_failed"]
     assert failed == [("revival_failed", "silent_for_15_minutes", "failure_message_sent")]
     assert bridge.events[-1]["github_issue"] == ISSUE
+
+
+def test_what_a_full_disk_refused_is_written_later(bridge: Bridge) -> None:
+    """Neither the revival nor the end of hope is missing in the log once it takes lines again; nothing is done twice."""
+    is_full = [True]
+
+    def write(event: CriticalEvent) -> None:
+        if is_full[0]:
+            raise OSError(ENOSPC, "No space left on device")
+        bridge.critical.append(event)
+
+    def cycle() -> None:
+        is_full[0] = True
+        check(bridge, write=write)
+        is_full[0] = False
+        check(bridge, times=2, write=write)
+
+    bridge.active()
+    cycle()
+    assert bridge.outline() == [("session_unhealthy", "silent_for_15_minutes", "revival_attempted")]
+    taken(bridge, "failed")
+    cycle()
+    assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "revival_failed"]
+    assert bridge.sent == [(CHAT, FAILURE_MESSAGE)]
 
 
 def test_each_finding_has_a_line_of_its_own_to_the_end(bridge: Bridge) -> None:

@@ -56,6 +56,16 @@ def test_a_prompt_written_after_what_came_of_it_begins_nothing() -> None:
     assert phase_after(e.Spoke(2.0), e.TurnEnded(2.1), e.Prompted(2.2)) is Phase.MODEL
 
 
+def test_a_turn_begins_with_its_prompt_whatever_was_heard_first() -> None:
+    """A stream told of the turn before its log did: everybody who looks names the same beginning, and not an earlier turn's."""
+    late = folded([e.Answered(2.0), e.Prompted(1.9)])
+    assert late.turn_since is not None
+    assert late.turn_since.wall == 1.9
+    second = folded([e.Prompted(1.0), e.Spoke(1.5), e.TurnEnded(1.6), e.Answered(9.0), e.Prompted(8.9)])
+    assert second.turn_since is not None
+    assert second.turn_since.wall == 8.9
+
+
 def test_parallel_calls_end_one_by_one() -> None:
     """The turn waits for tools until the last of them came back."""
     both = [e.Prompted(1.0), CALL, e.CallStarted(2.0, "b", "Read")]

@@ -2,17 +2,19 @@
 
 import asyncio
 import re
+from collections.abc import Callable
 
 import pytest
 
 from clinics import OWN_TMUX, Clinic, Notary, die_in_a_turn, play, written
-from desks import subject
+from desks import BOOT, subject
 from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.events import CallEnded, CallStarted, Failure, Progressed, Prompted, TurnEnded, TurnFailed
+from wakeful.domain.hosting import SESSION_VARIABLE
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Fate
 from wakeful.domain.plan import Rules
-from wakeful.domain.process import Sight
+from wakeful.domain.process import Process, Sight
 from wakeful.ports.forge import Filing, Report
 from wakeful.ports.hands import Begun, Order, Seen, unannounced
 from wakeful.ports.store import Outcome
@@ -162,6 +164,62 @@ def test_an_agent_that_cannot_be_stopped_gets_no_twin() -> None:
     clinic = play(scene)
     assert clinic.living.acts == ["stop"]
     assert "ineffective" in clinic.recorder.said[0]
+
+
+class SlowNotary(Notary):
+    """While it files, the world goes on."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        super().__init__()
+        self._meanwhile = meanwhile
+
+    async def file(self, report: Report) -> Filing:
+        self._meanwhile()
+        return await super().file(report)
+
+
+def test_whoever_lives_again_by_then_is_not_replaced() -> None:
+    """Somebody brought it back while its issue was filed: the new process is neither stopped nor started again."""
+    house: list[Clinic] = []
+
+    def meanwhile() -> None:
+        (clinic,) = house
+        clinic.come_up("a", Process(900_001, 1, BOOT))
+        clinic.hear("a", Prompted(clinic.wall()))
+
+    async def scene(clinic: Clinic) -> None:
+        house.append(clinic)
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(60)
+
+    clinic = play(scene, forge=SlowNotary(meanwhile))
+    assert clinic.living.acts == []
+    assert written(clinic) == []
+
+
+def test_what_cannot_be_done_is_said_once_and_tried_on() -> None:
+    """Somebody unseen holds its conversation for an hour: one line, one alert; then it is revived, and that is the attempt."""
+
+    async def scene(clinic: Clinic) -> None:
+        clinic.world.marks[SESSION_VARIABLE, "claude-a"] = [Process(4242, 1, BOOT)]
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(3600)
+        assert written(clinic) == [(Happening.SESSION_UNHEALTHY, ActionTaken.NONE)]
+        (told,) = clinic.recorder.said
+        assert "Wakeful did: could not resume its conversation: process 4242" in told
+        assert "If you do nothing: Wakeful tries again by itself" in told
+        (incident,) = await clinic.incidents.listed()
+        assert [each.fate for each in incident.members] == [Fate.LEFT_ALONE]
+        clinic.world.marks.clear()
+        await clinic.clock.run_for(60)
+
+    clinic = play(scene)
+    assert clinic.living.acts == ["start"]
+    assert written(clinic) == [
+        (Happening.SESSION_UNHEALTHY, ActionTaken.NONE),
+        (Happening.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED),
+        (Happening.SESSION_RECOVERED, ActionTaken.NONE),
+    ]
 
 
 def test_a_loop_gets_a_word_before_it_is_cut_short() -> None:

@@ -204,6 +204,9 @@ def _is_late(activity: Activity, at: Instant) -> bool:
 def _prompted(activity: Activity, event: e.Prompted, at: Instant) -> None:
     if _is_late(activity, at):
         activity.known += 1
+        if event.by_person or activity.turn_since is None:
+            # What stands before it is of the turn that began with it.
+            activity.turn_since = at
         return
     # A resumed client leaves the calls of a killed turn dangling; a new prompt starts from none.
     activity.calls.clear()

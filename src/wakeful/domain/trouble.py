@@ -61,6 +61,8 @@ class Trouble(Struct, frozen=True, kw_only=True):
     # What a person was asked about it, by its number.
     checkpoint: int | None = None
     given_up: bool = False
+    # What was tried last could not be done; it is tried again, and people know.
+    declined: bool = False
     continued_after_limit: bool = False
     issue_url: str | None = None
     filed_at: float | None = None

@@ -34,7 +34,7 @@ def fate_of(trouble: Trouble, step: Step) -> Fate:
         return Fate.HELD
     if trouble.given_up:
         return Fate.GIVEN_UP
-    return Fate.REVIVED if step in ACTS else Fate.LEFT_ALONE
+    return Fate.REVIVED if step in ACTS and not trouble.declined else Fate.LEFT_ALONE
 
 
 def done_words(trouble: Trouble, decision: Decision) -> str:
@@ -63,6 +63,8 @@ def _otherwise(trouble: Trouble, record: SessionRecord, decision: Decision) -> s
     step = decision.step
     if step is Step.HOLD:
         return "it waits until somebody decides"
+    if trouble.declined:
+        return "Wakeful tries again by itself"
     if step in ACTS:
         goes_on = "it goes on" if trouble.revival_seen else "Wakeful looks again whether that helped"
         return f"{goes_on}; if it fails again, Wakeful gives up"

@@ -1,15 +1,14 @@
 """The one healer: asks the plan about every session in trouble, has it carried out, and tells people what came of it.
 
-Told of changes and woken by deadlines; sessions that are well cost nothing. Each session is treated by a task of its
-own, so that whatever hangs delays nobody else. What it must not forget is kept in the store before it acts.
+Told of changes and woken by deadlines (`rounds`); sessions that are well cost nothing. What it must not forget is kept
+in the store before it acts.
 """
 
 import asyncio
-import heapq
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -31,13 +30,11 @@ from wakeful.services.incident_papers import IncidentPapers
 from wakeful.services.incidents import Incidents
 from wakeful.services.revival import ELSEWHERE, Reviver
 from wakeful.services.roster import Roster
+from wakeful.services.rounds import RETRY_SECONDS, Rounds
 from wakeful.services.scouts import OUTAGES, Scouts, is_answered
 from wakeful.services.troubles import Troubles, reason_for
-from wakeful.services.waiting import told_or_due
 from wakeful.services.watched import Watched
 
-# What a store or a tool refused is tried again after this.
-RETRY_SECONDS: Final = 30.0
 # Whoever nothing is heard of any more is looked at again: its log may be gone.
 LOOK_SECONDS: Final = 3600.0
 ABOUT_TO: Final = "it is about to bring back what it manages, one after the other"
@@ -89,11 +86,7 @@ class Healer:
         self._around = circumstances
         self._rules = rules
         self._troubles = Troubles(store, clock)
-        self._due: list[tuple[float, SessionId]] = []
-        self._busy: dict[SessionId, asyncio.Future[Any]] = {}
-        # Seen while it was being treated: looked at once more.
-        self._again: set[SessionId] = set()
-        self._sooner = asyncio.Event()
+        self._rounds = Rounds(clock, self._treat_one)
         self._papers = IncidentPapers(incidents, reviver)
         self._scouts = Scouts(clock, roster)
 
@@ -111,7 +104,7 @@ class Healer:
         if watched is None or watched.verdict is None or session_id in self._around.queued:
             return
         if watched.verdict.findings or session_id in self._troubles or self._around.lost(watched) is not None:
-            self._look_at(session_id, self._clock.now().awake)
+            self._rounds.look_at(session_id)
 
     async def take_up(self) -> None:
         """Go on where an earlier daemon stopped: its troubles, the revivals it had begun, and whom it left lying."""
@@ -119,7 +112,7 @@ class Healer:
         await self._troubles.load()
         for revival in await self._reviver.written():
             # By tasks of their own: doors open meanwhile.
-            self._busy[revival.session_id] = asyncio.create_task(self._settle(revival))
+            self._rounds.occupy(revival.session_id, asyncio.create_task(self._settle(revival)))
         for session_id in list(self._roster.watched):
             self.seen(session_id)
 
@@ -130,8 +123,7 @@ class Healer:
         except WakefulError as error:
             log.warning("the revival of %s could not be settled: %s", revival.session_id, error)
         finally:
-            self._busy.pop(revival.session_id, None)
-            self._look_at(revival.session_id, self._clock.now().awake)
+            self._rounds.look_at(revival.session_id)
 
     async def _settle_one(self, revival: Revival) -> None:
         watched = self._roster.watched.get(revival.session_id)
@@ -160,15 +152,14 @@ class Healer:
         if self._rules().mode == "observe":
             # Before anything is let go of: what nobody may do answers no checkpoint.
             raise HealerObserves
-        await self._undisturbed(session_id)
+        await self._rounds.undisturbed(session_id)
         treated = asyncio.ensure_future(self._treat_for_person(watched, by, happened=happened))
-        self._busy[session_id] = treated
-        treated.add_done_callback(lambda _done: self._busy.pop(session_id, None))
+        self._rounds.occupy(session_id, treated)
         return await asyncio.shield(treated)
 
     async def give_up(self, session_id: SessionId, by: str) -> None:
         """A person wants nothing more done about it."""
-        await self._undisturbed(session_id)
+        await self._rounds.undisturbed(session_id)
         trouble = self._troubles.get(session_id)
         if trouble is not None:
             ended = replace(
@@ -179,11 +170,6 @@ class Healer:
                 await self._incidents.keep(incident.treated(session_id, Fate.ENDED, ended.did))
             await self._troubles.keep(ended)
             await self._leave_incident(session_id)
-
-    async def _undisturbed(self, session_id: SessionId) -> None:
-        """Nobody treats it at this moment."""
-        while (busy := self._busy.get(session_id)) is not None:
-            await asyncio.wait({busy})
 
     async def _treat_for_person(self, watched: Watched, by: str, *, happened: bool) -> Deed:
         session_id = watched.subject.id
@@ -208,56 +194,16 @@ class Healer:
     def look_again(self) -> None:
         """Something that binds everybody has changed: a pause, a mode."""
         for session_id in self._troubles.ids():
-            self._look_at(session_id, self._clock.now().awake)
+            self._rounds.look_at(session_id)
 
     async def run(self) -> None:
         """Treat who is due, until cancelled."""
-        try:
-            while True:
-                self._sooner.clear()
-                self._treat_due()
-                await told_or_due(self._clock, self._sooner, self._due[0][0] if self._due else None)
-        finally:
-            for task in self._busy.values():
-                task.cancel()
-            await asyncio.gather(*self._busy.values(), return_exceptions=True)
-
-    def _look_at(self, session_id: SessionId, awake: float) -> None:
-        heapq.heappush(self._due, (awake, session_id))
-        self._sooner.set()
-
-    def _treat_due(self) -> None:
-        now = self._clock.now().awake
-        due: dict[SessionId, None] = {}
-        while self._due and self._due[0][0] <= now:
-            due[heapq.heappop(self._due)[1]] = None
-        for session_id in due:
-            if session_id in self._busy:
-                self._again.add(session_id)
-            else:
-                task = asyncio.create_task(self._treat(session_id))
-                self._busy[session_id] = task
-
-    async def _treat(self, session_id: SessionId) -> None:
-        try:
-            await self._treat_one(session_id)
-        except WakefulError as error:
-            log.warning("%s could not be treated: %s", session_id, error)
-            self._look_at(session_id, self._clock.now().awake + RETRY_SECONDS)
-        except Exception:
-            # One session that cannot be treated must not keep the others from it.
-            log.exception("%s could not be treated", session_id)
-            self._look_at(session_id, self._clock.now().awake + RETRY_SECONDS)
-        finally:
-            self._busy.pop(session_id, None)
-            if session_id in self._again:
-                self._again.discard(session_id)
-                self._look_at(session_id, self._clock.now().awake)
+        await self._rounds.run()
 
     async def _treat_one(self, session_id: SessionId, *, asked: bool = False) -> Decision | None:
         """What was decided; None if nothing is wrong."""
         if session_id in self._around.restoring:
-            self._look_at(session_id, self._clock.now().awake + RETRY_SECONDS)
+            self._rounds.look_at(session_id, RETRY_SECONDS)
             return None
         watched = self._roster.watched.get(session_id)
         if watched is None or watched.verdict is None or watched.record is None:
@@ -288,7 +234,7 @@ class Healer:
         if self._around.is_past(watched, code, now):
             await self._leave_incident(session_id)
         again_seconds = LOOK_SECONDS if decision.again_seconds is None else decision.again_seconds
-        self._look_at(session_id, now.awake + again_seconds)
+        self._rounds.look_at(session_id, again_seconds)
         return decision
 
     def _put_off(self, watched: Watched, code: Code | None) -> Decision | None:
@@ -336,34 +282,38 @@ class Healer:
         return kept
 
     async def _act(self, watched: Watched, trouble: Trouble, decision: Decision, *, asked: bool) -> None:
-        session_id = trouble.session_id
         if trouble.held:
             trouble = await self._let_go(trouble, trouble, "what was taught since")
         if decision.spends:
             trouble = await self._troubles.keep(await self._papers.file(watched, trouble))
             reach("heal.filed")
-        revived = await self._troubles.keep(
-            await self._reviver.revive(watched, trouble, decision, asked=asked)
-        )
-        reach("heal.kept")
-        if self._reviver.last_outcome(session_id) is Outcome.DECLINED:
-            self._scouts.came_to_nothing(session_id)
-        ours = revived.did != ELSEWHERE
-        if ours and decision.spends:
+        revived = await self._reviver.revive(watched, trouble, decision, asked=asked)
+        if revived is None:
+            self._scouts.came_to_nothing(trouble.session_id)
+        else:
+            await self._troubles.keep(revived)
+            reach("heal.kept")
+        if revived is not None and revived.did != ELSEWHERE:
+            await self._conclude(watched, trouble, revived, decision, asked=asked)
+        self._rounds.look_at(trouble.session_id, RETRY_SECONDS)
+
+    async def _conclude(
+        self, watched: Watched, before: Trouble, trouble: Trouble, decision: Decision, *, asked: bool
+    ) -> None:
+        """What was done here, or could not be: said once."""
+        await self._papers.note(trouble, decision)
+        # It may have been told before, when nothing could be done yet; whoever asked for it now knows of it.
+        news = replace(trouble, logged=False, told=asked and before.told)
+        if trouble.declined:
+            self._scouts.came_to_nothing(trouble.session_id)
+            await self._told(watched, trouble if before.declined else news, decision, ActionTaken.NONE)
+            return
+        if decision.spends:
             self._reviver.pace.ended(gave_up=False)
-        if ours:
-            await self._papers.note(revived, decision)
-        if ours and (decision.spends or trouble.code is None):
-            # It may have been told before, when nothing could be done yet; whoever asked for it now knows of it.
-            revived = replace(revived, logged=False, told=asked and trouble.told)
-            await self._told(watched, revived, decision, ActionTaken.REVIVAL_ATTEMPTED)
-        if (
-            ours
-            and decision.step is Step.FRESH
-            and self._reviver.last_outcome(session_id) is Outcome.RECOVERED
-        ):
-            await self._replaced(watched, revived)
-        self._look_at(session_id, self._clock.now().awake + RETRY_SECONDS)
+        if decision.spends or before.code is None:
+            await self._told(watched, news, decision, ActionTaken.REVIVAL_ATTEMPTED)
+        if decision.step is Step.FRESH and trouble.revival_seen:
+            await self._replaced(watched, news)
 
     async def _replaced(self, watched: Watched, trouble: Trouble) -> None:
         """Another conversation has taken its place: nothing is left of this one that could be in trouble."""
@@ -403,7 +353,7 @@ class Healer:
                 trouble = await self._papers.file(watched, trouble)
             await self._telling.logged(happening, action, trouble, watched)
         if muted_seconds is not None:
-            self._look_at(trouble.session_id, self._clock.now().awake + muted_seconds)
+            self._rounds.look_at(trouble.session_id, muted_seconds)
         if not (trouble.logged and trouble.told):
             await self._troubles.keep(replace(trouble, logged=True, told=muted_seconds is None))
 

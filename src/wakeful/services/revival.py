@@ -95,8 +95,14 @@ class Reviver:
 
     async def revive(
         self, watched: Watched, trouble: Trouble, decision: Decision, *, asked: bool = False
-    ) -> Trouble:
-        """Do it, if its budget allows; the trouble with what was done. `asked`: a person wants it."""
+    ) -> Trouble | None:
+        """Do it, if its budget allows; the trouble with what was done. `asked`: a person wants it.
+
+        None: it has passed while it waited for its turn, and whoever goes on now is not disturbed.
+        """
+        await self.pace.turn()
+        if _has_passed(watched, trouble):
+            return None
         hosting = self._holdings.find(trouble.session_id)
         now = self._clock.now().wall
         revival = Revival(
@@ -123,7 +129,6 @@ class Reviver:
         asked: bool = False,
     ) -> Trouble:
         """The act of a revival that has begun, and its outcome."""
-        await self.pace.turn()
         try:
             deed = await self._act(self._asked if asked else self._hands, watched, trouble, revival.step)
             outcome, words = deed.outcome, deed.words
@@ -151,6 +156,7 @@ class Reviver:
         heard_since = last_at is not None and last_at.wall >= revival.began_at
         follows = hosting is not None and hosting.epoch > revival.epoch and watched.presence.living
         if not heard_since and not follows:
+            await self.pace.turn()
             return await self.carry_out(watched, trouble, revival)
         words = "Wakeful ended in the middle of it; the session was heard since"
         await self._conclude(revival, Outcome.RECOVERED, words)
@@ -181,7 +187,8 @@ class Reviver:
     ) -> Trouble:
         now = self._clock.now().wall
         if outcome is Outcome.DECLINED:
-            return replace(trouble, did=f"could not {_VERBS[revival.step]}: {words}")
+            return replace(trouble, did=f"could not {_VERBS[revival.step]}: {words}", declined=True)
+        trouble = replace(trouble, declined=False)
         did = f"{_NAMES[revival.step]}: {outcome} ({words})"
         if not spent and revival.step is Step.STEER:
             limited = trouble.code is Code.USAGE_LIMITED
@@ -277,6 +284,14 @@ _VERBS: Final = {
 
 def _note(revival: Revival) -> Note:
     return Note(KIND, revival.id, msgspec.json.encode(revival))
+
+
+def _has_passed(watched: Watched, trouble: Trouble) -> bool:
+    """Whether what it was to be revived for is not found any more: somebody else, or it itself, was quicker."""
+    if trouble.code is None:
+        return bool(watched.presence.living)
+    findings = watched.verdict.findings if watched.verdict is not None else ()
+    return all(each.code is not trouble.code for each in findings)
 
 
 def _why(watched: Watched, trouble: Trouble) -> str:

@@ -219,9 +219,11 @@ class Healing:
             await self._failed(case, revival, filing, f"ineffective: {words}{stopped}")
             return
         outcome = f"unverified: {words}{stopped}; not yet seen running"
-        await self._write(case, Happening.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED, filing, outcome)
+        action = ActionTaken.REVIVAL_ATTEMPTED
+        is_written = await self._write(case, Happening.SESSION_UNHEALTHY, action, filing, outcome)
         reach("queue.written")
-        await self._jobs.advance(revival, replace(revival, unwritten=False))
+        if is_written:
+            await self._jobs.advance(revival, replace(revival, unwritten=False))
         if self._pace is not None:
             self._pace.ended(gave_up=False)
         await self._say(case, Fate.REVIVED, f"revived it: {words}{stopped}", GOES_ON, filing, together)
@@ -272,10 +274,9 @@ class Healing:
 
     async def _failed(self, case: Case, revival: Revival, filing: Filing, outcome: str) -> None:
         said = await self._chats.tell(f"failure:{revival.work}", revival.chat_id, FAILURE_MESSAGE)
-        await self._write(
-            case, Happening.REVIVAL_FAILED, action_of(said), filing, f"{outcome}; the chat: {said}"
-        )
-        await self._jobs.close_revival(revival.work)
+        words = f"{outcome}; the chat: {said}"
+        if await self._write(case, Happening.REVIVAL_FAILED, action_of(said), filing, words):
+            await self._jobs.close_revival(revival.work)
         did = f"tried to revive it, {outcome}; the chat: {said}"
         await self._say(case, Fate.GIVEN_UP, did, STOPPED, filing)
 
@@ -290,9 +291,9 @@ class Healing:
         said = await self._chats.tell(f"failure:{watched.work}", watched.chat_id, FAILURE_MESSAGE)
         reach("queue.told")
         outcome = f"gave up: {because}; the chat: {said}{stopped}"
-        await self._write(case, Happening.REVIVAL_FAILED, action_of(said), filing, outcome)
-        # Open until now, so that whoever comes after us says what we did not get to say.
-        await self._jobs.close_revival(watched.work)
+        # Open until it is written, so that whoever comes after us says what we did not get to say.
+        if await self._write(case, Happening.REVIVAL_FAILED, action_of(said), filing, outcome):
+            await self._jobs.close_revival(watched.work)
         if self._pace is not None:
             self._pace.ended(gave_up=True)
         await self._say(case, Fate.GIVEN_UP, outcome, STOPPED, filing, together)
@@ -374,18 +375,21 @@ class Healing:
 
     async def _write(
         self, case: Case, happening: Happening, action: ActionTaken, filing: Filing, outcome: str
-    ) -> None:
-        """One line for each finding."""
+    ) -> bool:
+        """One line for each finding. False: the log did not take them all."""
         session = case.watched.session
         details = {**_details(case), "outcome": outcome}
         if filing.url is None:
             details["issue"] = filing.words
         reasons = [case.reason(finding) for finding in case.verdict.findings] or ["approved"]
-        for reason in reasons:
-            await self._ledger.event(
-                happening, session.session_id, session.project_key, reason, action, filing.url, details
-            )
         log.warning("watchdog: %s: %s: %s", session.session_id, case.reasons, plain(outcome, 300))
+        about = session.session_id, session.project_key
+        return all(
+            [
+                await self._ledger.event(happening, *about, reason, action, filing.url, details)
+                for reason in reasons
+            ]
+        )
 
 
 def _work(watched: Watched, revival: Revival, text: str) -> Work:

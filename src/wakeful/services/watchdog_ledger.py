@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening, critical_event
+from wakeful.domain.critical import ActionTaken, Happening, critical_event
 from wakeful.ports.clock import Clock
 from wakeful.ports.forge import Filing, Forge, Report
 from wakeful.services.watchdog_calls import Callback, Calls, Ending, Said
@@ -57,7 +57,8 @@ class Ledger:
         action: ActionTaken,
         issue_url: str | None,
         details: Mapping[str, Any],
-    ) -> CriticalEvent:
+    ) -> bool:
+        """Whether it is written down, or nobody wants it to be."""
         event = critical_event(
             happening,
             session_id,
@@ -69,9 +70,10 @@ class Ledger:
             at_wall=self._clock.now().wall,
         )
         answer = await self._calls.call("the log of critical events", self._write, event)
-        if answer.ending is not Ending.DONE:
-            log.error("watchdog: an event about %s is lost: %s", event.session_id, answer.words)
-        return event
+        if answer.ending in {Ending.DONE, Ending.ABSENT}:
+            return True
+        log.error("watchdog: an event about %s was not written: %s", event.session_id, answer.words)
+        return False
 
 
 def action_of(said: Said) -> ActionTaken:

@@ -26,7 +26,7 @@ from wakeful.services.watchdog_news import EVENTS, STOPPED, Operator, QueueNews
 # A worker that was told of a job takes it within this time, or it was never told.
 REVIVED_SECONDS_MAX: Final = 600.0
 Settle = Callable[[Revival], Awaitable[None]]
-CUT_OFF: Final = "unverified: Wakeful ended in the middle of it; what becomes of it is looked at"
+CUT_OFF: Final = "unverified: this could not be written down when it was done; not yet seen running"
 
 log = logging.getLogger("wakeful.watchdog")
 
@@ -92,7 +92,9 @@ class Verifying:
         """What it was about, if whoever revived was ended before that was written down."""
         if not revival.unwritten:
             return revival
-        await self._write(revival, Happening.SESSION_UNHEALTHY, CUT_OFF, ActionTaken.REVIVAL_ATTEMPTED)
+        action = ActionTaken.REVIVAL_ATTEMPTED
+        if not await self._write(revival, Happening.SESSION_UNHEALTHY, CUT_OFF, action):
+            return revival
         written = replace(revival, unwritten=False)
         await self._jobs.advance(revival, written)
         return written
@@ -127,9 +129,9 @@ class Verifying:
         """Closed last: whoever is ended in between leaves it to the next one, who says nothing twice."""
         said = await self._chats.tell(f"failure:{revival.work}", revival.chat_id, FAILURE_MESSAGE)
         outcome = f"{outcome}; the chat: {said}"
-        await self._write(revival, Happening.REVIVAL_FAILED, outcome, action_of(said))
-        await self._jobs.close_revival(revival.work)
-        await self._say(revival, outcome)
+        if await self._write(revival, Happening.REVIVAL_FAILED, outcome, action_of(said)):
+            await self._jobs.close_revival(revival.work)
+            await self._say(revival, outcome)
 
     async def _write(
         self,
@@ -137,19 +139,16 @@ class Verifying:
         happening: Happening,
         outcome: str,
         action: ActionTaken = ActionTaken.NONE,
-    ) -> None:
-        """One line for each finding it was about."""
-        for reason in revival.reasons:
-            await self._ledger.event(
-                happening,
-                revival.session_id,
-                revival.project_key,
-                reason,
-                action,
-                revival.issue_url,
-                {"outcome": outcome},
-            )
+    ) -> bool:
+        """One line for each finding it was about. False: the log did not take them all."""
         log.info("watchdog: %s: %s", revival.session_id, outcome)
+        about, details = (revival.session_id, revival.project_key), {"outcome": outcome}
+        return all(
+            [
+                await self._ledger.event(happening, *about, reason, action, revival.issue_url, details)
+                for reason in revival.reasons
+            ]
+        )
 
     async def _say(self, revival: Revival, outcome: str) -> None:
         news = News(
