@@ -6,7 +6,7 @@ from collections import Counter
 
 from clinics import Clinic
 from wakeful.domain.critical import ActionTaken
-from wakeful.domain.events import TurnEnded
+from wakeful.domain.events import CallEnded, CallStarted, TurnEnded
 
 SESSIONS = 1000
 HOURS = 24
@@ -64,3 +64,36 @@ def test_a_day_of_a_thousand_sessions() -> None:
     incidents = asyncio.run(clinic.incidents.listed(include_resolved=True))
     # Once that it happened, and once more where it was given up.
     assert len(incidents) <= len(told) <= 2 * len(incidents)
+
+
+async def work_steadily(clinic: Clinic, name: str, minutes: int) -> None:
+    """One call after another, each with news."""
+    for number in range(minutes):
+        call = f"c{number}"
+        clinic.hear(
+            name, CallStarted(clinic.wall(), call, "Bash", input=b'{"command": "make part%d"}' % number)
+        )
+        await clinic.clock.run_for(40)
+        clinic.hear(name, CallEnded(clinic.wall(), call, result=b'"part %d is built"' % number))
+        await clinic.clock.run_for(20)
+
+
+async def a_night(clinic: Clinic) -> None:
+    async with clinic.open():
+        await clinic.manage("idle")
+        clinic.work("idle")
+        clinic.hear("idle", TurnEnded(clinic.wall()))
+        await clinic.manage("works")
+        clinic.work("works")
+        await work_steadily(clinic, "works", 3 * 60)
+        clinic.hear("works", TurnEnded(clinic.wall()))
+        await clinic.clock.run_for(9 * 3600)
+
+
+def test_nobody_acts_on_three_hours_of_steady_work_and_an_agent_idle_overnight() -> None:
+    """Age alone is told at most: nothing is prompted, interrupted, ended or started."""
+    clinic = Clinic()
+    asyncio.run(a_night(clinic))
+    assert clinic.living.acts == []
+    told = {(event.session_id, event.reason, event.action_taken) for event in clinic.events}
+    assert told == {("claude-works", "running_for_2_hours", ActionTaken.NONE)}
