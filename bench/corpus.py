@@ -110,7 +110,8 @@ def _play(
 
 def _call(transcript: Transcript, rng: random.Random) -> str:
     for mean_bytes in (THOUGHT_BYTES, TEXT_BYTES):
-        transcript.text("I look " * int(_about(rng, mean_bytes) / 7))
+        # Numbered: a text that says one thing over and over would be a model that lost its thread.
+        transcript.text("".join(f"I look {number} " for number in range(int(_about(rng, mean_bytes) / 11))))
     return transcript.call("Bash", {"command": "make " * int(_about(rng, INPUT_BYTES) / 5)})
 
 

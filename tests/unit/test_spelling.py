@@ -80,6 +80,7 @@ def test_nine_times_is_not_often_enough() -> None:
     assert echoes_in((said * 10).encode()) == 10
     assert echoes_in((said * 9).encode()) == 0
     assert echoes_in((said * 9 + "* item " + said * 9).encode()) == 0
+    assert echoes_in(("Then something else. " + said * 12_345).encode()) == 12_345
 
 
 @pytest.mark.parametrize(
