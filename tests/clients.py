@@ -127,6 +127,8 @@ class ClientHome:
     """What the homes of both clients share: an environment, a project to work in, and an end."""
 
     client: ClassVar[parts.Client]
+    # How a line of its log that holds a tool call can be told from the others.
+    call_mark: ClassVar[bytes]
     _open: ClassVar[list["ClientHome"]] = []
 
     def __init__(self, tmp_path: Path, model: ScriptedModel) -> None:
@@ -171,12 +173,24 @@ class ClientHome:
         (self.project / "told").touch()
 
     def wait_for_tool(self, command: str) -> int:
-        """The pid of the tool process that runs the command; shells and what they start first do not count."""
+        """The pid of the tool process that runs the command; shells and what they start first do not count.
+
+        A client starts its tool before its log is on disk: killed between the two it leaves nothing to return to.
+        """
 
         def look() -> int | None:
             return next((pid for pid in self.tool_pids() if _comm_of(pid) == command), None)
 
-        return wait_for(look, f"tool process {command!r}")
+        pid = wait_for(look, f"tool process {command!r}")
+        wait_for(self._has_noted_a_call, "the call in a log")
+        return pid
+
+    def logs(self) -> list[Path]:
+        """The logs of this home's conversations."""
+        raise NotImplementedError
+
+    def _has_noted_a_call(self) -> bool | None:
+        return any(self.call_mark in log.read_bytes() for log in self.logs()) or None
 
     def end(self) -> None:
         """End all that lives in this home. Raises AssertionError when something resists."""
@@ -232,6 +246,7 @@ class ClaudeHome(ClientHome):
     """A home in which Claude Code starts without asking anything."""
 
     client = parts.CLAUDE
+    call_mark = b'"type":"tool_use"'
 
     def __init__(self, tmp_path: Path, model: ScriptedModel) -> None:
         super().__init__(tmp_path, model)
@@ -303,7 +318,7 @@ class ClaudeHome(ClientHome):
 
         return wait_for(look, f"registry entry with status {status!r}", timeout_seconds)
 
-    def transcripts(self) -> list[Path]:
+    def logs(self) -> list[Path]:
         """The main transcripts, without those of subagents."""
         return sorted((self.home / ".claude" / "projects").glob("*/*.jsonl"))
 
@@ -312,6 +327,7 @@ class CodexHome(ClientHome):
     """A home in which Codex knows one provider: the scripted model."""
 
     client = parts.CODEX
+    call_mark = b'"type":"function_call"'
 
     def __init__(self, tmp_path: Path, model: ScriptedModel) -> None:
         super().__init__(tmp_path, model)
@@ -352,7 +368,8 @@ trust_level = "trusted"
         tmux(socket, "new-session", *place, *variables, "--", "codex", *arguments, environ=self.environ())
         return TmuxSession(socket, session_name)
 
-    def rollouts(self) -> list[Path]:
+    def logs(self) -> list[Path]:
+        """The rollouts."""
         return sorted((self.home / ".codex" / "sessions").glob("*/*/*/*.jsonl"))
 
 

@@ -69,7 +69,7 @@ def test_a_prompt_that_times_out_is_cut_short(claude: ClaudeHome, daemon: Runnin
     operator = Operator(daemon, claude)
     silent = script({"text": "never said", "hang": "headers"})
     session_id = operator.start("--headless", "--name", "fox", "--prompt", silent, "--", "claude")
-    wait_for(lambda: any("interrupted" in each.read_text() for each in claude.transcripts()) or None, "end")
+    wait_for(lambda: any("interrupted" in each.read_text() for each in claude.logs()) or None, "end")
     idle = operator.wait_until(session_id, "end of the prompt", state="idle", active_prompt=False)
     assert (idle["health"], idle["attachable"], idle["eligible_for_wake"]) == ("healthy", True, True)
     assert idle["pid"] is not None

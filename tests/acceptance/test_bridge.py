@@ -138,10 +138,10 @@ def test_a_hung_agent_is_revived_in_its_conversation_and_its_work_completes(
 ) -> None:
     """One event, one issue, one job with the context; resumed, the same conversation comes to its end."""
     job = hang_and_be_revived(watching, worker)
-    (transcript,) = claude.transcripts()
+    (transcript,) = claude.logs()
     worker.begin(job["revival_context"] + script(DONE), "--resume", worker.conversation)
     wait_for(lambda: "All done" in transcript.read_text() or None, "end of the work", 40)
-    assert claude.transcripts() == [transcript]
+    assert claude.logs() == [transcript]
     assert telegram.texts(CHAT) == []
 
 

@@ -169,5 +169,5 @@ def test_an_agent_may_not_let_another_one_go_on_and_a_person_counts_its_push_as_
     assert (done.exit_code, done.json["checkpoint"]["state"]) == (0, "counted_done"), done.err + done.out
     operator.wait_until(session_id, "end of its work", state="idle", session_alive=True, attempt=2)
     assert repository.pushes == 1
-    told = next(each for each in claude.transcripts() if each.stem in session_id).read_text()
+    told = next(each for each in claude.logs() if each.stem in session_id).read_text()
     assert "every call named above has happened. Do not repeat any of them." in told

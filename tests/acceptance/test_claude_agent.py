@@ -49,8 +49,8 @@ def test_a_busy_agent_asks_and_a_dead_one_is_resumed_in_its_conversation(
     """Its session is attached by its process; a turn is not cut off without a yes; killed, the same conversation goes on."""
     started = house.start("claude")
     prompt(house, script(DONE))
-    wait_for(lambda: claude.transcripts() or None, "transcript")
-    known = house.wait("claude", timeout_seconds=30, session_id=f"claude-{claude.transcripts()[0].stem}")
+    wait_for(lambda: claude.logs() or None, "transcript")
+    known = house.wait("claude", timeout_seconds=30, session_id=f"claude-{claude.logs()[0].stem}")
     prompt(house, script(bash("sleep 100"), DONE))
     claude.wait_for_status("busy")
     session = known["session_id"]
@@ -61,7 +61,7 @@ def test_a_busy_agent_asks_and_a_dead_one_is_resumed_in_its_conversation(
     assert (asked.exit_code, "wakeful agent stop claude --yes" in asked.err) == (1, True)
     os.kill(started["pid"], signal.SIGKILL)
     back = house.wait("claude", timeout_seconds=40, state="running", epoch=2)
-    conversation = claude.transcripts()[0].stem
+    conversation = claude.logs()[0].stem
     assert f"--resume {conversation}" in " ".join(proc.command(back["pid"]))
     assert back["session_id"] == session
     assert len([each for each in claude.registry() if each.get("pid") == back["pid"]]) == 1
@@ -72,8 +72,8 @@ def test_an_agent_of_the_hub_is_woken_in_its_pane(house: AgentHouse, claude: Cla
     """Its session is ours by its agent: attachable without being handed over, woken, and it answers."""
     house.start("claude")
     prompt(house, script(DONE))
-    wait_for(lambda: claude.transcripts() or None, "transcript")
-    session = f"claude-{claude.transcripts()[0].stem}"
+    wait_for(lambda: claude.logs() or None, "transcript")
+    session = f"claude-{claude.logs()[0].stem}"
     house.wait("claude", timeout_seconds=30, session_id=session)
     idle = house.daemon.wait_for_session(
         lambda each: each["id"] == session and each["eligible_for_wake"], "eligible session"
@@ -86,5 +86,5 @@ def test_an_agent_of_the_hub_is_woken_in_its_pane(house: AgentHouse, claude: Cla
     assert (woken.exit_code, woken.json["outcome"], woken.json["session_id"]) == (0, "sent", session), (
         woken.out
     )
-    wait_for(lambda: "Good morning" in claude.transcripts()[0].read_text() or None, "answer")
+    wait_for(lambda: "Good morning" in claude.logs()[0].read_text() or None, "answer")
     assert house.daemon.run("agent", "stop", "claude", "--yes").exit_code == 0

@@ -43,7 +43,7 @@ def test_a_message_is_answered_by_claude_code(
             assert "Half of an answer\n\nStopped." in await life.answered(3)
             api.says(script({"text": "Here again."}))
             assert "Here again." in await life.answered(4)
-            assert len(claude.transcripts()) == 1
+            assert len(claude.logs()) == 1
             assert house.parts.plain.ends[1][0].cost_usd is not None
 
     asyncio.run(scene())
@@ -63,7 +63,7 @@ def test_a_message_is_answered_by_codex(
             assert await life.answered(1) == ["I will run it\n\nAll done"]
             api.says(script({"text": "Second answer"}))
             assert (await life.answered(2))[1:] == ["Second answer"]
-            assert len(codex.rollouts()) == 1
+            assert len(codex.logs()) == 1
             api.says(script({"status": 401}))
             seen = await life.answered(3)
             assert ("401" in "".join(seen), house.parts.door.told[-1]) == (False, ("failed", "codex"))

@@ -23,7 +23,7 @@ def test_prompt_and_answer_without_a_terminal(operator: Operator) -> None:
     assert operator.act("send", session_id, script(DONE))["outcome"] == "recovered"
     second = operator.wait_until(session_id, "end of the second turn", state="idle", health="healthy")
     assert first["pid"] == second["pid"]
-    (transcript,) = operator.home.transcripts()  # type: ignore[union-attr]
+    (transcript,) = operator.home.logs()
     assert transcript.read_text().count("All done") >= 2
 
 
@@ -64,7 +64,7 @@ def test_killed_in_a_tool_it_is_resumed_and_told(operator: Operator, claude: Cla
     assert operator.act("resume", session_id)["outcome"] == "recovered"
     back = operator.wait_until(session_id, "return", session_alive=True)
     assert (back["attempt"], back["pid"] != alive["pid"]) == (2, True)
-    (transcript,) = claude.transcripts()
+    (transcript,) = claude.logs()
     assert "sleep 100" in wait_for(lambda: _brief_in(transcript), "brief")
     assert tool, "the orphan was there"
 
@@ -184,7 +184,7 @@ def test_codex_from_prompt_to_prompt(codex_operator: Operator, codex: CodexHome)
     codex_operator.wait_until(session_id, "death", health="dead")
     resumed = codex_operator.act("resume", session_id)
     assert resumed["outcome"] == "recovered", resumed
-    (rollout,) = codex.rollouts()
+    (rollout,) = codex.logs()
     assert wait_for(lambda: "Wakeful: your process" in rollout.read_text() or None, "brief")
 
 
@@ -201,6 +201,6 @@ def test_bad_orders_are_refused_with_nothing_started(operator: Operator, claude:
     for prompt in ("", "red \x1b[31m", "bell \x07"):
         refused = operator.type("session", "send", session_id, prompt)
         assert (refused.exit_code, "prompt" in refused.err) == (2, True), refused.err
-    assert len(claude.transcripts()) == 1
+    assert len(claude.logs()) == 1
     taken = operator.type("session", "yield", session_id, "--epoch", "1")
     assert (taken.exit_code, "wakeful session release" in taken.err) == (1, True)

@@ -65,7 +65,7 @@ def test_a_megabyte_arrives_whole_without_a_terminal(
 
 def prompts_of(claude: ClaudeHome) -> list[str]:
     """What the conversation's file says a person wrote."""
-    lines = [line for path in claude.transcripts() for line in path.read_text().splitlines()]
+    lines = [line for path in claude.logs() for line in path.read_text().splitlines()]
     said = [each["message"]["content"] for each in map(json.loads, lines) if each["type"] == "user"]
     return [each for each in said if isinstance(each, str)]
 
@@ -77,7 +77,7 @@ def test_a_megabyte_arrives_whole_at_codex(codex_operator: Operator, codex: Code
     started = codex_operator.pipe(prompt.encode(), *command)
     assert started.exit_code == 0, started.err + started.out
     codex_operator.wait_until(started.json["session_id"], "end of the turn", state="stopped", managed=True)
-    (rollout,) = codex.rollouts()
+    (rollout,) = codex.logs()
     assert json.dumps(prompt, ensure_ascii=False)[1:-1] in rollout.read_text()
 
 
@@ -129,7 +129,7 @@ def test_what_could_command_a_terminal_is_refused(operator: Operator, claude: Cl
         )
     headless = operator.type("run", "--headless", "--prompt", "red \x1b[31m", "--", "claude")
     assert (headless.exit_code, "U+001B" in headless.err) == (2, True), headless.err
-    assert claude.transcripts() == []
+    assert claude.logs() == []
     assert len(operator.daemon.sessions()) == 1
 
 
@@ -194,7 +194,7 @@ def test_codex_goes_on_in_its_own_place_after_the_daemon_died(
     assert (ended["attempt"], ended["name"]) == (1, "shop")
     environ |= {"HOME": str(daemon.home), "CODEX_HOME": str(daemon.home / "another")}
     assert typed("session", "send", "--json", "shop", script(DONE))["outcome"] == "recovered"
-    (rollout,) = codex.rollouts()
+    (rollout,) = codex.logs()
     wait_for(lambda: rollout.read_text().count("All done") >= 2 or None, "second answer")
 
 
@@ -217,4 +217,4 @@ def test_a_client_of_another_version_is_driven_by_its_shapes(
     assert operator.act("send", session_id, script(DONE))["outcome"] == "recovered"
     doctor = operator.type("doctor")
     assert f"99.1.0 at {fake}" in doctor.out
-    assert claude.transcripts()
+    assert claude.logs()

@@ -47,7 +47,7 @@ def test_claude_code_asks_who_it_is(daemon: RunningDaemon, claude: ClaudeHome) -
     (session,) = daemon.sessions()
     results = [
         str(part["content"])
-        for each in records(claude.transcripts())
+        for each in records(claude.logs())
         if each["type"] == "user" and isinstance(each["message"]["content"], list)
         for part in each["message"]["content"]
         if part.get("type") == "tool_result"

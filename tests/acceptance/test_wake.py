@@ -55,7 +55,7 @@ def test_a_quiet_window_ends_and_claude_code_answers(
     heartbeat.write_text(f"---\npreferences:\n  quiet_windows:\n    - {window}\n---\n{words}\n")
     refused = operator.type("agent", "heartbeat", "wake", "fox", "--json")
     assert (refused.exit_code, refused.json["reason"]) == (1, "quiet_window")
-    (transcript,) = claude.transcripts()
+    (transcript,) = claude.logs()
     wait_for(lambda: "Good morning" in transcript.read_text() or None, "answer")
     assert time.time() >= morning
     said = transcript.read_text()

@@ -228,7 +228,7 @@ def test_killed_in_a_tool_and_resumed(claude_home: ClaudeHome, driver: ClaudeDri
         await driver.stop(again)
 
     asyncio.run(scenario())
-    (transcript,) = claude_home.transcripts()
+    (transcript,) = claude_home.logs()
     assert b"begun 1 min before" in transcript.read_bytes()
 
 

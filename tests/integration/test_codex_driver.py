@@ -108,7 +108,7 @@ def test_from_prompt_to_prompt_to_stop(codex_home: CodexHome, driver: CodexDrive
         assert (await driver.stop(again)).outcome is Outcome.RECOVERED
 
     asyncio.run(scenario())
-    assert len(codex_home.rollouts()) == 1
+    assert len(codex_home.logs()) == 1
     assert codex_home.pids() == []
     assert list(root.iterdir()) == []
 
@@ -134,7 +134,7 @@ def test_interrupted_in_a_tool_it_goes_on(codex_home: CodexHome, driver: CodexDr
         await driver.stop(again)
 
     asyncio.run(scenario())
-    (rollout,) = codex_home.rollouts()
+    (rollout,) = codex_home.logs()
     assert b"turn_aborted" in rollout.read_bytes()
 
 
@@ -166,7 +166,7 @@ def test_killed_in_a_tool_and_resumed(codex_home: CodexHome, driver: CodexDriver
         await driver.stop(again)
 
     asyncio.run(scenario())
-    assert len(codex_home.rollouts()) == 1
+    assert len(codex_home.logs()) == 1
     assert codex_home.pids() == []
 
 
@@ -246,5 +246,5 @@ def test_bad_orders_start_nothing(case: str, codex_home: CodexHome, driver: Code
     with pytest.raises(expected):
         asyncio.run(driver.start(order_for(codex_home, prompt, **changes)))
     assert codex_home.pids() == []
-    assert codex_home.rollouts() == []
+    assert codex_home.logs() == []
     assert not root.exists() or list(root.iterdir()) == []

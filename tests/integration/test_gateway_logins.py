@@ -61,7 +61,7 @@ def test_codex_with_a_provider_of_its_own_works_without_a_login(
     login = CodexLogin(["codex"], str(tmp_path / "probe"), codex_home.environ())
     assert asyncio.run(login.status()) is AuthEvent.STATUS_GONE
     assert asyncio.run(login.probe()) is AuthEvent.TURN_WORKED
-    assert not codex_home.rollouts()
+    assert not codex_home.logs()
 
 
 def test_a_probe_of_codex_is_refused_by_a_server_that_refuses(codex_home: CodexHome, tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_it_writes_the_records_of_the_real_client(
     """Registry entry and every kind of record have exactly the keys the real Claude Code gives them."""
     work = script({"text": "I will look", "run": "ls"}, {"run": "ls missing"}, {"text": "All done"})
     session = claude_home.in_tmux(tmux_socket, f"Please {work}", "real")
-    transcript = wait_for(lambda: next(iter(claude_home.transcripts()), None), "transcript")
+    transcript = wait_for(lambda: next(iter(claude_home.logs()), None), "transcript")
     wait_for(lambda: b"turn_duration" in transcript.read_bytes() or None, "end of the turn")
     entry = claude_home.wait_for_status("idle")
     session.type_line(script({"status": 401}))

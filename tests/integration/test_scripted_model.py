@@ -38,7 +38,7 @@ def test_claude_works_through_a_script(claude_home: ClaudeHome, scripted_model: 
     assert (process.returncode, output, errors) == (0, "All done\n", "")
     assert (claude_home.project / "made").read_text() == "hi\n"
     assert [each.step for each in scripted_model.requests if each.kind == "messages"] == [0, 1]
-    assert len(claude_home.transcripts()) == 1
+    assert len(claude_home.logs()) == 1
 
 
 def test_codex_works_through_a_script(codex_home: CodexHome, scripted_model: ScriptedModel) -> None:
@@ -53,7 +53,7 @@ def test_codex_works_through_a_script(codex_home: CodexHome, scripted_model: Scr
     assert [item["exit_code"] for item in items if item["type"] == "command_execution"] == [0]
     assert (codex_home.project / "made").read_text() == "hi\n"
     assert [each.step for each in scripted_model.requests if each.kind == "responses"] == [0, 1]
-    assert len(codex_home.rollouts()) == 1
+    assert len(codex_home.logs()) == 1
 
 
 def test_claude_without_login_fails_its_turn(claude_home: ClaudeHome, scripted_model: ScriptedModel) -> None:

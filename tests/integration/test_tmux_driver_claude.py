@@ -80,7 +80,7 @@ class Desk:
 
     def prompts(self) -> list[str]:
         """What the conversation's file says a person wrote."""
-        transcript = next(iter(self.home.transcripts()), None)
+        transcript = next(iter(self.home.logs()), None)
         if transcript is None:
             return []
         assert transcript.stem == self.conversation

@@ -67,7 +67,7 @@ def test_no_turn_is_lost_when_the_daemon_is_killed(daemon: RunningDaemon, claude
         daemon.kill()
         daemon.up()
         pids.add(daemon.wait_for_session(lambda record: record["managed"], "managed session")["pid"])
-    (transcript,) = claude.transcripts()
+    (transcript,) = claude.logs()
     said = wait_for(lambda: _all_said(transcript), f"{KILLS} answers")
     assert (said, len(pids)) == (KILLS, 1)
 
