@@ -314,6 +314,16 @@ def test_agents_are_started_stopped_and_brought_back(hub: HubDoors, context: Bro
     assert acts == ["start fox", "restart-session fox", "stop fox", "stop fox"]
 
 
+def test_the_focus_stays_while_agents_change(hub: HubDoors, context: BrowserContext) -> None:
+    """The cards are drawn anew and in another order: the button somebody is at keeps the keyboard."""
+    page = open_link(hub.doors, context, "?view=agents")
+    at = page.locator('[data-agent="fox"] [data-order="start"]')
+    at.focus()
+    hub.happens("owl", SESSION_DEAD)
+    expect(page.locator('[data-agent="owl"] .agent-state')).to_have_text("stale")
+    expect(at).to_be_focused()
+
+
 # Whatever a text could have become, had it been taken for more than text.
 INTRUDERS = """() => {
   const strange = "img[src=x], iframe, object, embed, video, marquee, math, form, base, use, script:not([src]), style, template";

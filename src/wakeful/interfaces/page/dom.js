@@ -95,13 +95,21 @@ export const hourAndMinute = (when) => when.toLocaleTimeString([], { hour: "2-di
 
 const drawnFrom = new WeakMap();
 
-/** Draw a place from a value, unless it shows that value: nobody loses the focus, or what they opened, to a clock. */
+/**
+ * Draw a place from a value, unless it shows that value: nobody loses what they opened to a clock. The focus stays with
+ * what has the same name afterwards.
+ */
 export function redraw(place, value, make) {
   const key = JSON.stringify(value);
   if (drawnFrom.get(place) === key) return;
   drawnFrom.set(place, key);
+  const focused = place.contains(document.activeElement) ? named(document.activeElement) : null;
   place.replaceChildren(...make());
+  if (focused === null) return;
+  [...place.querySelectorAll("a, button, summary")].find((each) => named(each) === focused)?.focus({ preventScroll: true });
 }
+
+const named = (each) => each.dataset.action ?? each.getAttribute("aria-label") ?? each.textContent;
 
 export function clear(place) {
   drawnFrom.delete(place);

@@ -93,13 +93,11 @@ export class SessionView {
   #drawActions() {
     const { managed, session_alive: alive, actions } = this.#record;
     const place = byId("session-actions");
-    const focused = place.contains(document.activeElement) ? document.activeElement.dataset.action : null;
     const question = this.#record.state === "waiting" ? this.#question : null;
     redraw(place, [this.#id, managed, alive, actions, this.#mute, question], () => [
       ...drawActions(this.#record, this.#mute, question, this.#post),
       ...(this.#mute ? [holding("p", "soft", `Muted by ${this.#mute.by} until `, moment(this.#mute.until))] : []),
     ]);
-    if (focused && !place.contains(document.activeElement)) place.querySelector(`[data-action="${focused}"]`)?.focus();
   }
 
   #explain(why) {
