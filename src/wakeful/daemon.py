@@ -14,6 +14,7 @@ from wakeful.adapters.logs.folders import FolderWatch
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.system.exits import ExitWatch
 from wakeful.adapters.system.kept_child import KeptChild
+from wakeful.adapters.system.tools import orphans_of
 from wakeful.care import Care
 from wakeful.config import Config, Mode
 from wakeful.domain.eligibility import Reach
@@ -125,6 +126,7 @@ class Daemon(Lookout):
         self.waking.seen(transitions)
 
     def died(self, session_id: SessionId) -> None:
+        self.hear_last_calls(session_id)
         task = self._loop.create_task(self._search(session_id))
         self._searches.add(task)
         task.add_done_callback(self._searches.discard)
@@ -198,5 +200,5 @@ class Daemon(Lookout):
             self.alarm(following)
 
     async def _search(self, session_id: SessionId) -> None:
-        orphans = await asyncio.to_thread(self.orphans_of, session_id)
-        self.supervisor.left_behind(session_id, orphans)
+        orphans = await asyncio.to_thread(orphans_of, session_id)
+        self.left_behind(session_id, orphans)

@@ -11,11 +11,12 @@ import msgspec
 
 from wakeful.adapters.providers import NAMES, every
 from wakeful.adapters.system import proc
+from wakeful.adapters.system.tools import TOOL_VARIABLES, is_tool
 from wakeful.adapters.tmux.driver import TmuxDriver
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
-from wakeful.lookout import TOOL_VARIABLES, Lookout
+from wakeful.lookout import Lookout
 from wakeful.places import Places
 from wakeful.ports.clock import Clock
 from wakeful.ports.hands import Driver
@@ -102,7 +103,7 @@ class LocalWorld:
 
     def carriers(self, variable: str, value: str) -> list[Process]:
         found = proc.carriers(variable, value, os.getuid())
-        return [each for each in found if not _is_tool(each)]
+        return [each for each in found if not is_tool(each)]
 
     def sight(self, process: Process) -> Sight:
         return proc.sight(process)
@@ -118,11 +119,6 @@ class LocalWorld:
         log = self._events / f"{name}.jsonl"
         with log.open("ab") as file:
             file.write(msgspec.json.encode(opened) + b"\n")
-
-
-def _is_tool(process: Process) -> bool:
-    """Whether a client marked it as one of its own: what an agent started is no agent."""
-    return any(proc.environ_value(process.pid, mark) is not None for mark in TOOL_VARIABLES.values())
 
 
 def drivers(places: Places, clock: Clock) -> dict[str, Driver]:

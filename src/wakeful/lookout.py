@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -24,12 +24,13 @@ from wakeful.adapters.spool.eye import SpoolEye
 from wakeful.adapters.spool.fired import Fired
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.clock import SystemClock
+from wakeful.adapters.system.tools import orphans_of, unlogged_calls
 from wakeful.adapters.tmux.eye import Tenant, TmuxEye
 from wakeful.adapters.tool_use.logs import tool_use_logs
 from wakeful.config import Config
 from wakeful.domain.calm import PauseRecord
 from wakeful.domain.eligibility import OUT_OF_REACH, Reach
-from wakeful.domain.events import Event
+from wakeful.domain.events import CallStarted, Event
 from wakeful.domain.evidence import Orphan
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process, Sight
@@ -43,12 +44,11 @@ from wakeful.services.desk import Desk, EyeRecord, ProcessRecord, Standing
 from wakeful.services.feed import Change, Feed
 from wakeful.services.roster import Roster
 from wakeful.services.supervision import Supervisor
+from wakeful.services.watched import Watched
 
 if TYPE_CHECKING:
     from wakeful.adapters.docker.eyes import ContainerEyes
 
-# The variable that a client gives its tools: the only thread from an orphan back to its session.
-TOOL_VARIABLES: Final = {"claude": "CLAUDE_CODE_SESSION_ID", "codex": "CODEX_THREAD_ID"}
 # A process's start time is rounded to ticks, and a call's is stamped before its process exists.
 START_SLACK_SECONDS: Final = 2.0
 # Half a megabyte: ten thousand at once, as after a start, would hold up the loop and swell the memory for good.
@@ -237,16 +237,26 @@ class Lookout:
         self.tmux.hurry(session_id)
 
     def died(self, session_id: SessionId) -> None:
-        self.supervisor.left_behind(session_id, self.orphans_of(session_id))
+        self.hear_last_calls(session_id)
+        self.left_behind(session_id, orphans_of(session_id))
 
-    def orphans_of(self, session_id: SessionId) -> tuple[Orphan, ...]:
-        """The tools that outlived this session's agent."""
-        provider, _, conversation = session_id.partition("-")
-        variable = TOOL_VARIABLES.get(provider)
-        if variable is None:
-            return ()
-        left = proc.carriers(variable, conversation, os.getuid())
-        return tuple(Orphan(process, " ".join(proc.command(process.pid))) for process in left)
+    def hear_last_calls(self, session_id: SessionId) -> None:
+        """A client begins a call before its log has it: of one killed in between, only its stream knows."""
+        watched = self.roster.watched[session_id]
+        self._hear(watched, self.streams.calls_after(session_id, watched.activity.newest_call))
+
+    def left_behind(self, session_id: SessionId, orphans: tuple[Orphan, ...]) -> None:
+        """Pass on which tools outlived their agent; one that is younger than its log is a call the log does not know."""
+        watched = self.roster.watched.get(session_id)
+        if watched is not None and watched.subject.provider == "claude" and not watched.presence.living:
+            activity, now = watched.activity, self.clock.now()
+            inputs = [call.input for call in activity.calls.values()]
+            self._hear(watched, unlogged_calls(orphans, inputs, (activity.last_at or now).wall, now.wall))
+        self.supervisor.left_behind(session_id, orphans)
+
+    def _hear(self, watched: Watched, unlogged: Sequence[CallStarted]) -> None:
+        if unlogged:
+            self.supervisor.heard(watched.subject, unlogged, live=False)
 
     def tool_alive(self, agent: Process, within_seconds: float) -> bool:
         return any(

@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -63,10 +64,9 @@ def repository(tmp_path: Path, claude: ClaudeHome) -> Repository:
     return Repository(tmp_path, claude.project)
 
 
-def started(operator: Operator, *steps: Record) -> str:
-    return operator.start(
-        "--headless", "--prompt", script(*steps, DONE), "--", "claude", "--allowedTools", "Bash"
-    )
+def started(operator: Operator, *steps: Record, where: Sequence[str] = ("--headless",)) -> str:
+    asked = ("--prompt", script(*steps, DONE))
+    return operator.start(*where, *asked, "--", "claude", "--allowedTools", "Bash")
 
 
 def killed_in_push(operator: Operator, repository: Repository) -> str:
@@ -110,6 +110,22 @@ def test_a_push_that_was_cut_off_waits_for_a_person_and_goes_on(
     again = operator.type("checkpoint", "abort", "1")
     assert (again.exit_code, "was continued by" in again.err) == (1, True)
     assert "- state: continued" in file.read_text()
+
+
+@pytest.mark.parametrize("where", [("--headless",), ("--detach",)], ids=["stream", "terminal"])
+def test_a_push_that_its_log_does_not_know_of_waits_for_a_person(
+    operator: Operator, repository: Repository, where: Sequence[str]
+) -> None:
+    """A client writes its log a tenth of a second after its tool began; killed before, its stream or the tool tells."""
+    # Before that it also has to write down that it was asked for something.
+    steps = bash("sleep 0.3"), bash(f"kill -9 $PPID; {PUSH}")
+    sessions = [started(operator, *steps, where=where) for _ in range(3)]
+    held = wait_for(lambda: found if len(found := checkpoints(operator)) == 3 else None, "checkpoints", 60)
+    assert {each["subject"] for each in held} == set(sessions)
+    told = [" ".join(each["may_have"]) for each in held]
+    assert all("git push" in each for each in told), told
+    assert [record["attempt"] for each in sessions if (record := operator.record(each))] == [1, 1, 1]
+    repository.open()
 
 
 def test_after_an_abort_nothing_is_pushed_and_nobody_comes_back(

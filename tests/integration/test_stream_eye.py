@@ -25,6 +25,11 @@ def question(words: str = "make a file") -> dict[str, Any]:
     return {"type": "control_request", "request_id": "r1", "request": request}
 
 
+def said(call: str, command: str = "make", **more: Any) -> dict[str, Any]:
+    block = {"type": "tool_use", "id": call, "name": "Bash", "input": {"command": command}}
+    return {"type": "assistant", "message": {"content": [block], "stop_reason": None}, **more}
+
+
 class Notes:
     """A witness of what the eye said."""
 
@@ -166,3 +171,39 @@ def test_strange_names_are_left_alone(run: Run, tmp_path: Path) -> None:
     run.eye.look()
     run.told()
     assert run.notes.events == []
+
+
+def test_the_calls_behind_one_that_the_log_knows_are_told(run: Run) -> None:
+    """In their order and with their input, whether they came back or not: nobody else knows of them."""
+    result = {"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "b"}]}}
+    run.say(RUNNING, said("a"), PARTIAL, said("b", "git push"), result, said("c"))
+    unlogged = run.eye.calls_after(ID, "a")
+    assert [(each.call, each.tool, each.input) for each in unlogged] == [
+        ("b", "Bash", b'{"command":"git push"}'),
+        ("c", "Bash", b'{"command":"make"}'),
+    ]
+    assert run.eye.calls_after(ID, "c") == []
+    assert unlogged[0].at == run.output.stat().st_mtime
+
+
+def test_what_no_log_knows_is_told_whole(run: Run) -> None:
+    """The client was killed before it wrote its first call down; a subagent's calls are part of that which began it."""
+    run.say(said("a"), said("inner", parent_tool_use_id="a"), said("b"))
+    assert [each.call for each in run.eye.calls_after(ID, "")] == ["a", "b"]
+
+
+def test_turns_that_ended_have_no_unknown_calls(run: Run) -> None:
+    """Between two turns everything was written down."""
+    run.say(said("a"), {"type": "result"})
+    assert run.eye.calls_after(ID, "") == []
+    run.say(said("b"))
+    assert [each.call for each in run.eye.calls_after(ID, "")] == ["b"]
+
+
+def test_a_broken_stream_tells_of_no_calls(run: Run) -> None:
+    """None at all, a torn line, shapes of another version."""
+    assert run.eye.calls_after(ID, "") == []
+    run.say({"type": "assistant"}, {"type": "assistant", "message": {"content": [{"type": "tool_use"}]}})
+    with run.output.open("a") as file:
+        file.write(json.dumps(said("a"))[:40])
+    assert run.eye.calls_after(ID, "") == []

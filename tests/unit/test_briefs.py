@@ -34,8 +34,8 @@ def test_a_brief_keeps_secrets_and_its_length() -> None:
 
 
 def test_a_brief_without_calls_says_so() -> None:
-    """An agent that died while it thought is told that nothing ran."""
-    assert "No call was running." in brief([])
+    """An agent that died while it thought is told that nothing is known to have run."""
+    assert "No call is known to have been running" in brief([])
 
 
 @pytest.mark.parametrize("prompt", ["hello", "a\n\tb", "é" * 50, "  x  ", "/compact", "-p", "👩‍💻 ok"])

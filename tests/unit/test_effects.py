@@ -67,6 +67,12 @@ def test_a_call_is_classed_by_its_tool_and_input(tool: str, given_input: bytes, 
     assert classify(tool, given_input).rule is rule
 
 
+@pytest.mark.parametrize("command", ["sleep 0.3", "ls", "cd a && true", "git push"])
+def test_a_person_reads_which_command_it_was(command: str) -> None:
+    """Also of one that does nothing worth a rule."""
+    assert classify("Bash", given_command(command)).words == command
+
+
 @pytest.mark.parametrize(
     ("code", "rule"),
     [

@@ -74,6 +74,8 @@ class Activity(Struct, gc=False):
     phase: Phase = Phase.UNSEEN
     phase_since: Instant | None = None
     calls: dict[str, OpenCall] = field(default_factory=dict)
+    # The last call that began; what its client's stream shows behind it never reached the log.
+    newest_call: str = ""
     asked_about: str | None = None
     asked_at: Instant | None = None
     # The last call never ran: a person said no, or one beside it failed.
@@ -277,6 +279,7 @@ def _call_started(activity: Activity, event: e.CallStarted, at: Instant) -> None
     about = call_of(tool, event.input)
     if len(activity.calls) >= OPEN_CALLS_MAX:
         del activity.calls[next(iter(activity.calls))]
+    activity.newest_call = call
     activity.calls[call] = OpenCall(
         call,
         tool,

@@ -35,7 +35,10 @@ def brief(calls: Sequence[InterruptedCall], running: Sequence[str] = ()) -> str:
         "Wakeful: your process ended in the middle of your work and was started again in this conversation."
     )
     if not calls:
-        return f"{opening} No call was running. Look at what is done already, then go on."
+        return (
+            f"{opening} No call is known to have been running, but one begun in the last moment may be missing in your "
+            "conversation. Look at what is done already, then go on."
+        )
     named = "; ".join(_named(call) for call in calls[:CALLS_NAMED_MAX])
     more = f"; and {len(calls) - CALLS_NAMED_MAX} more" if len(calls) > CALLS_NAMED_MAX else ""
     alive = (

@@ -76,7 +76,8 @@ def _left_behind(presence: Presence) -> str:
 def _calls(calls: list[OpenCall]) -> str:
     if not calls:
         return "a turn"
-    more = f" and {len(calls) - 1} more calls" if len(calls) > 1 else ""
+    others = len(calls) - 1
+    more = f" and {others} more call{'s' if others > 1 else ''}" if others > 0 else ""
     return quoted(f"{calls[0].tool} {calls[0].input.decode('utf-8', 'replace')}") + more
 
 

@@ -83,6 +83,8 @@ _HERE: Final = _Place()
 def judge_text(text: str) -> Ruling:
     """The ruling for a shell text. Never raises; takes time in proportion to the text, up to a bound."""
     ruling = _text(_unmarked(text[:TEXT_CHARS_MAX]), _HERE)
+    if not ruling.words:  # nothing in it deserved a word
+        ruling = Ruling(ruling.rule, _shown([text]))
     return _worst([ruling, Ruling(Rule.UNREADABLE)]) if len(text) > TEXT_CHARS_MAX else ruling
 
 

@@ -35,7 +35,7 @@ class Surroundings(Protocol):
         """A session has a new holder: find out where it is shown."""
 
     def died(self, session_id: SessionId) -> None:
-        """Look for tools the agent left behind, in your own time."""
+        """Tell what it did that its log does not know; look for tools it left behind, in your own time."""
 
     def tool_alive(self, agent: Process, within_seconds: float) -> bool:
         """Whether the agent has a living descendant that was started within the last so many seconds."""

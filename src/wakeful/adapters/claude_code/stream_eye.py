@@ -1,20 +1,23 @@
 """What a driven Claude Code says on its own stream, beyond its transcript: that the model speaks, that a request is
-tried again, that it asks for permission. A question lives on this stream only; everything else stays the transcript's.
+tried again, that it asks for permission. A question lives on this stream only; everything else stays the transcript's,
+except what a client that was killed had no time to write there.
 
 Offsets are kept in memory: after a restart the end of the file says whether a question is still open.
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from wakeful.adapters.claude_code.transcript import calls_in
 from wakeful.adapters.logs.small import watch_or_await
 from wakeful.adapters.shapes import UNREADABLE
 from wakeful.domain.errors import BadSessionId
-from wakeful.domain.events import Answered, Asked, Event, Retried
+from wakeful.domain.events import Answered, Asked, CallStarted, Event, Retried
 from wakeful.domain.ids import ConversationId, SessionId, parse_session_id
 from wakeful.domain.subject import Subject
 from wakeful.ports.clock import Clock
@@ -37,6 +40,7 @@ class _Line(Struct, gc=False):
     subtype: str | None = None
     state: str | None = None
     request: _Request | None = None
+    parent_tool_use_id: str | None = None
 
 
 _decode: Final = msgspec.json.Decoder(_Line).decode
@@ -47,6 +51,14 @@ class _Place(Struct):
 
     offset: int
     torn: bytes = b""
+
+
+class _Fetched(Struct):
+    """A piece of a stream, and when that was last written."""
+
+    content: bytes
+    begin: int
+    written_at: float
 
 
 class StreamEye:
@@ -86,6 +98,16 @@ class StreamEye:
     def catch_up(self, session_id: SessionId) -> None:
         self._read(session_id)
 
+    def calls_after(self, session_id: SessionId, call: str) -> list[CallStarted]:
+        """The main agent's calls in the turn its stream ends with that began after this one; all, if it is not there."""
+        fetched = self._fetch(session_id, None)
+        if fetched is None:
+            return []
+        lines, _torn = _lines(fetched.content)
+        begun = _begun(lines, fetched.written_at)
+        known = next((number for number, each in enumerate(begun, 1) if each.call == call), 0)
+        return begun[known:]
+
     def _look_into(self, name: str) -> None:
         try:
             session_id = parse_session_id(name)
@@ -99,27 +121,33 @@ class StreamEye:
     def _read(self, session_id: SessionId) -> None:
         """Report what was appended; at the first sight of a stream, only whether it asks something."""
         place = self._places.get(session_id)
-        try:
-            descriptor = os.open(self._root / session_id / OUTPUT, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:
+        fetched = self._fetch(session_id, place.offset if place is not None else None)
+        if fetched is None:
             self._places.pop(session_id, None)
             return
-        try:
-            size = os.fstat(descriptor).st_size
-            # Shorter than what was read: it was begun anew between two turns.
-            begin = (
-                max(0, size - TAIL_BYTES) if place is None else place.offset if place.offset <= size else 0
-            )
-            fresh = os.pread(descriptor, size - begin, begin)
-        finally:
-            os.close(descriptor)
-        lines, torn = _lines((place.torn if place is not None and begin else b"") + fresh)
-        self._places[session_id] = _Place(begin + len(fresh), torn)
+        fresh = fetched.content
+        lines, torn = _lines((place.torn if place is not None and fetched.begin else b"") + fresh)
+        self._places[session_id] = _Place(fetched.begin + len(fresh), torn)
         if place is None:
             self._report(session_id, _open_question(_events(lines, self._clock.now().wall)))
         elif fresh:
             self._report(session_id, _events(lines, self._clock.now().wall))
             self._witness.moved(session_id)
+
+    def _fetch(self, session_id: SessionId, offset: int | None) -> _Fetched | None:
+        """What stands behind the offset, or all if the stream was begun anew; without one its end. None without a stream."""
+        try:
+            descriptor = os.open(self._root / session_id / OUTPUT, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            seen = os.fstat(descriptor)
+            size = seen.st_size
+            # Shorter than what was read: it was begun anew between two turns.
+            begin = max(0, size - TAIL_BYTES) if offset is None else offset if offset <= size else 0
+            return _Fetched(os.pread(descriptor, size - begin, begin), begin, seen.st_mtime)
+        finally:
+            os.close(descriptor)
 
     def _report(self, session_id: SessionId, events: list[Event]) -> None:
         if events:
@@ -134,18 +162,19 @@ def _lines(content: bytes) -> tuple[list[bytes], bytes]:
 
 
 def _events(lines: list[bytes], at: float) -> list[Event]:
-    events: list[Event] = []
+    told = (_event(said, at) for _line, said in _whole(lines))
+    return [event for event in told if event is not None]
+
+
+def _whole(lines: list[bytes]) -> Iterator[tuple[bytes, _Line]]:
+    """Every whole message with what it says, without the many that bring a piece of one."""
     for line in lines:
         if line.startswith(_PARTIAL):
             continue
         try:
-            said = _decode(line)
+            yield line, _decode(line)
         except UNREADABLE:
             continue
-        event = _event(said, at)
-        if event is not None:
-            events.append(event)
-    return events
 
 
 def _event(said: _Line, at: float) -> Event | None:
@@ -160,6 +189,17 @@ def _event(said: _Line, at: float) -> Event | None:
             return Retried(at)
         case _:
             return None
+
+
+def _begun(lines: list[bytes], at: float) -> list[CallStarted]:
+    """The calls of the turn at the end; lines carry no time. What a subagent does stands for the call that began it."""
+    calls: list[CallStarted] = []
+    for line, said in _whole(lines):
+        if said.type == "result":
+            calls.clear()
+        elif said.type == "assistant" and said.parent_tool_use_id is None:
+            calls += calls_in(line, at)
+    return calls
 
 
 def _open_question(events: list[Event]) -> list[Event]:

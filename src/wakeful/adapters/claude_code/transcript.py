@@ -179,6 +179,15 @@ class TranscriptReader:
         return (*events, e.Spent(at, tokens, usage.output_tokens))
 
 
+def calls_in(line: bytes, at: float) -> list[e.CallStarted]:
+    """The calls that a message of the agent's begins, in a transcript or on a stream; none in what cannot be read."""
+    try:
+        record = _decode(line)
+    except UNREADABLE:
+        return []
+    return [event for event in _assistant(record, at) if isinstance(event, e.CallStarted)]
+
+
 def _quiet(record: _Record) -> Sequence[e.Event]:
     """Of the records that tell nothing of a turn one tells of a background task: the queued word of its end."""
     at = wall_of(record.timestamp) if record.type == "queue-operation" else None

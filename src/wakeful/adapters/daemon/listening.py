@@ -16,6 +16,7 @@ from wakeful.adapters.daemon.stirring import Stirring
 from wakeful.adapters.logs.following import Following
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.run_folder import RunFolder
+from wakeful.adapters.system.tools import is_tool
 from wakeful.domain.errors import WorldError
 from wakeful.domain.gateway.heard import Ended, Gone, Heard
 from wakeful.domain.hosting import EPOCH_VARIABLE, SESSION_VARIABLE
@@ -23,8 +24,6 @@ from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process, Sight
 from wakeful.ports.provider import Hearing
 
-# What a client started as a tool carries its mark too, and ours with it.
-_TOOL_VARIABLES: Final = ("CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
 # Between a start and the daemon's next look its record may not know the process yet.
 UNKNOWN_SECONDS_MAX: Final = 1.0
 # In a folder where something stirred, a process that is not known yet is looked for this often.
@@ -128,9 +127,7 @@ def _fed(hearing: Hearing, lines: list[bytes]) -> list[Heard]:
 
 def _newest(carriers: list[Process]) -> Process | None:
     """The agent of the newest claim: not its tools, and not those it left behind."""
-    agents = [
-        each for each in carriers if not any(proc.environ_value(each.pid, tool) for tool in _TOOL_VARIABLES)
-    ]
+    agents = [each for each in carriers if not is_tool(each)]
     return max(agents, key=lambda each: (_epoch(each), -each.started), default=None)
 
 
