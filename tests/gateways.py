@@ -185,6 +185,7 @@ class Gateway:
             rules=FollowUpRules(),
             queue=self._queue,
             turn_of=self.book.find,
+            newest_of=self.book.newest_answer,
             context_of=lambda turn: turn.session_id,
         )
 

@@ -199,6 +199,7 @@ class Gateway:
             ),
             queue=self._queue,
             turn_of=self._book.find,
+            newest_of=self._book.newest_answer,
             context_of=self._context_of,
         )
 

@@ -8,7 +8,7 @@ import pytest
 
 from gateway_doubles import ScriptedChat, Slate, press
 from wakeful.domain.gateway.classifier import Category, Fault
-from wakeful.domain.gateway.messages import Buttons, Place
+from wakeful.domain.gateway.messages import Buttons, ConversationKey, Place
 from wakeful.domain.gateway.response_actions import PROMPTS, Action
 from wakeful.domain.gateway.turn import Stage, Turn
 from wakeful.services.gateway.follow_ups import OLDER, FollowUpRules, FollowUps
@@ -45,6 +45,7 @@ class Room:
             rules=FollowUpRules(enabled=enabled),
             queue=self._queue,
             turn_of=self._turn_of,
+            newest_of=self._newest_of,
             context_of=lambda turn: f"session {turn.session_id}",
         )
 
@@ -53,6 +54,11 @@ class Room:
 
     async def _turn_of(self, update_id: int) -> Turn | None:
         return self.kept.get(update_id)
+
+    async def _newest_of(self, key: ConversationKey) -> Turn | None:
+        return max(
+            (turn for turn in self.kept.values() if turn.key == key), key=lambda turn: turn.at, default=None
+        )
 
     async def answered(self, update_id: int = 1, fault: Fault | None = None) -> Buttons:
         """An answer appears; what stands under it at once."""
@@ -70,7 +76,7 @@ def answer(update_id: int = 1) -> Turn:
         place=PLACE,
         message_id=5,
         user_id=42,
-        at=0.0,
+        at=float(update_id),
         prompt="why",
         stage=Stage.DONE,
         provider="claude",
@@ -186,5 +192,19 @@ def test_a_button_of_an_older_answer_says_so() -> None:
         assert room.queued == []
         assert {words for _, words in room.chat.settled} == {OLDER}
         assert not await room.follow_ups.pressed(press(5, "ask:x:once"))
+
+    play(scene)
+
+
+def test_after_a_restart_the_book_knows_which_answer_is_the_newest() -> None:
+    """A button that stands under another one says so, and one of which nothing is known as well."""
+
+    async def scene(room: Room) -> None:
+        room.kept = {1: answer(1), 3: answer(3)}
+        await room.follow_ups.pressed(press(4, "next:short:1"))
+        await room.follow_ups.pressed(press(5, "next:short:3", chat_id=8))
+        assert (room.queued, [words for _, words in room.chat.settled]) == ([], [OLDER, OLDER])
+        await room.follow_ups.pressed(press(6, "next:short:3"))
+        assert [turn.update_id for turn in room.queued] == [6]
 
     play(scene)

@@ -597,6 +597,24 @@ def test_after_a_restart_turns_go_on_and_a_lost_one_is_told_once() -> None:
     asyncio.run(played())
 
 
+def test_the_newest_answer_is_the_one_that_came_last() -> None:
+    """By time, for Telegram may number its updates anew; of its own conversation; and a question has none yet."""
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        key = message(900).place.key
+        assert await gateway.book.newest_answer(key) is None
+        for number in (900, 12):
+            parts.chat.write(message(number))
+            await parts.clock.run_for(1)
+        parts.chat.write(message(13, chat_id=8))
+        await parts.clock.run_for(1)
+        newest = await gateway.book.newest_answer(key)
+        assert newest is not None
+        assert newest.update_id == 12
+
+    play(scene)
+
+
 def test_old_turns_are_forgotten() -> None:
     """After a day nobody can ask about them any more."""
 

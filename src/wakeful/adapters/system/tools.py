@@ -17,8 +17,8 @@ from wakeful.domain.process import Process
 TOOL_VARIABLES: Final = {"claude": "CLAUDE_CODE_SESSION_ID", "codex": "CODEX_THREAD_ID"}
 # Hooks and status lines get it as well, and this beside it.
 _HOOK_VARIABLE: Final = "CLAUDE_PROJECT_DIR"
-# The command of a call, as far as it can be compared with that of a process.
-_COMMAND: Final = re.compile(rb'"command"\s*:\s*"([^"\\]*)')
+# The command of a call, as far as it can be compared with that of a process: some clients redirect within a pipe.
+_COMMAND: Final = re.compile(rb'"command"\s*:\s*"([^"\\|<]*)')
 _NO_LETTERS: Final = re.compile(rb"[^A-Za-z0-9]+")
 
 

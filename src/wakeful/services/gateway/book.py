@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from wakeful.domain.gateway.messages import ConversationKey
 from wakeful.domain.gateway.turn import KEPT_SECONDS, Stage, Turn
 from wakeful.faults import reach
 from wakeful.ports.clock import Clock
@@ -72,6 +73,12 @@ class Book:
         """The turn of this update, as it was kept last."""
         note = await self._store.note(KIND, self._name(update_id))
         return None if note is None else _decode(note.body)
+
+    async def newest_answer(self, key: ConversationKey) -> Turn | None:
+        """The last turn of this conversation that was answered."""
+        turns = (_decode(note.body) for note in await self._store.notes(KIND))
+        answered = [turn for turn in turns if turn.key == key and turn.text and not turn.fault]
+        return max(answered, key=lambda turn: turn.at, default=None)
 
     async def drop_old(self) -> int:
         """Forget the turns that nobody can ask about any more; how many. Those that are not over stay."""

@@ -64,6 +64,7 @@ class FollowUps:
         rules: FollowUpRules,
         queue: Queue,
         turn_of: Callable[[int], Awaitable[Turn | None]],
+        newest_of: Callable[[ConversationKey], Awaitable[Turn | None]],
         context_of: Callable[[Turn], str],
     ) -> None:
         self._chat = chat
@@ -73,6 +74,7 @@ class FollowUps:
         self._rules = rules
         self._queue = queue
         self._turn_of = turn_of
+        self._newest_of = newest_of
         self._context_of = context_of
         # The newest answer of each conversation, and what it shows.
         self._newest: dict[ConversationKey, tuple[Turn, str]] = {}
@@ -107,9 +109,7 @@ class FollowUps:
         name, _, number = rest.partition(":")
         if prefix != PREFIX:
             return False
-        newest = self._newest.get(pressed.place.key)
-        is_newest = newest is None or str(newest[0].update_id) == number
-        if name in set(Action) and is_newest:
+        if name in set(Action) and await self._is_newest(pressed.place.key, number):
             await self._settle(pressed, LABELS[Action(name)])
             await self._queue(self._turn(pressed, PROMPTS[Action(name)]))
         elif name == CONTEXT and (turn := await self._answered(pressed, number)) is not None:
@@ -118,6 +118,12 @@ class FollowUps:
         else:
             await self._settle(pressed, OLDER)
         return True
+
+    async def _is_newest(self, key: ConversationKey, number: str) -> bool:
+        """Whether that is the conversation's newest answer; of answers before a restart the book knows."""
+        shown = self._newest.get(key)
+        newest = shown[0] if shown is not None else await self._newest_of(key)
+        return newest is not None and str(newest.update_id) == number
 
     async def _answered(self, pressed: Pressed, number: str) -> Turn | None:
         """The turn of this number, if it was answered there; None as well after a day."""
