@@ -57,6 +57,28 @@ def test_it_is_started_again_and_ends_with_us(tmp_path: Path, monkeypatch: pytes
     asyncio.run(scene())
 
 
+def test_its_log_stays_short_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was said is kept once more beside it, as readable as before, and what is said next is the log."""
+    monkeypatch.setattr(kept_child, "LOG_SECONDS", 0.01)
+    monkeypatch.setattr(kept_child, "LOG_BYTES_MAX", 1000)
+    path, older = tmp_path / "gateway.log", tmp_path / "gateway.log.1"
+    talking = "import sys, time\nwhile True: print('word ' * 20, flush=True); time.sleep(0.001)"
+    kept = child(talking, path)
+
+    async def scene() -> None:
+        keeping = asyncio.create_task(kept.run())
+        async with asyncio.timeout(SECONDS_MAX):
+            while not older.exists() or not 0 < path.stat().st_size < 1000:  # noqa: ASYNC110 - a process writes
+                await asyncio.sleep(0.01)
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+
+    asyncio.run(scene())
+    assert older.read_text().startswith("word word")
+    assert "\0" not in path.read_text(), "it goes on at its new end, not behind a hole"
+    assert older.stat().st_mode & 0o777 == 0o600
+
+
 def test_its_last_words_say_why_it_ended(tmp_path: Path) -> None:
     """Whoever asks for the status reads what the program said, and when it is tried again."""
     kept = child(FAILING, tmp_path / "gateway.log")

@@ -5,7 +5,9 @@ What it says goes to a log of its own.
 """
 
 import asyncio
+import logging
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,8 +23,11 @@ WELL_AFTER_SECONDS: Final = 60.0
 END_SECONDS_MAX: Final = 10.0
 # More than a week of a calm program; then the log begins anew beside the one before it.
 LOG_BYTES_MAX: Final = 4 * 1024 * 1024
+LOG_SECONDS: Final = 3600.0
 _WORDS_BYTES: Final = 2048
 _WORDS_CHARS_MAX: Final = 200
+
+log = logging.getLogger("wakeful")
 
 
 class KeptChild:
@@ -56,15 +61,31 @@ class KeptChild:
         child = await self._start()
         self.line = f"{self._name}: runs (pid {child.pid})"
         try:
-            return await child.wait()
+            return await self._outlive(child)
         finally:
             if child.returncode is None:
                 await _end(child)
 
+    async def _outlive(self, child: asyncio.subprocess.Process) -> int:
+        while True:
+            try:
+                async with asyncio.timeout(LOG_SECONDS):
+                    return await child.wait()
+            except TimeoutError:
+                self._shorten_log()
+
+    def _shorten_log(self) -> None:
+        """A log that has grown long begins anew. Who has it open only appends, and goes on at its new end."""
+        try:
+            if self._log.exists() and self._log.stat().st_size > LOG_BYTES_MAX:
+                shutil.copy(self._log, self._log.with_name(f"{self._log.name}.1"))
+                os.truncate(self._log, 0)
+        except OSError as error:
+            log.warning("%s stays long: %s", self._log, error)
+
     async def _start(self) -> asyncio.subprocess.Process:
         self._log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if self._log.exists() and self._log.stat().st_size > LOG_BYTES_MAX:
-            self._log.replace(self._log.with_name(f"{self._log.name}.1"))
+        self._shorten_log()
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         output = os.open(self._log, flags, 0o600)
         try:
