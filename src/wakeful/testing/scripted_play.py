@@ -208,15 +208,15 @@ class Player:
             step.get("is_error", False),
         )
         if step["tool"] == "Bash":
-            self._run_process(seconds)
+            self._run_process(step.get("input", {}).get("command", ""), seconds)
         else:
             time.sleep(seconds)
         self._transcript.result(self._call, step["tool"], result, is_error=is_error)
         self._screen.result(result, is_error=is_error)
         self._call = None
 
-    def _run_process(self, seconds: float) -> None:
-        """The one kind of tool that is a process: in a session of its own, marked by its environment."""
+    def _run_process(self, command: str, seconds: float) -> None:
+        """The one kind of tool that is a process: in a session of its own, marked by its environment, its command told."""
         environ = os.environ | {
             "CLAUDECODE": "1",
             "CLAUDE_CODE_SESSION_ID": self._conversation,
@@ -225,7 +225,8 @@ class Player:
         }
         quiet = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
         quiet += [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_WRONLY, 0) for fd in (1, 2)]
-        argv = ["sleep", str(seconds)]
+        # Where one program is many, it goes by what stands behind the last slash.
+        argv = [f"{command}/sleep", str(seconds)]
         self._tool_pid = os.posix_spawnp("sleep", argv, environ, file_actions=quiet, setsid=True)
         os.waitpid(self._tool_pid, 0)
         self._tool_pid = None

@@ -109,10 +109,11 @@ class FollowUps:
         name, _, number = rest.partition(":")
         if prefix != PREFIX:
             return False
-        if name in set(Action) and await self._is_newest(pressed.place.key, number):
+        key = pressed.place.key
+        if name in set(Action) and await self._is_newest(key, number):
             await self._settle(pressed, LABELS[Action(name)])
-            await self._queue(self._turn(pressed, PROMPTS[Action(name)]))
-        elif name == CONTEXT and (turn := await self._answered(pressed, number)) is not None:
+            await self._queue(self._asked(pressed, PROMPTS[Action(name)]))
+        elif name == CONTEXT and (turn := await self._turn(key, number)) is not None and turn.text:
             await self._settle(pressed, "")
             await self._say(pressed, self._context_of(turn))
         else:
@@ -120,17 +121,22 @@ class FollowUps:
         return True
 
     async def _is_newest(self, key: ConversationKey, number: str) -> bool:
-        """Whether that is the conversation's newest answer; of answers before a restart the book knows."""
+        """Whether no answer of the conversation is newer than that one; of those before a restart the book knows.
+
+        It may not be kept yet: a gateway that was killed between showing an answer and keeping it gives it once more.
+        """
         shown = self._newest.get(key)
-        newest = shown[0] if shown is not None else await self._newest_of(key)
-        return newest is not None and str(newest.update_id) == number
+        if shown is not None:
+            return str(shown[0].update_id) == number
+        turn, newest = await self._turn(key, number), await self._newest_of(key)
+        return turn is not None and (newest is None or newest.at <= turn.at)
 
-    async def _answered(self, pressed: Pressed, number: str) -> Turn | None:
-        """The turn of this number, if it was answered there; None as well after a day."""
+    async def _turn(self, key: ConversationKey, number: str) -> Turn | None:
+        """The conversation's turn of this number; None as well after a day."""
         turn = await self._turn_of(int(number)) if number.isdecimal() else None
-        return turn if turn is not None and turn.key == pressed.place.key and turn.text else None
+        return turn if turn is not None and turn.key == key else None
 
-    def _turn(self, pressed: Pressed, prompt: str) -> Turn:
+    def _asked(self, pressed: Pressed, prompt: str) -> Turn:
         return Turn(
             update_id=pressed.update_id,
             place=pressed.place,
