@@ -101,6 +101,7 @@ PARTS: Final[Sequence[Part]] = (
     Program("jq", package="jq"),
     Program("chromium", package="chromium"),
     Program("strace", package="strace"),
+    Program("fish", package="fish"),
     Program("busctl", package="systemd"),
     Program("dbus-daemon", package="dbus-daemon"),
     Program("notify-send", package="libnotify-bin"),

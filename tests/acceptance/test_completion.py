@@ -1,7 +1,6 @@
 """Completion as a shell has it: the printed script in a real bash, answers from the daemon's door, never for long."""
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from clients import require_programs
 from scripted_door import SILENCE, ScriptedDoor, http
 from wakeful.interfaces.cli.completing import ASK_SECONDS_MAX, CANDIDATES_MAX
 
@@ -134,13 +134,10 @@ def test_ten_thousand_sessions_are_not_all_offered(shell: Shell) -> None:
 
 def test_fish_explains_commands_in_whole_sentences(shell: Shell) -> None:
     """A comma in an explanation is not its end."""
-    script = shell.run("wakeful", "completion", "fish")
-    assert 'string split -m 1 ","' in script
-    if shutil.which("fish") is None:
-        pytest.skip("no fish here to try it in")
+    require_programs("fish")
     places = shell.home / ".config/fish/completions"
     places.mkdir(parents=True)
-    (places / "wakeful.fish").write_text(script)
+    (places / "wakeful.fish").write_text(shell.run("wakeful", "completion", "fish"))
     offered = shell.run("fish", "-c", "complete -C 'wakeful config '").splitlines()
     assert "show\tEvery value, and where it came from" in offered
 
