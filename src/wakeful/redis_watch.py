@@ -1,7 +1,7 @@
 """Joins 000's watchdog with its Redis: one object for `watchdog_loop()` and for the daemon. No rule lives here."""
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 
 from wakeful.adapters.redis.connection import DEADLINE_SECONDS, Connection
@@ -37,7 +37,7 @@ class RedisWatch:
     """A watchdog over one queue world. `callbacks.write` gets every critical event; `rules` is asked before each act.
 
     `operator` hears what a person should; without one, `callbacks.alert` gets the words. Without a `pace` everybody who
-    is to be revived is revived at once. `present` hears of everybody who runs.
+    is to be revived is revived at once. `present` hears of everybody who runs. `errand` is what every cycle ends with.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class RedisWatch:
         pace: Pace | None = None,
         present: Callable[[Collection[SessionId]], None] = lambda _session_ids: None,
         taught: Callable[[str], Sequence[Lesson]] = lambda _project: (),
+        errand: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         ground = ToolLogGround(logs) if isinstance(logs, Path) else logs
         calls = Calls(clock, call_seconds)
@@ -102,6 +103,7 @@ class RedisWatch:
             ),
             operator=voice,
             present=present,
+            errand=errand,
             interval_seconds=interval_seconds,
         )
         self._says_unrouted_off = active_projects is None

@@ -26,7 +26,7 @@ from wakeful.domain.plan import Rules
 from wakeful.domain.policy import Policy
 from wakeful.domain.revival import FAILURE_MESSAGE, last_calls
 from wakeful.ports.clock import Clock
-from wakeful.ports.forge import Forge, Report
+from wakeful.ports.forge import Report
 from wakeful.ports.jobs import Job, Jobs, QueuedSession, Watched, Work
 from wakeful.ports.messenger import Refused
 from wakeful.redis_watch import RedisWatch, connect
@@ -232,22 +232,24 @@ def _watch(given: Settings) -> RedisWatch:
     jobs = connect(settings.get("redis") or os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0")
     rules = Rules(revive_runaways=settings.get("revive_runaways", True))
     clock = SystemClock()
+    forge = _forge(settings, jobs, clock)
     return RedisWatch(
         jobs=jobs,
         logs=Path(settings.get("logs", LOGS)),
         clock=clock,
         callbacks=_callbacks(settings),
         rules=lambda: rules,
-        forge=_forge(settings, jobs, clock),
+        forge=forge,
         policy=_policy(settings),
         active_projects=settings.get("active_projects"),
         interval_seconds=settings.get("interval_seconds", WATCHDOG_INTERVAL),
         call_seconds=settings.get("callback_seconds", CALL_SECONDS_MAX),
         pace=Pace(clock, PACE_SECONDS, PACE_BURST),
+        errand=forge.try_again if forge is not None else None,
     )
 
 
-def _forge(settings: Settings, jobs: Jobs, clock: Clock) -> Forge | None:
+def _forge(settings: Settings, jobs: Jobs, clock: Clock) -> ToldForge | None:
     """None without a repository."""
     repo = _repository(settings.get("github_repo"))
     if not repo:

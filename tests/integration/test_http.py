@@ -359,6 +359,17 @@ def test_waiting_ends_by_push(doors: Doors, act: str | None, ending: str, code: 
     assert answer.headers["x-wakeful-exit"] == str(code)
 
 
+def test_who_left_after_its_turn_did_not_die(doors: Doors) -> None:
+    """Whoever waits for more is told at once, and told the truth."""
+    process = doors.call(lambda: doors.house.start("watched"))
+    for act in (doors.house.work, doors.house.finish):
+        doors.call(partial(act, "watched"))
+    doors.call(lambda: doors.house.end(process))
+    with doors.socket() as owner:
+        answer = owner.get("/api/sessions/watched/wait?until=idle&timeout=20")
+    assert (answer.json()["ending"], answer.headers["x-wakeful-exit"]) == ("stopped", "1")
+
+
 def test_a_session_finds_itself(tmp_path: Path) -> None:
     """At the socket the kernel says who asks: the caller's session is that of its nearest known ancestor."""
     house = House()

@@ -194,6 +194,7 @@ class World:
             callbacks=Callbacks(**self._given),
             rules=lambda: self.rules,
             forge=self.forge,
+            errand=self.forge.try_again if isinstance(self.forge, ToldForge) else None,
         )
 
     async def _write(self, event: CriticalEvent) -> None:
@@ -271,10 +272,11 @@ class HungForge:
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
         self.is_mended = False
+        self.filed: list[Report] = []
 
     async def file(self, report: Report) -> Filing:
-        del report
         if self.is_mended:
+            self.filed.append(report)
             return Filing("https://github.com/acme/bots/issues/45", "filed")
         await self._clock.sleep_until(self._clock.now().awake + 20.0)
         return Filing(None, "`gh` did not answer within 20 s and was ended")
@@ -305,9 +307,39 @@ def test_a_forge_that_hangs_is_waited_for_once_and_told_once(clock: VirtualClock
 
     run_with(clock, scene)
     assert world.actions == ["revival_attempted"] * 31
+    assert [each.session_id for each in hung.filed] == [SESSION]
     assert [each.splitlines()[0] for each in alerts] == [
         "No issue could be filed: `gh` did not answer within 20 s and was ended",
         "Resolved: no issue could be filed",
+    ]
+
+
+def test_what_a_forge_did_not_take_is_filed_later_by_any_watchdog(clock: VirtualClock) -> None:
+    """Once for the project, also if the program was begun anew meanwhile; a report of another version is let go."""
+    alerts: list[str] = []
+    hung = HungForge(clock)
+
+    async def tell(text: str) -> None:
+        alerts.append(text)
+
+    world = World(clock)
+
+    async def scene() -> None:
+        world.forge = ToldForge(hung, world.jobs, clock, tell)
+        world.silent()
+        await world.watching().check()
+        await world.jobs.mark("issue:older", "{}")
+        hung.is_mended = True
+        world.forge = ToldForge(hung, world.jobs, clock, tell)
+        await world.watching().check()
+        await world.watching().check()
+        assert not [name for name in await world.jobs.episodes() if name.startswith("issue:")]
+
+    run_with(clock, scene)
+    assert [each.session_id for each in hung.filed] == [SESSION]
+    assert [each.splitlines()[0].partition(":")[0] for each in alerts] == [
+        "No issue could be filed",
+        "Resolved",
     ]
 
 

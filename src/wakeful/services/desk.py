@@ -34,7 +34,13 @@ from wakeful.services.watched import Watched
 
 _encode: Final = msgspec.json.Encoder().encode
 # 0 reached; the others are told apart by scripts. 6 is ours: design's codes had none for "a person is needed".
-WAIT_EXIT_CODES: Final = {Ending.REACHED: 0, Ending.DIED: 1, Ending.TIMEOUT: 3, Ending.NEEDS_PERSON: 6}
+WAIT_EXIT_CODES: Final = {
+    Ending.REACHED: 0,
+    Ending.DIED: 1,
+    Ending.STOPPED: 1,
+    Ending.TIMEOUT: 3,
+    Ending.NEEDS_PERSON: 6,
+}
 
 
 class History(Protocol):

@@ -66,6 +66,7 @@ class Ending(StrEnum):
     REACHED = "reached"
     NEEDS_PERSON = "needs_person"
     DIED = "died"
+    STOPPED = "stopped"
     TIMEOUT = "timeout"
 
 
@@ -249,4 +250,4 @@ def _ending(record: SessionRecord | None, until: State) -> Ending | None:
         return Ending.DIED
     if record.attention in {Attention.PERSON, Attention.LOGIN}:
         return Ending.NEEDS_PERSON
-    return Ending.DIED if record.state is State.STOPPED else None
+    return Ending.STOPPED if record.state is State.STOPPED else None

@@ -1,11 +1,15 @@
 """A forge that hung is left alone for a while: of all who want an issue only the first waits for it.
 
-And, for programs without a daemon: one that does not work is told once, and once more when it works again.
+And, for programs without a daemon: one that does not work is told once, and once more when it works again; what it did
+not take is kept where the queue is, the newest report of each project.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Final
+
+import msgspec
 
 from wakeful.domain.alerts import resolved
 from wakeful.domain.moment import iso
@@ -18,7 +22,11 @@ SPARED_SECONDS: Final = 600.0
 # One that fails after this hangs: nobody else waits for it until it is tried again. Healthy ones take 2 s.
 SLOW_SECONDS: Final = 5.0
 EPISODE: Final = "forge"
-WITHOUT_ONE: Final = "wrote its event without one; the next trouble is filed again"
+OWED: Final = "issue:"
+WITHOUT_ONE: Final = "wrote its event without one; it is filed later"
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(Report).decode
+log = logging.getLogger("wakeful.watchdog")
 
 
 class SparedForge:
@@ -59,10 +67,36 @@ class ToldForge:
 
     async def file(self, report: Report) -> Filing:
         filing = await self._forge.file(report)
-        now = self._clock.now().wall
         if filing.url is None:
-            if await self._jobs.begin(EPISODE, f"{now:.3f}"):
-                await self._tell(text_of(forge_news(filing.words, "this host", now, did=WITHOUT_ONE)))
-        elif (since := (await self._jobs.episodes()).get(EPISODE)) and await self._jobs.end(EPISODE):
-            await self._tell(resolved("no issue could be filed", iso(float(since))))
+            await self._jobs.mark(f"{OWED}{report.project}", _encode(report).decode())
+            await self._fails(filing.words)
+        else:
+            await self._jobs.end(f"{OWED}{report.project}")
+            await self._works()
         return filing
+
+    async def try_again(self) -> None:
+        """File what was not taken before, by whichever watchdog."""
+        for name, kept in (await self._jobs.episodes()).items():
+            if name.startswith(OWED):
+                await self._file_kept(name, kept)
+
+    async def _file_kept(self, name: str, kept: str) -> None:
+        try:
+            report = _decode(kept)
+        except msgspec.DecodeError:
+            log.info("watchdog: a report about %s is of another version", name.removeprefix(OWED))
+            await self._jobs.end(name)
+            return
+        filing = await self.file(report)
+        if filing.url is not None:
+            log.info("watchdog: %s was filed late: %s", report.session_id, filing.url)
+
+    async def _fails(self, words: str) -> None:
+        now = self._clock.now().wall
+        if await self._jobs.begin(EPISODE, f"{now:.3f}"):
+            await self._tell(text_of(forge_news(words, "this host", now, did=WITHOUT_ONE)))
+
+    async def _works(self) -> None:
+        if (since := (await self._jobs.episodes()).get(EPISODE)) and await self._jobs.end(EPISODE):
+            await self._tell(resolved("no issue could be filed", iso(float(since))))

@@ -6,7 +6,7 @@ One line per cycle says how many were checked. What stays wrong is said once, an
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -65,6 +65,7 @@ class Watchdog:
         verifying: Verifying,
         operator: Operator,
         present: Callable[[Collection[SessionId]], None],
+        errand: Callable[[], Awaitable[None]] | None,
         interval_seconds: float,
     ) -> None:
         self._jobs = jobs
@@ -77,6 +78,8 @@ class Watchdog:
         self._operator = operator
         # Hears of everybody who runs.
         self._present = present
+        # Done last in every cycle: what nobody waits for.
+        self._errand = errand
         self._interval_seconds = interval_seconds
         self._said: set[str] = set()
         # Why the last cycle could not look, or not to the end.
@@ -162,6 +165,8 @@ class Watchdog:
         reviving = await self._verifying.verify()
         await self._operator.still({each.watched.session.session_id for each in ill} | reviving)
         await self._queue.look(snapshot, episodes)
+        if self._errand is not None:
+            await self._errand()
         return cycle
 
     def _counted(self, watched: Sequence[Watched], results: Sequence[Case | Skip]) -> Cycle:

@@ -39,9 +39,7 @@ class Number(click.FloatRange):
 def answers_json(command: Command) -> Command:
     """Give a command `--json` and `-o json`, which mean the same; it gets `as_json`."""
 
-    @click.option(
-        "--json", "json_flag", is_flag=True, help="The record HTTP gives, as JSON. Same as -o json."
-    )
+    @click.option("--json", "json_flag", is_flag=True, help="Answer in JSON. Same as -o json.")
     @click.option("-o", "output", type=click.Choice(["text", "json"]), default="text", hidden=True)
     @wraps(command)
     def asked(*, json_flag: bool, output: str, **kwargs: object) -> int:

@@ -134,7 +134,7 @@ def own(*, as_json: bool) -> int:
 @click.option("--timeout", metavar="TIME", help="Like 30s, 10m or 2h. Without it: as long as it takes.")
 @answers_json
 def wait(*, session_id: SessionId, until: str, timeout: str | None, as_json: bool) -> int:
-    """Block until a session is in a state. Exit 0: reached, 6: it needs a person, 1: it died, 3: timeout."""
+    """Block until a session is in a state. Exit 0: reached, 6: it needs a person, 1: it died or stopped, 3: timeout."""
     seconds = seconds_of(timeout) if timeout is not None else None
     answer = _waited(session_id, until, seconds)
     return _show(answer, as_json=as_json, text=ending_lines)

@@ -137,7 +137,7 @@ class SessionRoutes:
         until: FromQuery[Literal["idle", "waiting", "stopped", "prompting"]] = "idle",
         timeout: Annotated[float, QueryParameter(ge=0, le=WAIT_SECONDS_MAX)] = 600.0,  # noqa: ASYNC109 - a query parameter
     ) -> Encoded[SessionWait]:
-        """Answer once the session is in this state, needs a person, died, or the time is over."""
+        """Answer once the session is in this state, needs a person, died or stopped, or the time is over."""
         asking = self._desk.wait(session_id, State(until), timeout)
         return Encoded(await _unless_gone(cast("Receive", request.receive), asking))
 
