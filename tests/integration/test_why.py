@@ -184,12 +184,14 @@ def test_a_torn_line_takes_no_case_along(daemon: RunningDaemon, start: Start) ->
 
 
 def test_a_bad_report_is_refused(daemon: RunningDaemon, start: Start) -> None:
-    """An unknown expectation or session is the operator's mistake, and no file appears."""
+    """An unknown expectation or session, or one that was met, is the operator's mistake, and no file appears."""
     daemon.up()
     agent = start(PROMPT, PUSH)
     why_when(daemon, agent, lambda each: each["alive_to"] == "tool")
     assert daemon.run("session", "wrong", agent.session_id, "--expect", "splendid").exit_code == 2
     assert daemon.run("session", "wrong", "nobody").exit_code == 2
+    well = daemon.run("session", "wrong", agent.session_id)
+    assert (well.exit_code, "--expect" in well.err) == (2, True)
     with httpx.Client(
         transport=httpx.HTTPTransport(uds=str(daemon.socket)), base_url="http://wakeful"
     ) as owner:

@@ -9,8 +9,8 @@ from recordings import CORPUS
 from wakeful.adapters.cases.reader import BadCase, LabelledCase, read_case
 from wakeful.domain import events as e
 from wakeful.domain.policy import Policy
+from wakeful.services.cases import label_of
 from wakeful.services.replay import Replay
-from wakeful.services.replay_report import label_of
 
 OWN: Final = Path(__file__).parents[1] / "cases"
 
@@ -28,7 +28,7 @@ def test_a_case_is_judged_as_its_label_says(case: LabelledCase) -> None:
         replay = Replay([Policy()], until=case.now, thorough=thorough)
         replay.take(case.events)
         (outcome,) = replay.finish(case.now, gone=case.gone)
-        assert label_of(outcome) == case.expect
+        assert label_of(outcome.verdict) == case.expect
 
 
 def read(events: str) -> tuple[e.Event, ...]:

@@ -13,10 +13,11 @@ from wakeful.domain import events as e
 from wakeful.domain.findings import Code, Health
 from wakeful.domain.policy import Policy
 from wakeful.domain.turn import Phase
+from wakeful.services.cases import label_of
 from wakeful.services.replay import Outcome, Replay
 from wakeful.services.replay_compare import compare
 from wakeful.services.replay_learn import TRIALS, propose, trial_policies
-from wakeful.services.replay_report import Stepped, label_of, report
+from wakeful.services.replay_report import Stepped, report
 
 T0: Final = 1_770_000_000.0
 POLICY: Final = Policy()
@@ -307,7 +308,7 @@ def test_a_report_counts_labels() -> None:
 def test_both_ways_to_die_have_one_label() -> None:
     """A case says dead, whatever the code."""
     (outcome,) = replayed([e.Prompted(T0)]).finish(gone=True)
-    assert label_of(outcome) == "dead"
+    assert label_of(outcome.verdict) == "dead"
 
 
 def test_a_comparison_tells_only_what_differs() -> None:

@@ -194,7 +194,7 @@ def test_a_process_nobody_saw_is_unknown() -> None:
     ("failure", "words", "command"),
     [
         (e.Failure.AUTH, "the provider refused the login: `sorry`", ("claude", "/login")),
-        (e.Failure.LIMIT, "the usage limit is reached: `sorry`", WAIT),
+        (e.Failure.LIMIT, "the usage limit is reached: `sorry`", INSPECT),
         (e.Failure.PROVIDER, "the last turn ended with an error: `sorry`", INSPECT),
     ],
 )
@@ -204,6 +204,17 @@ def test_a_failed_turn_says_who_has_to_move(failure: e.Failure, words: str, comm
     assert answer.sentence.startswith(words)
     assert answer.command == command
     assert rungs(answer)[Rung.TURN] is Hold.BROKEN
+
+
+def test_after_a_usage_limit_a_managed_session_goes_on_by_itself() -> None:
+    """Where nobody knows its end, and where Wakeful only watches, a person prompts it; waiting for it to be idle is no wait."""
+    timed, endless = (e.TurnFailed(20.0, e.Failure.LIMIT, "sorry", until=until) for until in (900.0, None))
+    by_itself = why([PROMPT, timed], 30.0, in_pane(held()), MANAGED)
+    assert by_itself.command == INSPECT
+    assert "Wakeful goes on with it" in by_itself.command_text
+    assert why([PROMPT, endless], 30.0, subject=MANAGED).command == ("wakeful", "session", "send", "claude-x")
+    found = why([PROMPT, timed], 30.0, in_pane(held()))
+    assert (found.command, "prompt it again" in found.command_text) == (ATTACH, True)
 
 
 def test_a_login_in_a_pane_is_typed_there() -> None:

@@ -94,7 +94,7 @@ def possible_actions(
 
     `path_open`: a prompt would arrive, also where no process waits for one.
     """
-    actions = [Action(_WAIT, True, "blocks until the session changes", _wait_argv(subject), True)]
+    actions = [Action(_WAIT, True, "blocks until it is idle", _wait_argv(subject), True)]
     pane = presence.pane
     is_shown = pane is not None and pane.sight is _ALIVE
     if subject.agent is not None and not subject.managed:

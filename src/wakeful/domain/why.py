@@ -23,7 +23,7 @@ from wakeful.domain.moment import Instant, iso
 from wakeful.domain.policy import Policy
 from wakeful.domain.record import SessionRecord, safe
 from wakeful.domain.sentence import agent_words, orphan_words, sentence
-from wakeful.domain.verdict import Finding, Verdict
+from wakeful.domain.verdict import Finding, Verdict, WaitKind
 
 SCHEMA: Final = 1
 
@@ -270,7 +270,7 @@ def _next_step(
     if code is Code.AUTH_REQUIRED:
         return _log_in(record.provider, attach or inspect, has_pane=attach is not None)
     if code is Code.USAGE_LIMITED:
-        return allowed[ActionName.WAIT], "wait: only time helps, then prompt it again"
+        return _after_the_limit(record, verdict, allowed, inspect)
     if (after := _after_its_end(allowed, presence, code)) is not None:
         gone = "its working directory is gone: bring that back first, then resume it"
         return (inspect, gone) if place_gone and ActionName.RESUME in allowed else after
@@ -287,6 +287,24 @@ def _next_step(
     if verdict.state is State.IDLE:
         return _prompting(record, allowed, inspect)
     return allowed[ActionName.WAIT], "nothing is wrong; wait until it is done"
+
+
+def _after_the_limit(
+    record: SessionRecord,
+    verdict: Verdict,
+    allowed: Mapping[ActionName, tuple[str, ...]],
+    inspect: tuple[str, ...],
+) -> tuple[tuple[str, ...], str]:
+    """Only time helps: what there is to do then."""
+    has_end = any(wait.kind is WaitKind.LIMIT and wait.until is not None for wait in verdict.waits)
+    send, attach = allowed.get(ActionName.SEND), allowed.get(ActionName.ATTACH)
+    if record.managed and send is not None and has_end:
+        return inspect, "only time helps: once the limit has ended, Wakeful goes on with it"
+    if attach is not None:
+        return attach, "only time helps: once the limit has ended, go to its pane and prompt it again"
+    if send is not None:
+        return send, "only time helps, and nobody knows how much: this prompts it again"
+    return inspect, "only time helps: once the limit has ended, prompt it again where it was started"
 
 
 def _forbidden(record: SessionRecord, inspect: tuple[str, ...]) -> tuple[tuple[str, ...], str] | None:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from wakeful.domain import events as e
-from wakeful.domain.errors import WorldError
+from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.findings import Code, Health, State
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import Instant, iso
@@ -41,6 +41,10 @@ class Expect(StrEnum):
     RUNAWAY = "runaway"
     SILENT = "silent"
     DEAD = "dead"
+
+
+# The label of a case does not say in which way an agent died.
+_LABELS: Final = {Code.SESSION_DEAD: "dead", Code.AGENT_EXITED: "dead"}
 
 
 class Entry(Struct, frozen=True):
@@ -94,12 +98,25 @@ class NoCaseBook(WorldError):
     code = "no-case-book"
 
 
+class NothingWrong(OperatorError):
+    """{shown} is {said} now, so `{expect}` is nothing else. Say what it should be, like --expect silent."""
+
+    code = "nothing-wrong"
+    http_status = 409
+
+
 class CaseBook(Struct, frozen=True):
     """Where cases come from and go to: the newest events of a session's log, and a file that lines are added to."""
 
     path: str
     recall: Callable[[SessionId, int], Sequence[e.Event]]
     append: Callable[[bytes], None]
+
+
+def label_of(verdict: Verdict) -> str:
+    """The verdict in the words of a case: its first finding, or ok."""
+    findings = verdict.findings
+    return _LABELS.get(findings[0].code, findings[0].code.value) if findings else Expect.OK
 
 
 def case_of(
@@ -111,8 +128,12 @@ def case_of(
     expect: Expect,
     note: str,
 ) -> WrongCase:
-    """The case of a verdict that should have been `expect`."""
+    """The case of a verdict that should have been `expect`. Raises NothingWrong if it is."""
     at = iso(now.wall)
+    codes = tuple(each.code for each in record.findings)
+    if label_of(verdict) == expect:
+        said = ", ".join((record.state, record.health, *codes))
+        raise NothingWrong(shown=record.id, said=said, expect=expect)
     entries = case_entries(events)
     if verdict.state is State.WAITING and not any(_asks(entry) for entry in entries):
         # Only a hook or a registry file told that it asks; the log does not.
@@ -123,7 +144,7 @@ def case_of(
         now=round(now.wall, 3),
         proc="gone" if verdict.agent is Sight.DEAD else "alive",
         expect=expect,
-        verdict=Said(record.state, record.health, tuple(each.code for each in record.findings), record.rules),
+        verdict=Said(record.state, record.health, codes, record.rules),
         at=at,
         note=redact(note[:NOTE_CHARS_MAX]),
     )

@@ -13,8 +13,9 @@ from msgspec import Struct
 from wakeful.domain.findings import Code
 from wakeful.domain.policy import Policy
 from wakeful.domain.turn import Phase
+from wakeful.services.cases import Expect
 from wakeful.services.replay import Outcome
-from wakeful.services.replay_report import OK, Stepped
+from wakeful.services.replay_report import Stepped
 
 # One session in a hundred: an alarm as rare as that is still looked at.
 FALSE_ALARM_SHARE_MAX: Final = 0.01
@@ -90,7 +91,7 @@ def propose(stepped: Sequence[Stepped]) -> list[Proposal]:
 
     A labelled case that is not ok teaches nothing here: there an alarm is right.
     """
-    stepped = [each for each in stepped if each.expect in {None, OK}]
+    stepped = [each for each in stepped if each.expect in {None, Expect.OK}]
     projects = sorted({each.project for each in stepped})
     own = [_proposal(name, [each for each in stepped if each.project == name]) for name in projects]
     return [_proposal(EVERYTHING, stepped), *(own if len(own) > 1 else [])]

@@ -5,18 +5,14 @@ These structs are the JSON of `wakeful replay --json`. Text an agent wrote stand
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
 
 from msgspec import UNSET, Struct, UnsetType
 
 from wakeful.domain.findings import Code, Health, State
 from wakeful.domain.moment import iso
 from wakeful.domain.record import safe
+from wakeful.services.cases import label_of
 from wakeful.services.replay import Episode, Outcome
-
-OK: Final = "ok"
-# The label of a case does not say in which way an agent died.
-_LABELS: Final = {Code.SESSION_DEAD: "dead", Code.AGENT_EXITED: "dead"}
 
 
 class FindingReport(Struct, frozen=True):
@@ -111,14 +107,8 @@ def report(stepped: Sequence[Stepped], index: int = 0) -> ReplayReport:
     return ReplayReport(sessions, _summary(sessions))
 
 
-def label_of(outcome: Outcome) -> str:
-    """The verdict in the words of a case: its first finding, or ok."""
-    findings = outcome.verdict.findings
-    return _LABELS.get(findings[0].code, findings[0].code.value) if findings else OK
-
-
 def _session(stepped: Stepped, outcome: Outcome) -> SessionReport:
-    label = label_of(outcome)
+    label = label_of(outcome.verdict)
     expect = stepped.expect
     return SessionReport(
         id=stepped.id,
