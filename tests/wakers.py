@@ -1,8 +1,9 @@
 """A clinic whose agents can be woken: the real wake service over real files, scripted clients and virtual time."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -10,6 +11,8 @@ from clinics import Clinic, LivingDriver
 from desks import subject
 from hand_doubles import ScriptedDriver
 from wakeful.adapters.heartbeat.files import AgentFiles
+from wakeful.domain.eligibility import Reason
+from wakeful.domain.errors import WorldError
 from wakeful.domain.events import TurnEnded
 from wakeful.domain.heartbeat import Bounds
 from wakeful.domain.hosting import Hosting
@@ -26,6 +29,8 @@ from wakeful.services.wake_targets import Targets
 from wakeful.testing.virtual_clock import START_WALL
 
 GUIDANCE = "Look at the queue."
+# 2027-01-15T08:00:00Z
+QUIET_NOW = "preferences: {quiet_windows: [{timezone: UTC, start: 07:00, end: 09:30}]}"
 RETENTION_SECONDS = 604_800.0
 
 
@@ -121,3 +126,42 @@ class WakeHouse(Clinic):
 
     def session(self, name: str) -> SessionId:
         return subject(name).id
+
+
+Scene = Callable[[WakeHouse], Coroutine[Any, Any, None]]
+
+
+def play(scene: Scene, folder: Path, rules: WakeRules | None = None, *, ready: bool = True) -> WakeHouse:
+    """Play a scene in a house of its own."""
+    house = WakeHouse(folder, rules)
+
+    async def run() -> None:
+        if ready:
+            await house.wakes.take_up()
+        await scene(house)
+
+    asyncio.run(run())
+    return house
+
+
+async def fox(house: WakeHouse, *fields: str) -> str:
+    house.write_policy("fox", *fields)
+    return await house.raise_agent("fox")
+
+
+async def reason_of(house: WakeHouse, name: str = "fox") -> Reason | None:
+    return (await house.wakes.wake(name)).reason
+
+
+def refusing(house: WakeHouse) -> Callable[[], None]:
+    """The store takes nothing from now on; what is given back ends that."""
+    keep, spend = house.store.keep_note, house.store.spend
+
+    async def refuse(*_words: object, **_options: object) -> Any:
+        raise WorldError
+
+    def take_again() -> None:
+        house.store.keep_note, house.store.spend = keep, spend  # type: ignore[method-assign]
+
+    house.store.keep_note = house.store.spend = refuse  # type: ignore[method-assign]
+    return take_again
