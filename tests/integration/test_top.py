@@ -10,6 +10,8 @@ from textual.pilot import Pilot
 from desks import Doors, House, furnish, open_doors, subject
 from pilots import LOW, becomes, greens, play, screen, until, utc
 from wakeful.domain.events import Asked, CallStarted, Prompted
+from wakeful.domain.hosting import Hosting
+from wakeful.domain.ids import ConversationId
 from wakeful.interfaces.cli.client import Declined
 from wakeful.interfaces.tui.app import TopApp
 from wakeful.interfaces.tui.asking import Choosing, Question
@@ -78,6 +80,22 @@ def test_n_jumps_to_the_next_who_needs_somebody(doors: Doors) -> None:
         assert seen == ["asking", "failed", "killed", "asking"]
         await pilot.press("G")
         assert chosen(app) == "done"
+
+    play(doors, scene)
+
+
+def test_who_has_a_name_is_called_by_it(doors: Doors) -> None:
+    """Six agents of one project would else be six equal rows where there is no room for both."""
+    working = subject("working").id
+    hosting = Hosting(
+        working, ConversationId("working"), "tmux", "/home/me/shop", ("claude",), 1, 0.0, name="fox"
+    )
+    doors.call(lambda: doors.house.supervisor.manage(working, hosting))
+
+    async def scene(app: TopApp, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "fox            Bash: make test" in screen(app))
+        await pilot.resize_terminal(160, 45)
+        await until(pilot, lambda: "shop                 fox" in screen(app))
 
     play(doors, scene)
 

@@ -2,7 +2,7 @@
 
 import { choiceField, confirmed, textField } from "/asking.js";
 import { button, command, element, holding, refusals, refused } from "/dom.js";
-import { aboutCall, shortId } from "/rows.js";
+import { aboutCall, called } from "/rows.js";
 
 const BY = "web page";
 const LENGTHS = { "2h": ["2 hours", 7200], "30m": ["30 minutes", 1800], "8h": ["8 hours", 28800], "1d": ["one day", 86400] };
@@ -41,7 +41,7 @@ function order(offer, record, post) {
   const path = offer.path ?? `/api/sessions/${encodeURIComponent(record.id)}/${offer.name}`;
   return {
     ...offer,
-    title: offer.title ?? `${offer.label} ${record.project || shortId(record.id)}?`,
+    title: offer.title ?? `${offer.label} ${called(record)}?`,
     label: offer.yes ?? offer.label,
     give: async (values) => offer.tell(await post(path, offer.body(values))),
     instead: (problem) => offer.instead?.(problem, (body) => post(path, body)),
@@ -181,7 +181,7 @@ export async function adoptAll(records, post) {
   const refused = [];
   for (const record of records) {
     const answer = await post(`/api/sessions/${encodeURIComponent(record.id)}/adopt`, {}).catch(() => null);
-    if (!answer?.ok) refused.push(`${record.project || shortId(record.id)}: ${answer?.body.detail ?? "no answer"}`);
+    if (!answer?.ok) refused.push(`${called(record)}: ${answer?.body.detail ?? "no answer"}`);
   }
   const words = `${records.length - refused.length} of ${records.length} are managed now.`;
   return { ok: !refused.length, body: { told: words, detail: [words, ...refused].join(" ") } };

@@ -92,6 +92,9 @@ export function shortId(id) {
   return found ? found[1] + found[2].slice(0, found[3] === "7" ? 13 : 8) : id;
 }
 
+/** What a person calls it: by its name, else by what it works on. */
+export const called = (record) => record.name ?? (record.project || shortId(record.id));
+
 /** `Bash {"command": "make test"}` is `Bash: make test`. */
 export function callText(text) {
   const at = text.indexOf(" {");

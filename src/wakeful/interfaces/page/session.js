@@ -4,7 +4,7 @@ import { drawActions, OBSERVING } from "/actions.js";
 import { button, byId, clear, command, element, holding, inward, moment, redraw, setText, spoken } from "/dom.js";
 import { drawLadder } from "/ladder.js";
 import { read } from "/link.js";
-import { aboutCall, age, callText, doing, shortId, since, tone, words } from "/rows.js";
+import { aboutCall, age, called, callText, doing, shortId, since, tone, words } from "/rows.js";
 import { Timeline } from "/timeline.js";
 
 const CALLS_READ = 300;
@@ -83,7 +83,7 @@ export class SessionView {
     const view = byId("session");
     view.dataset.tone = tone(record);
     view.dataset.health = record.health;
-    setText(byId("session-title"), record.name ?? (record.project || shortId(record.id)));
+    setText(byId("session-title"), called(record));
     byId("session-standing").replaceChildren(...standing(record));
     if (!byId("session-sentence").firstChild) setText(byId("session-sentence"), doing(record));
     redraw(byId("session-facts"), record, () => facts(record));

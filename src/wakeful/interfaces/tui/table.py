@@ -171,7 +171,9 @@ class SessionTable(ScrollView, can_focus=True):
         tone, past = _CLASSES[row.tone], row.tone is Tone.PAST
         mark, _ = MARKS[row.tone]
         texts = [(tone, f" {mark} {row.word}"), ("table--quiet", f" {row.age:>4}")]
-        texts.append((tone if past else "table--strong", f" {row.project}"))
+        # Where there is room for one of them, who has a name is known by it: many work in one project.
+        who = row.project if width >= WIDE_CELLS else plain(row.record.name or "") or row.project
+        texts.append((tone if past else "table--strong", f" {who}"))
         if width >= WIDE_CELLS:
             # What Wakeful only found stays back.
             hands = "table--text" if row.record.managed and not past else "table--quiet"
