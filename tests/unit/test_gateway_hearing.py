@@ -149,6 +149,7 @@ def test_a_question_shows_the_call_and_says_what_it_does_not_show() -> None:
         return question.untrusted
 
     assert "rm -rf ~" in asked({"command": "rm -rf ~"}, "List files. " * 500)
+    assert asked({"command": "ls", "description": "List files"}, "List files").count("List files") == 1
     hidden = asked({"command": "echo " + "x" * 2500 + "; rm -rf ~"}, "d")
     assert ("rm -rf" in hidden, "more characters of it are not shown" in hidden) == (False, True)
 

@@ -265,7 +265,9 @@ class ClaudeHearing:
 
 def _shown(request: _Request) -> str:
     """What is asked for: the call itself first, for what describes it is the model's to write."""
-    call = f"{bytes(request.input).decode('utf-8', 'replace')} {request.description or ''}".strip()
+    given, told = bytes(request.input).decode("utf-8", "replace"), request.description or ""
+    # Clients mostly repeat what stands in the call anyway.
+    call = given if told in given else f"{given} {told}"
     more = len(call) - CALL_CHARS_MAX
     words = plain(redact(call), CALL_CHARS_MAX)
     return words if more <= 0 else f"{words}\n[{more:,} more characters of it are not shown]"

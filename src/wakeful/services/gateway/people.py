@@ -91,7 +91,8 @@ class People:
             return False
         await self._store.keep_note(Note(PAIRED, str(message.user_id), b"{}"))
         await self.take_up()
-        log.warning("user %d was paired", message.user_id)
+        user_id = message.user_id
+        log.warning("user %d was paired. To make it an admin: [gateway] admins = [%d]", user_id, user_id)
         await self._welcome(message)
         return True
 
