@@ -173,7 +173,9 @@ def question(daemon: RunningDaemon, conversation: str, age_seconds: float = 0.0)
         "cwd": "/x",
     }
     report.write_text(json.dumps(payload))
-    transcripts.age(report, time.time() - age_seconds)
+    # A daemon that runs has taken a fresh one already.
+    if age_seconds:
+        transcripts.age(report, time.time() - age_seconds)
     return report
 
 
