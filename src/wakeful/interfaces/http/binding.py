@@ -121,7 +121,8 @@ def _loopback_family(address: str) -> socket.AddressFamily:
     except ValueError as error:
         # A name can mean anything tomorrow; only literal loopback addresses are safe.
         raise NotLoopback(host=address) from error
-    if not parsed.is_loopback:
+    # Of the two spellings of 127.0.0.1 only one: whether the other counts as loopback depends on Python's version.
+    if not parsed.is_loopback or (parsed.version == 6 and parsed.ipv4_mapped is not None):
         raise NotLoopback(host=address)
     return socket.AF_INET if parsed.version == 4 else socket.AF_INET6
 
