@@ -21,6 +21,7 @@ from wakeful.adapters.tmux import acts, pane
 from wakeful.adapters.tmux.driver import TmuxDriver
 from wakeful.adapters.tmux.failure import TmuxFailed
 from wakeful.adapters.tmux.keys import TYPED_BYTES_MAX
+from wakeful.adapters.tmux.server import TmuxServer
 from wakeful.adapters.tmux.starting import BadTmuxName
 from wakeful.domain.hosting import Hosting, PaneAddress
 from wakeful.domain.ids import ConversationId, SessionId
@@ -175,6 +176,26 @@ def test_a_started_session_carries_its_marks(stage: Stage) -> None:
     assert proc.comm(process_of(hosting).pid) == "sleep"
     assert hosting.pane.target == stage.server.pane().pane_id
     assert stage.server.tmux("show-options", "-w", "-v", "-t", "=bot:", "remain-on-exit") == "off"
+
+
+def test_a_first_prompt_that_was_lost_is_given_once_more(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client may drop what is typed while it comes up; it is taken once."""
+    monkeypatch.setattr(pane, "ECHO_SECONDS_MAX", 0.5)
+    paste, pasted = TmuxServer.paste, []
+
+    async def lost_at_first(server: TmuxServer, target: str, text: str, folder: str) -> None:
+        pasted.append(text)
+        if len(pasted) > 1:
+            await paste(server, target, text, folder)
+
+    monkeypatch.setattr(TmuxServer, "paste", lost_at_first)
+    order = replace(stage.order("tee", "-a", str(stage.taken)), prompt="hello there")
+    seen = asyncio.run(stage.driver.start(order))
+    assert seen.outcome is Outcome.RECOVERED, seen
+    wait_for(lambda: stage.lines() == ["hello there"] or None, "prompt")
+    assert len(pasted) == 2
 
 
 def test_a_server_outlives_its_last_session(stage: Stage) -> None:

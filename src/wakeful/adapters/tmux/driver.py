@@ -173,6 +173,9 @@ class TmuxDriver:
         if prompt is None:
             return Seen(Outcome.RECOVERED, f"started in the tmux session {hand.address.session}")
         seen = await self.deliver(hosting, prompt)
+        if seen.outcome is Outcome.INEFFECTIVE:
+            # A client that has just come up may lose a paste. Enter was not pressed, and a draft would refuse it.
+            seen = await self.deliver(hosting, prompt)
         outcome = seen.outcome if seen.outcome is Outcome.RECOVERED else Outcome.UNVERIFIED
         return replace(seen, outcome=outcome, words=f"started; its prompt: {seen.words}")
 
