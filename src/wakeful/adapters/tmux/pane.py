@@ -21,7 +21,7 @@ from wakeful.domain.redact import redact
 from wakeful.ports.hands import Seen
 from wakeful.ports.store import Outcome
 
-# A paste was shown after 0.05 s; on two cores with five busy programs once not within 5 s.
+# A paste was shown after 0.05 s; while two suites of tests kept both cores busy, once not within 5 s.
 ECHO_SECONDS_MAX: Final = 10.0
 # A client that takes up a long conversation draws its input line first and reads nothing for a while: on two cores with
 # five busy programs more than 5 s.

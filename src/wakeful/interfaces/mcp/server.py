@@ -65,7 +65,7 @@ class Tools:
         until: Annotated[Until, Field(description="The state to wait for.")] = "idle",
         timeout_seconds: Annotated[float, Field(ge=0, le=WAIT_SECONDS_MAX)] = 50.0,
     ) -> CallToolResult:
-        """Wait until a session is in a state. `ending`: reached, needs_person, died, stopped or timeout: then ask again."""
+        """Wait until a session is in a state. `ending`: reached, needs_person, died, stopped, or timeout (ask again)."""
         return await _answered(lambda: self._questions.wait_for_session(session_id, until, timeout_seconds))
 
     async def list_incidents(
