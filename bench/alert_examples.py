@@ -285,5 +285,8 @@ EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
         number=4,
     ),
     "One session is well again": lambda: resolved(words_of(_OVER), iso(_WALL), did=did_words(_OVER)),
+    "A session is gone": lambda: resolved(
+        words_of(_OVER), iso(_WALL), because="its session is gone, and so is its log", well=False
+    ),
     "An incident is over": lambda: resolved(words_of(_OUTAGE), iso(_WALL), did=did_words(_OUTAGE)),
 }

@@ -26,10 +26,16 @@ class Wait(BaseModel):
     until: str | None
     evidence: str
     untrusted: str
+    probable: bool
 
 
 class Error(BaseModel):
     code: str
+    at: str
+    untrusted: str
+
+
+class Ask(BaseModel):
     at: str
     untrusted: str
 
@@ -78,6 +84,7 @@ class Session(BaseModel):
     pid: int | None
     rules: str
     name: str | None
+    asks: Ask | None
 
 
 class Pause(BaseModel):

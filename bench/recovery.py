@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
-TESTS: Final = ("test_journal_crash.py", "test_journal_power.py", "test_journal_faults.py")
+TESTS: Final = (
+    "test_journal_crash.py",
+    "test_journal_rollback.py",
+    "test_journal_power.py",
+    "test_journal_faults.py",
+)
 MARK: Final = "figure: "
 MADE: Final = "<!-- made by `make crash` from tests/crash; do not edit -->"
 INTRODUCTION: Final = """

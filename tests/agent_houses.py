@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from websockets.sync.client import ClientConnection, unix_connect
 from clients import end_tmux, wait_for
 from daemons import RunningDaemon
 from tmux_servers import Server
+from wakeful.adapters.system import proc
 
 CHEAP = '[agents.{name}]\nruntime = "tmux"\ncommand = ["sleep", "100000"]\n'
 
@@ -60,6 +62,21 @@ class AgentHouse:
         pid: int = self.agent(name)["pid"]
         os.kill(pid, signal.SIGKILL)
         return pid
+
+    def programs(self, name: str) -> list[int]:
+        """Every process that carries the agent's mark, in tmux or in a container of this host."""
+        marks = (("WAKEFUL_SESSION", f"agent-{name}"), ("WAKEFUL_AGENT", name))
+        return [each.pid for mark in marks for each in proc.carriers(*mark, os.getuid())]
+
+    def lives(self, name: str) -> bool:
+        return bool(self.programs(name))
+
+    def end_program(self, name: str) -> None:
+        """End everything of it, as a crash of its own would."""
+        for pid in self.programs(name):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not self.lives(name) or None, "end of its program")
 
     def listen(self) -> ClientConnection:
         return unix_connect(str(self.daemon.socket), "ws://wakeful/api/ws", proxy=None)

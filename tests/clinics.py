@@ -10,9 +10,10 @@ import msgspec
 from desks import BOOT, House, subject
 from hand_doubles import ScriptedDriver
 from wakeful.domain.alerts import Rules as AlertRules
+from wakeful.domain.briefs import OPENINGS
 from wakeful.domain.checkpoint import Checkpoint, CheckpointKind
 from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening
-from wakeful.domain.events import Event, Prompted
+from wakeful.domain.events import CallEnded, CallStarted, Event, Prompted
 from wakeful.domain.evidence import Pane
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
@@ -56,7 +57,7 @@ class LivingDriver(ScriptedDriver):
             self._clinic.come_up(name, seen.hosting.process)
             if order.prompt is not None:
                 self.prompts.append(order.prompt)
-                self._clinic.hear(name, Prompted(self._clinic.wall()))
+                self._clinic.prompted(name, order.prompt)
             if self.dies_at_once:
                 self._clinic.end(seen.hosting.process)
         return seen
@@ -65,7 +66,7 @@ class LivingDriver(ScriptedDriver):
         self.prompts.append(prompt)
         seen = await super().deliver(hosting, prompt, environ)
         if seen.outcome is Outcome.RECOVERED:
-            self._clinic.hear(hosting.session_id.removeprefix("claude-"), Prompted(self._clinic.wall()))
+            self._clinic.prompted(hosting.session_id.removeprefix("claude-"), prompt)
         return seen
 
     async def stop(self, hosting: Hosting) -> Seen:
@@ -178,20 +179,22 @@ class Clinic(House):
         self.lessons = Lessons(self.store, self.clock)
         self.checkpoints = Checkpoints(self.store, self.clock, self.papers)
         around = self.circumstances = Circumstances(self.holdings, self.place, OWN_TMUX, self.lessons.of)
+        self.own_hands = self._hands_with(by_itself=True)
+        self.reviver = Reviver(
+            clock=self.clock,
+            store=self.store,
+            hands=self.own_hands,
+            asked=self.hands,
+            holdings=self.holdings,
+            pace=pace,
+            past=self,
+            forge=self._forge,
+        )
         self.healer = Healer(
             clock=self.clock,
             store=self.store,
             roster=self.roster,
-            reviver=Reviver(
-                clock=self.clock,
-                store=self.store,
-                hands=self._hands_with(by_itself=True),
-                asked=self.hands,
-                holdings=self.holdings,
-                pace=pace,
-                past=self,
-                forge=self._forge,
-            ),
+            reviver=self.reviver,
             incidents=self.incidents,
             telling=self.voice,
             holding=HeldSessions(self.checkpoints, around, self),
@@ -258,6 +261,12 @@ class Clinic(House):
         self.settle()
         return process
 
+    def start_again(self, name: str, pid: int) -> Process:
+        """Somebody else resumes it: a process holds it, and its log says nothing yet."""
+        process = Process(pid, 1, BOOT)
+        self.come_up(name, process)
+        return process
+
     def come_up(self, name: str, process: Process) -> None:
         self.supervisor.held(subject(name), process, Sight.ALIVE, source="a test")
         self.settle()
@@ -274,6 +283,15 @@ class Clinic(House):
     def hear(self, name: str, *events: Event) -> None:
         self.log.setdefault(subject(name).id, []).extend(events)
         super().hear(name, *events)
+
+    def prompted(self, name: str, prompt: str) -> None:
+        """Its log tells of a prompt, as a reader that knows Wakeful's own words."""
+        self.hear(name, Prompted(self.wall(), by_wakeful=prompt.encode().startswith(OPENINGS)))
+
+    def answer(self, name: str) -> None:
+        """The model says something: it calls a tool, which comes back."""
+        call = f"answer-{self.wall()}"
+        self.hear(name, CallStarted(self.wall(), call, "Read"), CallEnded(self.wall(), call))
 
     def trouble_of(self, session_id: SessionId) -> Trouble | None:
         return super().trouble_of(session_id) or self.healer.trouble_of(session_id)
@@ -295,6 +313,9 @@ class Clinic(House):
         super().changed(transitions, changes)
         for change in changes:
             self.healer.seen(change.session_id)
+
+    def vanished(self, session_id: SessionId) -> None:
+        self.healer.seen(session_id)
 
     async def _ring(self) -> None:
         assert self._alarm is not None, "opened"

@@ -102,6 +102,18 @@ class RunningDaemon:
         )
         return Spoken(done)
 
+    def spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Type a command and do not wait for it."""
+        nothing = subprocess.DEVNULL
+        return subprocess.Popen(
+            self.argv(*arguments),
+            env=self.environ,
+            stdin=nothing,
+            stdout=nothing,
+            stderr=nothing,
+            cwd=self.home,
+        )
+
     def sessions(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.run("session", "list", "--json").json["sessions"]
         return found

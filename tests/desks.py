@@ -104,6 +104,8 @@ class House:
         # Whether prompts would arrive, and what may be touched, as a test says.
         self.path_open = True
         self.mode = "mine"
+        # Whether a process of the open call is found when somebody looks.
+        self.tool_runs = False
         self._ended: set[Process] = set()
         self._pids = iter(range(700_000, 4_000_000))
 
@@ -205,9 +207,11 @@ class House:
     def died(self, session_id: SessionId) -> None:
         self.searched.append(session_id)
 
+    def vanished(self, session_id: SessionId) -> None: ...
+
     def tool_alive(self, agent: Process, within_seconds: float) -> bool:
         del agent, within_seconds
-        return False
+        return self.tool_runs
 
     def reach(self, session_id: SessionId) -> Reach:
         watched = self.roster.watched[session_id]
@@ -238,6 +242,10 @@ def _at_once(work: Coroutine[Any, Any, object]) -> None:
 
 
 def subject(name: str) -> Subject:
+    """Claude's, unless its name begins with `codex-`."""
+    if name.startswith("codex-"):
+        conversation = ConversationId(name.removeprefix("codex-"))
+        return Subject(SessionId(name), "codex", "testhost", "by hand", conversation)
     return Subject(SessionId(f"claude-{name}"), "claude", "testhost", "by hand", ConversationId(name))
 
 

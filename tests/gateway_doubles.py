@@ -93,8 +93,13 @@ class ScriptedSessions:
         return self._act("interrupt", session_id)
 
     async def stop(self, session_id: SessionId) -> Answered:
+        answered = self._act("stop", session_id)
         self.alive.discard(session_id)
-        return self._act("stop", session_id)
+        return answered
+
+    async def end_process(self, session_id: SessionId) -> bool:
+        self._act("end_process", session_id)
+        return session_id in self.alive
 
     async def revive(self, session_id: SessionId) -> Answered:
         return self._act("revive", session_id)
@@ -108,8 +113,10 @@ class ScriptedSessions:
         heir = self.heirs.get(name)
         return SessionId(heir) if heir in self.alive else None
 
-    async def hear(self, provider: str, session_id: SessionId, key: str) -> AsyncIterator[Heard]:
-        del provider, session_id
+    async def hear(
+        self, provider: str, session_id: SessionId, key: str, epoch: int = 0
+    ) -> AsyncIterator[Heard]:
+        del provider, session_id, epoch
         told = 0
         while True:
             self._stirred.clear()

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from gateway_doubles import OpenDoor, Plain, ScriptedChat, ScriptedSessions, Slate
+from wakeful.domain.gateway.access import Role
 from wakeful.domain.gateway.breaker import Thresholds
 from wakeful.domain.gateway.messages import ConversationKey, Incoming
 from wakeful.domain.gateway.pool import Pool, PoolLimits
@@ -24,6 +25,7 @@ from wakeful.services.gateway.judging import Judging
 from wakeful.services.gateway.needs import Answers, Limits
 from wakeful.services.gateway.questions import Questions
 from wakeful.services.gateway.turns import Turns
+from wakeful.services.gateway.withheld import Withheld
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 
@@ -49,6 +51,7 @@ class Parts:
         self.limits = limits or Limits()
         self.pool_limits = PoolLimits()
         self.heard_users = {42}
+        self.admins: set[int] = set()
         self.bot = BOT
         self.bot_name = "our_bot"
         # What whoever looks from outside is told, the newest last.
@@ -103,6 +106,7 @@ class Gateway:
             store=parts.store,
             clock=clock,
             conversations=self.conversations,
+            role_of=self._role_of,
             seconds_max=parts.limits.question,
         )
         asking = Asking(
@@ -148,7 +152,11 @@ class Gateway:
             prompt_of=lambda incoming: incoming.text,
             commands={"stop": self._stop, "new": self._new},
             own_name=lambda: parts.bot_name,
-            presses=[self.questions.pressed, self._follow_ups().pressed],
+            presses=[
+                self.questions.pressed,
+                self._follow_ups().pressed,
+                self._withheld(chat, answers).pressed,
+            ],
             tell=parts.told.append,
         )
         self._tasks: list[asyncio.Task[None]] = []
@@ -175,6 +183,12 @@ class Gateway:
     def failed(self) -> Sequence[BaseException]:
         done = [each for each in self._tasks if each.done() and not each.cancelled()]
         return [error for each in done if (error := each.exception()) is not None]
+
+    def _withheld(self, chat: Chat, answers: Answers | None) -> Withheld:
+        return Withheld(chat=chat, answers=answers or self.parts.slate, book=self.book, role_of=self._role_of)
+
+    def _role_of(self, user_id: int) -> Role:
+        return Role.ADMIN if user_id in self.parts.admins else Role.USER
 
     def _follow_ups(self) -> FollowUps:
         return FollowUps(

@@ -19,6 +19,7 @@ from wakeful.services.feed import AgentChange, Feed
 from wakeful.services.hub import Hub, Processes
 from wakeful.services.hub_book import AgentBook
 from wakeful.services.hub_keeping import AutoRestart, Losses, Telling
+from wakeful.services.hub_leases import AgentLeases
 from wakeful.services.hub_orders import Orders
 from wakeful.services.incidents import Incidents
 from wakeful.services.pace import Pace
@@ -47,6 +48,10 @@ class ScriptedSessions:
         self.busy: set[SessionId] = set()
         self.holders: dict[SessionId, int] = {}
         self.known: set[SessionId] = set()
+        # Those that ended in the middle of a turn.
+        self.cut_off: set[SessionId] = set()
+        # Whose mark the processes of a session carry.
+        self.named: dict[SessionId, str] = {}
 
     def below(self, pid: int) -> SessionId | None:
         return self.by_pid.get(pid)
@@ -59,6 +64,9 @@ class ScriptedSessions:
 
     def holder(self, session_id: SessionId) -> int | None:
         return self.holders.get(session_id)
+
+    def agent_named(self, session_id: SessionId) -> str | None:
+        return self.named.get(session_id)
 
     def can_go_on(self, session_id: SessionId) -> bool:
         return session_id in self.known
@@ -85,6 +93,9 @@ class TestHub:
         self.ends_unidentified: dict[int, str] = {}
         # Those of others, which exist and cannot be looked at.
         self.hidden: set[int] = set()
+        # This hub's own process, and those of earlier ones that were seen dead.
+        self.daemon = Process(1000, 1, BOOT)
+        self.dead_daemons: set[Process] = set()
         self.specs = specs
         self.mode = mode
         # Who else hears of changes.
@@ -99,14 +110,15 @@ class TestHub:
             specs, runtimes, self.store, self.clock, self._announce, self.lodged.__setitem__
         )
         gate = ActGate(self.store, self.clock, lambda _session: None, lambda: self.rules.paused_by)
+        self.daemon = Process(self.daemon.pid + 1, 1, BOOT)
+        leases = AgentLeases(self.store, "a test", self.daemon, self.dead_daemons.__contains__)
         self.orders = Orders(
             book=self.book,
             gate=gate,
-            store=self.store,
+            leases=leases,
             sessions=self.sessions,
             environ=lambda spec: dict.fromkeys(spec.env, "a value"),
             resuming=_resuming,
-            owner="a test",
             mode=self.mode,
         )
         told = Telling(self.clock, self.incidents.newest, self._say, self._resolve)
@@ -122,11 +134,12 @@ class TestHub:
                 pace=Pace(self.clock, 2.0, 10),
                 rules=lambda: self.rules,
                 told=told,
+                is_cut_off=self.sessions.cut_off.__contains__,
             ),
             runtimes=runtimes,
             sessions=self.sessions,
             processes=Processes(self._identify, self._watch),
-            store=self.store,
+            leases=leases,
             clock=self.clock,
         )
 
@@ -134,6 +147,7 @@ class TestHub:
     async def open(self) -> AsyncIterator[None]:
         """The daemon's tasks run."""
         await self.incidents.load()
+        await self.hub.load()
         await self.hub.take_up()
         tasks = [asyncio.create_task(run()) for run, _ in self.hub.tasks()]
         await settle()

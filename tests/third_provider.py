@@ -137,6 +137,9 @@ class ParrotHearing:
     def caught_up(self) -> Sequence[Heard]:
         return ()
 
+    def given_here(self) -> None:
+        pass
+
     def begin_anew(self) -> None:
         self._text = ""
 

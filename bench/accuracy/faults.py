@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from bench.accuracy.pen import Pen, Planted
+from bench.accuracy.pen import GUESSED, Pen, Planted
 from bench.accuracy.recordings import Exchange, Recording
 from wakeful.adapters.shapes import declared_timeout_seconds
 from wakeful.domain import events as e
@@ -141,12 +141,12 @@ def _stream_cut(_recording: Recording, pen: Pen) -> Planted:
 
 def _wedged(recording: Recording, pen: Pen) -> Planted | None:
     """A call that never comes back; its client's own limit, if it has one, is what was recorded."""
-    return _open_call(recording, pen, None, _SILENT)
+    return _open_call(recording, pen, None, _SILENT | {GUESSED})
 
 
 def _wedged_declared(recording: Recording, pen: Pen) -> Planted | None:
     """A call that never comes back although it declared how long it may take."""
-    return _open_call(recording, pen, pen.rng.choice(TIMEOUTS_SECONDS), _SILENT)
+    return _open_call(recording, pen, pen.rng.choice(TIMEOUTS_SECONDS), _SILENT | {GUESSED})
 
 
 def _open_call(
@@ -237,12 +237,68 @@ def _poll(*, news: bool) -> Plant:
     return planted
 
 
+def _stagnation(_recording: Recording, pen: Pen) -> Planted:
+    """Other searches, and always the same answer."""
+    answer = e.CallEnded(
+        0.0, "", result=b'"Search is not available: the index is being built. Try again later."'
+    )
+    for number in range(ROUNDS):
+        given = f'{{"pattern":"part{number}"}}'.encode()
+        pen.exchange(e.CallStarted(0.0, "", "Grep", input=given), answer)
+        if number == POLICY.alike_results_max:
+            pen.mark()
+    return pen.planted({"loop"})
+
+
+def _plan_churn(_recording: Recording, pen: Pen) -> Planted:
+    """A plan that is worded anew, and nothing else."""
+    for number in range(ROUNDS):
+        steps = [{"content": f"step {step}, version {number}", "status": "pending"} for step in range(3)]
+        given = msgspec.json.encode({"todos": steps})
+        pen.exchange(e.CallStarted(0.0, "", "TodoWrite", input=given), e.CallEnded(0.0, "", result=b'"ok"'))
+        if number == POLICY.plan_writes_max:
+            pen.mark()
+    return pen.planted({"loop"})
+
+
+def _spawn_storm(_recording: Recording, pen: Pen) -> Planted:
+    """More and more agents, and none comes back."""
+    for number in range(POLICY.spawns_open_max + ROUNDS):
+        given = f'{{"prompt":"look at part {number}"}}'.encode()
+        pen.start(e.CallStarted(0.0, "", "Task", e.CallKind.SUBAGENT, given))
+        if number == POLICY.spawns_open_max:
+            pen.mark()
+    return pen.planted({"runaway"})
+
+
+def _spaced_look(_recording: Recording, pen: Pen) -> Planted:
+    """The same page every five minutes, for less than half an hour."""
+    asked = e.CallStarted(0.0, "", "Bash", input=b'{"command":"curl -s https://ci.example.org/builds/7"}')
+    for _ in range(5):
+        pen.exchange(asked, e.CallEnded(0.0, "", result=b'"build 7: red"'))
+        pen.wait(300.0)
+    return pen.planted(set())
+
+
+def _one_message(recording: Recording, pen: Pen) -> Planted | None:
+    """Eight equal calls of one message: the answer to the first was not there yet."""
+    working = _working(recording)
+    if not working:
+        return None
+    step = pen.rng.choice(working)
+    pen.together(step.started, msgspec.structs.replace(step.ended, is_error=False), 8)
+    return pen.planted(set())
+
+
 FAULTS: Final[Mapping[str, Plant]] = {
     "step repeated": _cycle(1),
     "step repeated, reworded": _reworded,
     "alternating pair": _cycle(2),
     "cycle of three": _cycle(3),
     "cycle of five": _cycle(5),
+    "other searches, one answer": _stagnation,
+    "plan reworded": _plan_churn,
+    "agents sent out": _spawn_storm,
     "errors in place of results": _errors,
     "stream cut": _stream_cut,
     "tool never returns": _wedged,
@@ -260,6 +316,8 @@ HEALTHY: Final[Mapping[str, Plant]] = {
     "gone after its turn": _gone_after_turn,
     "poll with news": _poll(news=True),
     "poll without news, 3 min": _poll(news=False),
+    "look every 5 min": _spaced_look,
+    "8 equal calls of one message": _one_message,
 }
 """What must not be accused of anything."""
 

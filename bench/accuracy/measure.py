@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from bench.accuracy.peers import FLAGGED
-from bench.accuracy.pen import Planted
+from bench.accuracy.pen import GUESSED, Planted
 from bench.accuracy.recordings import Recording
 from bench.accuracy.watchers import Look, Watcher
 from wakeful.domain import events as e
@@ -34,6 +34,8 @@ class Outcome(Struct, frozen=True):
     found: bool
     late: float = 0.0
     why: str = ""
+    # Told as a call that probably asks for a permission.
+    guessed: bool = False
 
     @property
     def in_time(self) -> bool:
@@ -59,6 +61,10 @@ class Recall(Struct, frozen=True):
     @property
     def share_in_time(self) -> float:
         return sum(each.in_time for each in self.outcomes) / len(self.outcomes)
+
+    @property
+    def guessed(self) -> int:
+        return sum(each.guessed for each in self.outcomes)
 
     @property
     def late_median(self) -> float:
@@ -116,6 +122,10 @@ def _answer(planted: Planted, moment: Moment, found: dict[str, str]) -> Outcome 
     said = ", ".join(f"{code}: {why}" for code, why in found.items())
     if not planted.expected:
         return Outcome(planted, found=True, why=said) if found else None
+    if GUESSED in planted.expected and moment.look.guessed:
+        # Nothing in the log tells a tool that hangs from a question: told as a guess, it waits for a person.
+        late = max(0.0, moment.at - planted.due_at) if planted.due_at is not None else 0.0
+        return Outcome(planted, found=True, late=late, guessed=True, why=moment.look.guessed)
     if not found.keys() & (planted.expected | {FLAGGED}):
         return None
     if moment.at < planted.not_before_at:

@@ -5,6 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from bench.accuracy.explained import explanation
 from bench.accuracy.measure import EVENTS_LATE_MAX, SECONDS_LATE_MAX, Episode, Recall
 
 OURS: Final = "Wakeful"
@@ -20,7 +21,7 @@ STATED: Final = frozenset({"auth_required", "turn_failed", "usage_limited"})
 
 _TO_REACH: Final = (
     f"To reach: {RECALL_MIN} of each kind, within {EVENTS_LATE_MAX} events of the rule's documented minimum (the 4th equal"
-    f" call, the 3rd round of a cycle, the 6th error) or {SECONDS_LATE_MAX:.0f} s of its threshold."
+    f" call, the 3rd round of a cycle, the 8th search, the 6th plan, the 20th agent, the 6th error) or {SECONDS_LATE_MAX:.0f} s of its threshold."
 )
 _NOT_COVERED: Final = """\
 ## What these figures do not say
@@ -34,7 +35,7 @@ _NOT_COVERED: Final = """\
 - The process is alive throughout but for planted deaths. A tool's own processes, tmux and containers are not part of it.
 - Only work is repeated: calls whose tool or command waits (sleep, wait, poll, watch) are left out, for they are judged by
   unchanged time.
-- Not planted: `runaway`, `poisoned_conversation`, `never_started`, `usage_limited`, `auth_required`, `twin_processes`,
+- Not planted: other ways to run away, `poisoned_conversation`, `never_started`, `usage_limited`, `auth_required`, `twin_processes`,
   `reader_drift`, the same words over and over, a poll that never changes. The labelled cases and unit tests hold those.
 - The peers' rules are written again from what they publish (`bench/accuracy/peers.py`). A flag of theirs counts as found
   whatever the fault was and however late within an hour; flags before a declared timeout has passed count for nobody.
@@ -122,7 +123,14 @@ def _fault_rows(measured: Measured) -> list[str]:
             *(f"{each.share:.3f}" for each in peers),
         ]
         lines.append(f"| {ours.kind} ({len(ours.outcomes)}) | {' | '.join(cells)} |")
-    return lines
+    return [*lines, *_guesses(measured)]
+
+
+def _guesses(measured: Measured) -> list[str]:
+    """How many calls that never come back are told as questions: nothing in those logs tells one from the other."""
+    told = [f"{each.guessed} of {each.kind}" for each in measured.faults[OURS] if each.guessed]
+    words = "told as waiting, because the call probably asks for a permission and the mode is one that asks"
+    return ["", f"Of these, {words}: {', '.join(told)}."] if told else []
 
 
 def _alarm_rows(measured: Measured, recorded: int) -> list[str]:
@@ -143,11 +151,18 @@ def _told(episodes: Sequence[Episode]) -> list[str]:
         told = [each for each in episodes if each.code == code]
         stated = ", as the log itself says" if code in STATED else ""
         lines.append(f"- `{code}`: {len(told)} in {len({each.recording for each in told})} sessions{stated}")
-        lines += [
-            f"  - {each.recording[:8]}: {each.why}; went on for {(each.to_at - each.from_at) / 60:.0f} min"
-            for each in told
-        ]
+        lines += [line for each in told for line in _told_once(each)]
     return lines
+
+
+def _told_once(each: Episode) -> list[str]:
+    """One episode, and what the recording itself shows of that time."""
+    minutes = (each.to_at - each.from_at) / 60
+    story = explanation(each.recording, each.from_at, each.to_at)
+    return [
+        f"  - {each.recording[:8]}: {each.why}; went on for {minutes:.0f} min",
+        f"    - In the recording: {story or 'not read yet.'}",
+    ]
 
 
 def _misses(measured: Measured) -> list[str]:

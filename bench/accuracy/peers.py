@@ -3,6 +3,7 @@
 None of them says what it found: each knows only that something is `flagged`. None of them sees a process.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -69,6 +70,63 @@ class CallAndResult:
         return _FLAG if self._run >= self._count else _NOTHING
 
 
+class Stagnation:
+    """So many results in a row of one tool that are all the same, each time for another input."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._open: dict[str, tuple[str, bytes]] = {}
+        self._last: tuple[str, bytes] | None = None
+        self._asked: set[bytes] = set()
+
+    def see(self, event: e.Event) -> None:
+        match event:
+            case e.Prompted(by_person=True):
+                self._last = None
+            case e.CallStarted():
+                self._open[event.call] = (event.tool, event.input)
+            case e.CallEnded():
+                tool, given = self._open.pop(event.call, ("", b""))
+                self._asked = {*self._asked, given} if self._last == (tool, event.result) else {given}
+                self._last = (tool, event.result)
+
+    def die(self, at: float) -> None:
+        """Not seen."""
+
+    def look(self, now: float) -> Look:
+        del now
+        return _FLAG if len(self._asked) >= self._count else _NOTHING
+
+
+class InterleavedRepeat:
+    """One call with one result so many times since a person spoke, whatever was done in between."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._open: dict[str, tuple[str, bytes]] = {}
+        self._times: Counter[tuple[str, bytes, bytes]] = Counter()
+        self._most = 0
+
+    def see(self, event: e.Event) -> None:
+        match event:
+            case e.Prompted(by_person=True):
+                self._times.clear()
+                self._most = 0
+            case e.CallStarted():
+                self._open[event.call] = (event.tool, event.input)
+            case e.CallEnded():
+                exchange = (*self._open.pop(event.call, ("", b"")), event.result)
+                self._times[exchange] += 1
+                self._most = max(self._most, self._times[exchange])
+
+    def die(self, at: float) -> None:
+        """Not seen."""
+
+    def look(self, now: float) -> Look:
+        del now
+        return _FLAG if self._most >= self._count else _NOTHING
+
+
 class Silence:
     """Ten minutes without any record, whatever is waited for."""
 
@@ -90,5 +148,8 @@ PEERS: Final[Mapping[str, Callable[[], Watcher]]] = {
     "3 identical calls": lambda: IdenticalCalls(3),
     "5 identical calls": lambda: IdenticalCalls(5),
     "call and result of 4": lambda: CallAndResult(4),
+    # Their numbers are not published: as many as the others ask for.
+    "one answer to 4 inputs": lambda: Stagnation(4),
+    "call and result of 4, others between": lambda: InterleavedRepeat(4),
     "10 min silence": Silence,
 }

@@ -16,6 +16,9 @@ from wakeful.domain import events as e
 # How long after the fault is due it may still be found, late.
 PATIENCE_SECONDS: Final = 3600.0
 
+# Also right for a call that never comes back: that it probably asks for a permission.
+GUESSED: Final = "probably asks"
+
 
 class Planted(Struct, frozen=True):
     """A session with a fault. With nothing `expected` it is healthy, and whatever is found is a false alarm.
@@ -66,10 +69,20 @@ class Pen:
         self.wait(self.rng.uniform(0.1, 5.0))
         self.end(ended)
 
+    def together(self, started: e.CallStarted, ended: e.CallEnded, count: int) -> None:
+        """So many equal calls of one message, and then their results."""
+        self.wait(self.rng.uniform(0.5, 5.0))
+        message, calls = self._call, [f"{self._call}-{number}" for number in range(count)]
+        for call in calls:
+            self.write(msgspec.structs.replace(started, call=call, message=message))
+        self.wait(self.rng.uniform(0.1, 5.0))
+        for call in calls:
+            self.write(msgspec.structs.replace(ended, call=call))
+
     def start(self, started: e.CallStarted) -> None:
         self._calls += 1
         self.wait(self.rng.uniform(0.5, 5.0))
-        self.write(msgspec.structs.replace(started, call=self._call))
+        self.write(msgspec.structs.replace(started, call=self._call, message=self._call))
 
     def end(self, ended: e.CallEnded) -> None:
         self.write(msgspec.structs.replace(ended, call=self._call))

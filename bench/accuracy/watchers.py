@@ -17,10 +17,14 @@ _PID: Final = 4321
 
 
 class Look(Struct, frozen=True):
-    """What a watcher says now: each thing found with its reason, and when that can change by time alone."""
+    """What a watcher says now: each thing found with its reason, and when that can change by time alone.
+
+    `guessed`: why it says that a call probably asks for a permission, which accuses nobody.
+    """
 
     found: Mapping[str, str]
     next_at: float | None = None
+    guessed: str = ""
 
 
 class Watcher(Protocol):
@@ -57,4 +61,5 @@ class Wakeful:
             str(finding.code): "; ".join((finding.summary, *finding.evidence)) for finding in verdict.findings
         }
         next_check_at = verdict.next_check_at
-        return Look(found, next_check_at.wall if next_check_at is not None else None)
+        guessed = next((wait.evidence for wait in verdict.waits if wait.probable), "")
+        return Look(found, next_check_at.wall if next_check_at is not None else None, guessed)

@@ -85,9 +85,10 @@ def _print(body: bytes, code: int) -> int:
 
 
 def _unwritten(problem: OSError) -> int:
-    """A full disk or a closed descriptor: one line, and the world's exit code."""
+    """A full disk or a closed descriptor: one line of JSON, as was asked for, and the world's exit code."""
+    said = f'"code": "output-lost", "detail": "standard output: {problem.strerror}"'
     try:
-        os.write(2, f"wakeful: standard output: {problem.strerror}\n".encode())
+        os.write(2, f'{{{said}, "exit_code": 3, "retryable": false}}\n'.encode())
     except OSError:
         # Nobody is left to tell; the exit code says it.
         return 3

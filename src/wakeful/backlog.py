@@ -74,9 +74,16 @@ class Backlog:
         return self._put(item_id, other)
 
     def items(self, status: str | None = None) -> list[dict[str, Any]]:
-        """Every item, or those with this status, in the order in which they were added."""
-        with closing(self._opened()):
-            return [each for each in self._files.database().items() if status in {None, each["status"]}]
+        """Every item, or those with this status, in the order in which they were added. Nothing is made for it."""
+        self._places.check()
+        if os.path.lexists(self._places.database):
+            with closing(self._files):
+                known = self._files.database().items()
+        else:
+            # The archive is all there is: a database is made of it by whoever changes something.
+            archive, _ = read_archive(self._places.archive)
+            known = sorted(archive.values(), key=lambda each: (each["added_at"], each["id"]))
+        return [each for each in known if status in {None, each["status"]}]
 
     def sync(self, *, prefer_archive: bool = False, write_master: bool = False) -> Synced:
         """Take over what only the archive has, add to it what only gaia.db has, and tell where they differ.

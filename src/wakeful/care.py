@@ -252,7 +252,7 @@ class Care:
 
     def _healer(self, pace: Pace) -> Healer:
         lookout, handwork = self._lookout, self._handwork
-        reviver = Reviver(
+        reviver = self.reviver = Reviver(
             clock=lookout.clock,
             store=self._store,
             hands=handwork.own_hands,
@@ -388,9 +388,8 @@ class Care:
         return self._calm.is_muted(record, codes, self._lookout.clock.now().wall)
 
     def _is_done(self, session_id: SessionId) -> bool:
-        watched, hosting = self._lookout.roster.watched.get(session_id), self._holdings.find(session_id)
-        stopped = hosting is not None and hosting.stopped
-        return watched is not None and watched.activity.ended_well and not stopped
+        watched = self._lookout.roster.watched.get(session_id)
+        return watched is not None and watched.activity.ended_well and not watched.presence.stopped
 
 
 async def _filed_late(_report: Report, _filing: Filing) -> None:

@@ -61,6 +61,7 @@ from wakeful.services.gateway.questions import Questions
 from wakeful.services.gateway.self_heal import SelfHeal
 from wakeful.services.gateway.tags_run import Rights
 from wakeful.services.gateway.turns import Turns
+from wakeful.services.gateway.withheld import Withheld
 
 # A pairing that was taken back is noticed this late.
 PEOPLE_SECONDS: Final = 60.0
@@ -211,6 +212,7 @@ class Gateway:
             store=store,
             clock=self._clock,
             conversations=self._conversations,
+            role_of=self._people.role_of,
             seconds_max=self._limits.question,
         )
 
@@ -302,12 +304,20 @@ class Gateway:
             hears=self._people.hears,
             prompt_of=self._prompt_of,
             commands=orders.commands(),
-            presses=(self._questions.pressed, self._decisions.pressed, self._follow_ups.pressed),
+            presses=(
+                self._questions.pressed,
+                self._decisions.pressed,
+                self._follow_ups.pressed,
+                self._new_withheld().pressed,
+            ),
             introduced=self._people.introduced,
             own_name=lambda: self.chat.name,
             stranger_words=lambda user_id: stranger_line(user_id, frozenset(self._config.gateway.allow)),
             tell=TroubleFile(Path(self._places.gateway_trouble)).write,
         )
+
+    def _new_withheld(self) -> Withheld:
+        return Withheld(chat=self.chat, answers=self._answers, book=self._book, role_of=self._people.role_of)
 
     def _views(self) -> Views:
         return Views(

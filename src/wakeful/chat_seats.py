@@ -1,21 +1,18 @@
 """Where each conversation of the gateway is held, as the configuration says it: provider, folder, flags, environment.
 
-An agent gets the gateway's environment without what is Wakeful's own: the bot's token is none of its business.
+An agent gets the gateway's environment without the settings of Wakeful: the bot's token is none of its business.
 """
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
 
 from wakeful.adapters.providers import provider as client
 from wakeful.config import Config
+from wakeful.domain.child_environ import child_environ
 from wakeful.domain.gateway.messages import ConversationKey
 from wakeful.gateway_config import DEFAULT_CHAT, ChatPlace, PermissionMode
 from wakeful.places import Places
 from wakeful.ports.sessions import Seat
-
-# An agent may ask Wakeful about itself: these say where it is.
-_GIVEN: Final = frozenset({"WAKEFUL_HOME", "WAKEFUL_CONFIG"})
 
 
 class Seats:
@@ -25,11 +22,7 @@ class Seats:
         self._config = config
         self._folders = Path(places.home) / "chats"
         self._chats = {each.key: each for each in config.gateway_chats}
-        self.environ = {
-            name: value
-            for name, value in environ.items()
-            if not name.startswith("WAKEFUL_") or name in _GIVEN
-        }
+        self.environ = child_environ(environ)
 
     def chat(self, key: ConversationKey) -> ChatPlace:
         """The table of this chat; what it leaves open is the default's."""

@@ -49,10 +49,11 @@ class Document(Struct, frozen=True):
 
 
 class Loaded(Struct, frozen=True):
-    """The configuration, and for every key where its value came from."""
+    """The configuration, for every key where its value came from, and the files that were read, the last one first."""
 
     config: Config
     origins: dict[str, str]
+    files: tuple[str, ...] = ()
 
 
 # By table and name: what it is, and where it and each of its keys stand.
@@ -122,7 +123,7 @@ def combine(documents: Sequence[Document], environ: Mapping[str, str]) -> Loaded
     fields: dict[str, Any] = {field_of(name): _section(name, values) for name in alone}
     fields["gateway_providers"] = {provider_of(each): _section(each, values) for each in PROVIDER_SECTIONS}
     fields |= {field_of(table): tuple(each for each, _ in held.values()) for table, held in named.items()}
-    return Loaded(Config(**fields), origins)
+    return Loaded(Config(**fields), origins, tuple(each.path for each in reversed(documents)))
 
 
 def _section(name: str, values: Mapping[str, Any]) -> Any:

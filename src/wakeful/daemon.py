@@ -94,6 +94,7 @@ class Daemon(Lookout):
         # Programs of ours that are kept running as long as this one does.
         self.beside: list[KeptChild] = []
         self.mode = config.daemon.mode
+        self.config_files: tuple[str, ...] = ()
         # Whether everything was looked at once, and whether the file system's word is being heard.
         self.looked = self.listening = False
         self.lag, self.judging, self.sweeping = LoopLag(), Spread(), Spread()
@@ -130,6 +131,9 @@ class Daemon(Lookout):
         task = self._loop.create_task(self._search(session_id))
         self._searches.add(task)
         task.add_done_callback(self._searches.discard)
+
+    def vanished(self, session_id: SessionId) -> None:
+        self.care.healer.seen(session_id)
 
     def seek_pane(self, session_id: SessionId) -> None:
         super().seek_pane(session_id)

@@ -19,12 +19,13 @@ from wakeful.domain.process import Process, Sight
 from wakeful.lookout import Lookout
 from wakeful.places import Places
 from wakeful.ports.clock import Clock
-from wakeful.ports.hands import Driver
+from wakeful.ports.hands import Driver, Types
 from wakeful.ports.store import Store
 from wakeful.services.acts import ActGate, Objection
 from wakeful.services.hands import Hands
 from wakeful.services.holdings import Holdings
 from wakeful.services.once import OnceHands
+from wakeful.services.person_stops import PersonStops
 from wakeful.services.reconcile import reconcile
 from wakeful.services.starts import environment
 
@@ -40,8 +41,9 @@ class Handwork:
         self._world = LocalWorld(lookout.clock, Path(places.events))
         self.holdings = Holdings(store, lookout.supervisor, lookout.host, lookout.watch, NAMES)
         self.gate = ActGate(store, lookout.clock, self._reread, forbidden, lookout.supervisor.acted)
-        table = drivers(places, lookout.clock)
+        table = self._drivers = drivers(places, lookout.clock)
         self.hands = self._hands(table, mode)
+        self.person_stops = PersonStops(store, lookout.clock, lookout.supervisor.ended_by_person)
         self.once = OnceHands(self.hands, store, lambda: lookout.clock.now().wall)
         # For what nobody asked for: the same drivers, the same gate, and a pause stops them.
         self.own_hands = self._hands(table, mode, by_itself=True)
@@ -61,7 +63,9 @@ class Handwork:
     async def take_up(self) -> None:
         """Find again what an earlier daemon managed, and settle what it left half done."""
         await self.holdings.load()
-        await reconcile(self._store, self.gate, self.holdings, self._world)
+        typed = [await each.settle_typed() for each in self._drivers.values() if isinstance(each, Types)]
+        settled = {session_id: seen for each in typed for session_id, seen in each.items()}
+        await reconcile(self._store, self.gate, self.holdings, self._world, settled)
 
     def supervised(self, pids: Sequence[int]) -> SessionId | None:
         """The living session that one of these processes works for: by descent, or by what its client told it."""

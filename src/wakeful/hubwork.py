@@ -7,11 +7,12 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.clock import SystemClock
-from wakeful.adapters.tmux.agents import TmuxAgents
+from wakeful.adapters.tmux.agents import PREFIX as AGENT_PREFIX, TmuxAgents
 from wakeful.adapters.tmux.programs import resuming
 from wakeful.care import Care
 from wakeful.config import Config
@@ -20,7 +21,9 @@ from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentSpec
 from wakeful.domain.alerts import Alert, AlertKind, Topic
 from wakeful.domain.errors import WakefulError, WorldError
 from wakeful.domain.findings import State
+from wakeful.domain.hosting import AGENT_VARIABLE, SESSION_VARIABLE
 from wakeful.domain.ids import SessionId
+from wakeful.domain.process import Process, Sight
 from wakeful.handwork import Handwork
 from wakeful.lookout import Lookout
 from wakeful.places import Places
@@ -30,15 +33,17 @@ from wakeful.ports.store import Note, Store
 from wakeful.services.alerts import AlertDesk
 from wakeful.services.feed import Feed
 from wakeful.services.hub import Hub, Processes, Windows
-from wakeful.services.hub_book import AgentBook
+from wakeful.services.hub_book import Agent, AgentBook
 from wakeful.services.hub_keeping import AutoRestart, Losses, Telling
+from wakeful.services.hub_leases import AgentLeases
 from wakeful.services.hub_orders import Orders
 from wakeful.services.pace import Pace
 from wakeful.services.roster import Roster
 
 # Who descends from whom is read once for all agents of a sync: two hundred of them ask at once.
 LINEAGE_SECONDS: Final = 1.0
-_BUSY: Final = frozenset({State.PROMPTING, State.WAITING})
+# The kernel's own number for the first one of a host (PROC_PID_INIT_INO).
+_FIRST_NAMESPACE: Final = 0xEFFFFFFC
 
 log = logging.getLogger("wakeful.hub")
 
@@ -90,14 +95,14 @@ def build_hub(
     runtimes = runtimes_of(config.agents, places, clock)
     sessions = HostedSessions(lookout.roster, clock)
     book = AgentBook(config.agents, runtimes, store, clock, feed.announce, lookout.supervisor.lodge)
+    leases = AgentLeases(store, _owner(lookout.host), proc.identify_if_seen(os.getpid()), _is_dead)
     orders = Orders(
         book=book,
         gate=handwork.gate,
-        store=store,
+        leases=leases,
         sessions=sessions,
         environ=passed_through,
         resuming=resuming,
-        owner=f"wakeful on {lookout.host}",
         mode=config.daemon.mode,
     )
     messages = _Messages(care.alerts)
@@ -114,16 +119,41 @@ def build_hub(
             pace=Pace(clock, config.heal.pace_seconds, config.heal.pace_burst),
             rules=care.rules,
             told=told,
+            is_cut_off=sessions.is_cut_off,
         ),
         runtimes=runtimes,
         sessions=sessions,
         processes=Processes(proc.identify_if_seen, lookout.watch),
-        store=store,
+        leases=leases,
         clock=clock,
         windows=_windows(runtimes, lookout),
     )
     care.circumstances.agent_of = hub.host_of
+    care.circumstances.agent_way = hub.way_of
+    care.reviver.start_agent = hub.bring_back
+
+    async def before_stop(agent: Agent) -> None:
+        await handwork.person_stops.order(run_by(agent.record.pid))
+
+    orders.before_stop = before_stop
     return hub
+
+
+def run_by(pid: int | None) -> list[Process]:
+    """This process and everybody below it."""
+    process = proc.identify_if_seen(pid) if pid is not None else None
+    return [process, *proc.descendants(process)] if process is not None else []
+
+
+def _owner(host: str) -> str:
+    """Who holds leases here. The same only for whoever sees the same processes: containers share a boot id, not those."""
+    seen = Path("/proc/self/ns/pid").stat().st_ino
+    return f"wakeful on {host}" if seen == _FIRST_NAMESPACE else f"wakeful on {host} (pid namespace {seen})"
+
+
+def _is_dead(process: Process) -> bool:
+    """Whether it is certainly gone. Of another boot nobody can say which host's it was."""
+    return process.boot_id == proc.boot_id() and proc.sight(process) is Sight.DEAD
 
 
 def _windows(runtimes: Mapping[str, Runtime], lookout: Lookout) -> Windows | None:
@@ -178,7 +208,24 @@ class HostedSessions:
     def is_busy(self, session_id: SessionId) -> bool:
         watched = self._roster.watched.get(session_id)
         record = watched.record if watched is not None else None
-        return record is not None and (record.active_prompt or record.state in _BUSY)
+        return record is not None and (record.active_prompt or record.state is State.PROMPTING)
+
+    def is_cut_off(self, session_id: SessionId) -> bool:
+        """Whether it ended in the middle of a turn, and the healer knows: that one brings it back, and tells it so."""
+        watched = self._roster.watched.get(session_id)
+        verdict = watched.verdict if watched is not None else None
+        in_turn = watched is not None and watched.activity.in_turn
+        return in_turn and verdict is not None and bool(verdict.findings)
+
+    def agent_named(self, session_id: SessionId) -> str | None:
+        """The agent whose mark the processes of this session carry."""
+        watched = self._roster.watched.get(session_id)
+        for holder in watched.presence.living if watched is not None else ():
+            hosted = proc.environ_value(holder.process.pid, SESSION_VARIABLE) or ""
+            named = proc.environ_value(holder.process.pid, AGENT_VARIABLE)
+            if named or hosted.startswith(AGENT_PREFIX):
+                return named or hosted.removeprefix(AGENT_PREFIX)
+        return None
 
     def holder(self, session_id: SessionId) -> int | None:
         watched = self._roster.watched.get(session_id)

@@ -30,7 +30,15 @@ from wakeful.domain.errors import WorldError
 from wakeful.domain.journal import STALE_SECONDS, BadTrait, OnAlive, StepEffects, StepEntry, parse_step
 from wakeful.domain.recovery import Recovered
 from wakeful.domain.redact import redact
-from wakeful.journal_book import Book, JournalClosed, JournalHeld, KeyChanged, StateLost, StepCompleted
+from wakeful.journal_book import (
+    Book,
+    JournalClosed,
+    JournalHeld,
+    KeyChanged,
+    StateLost,
+    StepCompleted,
+    StepRuns,
+)
 from wakeful.journal_desk import JOURNALS, StoreDesk
 from wakeful.places import Places
 from wakeful.ports.journal import CheckpointDesk
@@ -47,6 +55,7 @@ __all__ = [
     "Step",
     "StepCompleted",
     "StepFailed",
+    "StepRuns",
     "Traits",
 ]
 AnyPath = str | PathLike[str]
@@ -149,7 +158,7 @@ class Journal:
     def step(self, name: str, **traits: Unpack[Traits]) -> "Step":
         """A step, for `with` and `async with`: it is completed when its block ends, and failed when that raises.
 
-        Beginning it raises StepCompleted, KeyChanged, and JournalHeld where an earlier attempt has to be decided on.
+        Beginning it raises StepRuns, StepCompleted, KeyChanged, and JournalHeld where an earlier attempt has to be decided on.
         """
         return Step(self._book, self.root, parse_step(name), self._entry(traits))
 

@@ -22,16 +22,18 @@ from wakeful.domain.journal import (
     Last,
     SessionState,
     StateMissing,
+    StateOutdated,
     StateTorn,
     StepEntry,
     details_of,
+    newest_session,
 )
 from wakeful.domain.plaintext import plain
 from wakeful.domain.process import Process
 from wakeful.domain.recovery import Course, Recovered, Status
 from wakeful.domain.redact import redact
 from wakeful.ports.journal import CheckpointDesk
-from wakeful.services.recovering import ABORTED, JournalInUse, recover
+from wakeful.services.recovering import ABORTED, JournalInUse, current_state, recover
 
 # A recovery has the journal for milliseconds; another program has it for as long as it runs.
 OPEN_SECONDS_MAX: Final = 2.0
@@ -55,6 +57,13 @@ class StepCompleted(OperatorError):
     """Step {step} is completed already: ask is_completed({step!r}) before it."""
 
     code = "step-completed"
+
+
+class StepRuns(OperatorError):
+    """Step {step} is being run by this program already: wait for its end."""
+
+    code = "step-runs"
+    http_status = 409
 
 
 class KeyChanged(OperatorError):
@@ -83,6 +92,8 @@ class Book:
         self._processes = processes
         self._desk = desk
         self.mutex = threading.RLock()
+        # The steps that this program is inside of now.
+        self._running: set[str] = set()
         self.files.places.make()
         self._claim = Claim(self.files.places.state.parent)
         self._is_open = True
@@ -112,13 +123,18 @@ class Book:
     def attempt_of(self, step: str, entry: StepEntry) -> int:
         """Which attempt would begin now; what an earlier one left is settled first.
 
-        Raises StepCompleted, KeyChanged, JournalHeld.
+        Raises StepRuns, StepCompleted, KeyChanged, JournalHeld.
         """
         self._require_open()
+        if step in self._running:
+            raise StepRuns(step=step)
         before = self.state.process_map.get(step)
         if before is not None and before.is_open:
-            self._recover(only=step)
-            self.state = self.files.read()
+            try:
+                self._recover(only=step)
+            finally:
+                # Held or not: what other steps write from now on must not take the checkpoint out of it.
+                self.state = self.files.read()
             before = self.state.process_map.get(step)
         if self.is_completed(step):
             raise StepCompleted(step=step)
@@ -144,13 +160,13 @@ class Book:
             state = self.state.with_entry(step, begun)
             self.write(replace(state, current_task_id=step, next_immediate_step=step))
             self.files.trace("action.started", self.state.trace_id, step, details_of(begun))
-            self._processes.running.add(begun.started_at)
+            self._running.add(step)
             return begun
 
     def complete(self, step: str, details: Mapping[str, Any]) -> None:
         with self.mutex:
             entry = self.state.process_map[step]
-            self._processes.running.discard(entry.started_at)
+            self._running.discard(step)
             told = {"attempt": entry.attempt, **details}
             placed = self.files.append("action.completed", self.state.trace_id, step, told)
             state = self.state.completed(step)
@@ -162,7 +178,7 @@ class Book:
         reason = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
         with self.mutex:
             entry = self.state.process_map[step]
-            self._processes.running.discard(entry.started_at)
+            self._running.discard(step)
             details = {"attempt": entry.attempt, "error": redact(plain(reason, 500))}
             placed = self.files.append("action.failed", self.state.trace_id, step, details)
             self.write(self.state.with_entry(step, replace(entry, last=Last.FAILED)))
@@ -191,19 +207,31 @@ class Book:
     def _begun(self, *, fresh: bool) -> SessionState:
         """The state to go on from: found, recovered or new."""
         try:
-            found = self.files.read()
-            settled = found.awaited is None and not any(each.is_open for each in found.process_map.values())
-        except StateTorn:
-            settled = False
+            found = self._settled()
         except StateMissing:
             return self._new() if fresh else self._first()
-        if not settled:
+        except StateOutdated:
+            if fresh:
+                return self._new()
+            raise
+        if found is None:
             self._recover(fresh=fresh)
-        return self._new() if fresh else self.files.read()
+            found = self.files.read()
+        return self._new() if fresh else found
+
+    def _settled(self) -> SessionState | None:
+        """The state with what its events tell beyond it; None where something has to be recovered first."""
+        try:
+            found, _ = current_state(self.files)
+        except StateTorn:
+            return None
+        cut_off = any(each.is_open for each in found.process_map.values())
+        return None if found.awaited or cut_off else found
 
     def _first(self) -> SessionState:
-        told = self.files.told(0)
-        if any(trace.event.startswith("action.") for trace in told.traces):
+        told = (*self.files.told(0).traces, *self.files.audited(""))
+        known = (*told, *self.files.audited(newest_session(told) or ""))
+        if any(trace.event.startswith("action.") for trace in known):
             raise StateLost(path=self.files.places.state, events=self.files.places.events)
         return self._new()
 
@@ -235,7 +263,10 @@ class Book:
 
 def _held_reason(recovered: Recovered) -> str:
     if recovered.checkpoint is not None:
-        return f"read {recovered.checkpoint_path}, then `wakeful checkpoint show {recovered.checkpoint}`"
+        more = f", {len(recovered.checkpoints) - 1} more after it" if len(recovered.checkpoints) > 1 else ""
+        return (
+            f"read {recovered.checkpoint_path}, then `wakeful checkpoint show {recovered.checkpoint}`{more}"
+        )
     unsettled = {Course.WAIT, Course.STOP}
     waiting = [f"step {each.step}: {each.reason}" for each in recovered.steps if each.course in unsettled]
     return "; ".join(waiting) or f"see {recovered.timeline_path}"

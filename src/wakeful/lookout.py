@@ -25,6 +25,7 @@ from wakeful.adapters.spool.fired import Fired
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.system.tools import orphans_of, unlogged_calls
+from wakeful.adapters.tmux.dialogs import Dialogs
 from wakeful.adapters.tmux.eye import Tenant, TmuxEye
 from wakeful.adapters.tool_use.logs import tool_use_logs
 from wakeful.config import Config
@@ -117,7 +118,13 @@ class Lookout:
             WriterLockEye(codex_homes(config), self.host, self.supervisor, processes, folders),
         ]
         self.tmux = TmuxEye(
-            self.tenant, self.supervisor, processes, _resolved((places.tmux, *config.eyes.tmux_sockets))
+            self.tenant,
+            self.supervisor,
+            processes,
+            _resolved((places.tmux, *config.eyes.tmux_sockets)),
+            dialogs=Dialogs(
+                self.supervisor, self.supervisor.subject_held_by, self._claude_folders, self.host, apart
+            ),
         )
         self.streams = StreamEye(Path(places.run), self.host, clock, self.supervisor, folders)
         self.spool = SpoolEye(
@@ -235,6 +242,9 @@ class Lookout:
 
     def seek_pane(self, session_id: SessionId) -> None:
         self.tmux.hurry(session_id)
+
+    def vanished(self, session_id: SessionId) -> None:
+        """Nothing: a single look remembers nobody."""
 
     def died(self, session_id: SessionId) -> None:
         self.hear_last_calls(session_id)

@@ -18,11 +18,12 @@ from wakeful.adapters.journal.folders import JournalPlaces
 from wakeful.adapters.journal.locks import Claim
 from wakeful.adapters.journal.processes import Query, StepProcesses
 from wakeful.adapters.journal.registry import registered_roots
-from wakeful.domain.checkpoint import Checkpoint, ChoiceName
+from wakeful.domain.checkpoint import Checkpoint, ChoiceName, file_name
 from wakeful.domain.errors import OperatorError, WakefulError
-from wakeful.domain.journal import Last, SessionState, StateMissing, StateTorn
+from wakeful.domain.journal import Last, SessionState, StateMissing, StateTorn, reconciled
+from wakeful.domain.journal_checkpoint import is_asked_about
 from wakeful.domain.process import Sight
-from wakeful.domain.recovery import Recovered, Status
+from wakeful.domain.recovery import STATUS_OF, Recovered, Status
 from wakeful.journal_desk import StoreDesk
 from wakeful.ports.clock import Clock
 from wakeful.ports.journal import CheckpointDesk
@@ -76,7 +77,18 @@ class JournalCarrier:
             return Done(
                 Outcome.RECOVERED, f"the journal stands at {recovered.next_immediate_step or 'its end'}"
             )
+        if not _is_unsettled(checkpoint, recovered):
+            waiting = ", ".join(map(file_name, recovered.checkpoints)) or recovered.timeline_path
+            return Done(Outcome.RECOVERED, f"the journal goes on once the rest is decided: {waiting}")
         return Done(Outcome.INEFFECTIVE, f"{recovered.status}: see {recovered.timeline_path}")
+
+
+def _is_unsettled(checkpoint: Checkpoint, recovered: Recovered) -> bool:
+    """Whether a step that this checkpoint asks about is still not settled."""
+    return checkpoint.number in recovered.checkpoints or any(
+        STATUS_OF[each.course] is not Status.OK and is_asked_about(checkpoint, each.step, each.attempt)
+        for each in recovered.steps
+    )
 
 
 class Sighting(Struct, frozen=True):
@@ -164,7 +176,8 @@ class RecoveryWatch:
             return self._recovered(root)
         holder = _holder(places)
         if holder is None:
-            return self._abandoned(root, state)
+            # A state can be older than its events; what they tell since then is a look at the end of a file.
+            return self._abandoned(root, reconciled(state, files.told(state.events_cursor).traces))
         try:
             silent_seconds = files.seconds_since(state.last_sync)
             if silent_seconds < files.stale_seconds(state.trace_id):
@@ -182,16 +195,16 @@ class RecoveryWatch:
 
     def _is_waiting(self, root: Path, state: SessionState) -> bool:
         """Whether nothing has changed since it was told: the person has not decided, the processes still run."""
-        if state.awaited is not None:
-            found = self._desk.find(state.awaited)
-            return found is not None and found.is_open and found.subject == str(root)
+        if state.awaited:
+            asked = [self._desk.find(number) for number in state.awaited]
+            return all(each is not None and each.is_open and each.subject == str(root) for each in asked)
         processes = StepProcesses(root)
         open_ones = [each for each in state.process_map.values() if each.is_open]
         return root in self._told and all(processes.sight(each) is Sight.ALIVE for each in open_ones)
 
     def _recovered(self, root: Path) -> Sighting | Quiet:
         recovered = recover_journal(JournalPlaces(root).state, desk=self._desk)
-        held = f", checkpoint {recovered.checkpoint}" if recovered.checkpoint is not None else ""
+        held = f", checkpoint {', '.join(map(str, recovered.checkpoints))}" if recovered.checkpoints else ""
         words = f"{root}: its program was cut off: {recovered.status}{held}"
         return self._new(Sighting(str(root), recovered, None, words))
 
@@ -220,4 +233,4 @@ def _is_cut_off(state: SessionState) -> bool:
     entries = state.process_map.values()
     if any(each.last is Last.ABORTED for each in entries):
         return False
-    return state.awaited is not None or any(each.is_open for each in entries)
+    return bool(state.awaited) or any(each.is_open for each in entries)

@@ -63,7 +63,7 @@ class RedisWatch:
         ground = ToolLogGround(logs) if isinstance(logs, Path) else logs
         calls = Calls(clock, call_seconds)
         chats = Chats(jobs, calls, callbacks.send_message)
-        ledger = Ledger(clock, calls, forge, callbacks.write)
+        ledger = Ledger(jobs, clock, calls, forge, callbacks.write)
         cases = Cases(ground, clock, calls, policy if policy is not None else Policy())
         voice = operator if operator is not None else AlertOnly(calls, callbacks.alert)
         self.jobs = jobs
@@ -98,8 +98,15 @@ class RedisWatch:
             healing=self.healing,
             queue=queue,
             chats=chats,
+            ledger=ledger,
             verifying=Verifying(
-                jobs=jobs, clock=clock, chats=chats, ledger=ledger, operator=voice, rules=rules
+                jobs=jobs,
+                cases=cases,
+                clock=clock,
+                chats=chats,
+                ledger=ledger,
+                operator=voice,
+                rules=rules,
             ),
             operator=voice,
             present=present,

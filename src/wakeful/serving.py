@@ -70,6 +70,7 @@ async def serve(
     port_asked_for: bool = False,
     gateway: Sequence[str] | None = None,
     supervised: bool = False,
+    config_files: tuple[str, ...] = (),
 ) -> None:
     """Run until SIGINT, SIGTERM, `wakeful down` or cancellation. `announce` gets lines for a person to read.
 
@@ -88,8 +89,12 @@ async def serve(
         folders = await stack.enter_async_context(FolderWatch())
         daemon = Daemon(config, places, store, folders, {each.path: each for each in await store.bookmarks()})
         stack.callback(daemon.exits.close)
+        daemon.config_files = config_files
         daemon.supervisor.recall_standings(await _standings(store))
         await daemon.calm.current()
+        # Before anybody is judged: what a person ended must not be called dead, not even for a moment.
+        await daemon.handwork.person_stops.load()
+        await daemon.hub.load()
         await daemon.look()
         reach("daemon.looked")
         await daemon.handwork.take_up()
@@ -205,6 +210,7 @@ def _desk(config: Config, places: Places, doors: Doors, daemon: Daemon, history:
                 *daemon.calm.lines(daemon.clock.now().wall),
             ),
             paused=daemon.calm.paused_record,
+            config_files=daemon.config_files,
         )
 
     wrong = Path(places.cases) / "wrong.jsonl"

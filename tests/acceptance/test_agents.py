@@ -108,6 +108,10 @@ def test_a_server_that_died_is_one_incident_and_its_agents_are_unknown(house: Ag
     for name in ("one", "two"):
         assert house.wait(name, state="stale", timeout_seconds=60)["reason"] == "its tmux server ended"
     assert house.wait("auto", state="running", timeout_seconds=20)["epoch"] == 2
+    (incident,) = house.daemon.run("incidents", "--json").json["incidents"]
+    assert sorted(incident["sessions"]) == ["agent-one", "agent-two"]
+    assert house.start("one")["state"] == "running"
+    assert house.daemon.run("agent", "stop", "two").exit_code == 0
     wait_for(
         lambda: house.daemon.run("incidents", "--json").json["incidents"] == [] or None, "end of the incident"
     )

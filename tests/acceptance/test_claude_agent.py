@@ -1,10 +1,15 @@
 """An agent of the hub that is the real Claude Code, in tmux: its session is known, guarded and resumed."""
 
+import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
+from websockets.sync.client import ClientConnection
 
 from agent_houses import AgentHouse
 from clients import ClaudeHome, wait_for
@@ -65,7 +70,91 @@ def test_a_busy_agent_asks_and_a_dead_one_is_resumed_in_its_conversation(
     assert f"--resume {conversation}" in " ".join(proc.command(back["pid"]))
     assert back["session_id"] == session
     assert len([each for each in claude.registry() if each.get("pid") == back["pid"]]) == 1
+    brief = wait_for(lambda: briefs(claude) or None, "brief")
+    assert len(brief) == 1
+    assert "Begun and never answered: " in brief[0]
+    assert "sleep 100" in brief[0]
+    ended = house.daemon.wait_for_session(
+        lambda each: each["id"] == session and each["state"] == "idle" and each["session_alive"], "its end"
+    )
+    assert (ended["managed"], ended["agent"]) == (True, "claude")
     assert house.daemon.run("agent", "stop", "claude", "--yes").exit_code == 0
+
+
+def killed_in_call(house: AgentHouse, claude: ClaudeHome, command: str) -> str:
+    """An agent that was killed in the middle of this call; its session."""
+    pid = house.start("claude")["pid"]
+    prompt(house, script(bash(command), DONE))
+    claude.wait_for_status("busy")
+    session = f"claude-{wait_for(lambda: claude.logs() or None, 'transcript')[0].stem}"
+    house.wait("claude", timeout_seconds=30, session_id=session)
+    wait_for(lambda: f'"{command}"' in claude.logs()[0].read_text() or None, "call")
+    os.kill(pid, signal.SIGKILL)
+    return session
+
+
+def test_an_agent_killed_in_a_push_waits_for_a_person(house: AgentHouse, claude: ClaudeHome) -> None:
+    """`restart = "auto"` repeats nothing nobody approved: it is held, and goes on in its conversation after a yes."""
+    session = killed_in_call(house, claude, "sleep 100; git push origin main")
+    held = wait_for(
+        lambda: house.daemon.run("checkpoint", "list", "--json").json["checkpoints"] or None, "checkpoint", 40
+    )
+    assert [each["subject"] for each in held] == [session]
+    assert (house.agent("claude")["state"], briefs(claude)) == ("stale", [])
+    done = house.daemon.run("checkpoint", "continue", "1", "--json")
+    assert (done.exit_code, done.json["outcome"]) == (0, "recovered"), done.err + done.out
+    assert house.agent("claude")["epoch"] == 2
+    assert "git push origin main" in wait_for(lambda: briefs(claude) or None, "brief")[0]
+
+
+def test_a_session_of_the_hub_is_managed_from_its_first_moment(house: AgentHouse, claude: ClaudeHome) -> None:
+    """Every record of it says so, also after a restart of ours, and no message calls it found."""
+    with house.listen() as heard:
+        session = killed_in_call(house, claude, "sleep 100; git push origin main")
+        wait_for(
+            lambda: house.daemon.run("checkpoint", "list", "--json").json["checkpoints"] or None, "alert", 40
+        )
+        seen = records_of(heard, session)
+    house.daemon.kill()
+    house.daemon.up()
+    after = next(each for each in house.daemon.sessions() if each["id"] == session)
+    assert {(each["managed"], each["agent"]) for each in (*seen, after)} == {(True, "claude")}
+    assert "handed over" not in house.daemon.run("incidents", "--json").out
+    logs = Path(house.daemon.environ["WAKEFUL_HOME"])
+    told = [path.read_text(errors="replace") for path in logs.rglob("*") if path.suffix in (".log", ".jsonl")]
+    assert not [each for each in told if "handed over" in each]
+
+
+def records_of(heard: ClientConnection, session: str) -> list[dict[str, Any]]:
+    """Every record of a session that was pushed until now."""
+    records = []
+    with suppress(TimeoutError):
+        while True:
+            told = json.loads(heard.recv(timeout=1))
+            records += [each for each in _records(told) if each["id"] == session]
+    assert records
+    return records
+
+
+def _records(told: object) -> Iterator[dict[str, Any]]:
+    """The session records anywhere in a message."""
+    if isinstance(told, dict):
+        if "managed" in told and "id" in told:
+            yield told
+        for each in told.values():
+            yield from _records(each)
+    elif isinstance(told, list):
+        for each in told:
+            yield from _records(each)
+
+
+def briefs(claude: ClaudeHome) -> list[str]:
+    """What Wakeful told it, once each."""
+    rows = [json.loads(row) for log in claude.logs() for row in log.read_text().splitlines()]
+    asked = [row["message"]["content"] for row in rows if row.get("type") == "user" and "message" in row]
+    return [
+        each for each in asked if isinstance(each, str) and each.startswith("Wakeful: your process ended")
+    ]
 
 
 def test_an_agent_of_the_hub_is_woken_in_its_pane(house: AgentHouse, claude: ClaudeHome) -> None:

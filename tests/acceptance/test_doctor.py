@@ -1,6 +1,7 @@
 """Claims about `wakeful doctor` beside a real daemon: what is set up is asked, and a bundle holds no secret."""
 
 import json
+import os
 import socket
 import tarfile
 from pathlib import Path
@@ -45,6 +46,22 @@ def test_what_is_set_up_is_asked(daemon: RunningDaemon) -> None:
     assert all(found[name]["todo"] for name in ("redis", "telegram", "gh"))
     assert not any(word in json.dumps(found) for word in PLANTED)
     assert found["disk"]["grade"] == "ok"
+
+
+def test_the_configuration_file_that_is_there_is_seen(daemon: RunningDaemon) -> None:
+    """One that sets nothing, one named by a relative path, and one that only the daemon reads: each is named."""
+    own = daemon.home / ".config" / "wakeful" / "wakeful.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text("# nothing is set yet\n")
+    daemon.watch(HOME=daemon.home, XDG_CONFIG_HOME=own.parent.parent)
+    assert checks(daemon)["configuration"]["said"] == str(own)
+    other = daemon.home / "other.toml"
+    other.write_text('[daemon]\nmode = "observe"\n')
+    daemon.up("--config", str(other))
+    found = checks(daemon)["configuration"]
+    assert (found["grade"], found["said"]) == ("warn", f"{own}; but the daemon reads {other}")
+    daemon.watch(WAKEFUL_CONFIG=os.path.relpath(other, daemon.home))
+    assert checks(daemon)["configuration"]["said"] == str(other)
 
 
 def test_a_bundle_holds_what_helps_and_no_secret(daemon: RunningDaemon, tmp_path: Path) -> None:

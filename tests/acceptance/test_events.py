@@ -83,7 +83,7 @@ def test_archiving_moves_older_events(home: RunningDaemon) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--since", "soon"], "like 30m, 24h or 7d, or a time"),
+        (["--since", "soon"], "like 30m, 24h, 7d or 4w, or a time"),
         (["--archive-before", "-"], "is no moment"),
         (["--follow", "--archive-before", "1d"], "two different wishes"),
     ],

@@ -62,17 +62,22 @@ def streaming_in_a_topic(phone: Phone) -> None:
 
 
 def permissions_by_buttons(phone: Phone) -> None:
-    """What is denied does not happen; what is allowed for the session is not asked again. Codex never asks."""
+    """What is denied does not happen; exactly what is allowed for the session is not asked again. Codex never asks."""
     if phone.provider == "codex":
         return
     for number, choice in enumerate(("Deny", "Allow for this session")):
         phone.ask(phone.busy(f"touch made-{number}"), {"text": f"end {number}"})
         phone.press(phone.sees(f"touch made-{number}"), choice)
         phone.sees(f"end {number}")
-    phone.ask(phone.busy("touch made-2"), {"text": "end 2"})
+    made = phone.home.project / "made-1"
+    made.unlink()
+    phone.ask(phone.busy("touch made-1"), {"text": "end 2"})
     phone.sees("end 2")
-    assert phone.times("May the agent use Bash?") == 2
-    assert sorted(each.name for each in phone.home.project.glob("made-*")) == ["made-1", "made-2"]
+    assert (made.exists(), phone.times("May the agent use Bash?")) == (True, 2)
+    phone.ask(phone.busy("rm -rf made-1"), {"text": "end 3"})
+    phone.press(phone.sees("rm -rf made-1"), "Deny")
+    phone.sees("end 3")
+    assert [each.name for each in phone.home.project.glob("made-*")] == ["made-1"]
 
 
 def crash_in_a_turn(phone: Phone) -> None:

@@ -5,6 +5,7 @@ A real daemon, real Claude Code, a scripted model, a stand-in `gh`; nobody types
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,6 +88,21 @@ def test_hung_in_the_middle_of_an_answer_it_is_replaced(healed: Operator, claude
     back = healed.wait_until(session_id, "next attempt", attempt=2, session_alive=True)
     assert back["pid"] != first["pid"]
     assert len(claude.registry()) == 1
+
+
+def test_a_stream_that_hangs_every_time_is_revived_once_and_given_up_once(
+    healed: Operator, telegram: Telegram
+) -> None:
+    """The budget belongs to what was asked: ended between two attempts, the session is still at the same work."""
+    session_id = healed.start("--headless", "--prompt", script(HANGING), "--", "claude")
+    written(healed, event="revival_failed")
+    # Three times as long as a third attempt would need to be found silent and replaced.
+    time.sleep(30)
+    told = [each["event"] for each in events(healed)]
+    assert told == ["session_unhealthy", "revival_failed"]
+    healed.wait_until(session_id, "the second attempt, and no third", attempt=2)
+    alerts = telegram.texts(CHAT)
+    assert [("gave up" in each) for each in alerts] == [False, True], alerts
 
 
 def test_a_closed_port_is_the_networks_incident(

@@ -17,6 +17,7 @@ Command = Callable[[Words], str]
 LISTS: tuple[Words, ...] = (
     ("ls",),
     ("session", "list"),
+    ("session", "ls"),
     ("status",),
     ("services",),
     ("agent", "list"),

@@ -173,13 +173,13 @@ def test_a_missing_database_is_made_from_the_archive(root: Path, say: Say) -> No
     assert [each["status"] for each in json.loads(say("backlog", "list", "--json").stdout)["items"]] == [
         "done"
     ]
+    assert sorted(path.name for path in root.iterdir()) == ["doc"], "a list makes nothing"
+    assert "line 3" in say("backlog", "sync").stdout
     first = json.loads((root / "events.ndjson").read_text().splitlines()[0])
     assert (first["event"], first["details"]) == ("recovery.sync", {"rows_imported": 1, "lines_left_out": 1})
     with closing(sqlite3.connect(root / "gaia.db")) as database:
-        assert database.execute("SELECT event, trace_id FROM audit").fetchall() == [
-            ("recovery.sync", first["trace_id"])
-        ]
-    assert "line 3" in say("backlog", "sync").stdout
+        rows = database.execute("SELECT event, trace_id FROM audit ORDER BY rowid").fetchall()
+    assert rows[0] == ("recovery.sync", first["trace_id"])
 
 
 def test_sync_tells_differences_and_keeps_whom_it_was_told_to(root: Path, say: Say) -> None:

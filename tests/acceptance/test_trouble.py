@@ -1,6 +1,7 @@
 """The real command where the world is in its way: full disks, closed descriptors, read-only homes, races."""
 
 import errno
+import json
 import os
 import shutil
 import socket
@@ -66,8 +67,9 @@ def test_an_answer_that_cannot_be_written_is_one_line(
         done = shell(watching, words, redirection)
         assert done.exit_code == 3, (words, done.err)
         (line,) = done.err.splitlines()
-        assert line.startswith("wakeful: standard output: "), words
-        assert reason is None or line.endswith(reason)
+        said = json.loads(line)["detail"] if "--json" in words else line.removeprefix("wakeful: ")
+        assert said.startswith("standard output: "), words
+        assert reason is None or said.endswith(reason)
     both = shell(watching, ["ls", "--json"], f"{redirection} 2>&-")
     assert (both.exit_code, both.err) == (3, "")
 

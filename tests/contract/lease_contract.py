@@ -294,6 +294,25 @@ class LeaseContract:
         assert await store.renew_lease(KEY, lease.epoch, 60.0) == clock.now().wall + 60.0
         assert await store.complete_run(run.work.id, run.epoch, "after a nap")
 
+    async def test_a_lease_is_taken_over_from_the_holder_that_is_named(self, store: Store) -> None:
+        """Only from that very process, once, with the next epoch; a renewal by another holder ends that."""
+        lease = await taken(store, owner="first", holder=HOLDER)
+        stranger = Process(HOLDER.pid, HOLDER.started + 1, HOLDER.boot_id)
+        assert isinstance(await store.claim_lease(KEY, "second", instead_of=stranger), HeldLease)
+        next_one = await store.claim_lease(KEY, "second", holder=stranger, instead_of=HOLDER)
+        assert isinstance(next_one, Lease)
+        assert (next_one.epoch, next_one.holder) == (lease.epoch + 1, stranger)
+        assert isinstance(await store.claim_lease(KEY, "third", instead_of=HOLDER), HeldLease)
+        assert await store.renew_lease(KEY, next_one.epoch, holder=HOLDER) is not None
+        assert isinstance(await store.claim_lease(KEY, "third", instead_of=stranger), HeldLease)
+        assert (await store.leases())[0].holder == HOLDER
+
+    async def test_a_lease_without_a_holder_is_taken_from_nobody(self, store: Store) -> None:
+        """Nobody named is nobody dead."""
+        await taken(store, owner="first")
+        assert isinstance(await store.claim_lease(KEY, "second"), HeldLease)
+        assert isinstance(await store.claim_lease(KEY, "second", instead_of=HOLDER), HeldLease)
+
     async def test_a_lease_is_refused_with_its_owner(self, store: Store, clock: VirtualClock) -> None:
         """Whoever asks is told who has it since when, never the epoch; the owner itself is refused too."""
         lease = await taken(store, owner="first", holder=HOLDER)

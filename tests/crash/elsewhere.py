@@ -61,7 +61,14 @@ def start(
     root: Path, port: int, below: Sequence[str] = (), path: Path = WORKLOAD
 ) -> "subprocess.CompletedProcess[str]":
     """Run a workload to its end, possibly below another program."""
-    argv = [*below, sys.executable, str(path), str(root), str(port)]
+    argv, environ = starting(root, port, below, path)
+    return subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=60, check=False)
+
+
+def starting(
+    root: Path, port: int, below: Sequence[str] = (), path: Path = WORKLOAD
+) -> tuple[list[str], dict[str, str]]:
+    """The command of a workload, and its environment."""
     paths = [str(WORKLOAD.parents[1]), os.environ.get("PYTHONPATH", "")]
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    return subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    return [*below, sys.executable, str(path), str(root), str(port)], environ

@@ -83,7 +83,7 @@ class WorldDriver(LivingDriver):
         )  # fmt: skip
         await begun(hosting)
         self._clinic.come_up(NAME, self._world.alive)
-        self._clinic.hear(NAME, Prompted(at))
+        self._clinic.hear(NAME, Prompted(at, by_wakeful=True))
         return Seen(Outcome.RECOVERED, "started", hosting)
 
 
@@ -117,7 +117,7 @@ class KilledClinic(Clinic):
         if world.alive is None:
             self.end(GONE)
         for at in world.prompts[1:]:
-            self.hear(NAME, Prompted(at))
+            self.hear(NAME, Prompted(at, by_wakeful=True))
         for at in world.ends:
             self.hear(NAME, TurnEnded(at))
 

@@ -21,11 +21,16 @@ async def cycle(url: str, folder: Path) -> None:
         with (folder / "sent").open("a") as sent:
             sent.write(f"{chat_id} {text}\n")
 
+    def start_worker(project_key: str) -> None:
+        with (folder / "started").open("a") as started:
+            started.write(f"{project_key}\n")
+
+    write = CriticalLog(folder / "critical_events.jsonl").append
     watch = RedisWatch(
         jobs=connect(url),
         logs=folder / "logs",
         clock=SystemClock(),
-        callbacks=Callbacks(write=CriticalLog(folder / "critical_events.jsonl").append, send_message=send),
+        callbacks=Callbacks(write=write, send_message=send, start_worker=start_worker),
         rules=Rules,
     )
     await watch.check()

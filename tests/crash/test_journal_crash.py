@@ -107,12 +107,14 @@ def chosen(points: Sequence[Point]) -> list[Point]:
     return [points[at] for at in sorted(set(spread))]
 
 
-def decide(number: int, elsewhere: Elsewhere, program: Program) -> ChoiceName:
+def decide(
+    number: int, elsewhere: Elsewhere, program: Program, holdable: frozenset[str] = HELD
+) -> ChoiceName:
     """A person who looks at the other side: what happened is undone or counted, what did not is run again."""
     checkpoint: Checkpoint = _with_desk(lambda desk: desk.get(number))
     held = [step for step in program.steps if any(f"step {step}," in line for line in checkpoint.may_have)]
     assert held
-    assert set(held) <= HELD, f"{held} could have been settled without a person"
+    assert set(held) <= holdable, f"{held} could have been settled without a person"
     choice = ChoiceName.CONTINUE
     if any(elsewhere.counts[step] for step in held):
         can_undo = checkpoint.choice(ChoiceName.ROLLBACK) is not None
@@ -121,14 +123,16 @@ def decide(number: int, elsewhere: Elsewhere, program: Program) -> ChoiceName:
     return choice
 
 
-def carried_on(root: Path, port: int, elsewhere: Elsewhere, program: Program) -> Counter[str]:
+def carried_on(
+    root: Path, port: int, elsewhere: Elsewhere, program: Program, holdable: frozenset[str] = HELD
+) -> Counter[str]:
     """Recover and go on until the program is finished; what that took."""
     took: Counter[str] = Counter()
     for _ in range(ROUNDS_MAX):
         recovered = recover_journal(root / ".copilot" / "session_state.json", wait_seconds=5.0)
         took[recovered.status] += 1
         if recovered.checkpoint is not None:
-            took[decide(recovered.checkpoint, elsewhere, program)] += 1
+            took[decide(recovered.checkpoint, elsewhere, program, holdable)] += 1
             continue
         assert recovered.status is Status.OK, recovered
         try:

@@ -12,12 +12,13 @@ import pytest
 
 from bridges import CHAT, SESSION, Bridge
 from redis_servers import RedisServer, require_redis
-from wakeful.services import watchdog_healing
+from wakeful.services import watchdog_healing, watchdog_queue
 from wakeful.session_watchdog import FAILURE_MESSAGE
 
 WORKER = Path(__file__).with_name("queue_worker.py")
 REVIVING = ("queue.filed", "queue.fenced", "queue.enqueued", "queue.written")
 GIVING_UP = ("queue.filed", "queue.given_up", "queue.told")
+STALLED = ("queue.stalled_filed", "queue.stalled_started", "queue.stalled_told")
 
 
 @pytest.fixture
@@ -49,6 +50,8 @@ def test_every_point_is_tried() -> None:
     """A new point of healing a queue is one to be killed at."""
     points = re.findall(r'reach\("([\w.]+)"\)', inspect.getsource(watchdog_healing))
     assert set(points) == {*REVIVING, *GIVING_UP}
+    points = re.findall(r'reach\("([\w.]+)"\)', inspect.getsource(watchdog_queue))
+    assert set(points) == set(STALLED)
 
 
 @pytest.mark.parametrize("point", REVIVING)
@@ -80,11 +83,24 @@ def test_killed_anywhere_in_giving_up_its_chat_is_told_once(bridge: Bridge, poin
     assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "revival_failed"]
 
 
+@pytest.mark.parametrize("point", STALLED)
+def test_killed_anywhere_in_telling_of_a_stalled_queue_it_is_told(bridge: Bridge, point: str) -> None:
+    """It is written down by whoever comes next, and a worker is asked for once."""
+    bridge.run_job("tg_idle_1_2", project="idle", status="pending")
+    cycle(bridge, point)
+    for _ in range(2):
+        cycle(bridge)
+    assert set(bridge.outline()) == {("queue_stalled", "queue_stalled", "none")}
+    # Killed between a line and the note of it, the line is there twice, and never not at all.
+    assert len(bridge.events) == (2 if point == "queue.stalled_told" else 1)
+    assert (bridge.folder / "started").read_text() == "idle\n"
+
+
 def hang_again(bridge: Bridge) -> None:
     """A worker took the next job a quarter of an hour ago, and nothing was heard since."""
     (job,) = bridge.server.query("RedisJob", status="pending")
     bridge.server.delete("RedisJob", status="pending")
-    bridge.server.delete("AgentSession", session_id=SESSION)
+    bridge.server.delete("AgentSession", status="failed")
     bridge.active()
     bridge.server.delete("RedisJob", status="running")
     bridge.run_job(

@@ -91,6 +91,35 @@ def said(hosting: Hosting) -> str:
     return (Path(hosting.folder) / "out.jsonl").read_text()
 
 
+def test_a_prompt_whose_taker_died_in_the_hand_over_is_known_by_what_the_client_said(
+    codex_home: CodexHome, driver: CodexDriver, root: Path
+) -> None:
+    """The next daemon says that it was done, and does it no second time; a prompt that never arrived is given."""
+
+    async def scenario() -> None:
+        order = order_for(codex_home, script({"text": "first"}), prompt_id="one")
+        hosting = hosted(await driver.start(order))
+        await until(lambda: "turn.completed" in said(hosting), "end of the first turn")
+        assert (driver.was_given(hosting, "one"), driver.was_given(hosting, "two")) == (True, False)
+        prompt = script({"text": "second"})
+        await driver.deliver_once(hosting, prompt, "two", again=False)
+        await until(lambda: "turn.completed" in said(hosting), "end of the second turn")
+        # What the one that died knew is lost: `hosting` is as it was before.
+        calls = len(codex_home.model.requests)
+        later = CodexDriver(root, SystemClock(), codex_home.environ())
+        seen = await later.deliver_once(hosting, prompt, "two", again=True)
+        assert (seen.outcome, seen.words) == (Outcome.RECOVERED, "it has had this prompt already")
+        assert len(codex_home.model.requests) == calls
+        third = hosted(await later.deliver_once(hosting, script({"text": "third"}), "three", again=True))
+        await until(lambda: '"third"' in said(third), "third answer")
+        (root / hosting.session_id / "prompt").unlink()
+        unknown = await later.deliver_once(hosting, prompt, "three", again=True)
+        assert unknown.outcome is Outcome.UNVERIFIED, "a folder of an earlier version says nothing"
+        await later.stop(third)
+
+    asyncio.run(scenario())
+
+
 def test_from_prompt_to_prompt_to_stop(codex_home: CodexHome, driver: CodexDriver, root: Path) -> None:
     """A new conversation names itself, the next prompt goes on in it, and a stop leaves nothing."""
 

@@ -71,6 +71,19 @@ def test_an_agent_is_started_as_001_does(started: Started) -> None:
     assert listed == "agent sleep"
 
 
+def test_a_program_in_a_container_gets_no_secret_of_ours(started: Started) -> None:
+    """Whatever a declaration passes through: a setting of Wakeful stays on the host."""
+
+    async def environ() -> str:
+        async with runtime(started.engine) as made:
+            given = {"WAKEFUL_GATEWAY__TOKEN": "1:s3cret", "GIVEN": "yes"}
+            ran = await made._engine.run("agent-bot", ("env",), environ=given)
+            return ran.output.decode()
+
+    shown = asyncio.run(environ())
+    assert ("GIVEN=yes" in shown, "s3cret" in shown) == (True, False)
+
+
 def test_a_container_has_no_privileges_and_no_network_unless_asked(started: Started) -> None:
     """What is not declared is not given."""
     host = started.shown["HostConfig"]
@@ -332,7 +345,7 @@ def test_a_stop_while_starting_ends_the_start(docker: DockerEngine) -> None:
     async def scene(made: DockerRuntime) -> tuple[Any, Move]:
         slow = spec(ready="never", ready_seconds=30.0)
         starting = asyncio.create_task(made.start(slow, 1, {}))
-        await look_until(made, slow, Move.READY)
+        await look_until(made, slow, Move.NOT_YET)
         stopped = await made.stop(slow)
         (outcome,) = await asyncio.gather(starting, return_exceptions=True)
         return outcome, move_of(stopped)

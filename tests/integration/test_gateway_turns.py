@@ -95,6 +95,19 @@ def test_killed_inside_a_turn_it_is_brought_back_and_fills_the_same_message(hous
     asyncio.run(scene())
 
 
+def test_a_runaway_that_is_ended_in_its_turn_goes_on_with_it(house: House) -> None:
+    """Short memory, or a process that runs away: the turn is not lost, and its end stands in the same message."""
+
+    async def scene() -> None:
+        async with house.gateway() as life:
+            house.api.says("hang on")
+            await life.until(lambda: any("Half of" in each for each in house.api.seen(1)), "half an answer")
+            assert await life.gateway.turns.restart_all() == 1
+            assert await life.answered(1) == ["Brought back, and done after all."]
+
+    asyncio.run(scene())
+
+
 def test_stop_and_new(house: House) -> None:
     """A turn is cut short by its user and the session takes the next; /new begins another one."""
 

@@ -417,3 +417,16 @@ def timers() -> list[asyncio.TimerHandle]:
     """What the loop that calls this would be woken for although nothing happens."""
     loop: Any = asyncio.get_running_loop()
     return [timer for timer in loop._scheduled if not timer.cancelled()]
+
+
+def test_unknown_query_parameters_are_refused_everywhere(owner: httpx.Client) -> None:
+    """Every route of the description, whatever its method: 400 with a stable code and the parameters it knows."""
+    paths = owner.get("/api/openapi.json").json()["paths"]
+    asked = [(path, method) for path, methods in paths.items() for method in methods]
+    assert len(asked) > 30
+    for path, method in asked:
+        target = re.sub(r"{[^}]+}", "1", path)
+        answer = owner.request(method, target, params={"limti": "3"}, json={} if method == "post" else None)
+        assert (path, answer.status_code, answer.json()["code"]) == (path, 400, "unknown-parameter")
+    told = owner.get("/api/sessions?helth=dead").json()
+    assert told["detail"].endswith("Known: all, include_health, health, state, project, limit, cursor.")

@@ -22,7 +22,7 @@ from wakeful.adapters.journal.locks import RecoveryRuns, recovery_lock
 from wakeful.adapters.journal.processes import GatedProcess
 from wakeful.adapters.system import proc
 from wakeful.domain.checkpoint import ChoiceName
-from wakeful.domain.journal import BadStep, BadTrait, StateForeign, StateMissing
+from wakeful.domain.journal import BadStep, BadTrait, StateForeign, StateMissing, StateOutdated
 from wakeful.domain.process import Sight
 from wakeful.domain.recovery import Course, Recovered, Status
 from wakeful.journal import (
@@ -34,6 +34,7 @@ from wakeful.journal import (
     StateLost,
     StepCompleted,
     StepFailed,
+    StepRuns,
 )
 from wakeful.journal_desk import _with_desk
 from wakeful.recoveries import JournalCarrier, RecoveryWatch, Sighting, recover_journal
@@ -323,7 +324,7 @@ def test_what_somebody_saw_done_is_passed_over(root: Path) -> None:
         assert journal.next_step() == "after"
     told = [json.loads(line) for line in (root / "events.ndjson").read_text().splitlines()]
     (decision,) = [each["details"] for each in told if each["event"] == "checkpoint.counted_done"]
-    assert decision == {"number": 1, "by": "tester"}
+    assert decision == {"attempt": 1, "number": 1, "by": "tester"}
     assert events(root).count("action.completed") == 1
 
 
@@ -835,3 +836,150 @@ def test_a_decision_is_carried_out_by_recovering(root: Path) -> None:
     done = asyncio.run(JournalCarrier().carry_out(checkpoint, ChoiceName.CONTINUE))
     assert done.outcome == "recovered"
     assert state_of(root)["process_map"]["cut"]["last"] == "cleared"
+
+
+def rolled_back(root: Path, *names: str) -> Callable[[], None]:
+    """Keep these files of the journal as they are now; the answer puts them back, as a git checkout would."""
+    kept = {name: (root / name).read_bytes() for name in names}
+
+    def put_back() -> None:
+        for name, content in kept.items():
+            (root / name).write_bytes(content)
+
+    return put_back
+
+
+STATE, EVENTS = ".copilot/session_state.json", "events.ndjson"
+
+
+@pytest.mark.parametrize("older", [(STATE,), (STATE, EVENTS)], ids=["state", "state and events"])
+def test_a_state_older_than_its_events_repeats_nothing(root: Path, older: tuple[str, ...]) -> None:
+    """What events or gaia.db call completed is completed, whatever an older state says."""
+    with Journal(root, steps=["build", "ship"]) as journal:
+        with journal.step("build", effects="local"):
+            pass
+        put_back = rolled_back(root, *older)
+        with journal.step("ship", effects="remote"):
+            pass
+    put_back()
+    with Journal(root, steps=["build", "ship"]) as journal:
+        assert journal.is_completed("ship")
+        assert journal.next_step() is None
+        with pytest.raises(StepCompleted), journal.step("ship", effects="remote"):
+            pytest.fail("it ran again")
+
+
+@pytest.mark.parametrize("older", [(STATE,), (STATE, EVENTS)], ids=["state", "state and events"])
+def test_a_remote_step_that_an_older_state_does_not_know_is_asked_about(
+    root: Path, older: tuple[str, ...]
+) -> None:
+    """Begun after the restored state was written and cut off: a person decides, as with the newest state."""
+    with Journal(root, steps=["cut", "after"]):
+        put_back = rolled_back(root, *older)
+    killed_inside(root, "effects='remote'")
+    put_back()
+    with pytest.raises(JournalHeld):
+        Journal(root)
+    decide(1, ChoiceName.CONTINUE)
+    with Journal(root) as journal, journal.step("cut", effects="remote") as step:
+        assert step.attempt == 2
+
+
+def test_a_word_that_was_carried_out_is_not_carried_out_again_after_a_checkout(root: Path) -> None:
+    """The restored state waits for a checkpoint that was continued: the attempt it led to is asked about anew."""
+    killed_inside(root, "effects='remote'")
+    recovered(root)
+    put_back = rolled_back(root, STATE)
+    decide(1, ChoiceName.CONTINUE)
+    killed_inside(root, "effects='remote'")
+    put_back()
+    outcome = recovered(root)
+    assert (outcome.steps[0].attempt, outcome.checkpoint) == (2, 2)
+
+
+def test_the_state_of_an_earlier_session_is_refused(root: Path) -> None:
+    """After `fresh` the earlier session's state is not gone on from: its steps are not the later one's."""
+    with Journal(root), pytest.raises(ValueError, match="no"):
+        raise ValueError("no")
+    put_back = rolled_back(root, STATE)
+    with Journal(root, fresh=True) as journal, journal.step("ship", effects="remote"):
+        pass
+    put_back()
+    with pytest.raises(StateOutdated, match=journal.trace_id):
+        Journal(root)
+    with Journal(root, fresh=True) as begun_anew:
+        assert begun_anew.trace_id != journal.trace_id
+
+
+def test_steps_that_overlapped_get_one_answer_each(root: Path) -> None:
+    """Two remote steps were cut off at once: one has happened, the other has not, and a person can say so."""
+    program = f"""
+import asyncio, os, wakeful
+async def main():
+    async with await wakeful.Journal.open({str(root)!r}) as journal:
+        both = asyncio.Barrier(2)
+        async def step(name):
+            async with journal.step(name, effects="remote"):
+                await both.wait()
+                os.kill(os.getpid(), 9)
+        await asyncio.gather(step("mail"), step("deploy"))
+asyncio.run(main())
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == -9
+    outcome = recovered(root)
+    assert outcome.checkpoints == (1, 2)
+    named = {number: (root / f"CHECKPOINT_{number}.md").read_text() for number in (1, 2)}
+    mail, deploy = (1, 2) if "step mail," in named[1] else (2, 1)
+    assert "step deploy," not in named[mail]
+    decide(mail, ChoiceName.DONE)
+    outcome = recovered(root)
+    assert (outcome.steps_completed, outcome.checkpoints) == (("mail",), (deploy,))
+    with pytest.raises(JournalHeld, match=f"checkpoint show {deploy}"):
+        Journal(root)
+    decide(deploy, ChoiceName.CONTINUE)
+    with Journal(root) as journal:
+        assert (journal.is_completed("mail"), journal.next_step()) == (True, "deploy")
+
+
+@pytest.mark.parametrize("effects", ["none", "local", "remote"])
+def test_a_step_that_runs_already_is_refused_to_another_task(root: Path, effects: str) -> None:
+    """Two tasks of one program want the same step at once: one runs it, the other is told, and no person is asked."""
+
+    async def program() -> list[object]:
+        async with await Journal.open(root) as journal:
+            inside, told = asyncio.Event(), asyncio.Event()
+
+            async def first() -> str:
+                async with journal.step("ship", effects=effects):
+                    inside.set()
+                    await told.wait()
+                    return "ran"
+
+            async def second() -> None:
+                await inside.wait()
+                try:
+                    async with journal.step("ship", effects=effects):
+                        pytest.fail("it ran twice")
+                finally:
+                    told.set()
+
+            return list(await asyncio.gather(first(), second(), return_exceptions=True))
+
+    ran, refused = asyncio.run(program())
+    assert ran == "ran"
+    assert isinstance(refused, StepRuns), refused
+    assert not list(root.glob("CHECKPOINT_*"))
+
+
+def test_a_held_step_is_asked_about_once_while_others_go_on(root: Path) -> None:
+    """A step that failed and is held keeps its checkpoint, though a step beside it ends afterwards."""
+    with Journal(root) as journal, journal.step("beside", effects="local"):
+        with pytest.raises(OSError, match="no route"), journal.step("mail", effects="remote"):
+            raise OSError("no route")
+        with pytest.raises(JournalHeld):
+            journal.step("mail", effects="remote").__enter__()
+    decide(1, ChoiceName.CONTINUE)
+    outcome = recovered(root)
+    assert (outcome.status, outcome.checkpoints) == (Status.OK, ())
+    with Journal(root) as journal, journal.step("mail", effects="remote") as step:
+        assert step.attempt == 2

@@ -18,7 +18,7 @@ from hostile_texts import HOSTILE_TEXTS
 from hubs import TestHub, agent, with_pid
 from wakeful.domain.actions import HELD, OBSERVING
 from wakeful.domain.agents import Glimpse
-from wakeful.domain.events import CallEnded, CallStarted, Opened, Prompted
+from wakeful.domain.events import Asked, CallEnded, CallStarted, Opened, Prompted
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.plan import Rules
 from wakeful.domain.process import Process, Sight
@@ -193,6 +193,34 @@ def test_last_calls_are_listed_without_their_secrets(
     expect(lines.nth(0)).to_contain_text("running")
     expect(lines.nth(1)).to_contain_text("failed, 1 s")
     assert KEY not in page.content()
+
+
+def test_a_call_that_waits_for_a_permission_is_shown_as_waiting(
+    doors: Doors, clinic: Clinic, context: BrowserContext
+) -> None:
+    """Asked for or only guessed, it waits for you; where no agent is seen nobody says that it was cut off."""
+    at, given = clinic.wall(), b'{"command": "git push"}'
+    escalated = CallStarted(at, "1", "exec_command", input=given, enforced=True, escalated=True)
+
+    def calls() -> None:
+        clinic.start("guessed")
+        clinic.hear("guessed", Prompted(at), escalated)
+        clinic.start("asked")
+        clinic.work("asked", "git push")
+        clinic.hear("asked", Asked(at, "permission prompt"))
+        clinic.hear("unseen", Prompted(at), escalated)
+        clinic.clock.advance(3600)
+        clinic.supervisor.moved(subject("asked").id)
+        clinic.supervisor.unfold(subject("unseen").id, read=False)
+
+    doors.call(calls)
+    page = open_link(doors, context, "?session=claude-guessed")
+    expect(page.locator("#session-calls li")).to_contain_text("waiting for you")
+    expect(page.locator("#session-sentence")).to_contain_text("probably asks for a permission: git push")
+    page.goto(f"{doors.url}/?session=claude-asked")
+    expect(page.locator("#session-calls li")).to_contain_text("waiting for you")
+    page.goto(f"{doors.url}/?session=claude-unseen")
+    expect(page.locator("#session-calls li")).to_contain_text("no result seen")
 
 
 def test_a_tab_with_a_cookie_only_shows_commands(

@@ -1,7 +1,9 @@
 """What Wakeful says about the real Claude Code and Codex, driven by a scripted model."""
 
 import os
+import shlex
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 from clients import UNTIL_TOLD, ClaudeHome, CodexHome, wait_for
 from daemons import RunningDaemon
+from wakeful.domain.resuming import command_line
 from wakeful.testing.scripted_model import script
 
 WORKING = {"tool": "Bash", "input": {"command": "sleep 60"}}
@@ -32,7 +35,9 @@ def is_in(state: str) -> Callable[[Session], bool]:
 
 def is_in_a_tool(session: Session) -> bool:
     return session["state"] == "prompting" and any(
-        wait["kind"] == "tool" for wait in session["expected_waits"]
+        # Codex opens a turn before it says what for: that is a tool's wait too, of no call yet.
+        wait["kind"] == "tool" and wait["untrusted"]
+        for wait in session["expected_waits"]
     )
 
 
@@ -97,6 +102,26 @@ def test_claude_killed_inside_a_tool_in_a_shell(
     assert any("still runs" in line for line in dead["findings"][0]["evidence"])
     assert any("sleep 60" in line for line in dead["findings"][0]["untrusted"])
     assert watching.run("session", "health", dead["id"], "--json").exit_code == 1
+
+
+def test_the_advised_command_finds_the_conversation_from_any_folder(
+    watching: RunningDaemon, claude_home: ClaudeHome
+) -> None:
+    """Killed after its agent went into another folder: what `why` says is typed at `/`, and the client goes on."""
+    going = {"tool": "Bash", "input": {"command": "mkdir -p deep/down && cd deep/down && pwd"}}
+    prompt = script(going, {"tool": "Bash", "input": {"command": UNTIL_TOLD}}, DONE)
+    process = claude_home.run_print(prompt, "--allowedTools", "Bash")
+    claude_home.wait_for_tool("sleep")
+    process.kill()
+    claude_home.let_tool_end()
+    dead = watching.wait_for_session(is_dead, "death")
+    command = command_line(watching.run("session", "why", dead["id"], "--json").json["command"])
+    assert command == f"cd {claude_home.project} && claude --resume {dead['conversation_id']}"
+    typed = [*["sh", "-c"], f"{command} -p {shlex.quote(script(DONE))}"]
+    ran = subprocess.run(
+        typed, cwd="/", env=claude_home.environ(), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.returncode, ran.stdout.strip()) == (0, "All done"), ran.stderr
 
 
 def test_claude_print_mode_from_work_to_its_end(watching: RunningDaemon, claude_home: ClaudeHome) -> None:

@@ -9,12 +9,18 @@ import pytest
 
 from bridges import CHAT, ISSUE, SESSION, WORK, Bridge
 from redis_servers import RedisServer
+from wakeful.adapters.redis.ledger import JobsLedger
 from wakeful.adapters.redis.records import packed
+from wakeful.adapters.system.clock import SystemClock
 from wakeful.domain.critical import CriticalEvent
+from wakeful.domain.ids import SessionId
 from wakeful.domain.plan import Rules
 from wakeful.domain.revival import FAILURE_MESSAGE, HELD_MESSAGE, NO_FOLDER_MESSAGE
+from wakeful.ports.forge import Filing, Report
 from wakeful.ports.jobs import Work
 from wakeful.ports.messenger import Refused
+from wakeful.redis_watch import connect
+from wakeful.services.sparing import ToldForge
 from wakeful.services.watchdog import Cycle
 from wakeful.session_watchdog import Settings, attempt_revival
 
@@ -108,8 +114,8 @@ def again(bridge: Bridge) -> None:
     bridge.active()
 
 
-def test_the_outcome_is_recovered_once_the_new_job_runs(bridge: Bridge) -> None:
-    """Unverified first; when a worker has taken the job, one line says that it recovered."""
+def test_the_outcome_is_recovered_once_the_new_job_works(bridge: Bridge) -> None:
+    """Unverified while the next job waits and while it merely runs; when it works, one line says that it recovered."""
     bridge.active()
     check(bridge)
     client = bridge.server.client()
@@ -120,6 +126,9 @@ def test_the_outcome_is_recovered_once_the_new_job_runs(bridge: Bridge) -> None:
     client.srem("$KeyF:RedisJob:status:running", pending)
     client.sadd("$KeyF:RedisJob:status:running", running)
     client.close()
+    check(bridge, times=2)
+    assert [each[0] for each in bridge.outline()] == ["session_unhealthy"]
+    bridge.call("make test", -5.0)
     check(bridge, times=2)
     assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "session_recovered"]
 
@@ -133,10 +142,11 @@ def taken(bridge: Bridge, status: str, **fields: Any) -> None:
 
 
 def test_a_worker_that_saves_the_job_under_another_name_has_taken_it(bridge: Bridge) -> None:
-    """It runs, whatever it is called: recovered, and the chat is left in peace."""
+    """It works, whatever it is called: recovered, and the chat is left in peace."""
     bridge.active()
     check(bridge)
     taken(bridge, "running")
+    bridge.call("make test", -5.0)
     check(bridge, times=2)
     assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "session_recovered"]
     assert bridge.sent == []
@@ -209,6 +219,7 @@ def test_each_finding_has_a_line_of_its_own_to_the_end(bridge: Bridge) -> None:
     bridge.run_job(SESSION, chat_id=CHAT, message_id=4469)
     check(bridge)
     taken(bridge, "running")
+    bridge.call("make test", -5.0)
     check(bridge)
     reasons = ["silent_for_15_minutes", "running_for_2_hours"]
     assert [(event, reason) for event, reason, _ in bridge.outline()] == [
@@ -552,3 +563,140 @@ def test_a_healthy_session_is_left_alone(bridge: Bridge) -> None:
     cycle = check(bridge, times=2)
     assert (cycle.healthy, cycle.unhealthy) == (1, 0)
     assert sorted(bridge.server.client().keys("*")) == sorted(before)
+
+
+def test_a_second_hang_is_seen_though_no_record_calls_it_active(bridge: Bridge) -> None:
+    """A worker that keeps its own account runs the next job without a record of popoto's: its tool log tells."""
+    bridge.active()
+    check(bridge)
+    taken(bridge, "running", created_at=bridge.now - 890)
+    bridge.call("make test", 880.0)
+    check(bridge, times=2)
+    assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "revival_failed"]
+    assert bridge.sent == [(CHAT, FAILURE_MESSAGE)]
+    assert set(bridge.statuses("RedisJob")) == {"failed"}
+
+
+def test_a_running_job_that_nothing_is_known_of_is_skipped_and_said(
+    bridge: Bridge, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither a record nor a log: it may have waited long and run for a second. Nobody accuses it."""
+    bridge.run_job(SESSION, chat_id=CHAT, message_id=4469)
+    cycle = check(bridge)
+    assert (cycle.checked, cycle.skipped) == (0, 1)
+    assert "neither a tool log nor a last activity" in caplog.text
+    assert bridge.statuses("RedisJob") == ["running"]
+
+
+def test_a_job_whose_session_ended_is_not_watched(bridge: Bridge) -> None:
+    """Its record says completed since the job was made: the worker has only not tidied up yet."""
+    bridge.server.session(
+        session_id=SESSION, project_key="popoto", status="completed",
+        started_at=bridge.now - 960, last_activity=bridge.now - 700,
+    )  # fmt: skip
+    bridge.run_job(SESSION, chat_id=CHAT, message_id=4469, created_at=bridge.now - 960)
+    bridge.call("make test", 900.0)
+    cycle = check(bridge)
+    assert (cycle.checked, cycle.skipped, bridge.events) == (0, 0, [])
+
+
+def test_a_fenced_session_leaves_its_name_to_the_next_attempt(bridge: Bridge) -> None:
+    """popoto lets a worker save the session as active again, though the failed record is still there."""
+    bridge.active()
+    check(bridge)
+    bridge.server.session(
+        session_id=SESSION, project_key="popoto", status="active", chat_id=CHAT,
+        started_at=bridge.now, last_activity=bridge.now + 1,
+    )  # fmt: skip
+    assert sorted(bridge.statuses("AgentSession")) == ["active", "failed"]
+
+
+def test_a_session_that_goes_on_after_its_fence_withdraws_its_revival(bridge: Bridge) -> None:
+    """Nobody took the next job yet: the old attempt runs as before, and it can be revived once, later."""
+    bridge.active()
+    check(bridge)
+    assert bridge.statuses("RedisJob") == ["pending", "failed"]
+    bridge.call("make test", -5.0)
+    check(bridge, times=2)
+    assert bridge.statuses("RedisJob") == ["running"]
+    assert bridge.statuses("AgentSession") == ["active"]
+    assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "session_recovered"]
+    client = bridge.server.client()
+    left = {key for key in client.keys("*") if b"pending" in key or key.startswith(b"wakeful:reviv")}
+    client.close()
+    assert not left
+
+
+def test_a_revival_that_was_taken_is_not_withdrawn(bridge: Bridge) -> None:
+    """The next job runs: whatever the old attempt still writes, there are two of them and one was asked for."""
+    bridge.active()
+    check(bridge)
+    taken(bridge, "running")
+    bridge.call("make test", -5.0)
+    check(bridge)
+    assert sorted(bridge.statuses("RedisJob")) == ["failed", "running"]
+
+
+def test_what_the_log_did_not_take_is_written_later(bridge: Bridge) -> None:
+    """Held, stalled and unrouted: for some seconds nothing can be written, and no event is lost or doubled."""
+    is_full = [True]
+
+    def write(event: CriticalEvent) -> None:
+        if is_full[0]:
+            raise OSError(ENOSPC, "No space left on device")
+        bridge.critical.append(event)
+
+    bridge.active()
+    bridge.call("git push origin main", 930.0, ended=False)
+    bridge.run_job("tg_idle_1_2", project="idle", status="pending")
+    bridge.run_job("tg_research_1_2", project="research", status="pending")
+    check(bridge, write=write, active_projects=["popoto", "idle"])
+    assert bridge.events == []
+    is_full[0] = False
+    check(bridge, times=3, write=write, active_projects=["popoto", "idle"])
+    assert sorted((event, action) for event, _, action in bridge.outline()) == [
+        ("message_unrouted", "none"),
+        ("queue_stalled", "none"),
+        ("session_unhealthy", "held_for_approval"),
+    ]
+    assert len(bridge.alerts) == 3
+
+
+def test_an_issue_and_a_report_that_waits_for_one_do_not_share_a_name(bridge: Bridge) -> None:
+    """`gh` takes one issue, then fails, then works: the address stays an address, and nobody is told twice."""
+
+    async def run() -> tuple[list[str | None], list[str], dict[str, str]]:
+        jobs = connect(bridge.server.url)
+        ledger = JobsLedger(jobs)
+        forge, told = FlakyForge(), list[str]()
+
+        async def tell(words: str) -> None:
+            told.append(words)
+
+        try:
+            told_forge = ToldForge(forge, jobs, SystemClock(), tell)
+            await ledger.filed("popoto", ISSUE)
+            await told_forge.file(Report("popoto", SessionId(SESSION), "silent", "", 1.0))
+            seen = [await ledger.newest("popoto")]
+            await told_forge.try_again()
+            forge.works = True
+            await told_forge.try_again()
+            seen.append(await ledger.newest("popoto"))
+            return seen, told, await jobs.episodes()
+        finally:
+            await jobs.close()
+
+    seen, told, episodes = asyncio.run(run())
+    assert seen == [ISSUE, ISSUE]
+    assert len(told) == 2, told
+    assert episodes == {"issue:popoto": ISSUE}
+
+
+class FlakyForge:
+    """Takes nothing until it works."""
+
+    works = False
+
+    async def file(self, report: Report) -> Filing:
+        del report
+        return Filing(ISSUE, "filed") if self.works else Filing(None, "gh: not logged in")

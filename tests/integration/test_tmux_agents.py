@@ -17,7 +17,7 @@ from wakeful.adapters.system import proc
 from wakeful.adapters.tmux.agent_marks import AgentMarks
 from wakeful.adapters.tmux.agents import DOUBT_SECONDS, TmuxAgents
 from wakeful.domain.agents import AgentRuntime, AgentSpec, Glimpse, Move, move_of
-from wakeful.domain.process import Sight
+from wakeful.domain.process import Process, Sight
 from wakeful.ports.runtime import EngineGone
 from wakeful.testing.virtual_clock import VirtualClock
 
@@ -45,17 +45,16 @@ class Place:
         self.socket = folder / "t.sock"
         self.clock = VirtualClock()
         self.server = Server(self.socket)
+        # What a runtime that lives on remembers of the servers it lost.
+        self.lost_since: dict[Process | None, float] = {}
 
     def do(self, act: Callable[[TmuxAgents], Awaitable[T]], deadline_seconds: float = 10) -> T:
         async def done() -> T:
             agents = TmuxAgents(str(self.socket), str(self.folder / "agents"), self.clock, deadline_seconds)
-            if self.lost_at is not None:
-                vars(agents)["_server_lost_at"] = self.lost_at
+            vars(agents)["_lost_since"] = self.lost_since
             return await act(agents)
 
         return asyncio.run(done())
-
-    lost_at: float | None = None
 
     def start(self, wanted: AgentSpec, environ: dict[str, str] | None = None) -> Glimpse:
         return self.do(lambda agents: agents.start(wanted, 3, environ or {}))
@@ -153,8 +152,25 @@ def test_a_server_that_died_is_doubted_first(place: Place) -> None:
     place.start(spec())
     os.kill(place.server.pid, signal.SIGKILL)
     wait_for(lambda: move_of(place.look(spec())) is Move.UNSEEN or None, "loss of sight")
-    place.lost_at = place.clock.now().awake - DOUBT_SECONDS
+    place.clock.advance(DOUBT_SECONDS)
     wait_for(lambda: move_of(place.look(spec())) is Move.SESSION_LOST or None, "second look")
+
+
+def test_a_server_that_took_its_place_does_not_make_agents_stale(place: Place) -> None:
+    """The one that showed them is gone: unknown for as long as without any server, whoever serves the socket now."""
+    for name in ("one", "two"):
+        place.start(spec(name))
+    os.kill(place.server.pid, signal.SIGKILL)
+    wait_for(lambda: place.server.look().sight is Sight.DEAD or None, "end of the server")
+    place.server.start("somebody", "sleep", "1000")
+    wait_for(lambda: _unseen(place.look(spec("one"))), "loss of sight")
+    assert move_of(place.look(spec("two"))) is Move.UNSEEN
+    place.clock.advance(DOUBT_SECONDS)
+    for name in ("one", "two"):
+        seen = place.look(spec(name))
+        assert (move_of(seen), seen.reason) == (Move.SESSION_LOST, "its tmux server ended")
+    assert move_of(place.start(spec("one"))) is Move.READY
+    assert move_of(place.look(spec("two"))) is Move.SESSION_LOST
 
 
 def test_an_agent_that_outlives_its_server_stays_unknown(place: Place) -> None:
@@ -165,8 +181,10 @@ def test_an_agent_that_outlives_its_server_stays_unknown(place: Place) -> None:
     assert seen.pid is not None
     assert mark is not None
     os.kill(place.server.pid, signal.SIGKILL)
-    place.lost_at = place.clock.now().awake - 10 * DOUBT_SECONDS
-    found = wait_for(lambda: _unseen(place.look(stubborn)), "loss of sight")
+    wait_for(lambda: _unseen(place.look(stubborn)), "loss of sight")
+    place.clock.advance(10 * DOUBT_SECONDS)
+    found = place.look(stubborn)
+    assert move_of(found) is Move.UNSEEN
     assert "lives on without a terminal" in found.reason
     assert move_of(place.do(lambda agents: agents.stop(stubborn))) is Move.GONE
     assert mark.process is not None

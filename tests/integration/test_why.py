@@ -15,6 +15,7 @@ from clients import wait_for
 from daemons import RunningDaemon
 from wakeful.adapters.cases.reader import read_case
 from wakeful.domain.policy import Policy
+from wakeful.domain.resuming import command_line
 from wakeful.domain.verdict import Verdict
 from wakeful.domain.why import Why
 from wakeful.services.cases import WrongCase
@@ -109,7 +110,8 @@ def test_a_death_is_why_it_is_dead(daemon: RunningDaemon, start: Start) -> None:
     expected = f"died in the middle of `git push`; its tool still runs as process {tool_pid}"
     wait_for(lambda: why_when(daemon, agent, lambda _: True).sentence == expected or None, "orphan")
     answer = why_when(daemon, agent, lambda _: True)
-    assert answer.command == ("claude", "--resume", agent.conversation)
+    shop = daemon.home / "shop"
+    assert command_line(answer.command) == f"cd {shop} && claude --resume {agent.conversation}"
     assert [each.rung for each in answer.ladder if each.hold == "broken"] == ["agent_process"]
 
 

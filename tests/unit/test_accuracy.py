@@ -4,10 +4,18 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
+from bench.accuracy.explained import explanation
 from bench.accuracy.faults import FAULTS, HEALTHY, KINDS, POLICY, plant, plant_all
 from bench.accuracy.measure import Outcome, Recall, episodes, outcome
 from bench.accuracy.page import OURS, Measured, missed, page
-from bench.accuracy.peers import PEERS, CallAndResult, IdenticalCalls, Silence
+from bench.accuracy.peers import (
+    PEERS,
+    CallAndResult,
+    IdenticalCalls,
+    InterleavedRepeat,
+    Silence,
+    Stagnation,
+)
 from bench.accuracy.pen import Planted
 from bench.accuracy.recordings import SMALL, Recording, load, recording_of
 from bench.accuracy.watchers import Wakeful, Watcher
@@ -213,3 +221,24 @@ def test_the_page_names_every_watcher_and_every_miss() -> None:
     text = page(measured)
     assert all(name in text for name in blind)
     assert f"- step repeated, {session.name}: never" in text
+
+
+def test_one_answer_counts_for_other_inputs_only() -> None:
+    """Four different commands with one result flag; the same one again adds nothing, another result begins afresh."""
+    assert seen(Stagnation(4), calls("a", "b", "c", "d"), 40.0)
+    assert not seen(Stagnation(4), calls("a", "b", "a", "b", "c"), 50.0)
+    assert not seen(Stagnation(4), calls("a", "b", "c", "d", results=["ok", "ok", "no", "ok"]), 40.0)
+
+
+def test_a_repeat_counts_with_others_between() -> None:
+    """One call with one result, wherever it stands; a person's prompt begins afresh."""
+    assert seen(InterleavedRepeat(3), calls("a", "b", "a", "c", "a"), 50.0)
+    assert not seen(InterleavedRepeat(3), calls("a", "a", "a", results=["1", "2", "3"]), 30.0)
+    assert not seen(InterleavedRepeat(3), [*calls("a", "b", "a"), e.Prompted(35.0), *calls("a")], 50.0)
+
+
+def test_an_accusation_is_shown_with_what_the_recording_says_of_it() -> None:
+    """What nobody read is said to be unread."""
+    assert "the host slept" in explanation("019f43d1-80f7", 1783556132.0, 1783556279.0)
+    assert explanation("019f43d1-80f7", 1.0, 2.0) == ""
+    assert explanation("nobody", 1783556132.0, 1783556279.0) == ""

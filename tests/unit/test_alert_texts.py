@@ -126,6 +126,23 @@ def test_a_question_without_a_terminal_is_answered_from_here(house: House) -> No
     ]
 
 
+def test_a_guessed_question_is_told_as_one_and_offers_no_answer(house: House) -> None:
+    """Nobody saw the question: the way to the session is offered, not a yes to what may not be asked."""
+    house.start("a")
+    now = house.clock.now().wall
+    given = msgspec.json.encode({"cmd": "make"})
+    call = CallStarted(now, "c", "exec_command", input=given, enforced=True, escalated=True)
+    house.hear("a", Prompted(now), call)
+    headless = replace(record(house, "a"), managed=True, name="api", actions=())
+    question = question_of(headless)
+    assert question is not None
+    assert needs_you(headless, question).splitlines() == [
+        "api (shop) needs you",
+        "probably asks for a permission: exec_command `make`",
+        "→ wakeful session why claude-a",
+    ]
+
+
 def test_a_session_in_no_pane_offers_no_jump(house: House) -> None:
     """A command that would fail is no help."""
     house.start("a")
@@ -244,6 +261,6 @@ def test_every_kind_of_alert_is_read_at_a_glance(title: str) -> None:
     """Eight lines at most; whoever may have to do something finds one command."""
     first, *others = EXAMPLES[title]().splitlines()
     assert len(others) < LINES_MAX
-    if first.startswith("Resolved: "):
+    if first.startswith(("Resolved: ", "Closed: ")):
         return
     assert [line.startswith("→ ") for line in others] == [False] * (len(others) - 1) + [True]

@@ -118,6 +118,27 @@ async def test_an_open_question_is_told_after_ten_seconds_and_once(scene: Scene)
     assert len(scene.said) == 1
 
 
+async def test_a_guessed_question_is_told_as_a_guess_and_ends_with_its_call(scene: Scene) -> None:
+    """One alert says what it probably waits for, however often it is looked at; when the call comes back it is over."""
+    async with scene.running():
+        at = scene.clock.now().wall
+        call = CallStarted(at, "c", "exec_command", input=b'{"cmd": "make"}', enforced=True, escalated=True)
+        scene.house.hear("a", Prompted(at), call)
+        for _ in range(5):
+            scene.see()
+            await scene.clock.run_for(3600)
+        (told,) = scene.said
+        assert told.splitlines()[:2] == [
+            "shop needs you",
+            "probably asks for a permission: exec_command `make`",
+        ]
+        scene.house.hear("a", CallEnded(scene.clock.now().wall, "c"))
+        scene.see()
+        await scene.clock.run_for(60)
+    assert len(scene.said) == 1
+    assert await scene.house.store.notes(KIND) == []
+
+
 async def test_a_question_that_was_answered_in_time_is_not_told(scene: Scene) -> None:
     """Nothing of it is left in the store either."""
     async with scene.running():

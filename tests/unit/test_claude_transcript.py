@@ -15,6 +15,10 @@ AT = 1_767_603_600.0
 HELLO = crc32(b'"hello"')
 STAMP = "2026-01-05T09:00:00.000Z"
 ID = "11111111-1111-4111-8111-111111111111"
+# What client 2.1.199 put before an agent's id.
+METADATA = (
+    "This tool result is internal metadata — never quote or paste any part of it, including the agentId below"
+)
 
 
 def record(kind: str, **fields: Any) -> bytes:
@@ -59,7 +63,11 @@ def test_an_id_that_could_be_an_option_is_no_conversation() -> None:
         ([{"type": "text", "text": "fix the bug"}], [e.Prompted(AT)]),
         ("<task-notification>\n<task-id>b7", [e.Prompted(AT, by_person=False)]),
         (
-            "<task-notification>\n<task-id>b7</task-id>",
+            '<task-notification>\n<task-id>b7</task-id>\n<summary>Monitor event: "x"</summary>\n<event>tick</event>',
+            [e.Prompted(AT, by_person=False)],
+        ),
+        (
+            "<task-notification>\n<task-id>b7</task-id>\n<status>completed</status>",
             [e.TaskEnded(AT, "b7"), e.Prompted(AT, by_person=False)],
         ),
         ("<command-name>/exit</command-name>", []),
@@ -95,33 +103,56 @@ def test_text_beside_results_is_no_prompt() -> None:
     [
         ("end_turn", e.TurnEnded(AT, words=HELLO)),
         ("tool_use", e.Progressed(AT, HELLO)),
+        ("stop_sequence", e.TurnEnded(AT)),
         (None, e.Spoke(AT, HELLO)),
     ],
 )
 def test_text_ends_a_turn_only_if_the_record_says_so(stop: str | None, expected: e.Event) -> None:
-    """Dialects without a stop reason leave it open whether more follows."""
+    """Dialects without a stop reason leave it open whether more follows; what the client says is nobody's words."""
     assert told(assistant({"type": "text", "text": "hello"}, stop=stop)) == [expected]
 
 
 @pytest.mark.parametrize(
-    ("tool", "given", "kind", "seconds"),
+    ("tool", "given", "kind", "seconds", "limit"),
     [
-        ("Bash", {"command": "ls"}, e.CallKind.TOOL, 120.0),
-        ("Bash", {"command": "make", "timeout": 900_000}, e.CallKind.TOOL, 900.0),
-        ("Bash", {"command": "make", "timeout": "soon"}, e.CallKind.TOOL, 120.0),
-        ("Edit", {"file_path": "a"}, e.CallKind.TOOL, None),
-        ("Task", {"prompt": "look"}, e.CallKind.SUBAGENT, None),
-        ("AskUserQuestion", {"questions": []}, e.CallKind.PERSON, None),
+        ("Bash", {"command": "ls"}, e.CallKind.TOOL, 120.0, 120.0),
+        ("Bash", {"command": "make", "timeout": 300_000}, e.CallKind.TOOL, 300.0, 300.0),
+        ("Bash", {"command": "make", "timeout": 900_000}, e.CallKind.TOOL, 900.0, 600.0),
+        ("Bash", {"command": "make", "timeout": "soon"}, e.CallKind.TOOL, 120.0, 120.0),
+        ("Edit", {"file_path": "a"}, e.CallKind.TOOL, None, 5.0),
+        ("WebFetch", {"url": "https://example.org"}, e.CallKind.TOOL, None, None),
+        ("Task", {"prompt": "look"}, e.CallKind.SUBAGENT, None, None),
+        ("AskUserQuestion", {"questions": []}, e.CallKind.PERSON, None, None),
     ],
 )
 def test_a_call_says_what_it_waits_for_and_how_long(
-    tool: str, given: dict[str, Any], kind: e.CallKind, seconds: float | None
+    tool: str, given: dict[str, Any], kind: e.CallKind, seconds: float | None, limit: float | None
 ) -> None:
-    """A call carries its kind, its input as it was written, and the patience it declared."""
+    """A call carries its kind, its input as written, the patience it declared, and its client's own limit."""
     block = {"type": "tool_use", "id": "t1", "name": tool, "input": given}
-    asked, instant = json.dumps(given).encode(), tool == "Edit"
+    asked = json.dumps(given).encode()
     assert told(assistant(block)) == [
-        e.CallStarted(AT, "t1", tool, kind, asked, seconds, enforced=True, instant=instant)
+        e.CallStarted(
+            AT, "t1", tool, kind, asked, seconds, enforced=True, limit_seconds=limit, message="msg_1"
+        )
+    ]
+
+
+def test_the_permission_mode_is_read_wherever_it_is_written() -> None:
+    """Prompts carry it, a record of its own changes it in a turn; it is told when it changes; `claude -p` asks nobody."""
+    reader = TranscriptReader()
+    modes = [
+        user("hi", permissionMode="default", entrypoint="cli"),
+        user("again", permissionMode="default", entrypoint="cli"),
+        b'{"type":"permission-mode","permissionMode":"acceptEdits","sessionId":"s"}',
+        user("headless", permissionMode="default", entrypoint="sdk-cli"),
+    ]
+    events = [event for line in modes for event in reader.read(line)]
+    told_modes = [event for event in events if isinstance(event, e.PermissionModeSet)]
+    assert told_modes == [
+        e.PermissionModeSet(AT, "default"),
+        e.PermissionModeSet(0.0, "acceptEdits"),
+        e.PermissionModeSet(AT, e.HEADLESS),
     ]
 
 
@@ -131,6 +162,17 @@ def test_a_call_says_what_it_waits_for_and_how_long(
         ("Command running in background with ID: bb007yyq3. Output is being written to: x", "bb007yyq3"),
         ("Command was manually backgrounded by user with ID: b1. Output is", "b1"),
         ([{"type": "text", "text": "Async agent launched successfully.\nagentId: a5c3 (internal)"}], "a5c3"),
+        (
+            [{"type": "text", "text": f"Async agent launched successfully. ({METADATA})\nagentId: a5 (i"}],
+            "a5",
+        ),
+        (
+            "Command did not complete within its 120s timeout and was moved to the background (ID: b3). O",
+            "b3",
+        ),
+        ("Monitor started (task bki6zyz60, timeout 120000ms). You will be notified", "bki6zyz60"),
+        ("Monitor started (task b4, expires in 30m unless the source ends first)", "b4"),
+        ("Workflow launched in background. Task ID: w82qt1zg0\nSummary: Repair", "w82qt1zg0"),
         ("Command not found", ""),
         ("the log says: Command running in background with ID: b2", ""),
     ],
@@ -142,13 +184,125 @@ def test_a_call_that_leaves_something_running_says_so(content: Any, task: str) -
     assert ended.background == task
 
 
+@pytest.mark.parametrize(
+    ("result", "task"),
+    [
+        ({"isAsync": True, "status": "async_launched", "agentId": "a7", "outputFile": "x"}, "a7"),
+        ({"status": "async_launched", "taskId": "w1", "taskType": "local_workflow", "runId": "wf_1"}, "w1"),
+        ({"status": "async_launched", "taskId": "w1", "error": "it does not compile"}, ""),
+        ({"status": "remote_launched", "taskId": "r1"}, "r1"),
+        ({"taskId": "b5", "timeoutMs": 60000, "persistent": False}, "b5"),
+        ({"stdout": "half of it", "stderr": "", "backgroundTaskId": "b6"}, "b6"),
+        ({"stdout": '"backgroundTaskId"', "stderr": ""}, ""),
+        ({"status": "completed", "agentId": "a8", "content": []}, ""),
+        ({"backgroundTaskId": 7}, ""),
+        ('a text with _launched" in it', ""),
+    ],
+)
+def test_what_goes_on_is_read_from_the_results_own_fields(result: Any, task: str) -> None:
+    """Words change with every version; the fields beside them say the same."""
+    block = {"type": "tool_result", "tool_use_id": "t1", "content": "in words nobody has read yet"}
+    (ended,) = told(user([block], toolUseResult=result))
+    assert isinstance(ended, e.CallEnded)
+    assert ended.background == task
+
+
+@pytest.mark.parametrize(
+    ("result", "task"),
+    [
+        ({"message": "Successfully stopped task: b1", "task_id": "b1", "task_type": "local_bash"}, "b1"),
+        (
+            {
+                "retrieval_status": "success",
+                "task": {"task_id": "b1", "task_type": "x", "status": "completed"},
+            },
+            "b1",
+        ),
+        (
+            {"retrieval_status": "timeout", "task": {"task_id": "b1", "task_type": "x", "status": "running"}},
+            "",
+        ),
+    ],
+)
+def test_a_call_that_ends_a_task_or_finds_it_over_tells_of_it(result: Any, task: str) -> None:
+    """No notification follows what an agent ended itself or was told about."""
+    told_of = told(user([{"type": "tool_result", "tool_use_id": "t1", "content": "x"}], toolUseResult=result))
+    assert [event.task for event in told_of if isinstance(event, e.TaskEnded)] == ([task] if task else [])
+
+
+@pytest.mark.parametrize(
+    ("fields", "ends"),
+    [
+        ({"toolEndsTurn": True}, True),
+        ({"mcpMeta": {"_meta": {"claude/endTurn": True}}}, True),
+        ({"toolEndsTurn": False}, False),
+        ({}, False),
+    ],
+)
+def test_a_result_can_be_the_last_word_of_a_turn(fields: dict[str, Any], ends: bool) -> None:
+    """A run that was given a schema ends with the call that fills it, and no text follows."""
+    block = {"type": "tool_result", "tool_use_id": "t1", "content": "Structured output provided successfully"}
+    assert (told(user([block], **fields))[-1] == e.TurnEnded(AT)) is ends
+    failed = told(user([block | {"is_error": True}], **fields))
+    assert not any(isinstance(event, e.TurnEnded) for event in failed), "a wrong answer is asked for again"
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends"),
+    [("max_turns_reached", True), ("hook_stopped_continuation", True), ("budget_usd", False)],
+)
+def test_a_run_that_reached_its_own_limit_is_over(kind: str, ends: bool) -> None:
+    """`--max-turns` and a hook that lets nothing follow leave their mark beside the messages."""
+    attached = {"type": kind, "maxTurns": 2, "turnCount": 3}
+    assert told(record("attachment", attachment=attached)) == (
+        [e.TurnEnded(AT, by_mark=True)] if ends else []
+    )
+    assert told(record("attachment", attachment=attached, isSidechain=True)) == []
+
+
+def read_all(*lines: bytes) -> list[e.Event]:
+    reader = TranscriptReader()
+    return [event for line in lines for event in reader.read(line) if not isinstance(event, e.Opened)]
+
+
+COMMAND = "<command-message>deploy</command-message>\n<command-name>/deploy</command-name>"
+
+
+def test_the_text_of_a_skill_or_a_command_is_the_prompt_of_a_turn() -> None:
+    """The client writes it as its own, right behind the record that names the command."""
+    text = user([{"type": "text", "text": "Base directory for this skill: /x"}], isMeta=True)
+    assert read_all(user(COMMAND), record("attachment", attachment={"type": "x"}), text) == [e.Prompted(AT)]
+    assert read_all(user("<command-name>/compact</command-name>"), text) == []
+    assert read_all(user(COMMAND), user("fix it"), text) == [e.Prompted(AT)]
+    assert read_all(user(COMMAND), assistant({"type": "thinking"}), text) == [e.Progressed(AT)]
+
+
+def test_what_the_clients_queue_submits_is_a_prompt() -> None:
+    """A task that fires at its time has no person behind it, and the model is asked."""
+    fired = user("check the build", isMeta=True, promptSource="system")
+    assert told(fired) == [e.Prompted(AT, by_person=False)]
+    assert told(user("<local-command-stdout>bye", isMeta=True, promptSource="system")) == []
+
+
+def test_a_hook_that_refuses_the_end_asks_the_model_again() -> None:
+    """The mark behind its feedback closes nothing."""
+    refused = user("Stop hook feedback:\n[check]: go on", isMeta=True)
+    mark = record("system", subtype="stop_hook_summary")
+    assert read_all(refused, mark) == [e.Prompted(AT, by_person=False)]
+    assert read_all(refused, mark, mark) == [e.Prompted(AT, by_person=False), e.TurnEnded(AT, by_mark=True)]
+    end = assistant({"type": "text", "text": "hello"}, stop="end_turn")
+    assert read_all(refused, end, mark)[-1] == e.TurnEnded(AT, by_mark=True)
+
+
 def test_a_task_that_ended_within_a_turn_is_told_by_the_queue() -> None:
     """Its word waits in the queue until the model is asked again; other queued words are quiet."""
 
     def queued(content: str) -> list[e.Event]:
         return told(json.dumps({"type": "queue-operation", "timestamp": STAMP, "content": content}).encode())
 
-    assert queued("<task-notification>\n<task-id>b7</task-id>\n") == [e.TaskEnded(AT, "b7")]
+    over = "<task-notification>\n<task-id>b7</task-id>\n<status>completed</status>\n"
+    assert queued(over) == [e.TaskEnded(AT, "b7")]
+    assert queued("<task-notification>\n<task-id>b7</task-id>\n<event>tick</event>\n") == []
     assert queued("fix it") == []
     assert told(b'{"type":"queue-operation","operation":"remove"}') == []
 
@@ -174,7 +328,7 @@ def test_a_call_that_never_ran_is_refused(content: str, refused: bool) -> None:
         ("authentication_failed", 401, "Invalid API key · Fix external API key", e.Failure.AUTH),
         ("authentication_failed", None, "Not logged in · Please run /login", e.Failure.AUTH),
         ("billing_error", 400, "Credit balance is too low", e.Failure.LIMIT),
-        ("rate_limit", 429, "API Error: Request rejected (429)", e.Failure.LIMIT),
+        ("rate_limit", 429, "API Error: Request rejected (429)", e.Failure.PROVIDER),
         ("server_error", 529, "API Error: 529", e.Failure.PROVIDER),
         ("model_not_found", 404, "There's an issue with the selected model", e.Failure.REQUEST),
         (None, None, "Claude AI usage limit reached|1760000000", e.Failure.LIMIT),
@@ -284,3 +438,11 @@ def test_a_record_glued_to_a_torn_one_is_kept() -> None:
 def test_a_boundary_is_where_nothing_before_matters(line: bytes, expected: bool) -> None:
     """Only an end that says so and an interruption: whether prompts before the last one failed matters."""
     assert TranscriptReader().is_boundary(line) is expected
+
+
+def test_hooks_of_a_sessions_start_are_no_turn() -> None:
+    """They run before anybody asked for anything; those of a call are its progress."""
+    assert told(record("progress", data={"type": "hook_progress", "hookEvent": "SessionStart"})) == []
+    assert told(record("progress", data={"type": "hook_progress", "hookEvent": "PreToolUse"})) == [
+        e.Progressed(AT)
+    ]

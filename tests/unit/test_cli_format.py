@@ -358,7 +358,7 @@ def test_durations_are_read(text: str, seconds: float) -> None:
 )
 def test_what_is_no_duration_is_refused(text: str) -> None:
     """One line says how to write it."""
-    with pytest.raises(BadDuration, match="write 30s, 10m, 2h or 1d"):
+    with pytest.raises(BadDuration, match="write 30s, 10m, 2h, 1d or 2w"):
         seconds_of(text)
 
 

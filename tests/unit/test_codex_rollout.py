@@ -6,13 +6,23 @@ from zlib import crc32
 
 import pytest
 
+from folding import folded, held
 from wakeful.adapters.codex.rollout import RolloutReader
 from wakeful.domain import events as e
+from wakeful.domain.findings import Attention, Code, Health, State
 from wakeful.domain.ids import ConversationId
+from wakeful.domain.judge import judge
+from wakeful.domain.moment import Instant
+from wakeful.domain.policy import Policy
+from wakeful.domain.process import Sight
+from wakeful.domain.verdict import Verdict, WaitKind
 
 AT = 1_782_945_610.0
 STAMP = "2026-07-01T22:40:10.000Z"
 ID = "019f0000-0000-7000-8000-000000000001"
+
+
+OPENED = e.Prompted(AT, by_person=False, unasked=True)
 
 
 def line(kind: str, **payload: Any) -> bytes:
@@ -48,14 +58,21 @@ def test_a_fork_keeps_its_own_name() -> None:
 
 
 def test_every_turn_tells_the_folder() -> None:
-    """A log read from its last turn on still knows where the session works."""
-    assert told(line("turn_context", cwd="/home/u/proj")) == [e.Opened(AT, cwd="/home/u/proj")]
+    """A log read from its last turn on still knows where the session works, and that the model is asked."""
+    told_of = told(line("turn_context", cwd="/home/u/proj"))
+    assert told_of == [e.Opened(AT, cwd="/home/u/proj"), e.Progressed(AT)]
 
 
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        (event("task_started", turn_id="t"), [e.Prompted(AT, by_person=False)]),
+        (event("task_started", turn_id="t"), [OPENED]),
+        (event("task_started", root_turn_id="t", turn_attribution={"turn_trigger": None}), [OPENED]),
+        (
+            event("task_started", turn_id="t", root_turn_id="t"),
+            [e.Prompted(AT, by_person=False), e.Compacting(AT)],
+        ),
+        (event("item_completed", item={"type": "Plan", "id": "p", "text": "# Plan"}), [e.Proposed(AT)]),
         (event("user_message", message="fix it"), [e.Prompted(AT)]),
         (event("user_message", message="<heartbeat>\n"), [e.Prompted(AT, by_person=False)]),
         (
@@ -97,7 +114,9 @@ def test_equal_words_have_equal_numbers_and_a_stammer_is_told() -> None:
     [
         (
             item("function_call", name="exec_command", call_id="c1", arguments='{"cmd":"ls"}'),
-            e.CallStarted(AT, "c1", "exec_command", e.CallKind.TOOL, b'{"cmd":"ls"}', enforced=True),
+            e.CallStarted(
+                AT, "c1", "exec_command", e.CallKind.TOOL, b'{"cmd":"ls"}', enforced=True, limit_seconds=10.0
+            ),
         ),
         (
             item("function_call", name="request_user_input", call_id="c1", arguments="{}"),
@@ -109,12 +128,21 @@ def test_equal_words_have_equal_numbers_and_a_stammer_is_told() -> None:
         ),
         (
             item("custom_tool_call", name="apply_patch", call_id="c1", input="*** Begin"),
-            e.CallStarted(AT, "c1", "apply_patch", e.CallKind.TOOL, b"*** Begin", enforced=True),
+            e.CallStarted(
+                AT, "c1", "apply_patch", e.CallKind.TOOL, b"*** Begin", enforced=True, limit_seconds=5.0
+            ),
         ),
         (
             item("local_shell_call", call_id="c1", action={"timeout_ms": 9000}),
             e.CallStarted(
-                AT, "c1", "local_shell", e.CallKind.TOOL, b'{"timeout_ms": 9000}', 9.0, enforced=True
+                AT,
+                "c1",
+                "local_shell",
+                e.CallKind.TOOL,
+                b'{"timeout_ms": 9000}',
+                9.0,
+                True,
+                limit_seconds=9.0,
             ),
         ),
         (
@@ -236,7 +264,7 @@ def test_a_usage_limit_says_when_it_ends() -> None:
         ),
         ("unexpected status 403 Forbidden: no", None, "auth", 403),
         ("Missing environment variable: `FAKE_KEY`.", None, "auth", None),
-        ("exceeded retry limit, last status: 429 Too Many Requests", None, "limit", 429),
+        ("exceeded retry limit, last status: 429 Too Many Requests", None, "provider", 429),
         ("Quota exceeded. Check your plan and billing details.", None, "limit", None),
         ("You\u2019ve hit your usage limit. Upgrade to Pro", "usage_limit_exceeded", "limit", None),
         ("We\u2019re currently experiencing high demand", None, "provider", None),
@@ -319,3 +347,58 @@ def test_a_known_record_without_a_needed_field_has_drifted(raw: bytes, field: st
 def test_a_boundary_is_where_nothing_before_matters(raw: bytes, expected: bool) -> None:
     """Only an end or an interruption: whether the prompts before the last one failed matters."""
     assert RolloutReader().is_boundary(raw) is expected
+
+
+ALIVE = Sight.ALIVE
+STARTED = event("task_started", turn_id="t", collaboration_mode_kind="plan")
+CONTEXT = line("turn_context", cwd="/home/u/proj", collaboration_mode={"mode": "plan"})
+PROMPT = event("item_completed", item={"type": "UserMessage", "content": []})
+PLAN = event("item_completed", item={"type": "Plan", "id": "t-plan", "text": "# Plan"})
+COMPLETE = event("task_complete", turn_id="t", last_agent_message="Here it is")
+
+
+def judged(seconds: float, sight: Sight, *lines: bytes) -> Verdict:
+    reader, now = RolloutReader(), Instant(AT + seconds, AT + seconds)
+    activity = folded([event for raw in lines for event in reader.read(raw)])
+    return judge(activity, held(sight, ended_at=now if sight is Sight.DEAD else None), Policy(), now)
+
+
+def test_a_plan_waits_for_a_persons_yes() -> None:
+    """A turn that ends with a plan ends with a question, until the next one begins; nobody died who ends there."""
+    asking = judged(4000, ALIVE, STARTED, CONTEXT, PROMPT, PLAN, COMPLETE)
+    assert (asking.state, asking.attention, asking.active_prompt) == (State.WAITING, Attention.PERSON, False)
+    assert [(wait.kind, wait.until) for wait in asking.waits] == [(WaitKind.PERSON, None)]
+    assert asking.findings == ()
+    gone = judged(5, Sight.DEAD, STARTED, CONTEXT, PROMPT, PLAN, COMPLETE)
+    assert (gone.state, gone.health, gone.findings) == (State.STOPPED, Health.HEALTHY, ())
+    again = [STARTED, CONTEXT, PROMPT]
+    assert judged(5, ALIVE, *again, PLAN, COMPLETE, *again).state is State.PROMPTING
+    assert judged(5, ALIVE, *again, PLAN, COMPLETE, *again, COMPLETE).state is State.IDLE
+    cut = event("turn_aborted", reason="interrupted")
+    assert judged(5, ALIVE, *again, PLAN, cut).state is State.IDLE
+
+
+def test_a_command_that_a_person_typed_is_no_wait_for_the_model() -> None:
+    """`!npm run dev` opens a turn and says nothing until it ends: at work for hours, never silent, nobody's death."""
+    running = judged(4 * 3600, ALIVE, COMPLETE, STARTED)
+    assert (running.state, running.findings) == (State.PROMPTING, ())
+    assert [wait.kind for wait in running.waits] == [WaitKind.TOOL]
+    assert judged(5, Sight.DEAD, COMPLETE, STARTED).findings == ()
+    assert judged(5, ALIVE, COMPLETE, STARTED, COMPLETE).state is State.IDLE
+
+
+@pytest.mark.parametrize("asked", [[CONTEXT], [PROMPT], [CONTEXT, PROMPT]])
+def test_a_turn_that_asks_the_model_is_waited_for_as_ever(asked: list[bytes]) -> None:
+    """Whatever shows that a request follows makes it a wait for the model."""
+    assert [wait.kind for wait in judged(5, ALIVE, STARTED, *asked).waits] == [WaitKind.MODEL]
+    assert [finding.code for finding in judged(700, ALIVE, STARTED, *asked).findings] == [Code.SILENT]
+    assert [finding.code for finding in judged(5, Sight.DEAD, STARTED, *asked).findings] == [
+        Code.SESSION_DEAD
+    ]
+
+
+def test_a_summary_that_hangs_is_silent() -> None:
+    """`/compact` opens a turn that nobody is named for, and the model works in it."""
+    begun = event("task_started", turn_id="t", root_turn_id="t")
+    assert [wait.kind for wait in judged(5, ALIVE, COMPLETE, begun).waits] == [WaitKind.COMPACTION]
+    assert [finding.code for finding in judged(700, ALIVE, COMPLETE, begun).findings] == [Code.SILENT]

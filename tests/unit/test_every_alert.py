@@ -40,6 +40,7 @@ CALM = {
     "A question without a terminal",
     "A turn is finished",
     "One session is well again",
+    "A session is gone",
     "An incident is over",
 }
 

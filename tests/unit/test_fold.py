@@ -11,7 +11,14 @@ from hypothesis import given, settings, strategies as st
 from folding import POLICY, at, codes, folded, held, judged, outline, told
 from recordings import lines_of, reader_of, recordings
 from wakeful.domain import events as e
-from wakeful.domain.activity import NAME_CHARS_MAX, OPEN_CALLS_MAX, Activity, fold, is_boundary
+from wakeful.domain.activity import (
+    EARLY_RESULTS_MAX,
+    NAME_CHARS_MAX,
+    OPEN_CALLS_MAX,
+    Activity,
+    fold,
+    is_boundary,
+)
 from wakeful.domain.evidence import Presence, Status
 from wakeful.domain.findings import Code, State
 from wakeful.domain.judge import judge
@@ -91,6 +98,20 @@ def test_a_result_told_twice_counts_once() -> None:
         e.CallEnded(3.1, "a", is_error=True),
     ]
     assert folded(events).errors_in_a_row == 1
+
+
+def test_a_result_that_stands_before_its_call_ends_it() -> None:
+    """Some clients write a message's last call behind its result; such a call is over when it is read."""
+    early = [e.Prompted(0.0), e.CallEnded(1.0, "b"), e.CallStarted(2.0, "b", "Read")]
+    activity = folded(early)
+    assert (activity.phase, activity.calls, activity.turn_calls) == (Phase.MODEL, {}, 1)
+    assert codes(judged(early, now=601.0)) == []
+    left = folded([e.CallEnded(1.0, "b", background="b7"), e.CallStarted(2.0, "b", "Bash")])
+    assert list(left.background) == ["b7"]
+    beside = folded([e.CallStarted(0.0, "a", "Bash"), *early[1:]])
+    assert (beside.phase, list(beside.calls)) == (Phase.TOOL, ["a"])
+    flood = folded([e.CallEnded(1.0, f"c{number}") for number in range(1000)])
+    assert len(flood.early_results or ()) == EARLY_RESULTS_MAX
 
 
 def test_a_question_beside_other_calls_waits_for_a_person() -> None:
@@ -317,3 +338,10 @@ def test_a_recording_is_never_idle_inside_a_call() -> None:
                 fold(activity, event, at(event.at))
                 if activity.calls:
                     assert judge(activity, held(), POLICY, at(event.at)).state is not State.IDLE
+
+
+def test_a_prompt_that_a_quicker_source_overtook_begins_a_turn() -> None:
+    """The stream of a resumed client said that it is busy before its log told of the prompt: the turn has begun."""
+    cut_short = (e.Prompted(10.0), e.TurnInterrupted(20.0))
+    activity = folded([*cut_short, e.Answered(30.5), e.Prompted(30.2, by_wakeful=True)])
+    assert activity.in_turn

@@ -158,7 +158,7 @@ def test_a_question_shows_the_call_and_says_what_it_does_not_show() -> None:
     ("error", "status", "text", "failure"),
     [
         ("authentication_failed", 401, "Invalid API key · Fix external API key", Failure.AUTH),
-        ("rate_limit", 429, "API Error: Request rejected (429)", Failure.LIMIT),
+        ("rate_limit", 429, "API Error: Request rejected (429)", Failure.PROVIDER),
         (None, None, "API Error: The operation timed out.", Failure.PROVIDER),
         (None, None, "Reached maximum number of turns (2)", Failure.UNKNOWN),
     ],
@@ -241,3 +241,52 @@ def test_a_failed_codex_turn_says_why() -> None:
     message = "unexpected status 401 Unauthorized: invalid x-api-key, url: http://127.0.0.1:1/v1/responses"
     failed = {"type": "turn.failed", "error": {"message": message}}
     assert heard(CodexHearing(OURS), [failed]) == [Ended(message, Failure.AUTH)]
+
+
+def test_what_the_healer_told_a_process_before_it_got_the_prompt_is_another_turn() -> None:
+    """A process that was brought back finishes the turn before first; that answer was asked for by somebody else."""
+    lines = [
+        *turn("brief", "the old answer", prompt="Wakeful: go on"),
+        *turn(OURS, "the new answer"),
+    ]
+    hearing = ClaudeHearing(OURS)
+    hearing.given_here()
+    ends = [each.text for each in heard(hearing, lines) if isinstance(each, Ended)]
+    assert ends == ["the new answer"]
+    late = ClaudeHearing(OURS)
+    late.given_here()
+    late.caught_up()
+    assert [each.text for each in heard(late, lines) if isinstance(each, Ended)] == ["the new answer"]
+
+
+def test_a_process_that_took_over_goes_on_with_the_turn_by_what_the_healer_told_it() -> None:
+    """It was given the prompt in the life before, so the healer's turn is its continuation."""
+    hearing = ClaudeHearing(OURS)
+    hearing.given_here()
+    hearing.begin_anew()
+    lines = turn("brief", "done after all", prompt="Wakeful: go on")
+    assert [each.text for each in heard(hearing, lines) if isinstance(each, Ended)] == ["done after all"]
+
+
+def test_a_call_is_known_by_all_of_it_but_its_description() -> None:
+    """Two commands that read alike where they are cut off, or redacted, are two calls; other words about one are not."""
+
+    def call(command: str, description: str = "d", tool: str = "Bash") -> str:
+        request: Line = {"subtype": "can_use_tool", "tool_name": tool}
+        request |= {"input": {"command": command, "description": description}}
+        (asked,) = [
+            each
+            for each in heard(
+                ClaudeHearing(OURS),
+                [replayed(OURS), {"type": "control_request", "request_id": "q", "request": request}],
+            )
+            if isinstance(each, Asked)
+        ]
+        return asked.call
+
+    long = "touch " + "x" * 3000
+    assert call("touch x") == call("touch x", "other words") != ""
+    assert (
+        len({call("touch x"), call("rm -rf x"), call(long), call(long + "y"), call("touch x", tool="Sh")})
+        == 5
+    )

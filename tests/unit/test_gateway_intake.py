@@ -18,7 +18,7 @@ from wakeful.ports.sessions import DaemonCutOff, DaemonNotRunning, Refused
 from wakeful.ports.store import Note
 from wakeful.services.gateway.intake import NOT_DONE, ONLY_TEXT, TAKEN_SECONDS
 
-ASKED = Asked("q1", "Bash", "touch x")
+ASKED = Asked("q1", "Bash", "touch x", "digest of touch x")
 
 
 def test_a_stranger_is_told_nothing_and_the_operator_reads_what_to_write(
@@ -280,21 +280,47 @@ def test_a_question_is_answered_by_a_button(choice: str, reply: Reply) -> None:
     play(scene)
 
 
+@pytest.mark.parametrize(
+    ("user_id", "admins", "answers"), [(43, set(), []), (43, {43}, [("q1", Reply.ALLOW)])]
+)
+def test_only_who_asked_or_an_admin_answers_a_question(
+    user_id: int, admins: set[int], answers: list[tuple[str, Reply]]
+) -> None:
+    """In a group everybody sees the buttons; somebody else's press changes nothing and is told why."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.heard_users, parts.admins = {42, 43}, admins
+        name = await asked(parts)
+        parts.chat.write(press(2, f"ask:{name}:allow_once", user_id=user_id))
+        await parts.clock.run_for(1)
+        assert parts.sessions.answers == answers
+        if not answers:
+            assert parts.chat.settled == [("press-2", PRESS_WORDS[PressRefusal.NOT_ASKER])]
+            assert len(parts.slate.asked()) == 1, "it is still open for whoever asked"
+
+    play(scene)
+
+
 def test_what_is_allowed_for_the_session_is_not_asked_again() -> None:
-    """The same tool is answered at once from then on, another one is asked about, and a new session asks anew."""
+    """Exactly the same call is answered at once from then on, any other is asked about, and a new session asks anew."""
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
         name = await asked(parts)
         parts.chat.write(press(2, f"ask:{name}:allow_session"))
         await parts.clock.run_for(1)
-        parts.sessions.say("tg-99-1", Settled("q1"), Asked("q2", "Bash", "rm x"), Asked("q3", "Write", "y"))
+        same = Asked("q2", "Bash", "touch x", "digest of touch x")
+        others = (Asked("q3", "Bash", "rm -rf x", "digest of rm -rf x"), Asked("q5", "Bash", "touch x"))
+        parts.sessions.say("tg-99-1", Settled("q1"), same, *others)
         await parts.clock.run_for(1)
         assert parts.sessions.answers == [("q1", Reply.ALLOW), ("q2", Reply.ALLOW)]
-        assert len(parts.slate.questions()) == 2
+        assert len(parts.slate.questions()) == 3
+        assert "covers exactly this call" in parts.slate.questions()[0]
+        # One whose whole call nobody knows can be allowed once only.
+        assert [len(each) for each in parts.slate.asked()] == [3, 2]
         parts.sessions.say("tg-99-1", Ended("done", stop_reason="end_turn"))
         parts.chat.write(message(3, "/new"))
         await parts.clock.run_for(1)
-        await asked(parts, update_id=4, question=Asked("q4", "Bash", "rm x"))
+        await asked(parts, update_id=4, question=Asked("q4", "Bash", "touch x", "digest of touch x"))
         assert [text for text in parts.slate.questions() if "use Bash?" in text][1:] != []
         assert ("q4", Reply.ALLOW) not in parts.sessions.answers
 
@@ -371,7 +397,7 @@ def test_what_was_allowed_and_could_not_be_told_is_asked(problem: Exception, sho
         parts.chat.write(press(2, f"ask:{name}:allow_session"))
         await parts.clock.run_for(1)
         parts.sessions.problems["answer"] = [problem]
-        parts.sessions.say("tg-99-1", Settled("q1"), Asked("q2", "Bash", "rm x"))
+        parts.sessions.say("tg-99-1", Settled("q1"), Asked("q2", "Bash", "touch x", "digest of touch x"))
         await parts.clock.run_for(1)
         assert len(parts.slate.questions()) == shown
 

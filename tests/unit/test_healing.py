@@ -1,7 +1,6 @@
 """Claims about healing: one revival, never a double effect, one alert for each incident. Virtual time."""
 
 import asyncio
-import re
 from collections.abc import Callable
 
 import pytest
@@ -103,6 +102,49 @@ def test_a_found_session_is_told_about_and_not_touched() -> None:
     assert told.splitlines()[-1] == "→ wakeful session adopt claude-a"
 
 
+def test_a_call_that_probably_asks_is_no_trouble() -> None:
+    """A day of it: nobody is interrupted or revived, no incident opens, and nothing is told as trouble."""
+
+    async def scene(clinic: Clinic) -> None:
+        await clinic.manage("a")
+        at, given = clinic.wall(), b'{"command": "git push"}'
+        call = CallStarted(
+            at, "c", "Bash", input=given, timeout_seconds=120.0, enforced=True, limit_seconds=120.0
+        )
+        clinic.hear("a", Prompted(at), call)
+        await clinic.clock.run_for(86_400)
+        assert await clinic.incidents.listed(include_resolved=True) == []
+        clinic.hear("a", CallEnded(clinic.wall(), "c", result=b"pushed"), TurnEnded(clinic.wall()))
+        await clinic.clock.run_for(60)
+
+    clinic = play(scene)
+    assert (clinic.living.acts, written(clinic), clinic.recorder.said) == ([], [], [])
+
+
+def test_a_resume_that_failed_elsewhere_recovers_nothing() -> None:
+    """One line and one alert for the death, and no other word while it stays dead; a resume that works ends it."""
+
+    async def scene(clinic: Clinic) -> None:
+        process = clinic.start("a")
+        clinic.work("a")
+        await clinic.clock.run_for(5)
+        clinic.end(process)
+        await clinic.clock.run_for(60)
+        for pid in (901, 902):
+            failing = clinic.start_again("a", pid)
+            await clinic.clock.run_for(2)
+            clinic.end(failing)
+            await clinic.clock.run_for(60)
+        assert written(clinic) == [(Happening.SESSION_UNHEALTHY, ActionTaken.NONE)]
+        clinic.start_again("a", 903)
+        clinic.hear("a", Prompted(clinic.wall()), TurnEnded(clinic.wall()))
+        await clinic.clock.run_for(150)
+
+    clinic = play(scene)
+    assert written(clinic)[1:] == [(Happening.SESSION_RECOVERED, ActionTaken.NONE)]
+    assert len(clinic.recorder.said) == 2
+
+
 def test_a_call_elsewhere_holds_the_revival_until_a_person_says_yes() -> None:
     """Nothing is spent or done before; afterwards it is revived once."""
 
@@ -149,7 +191,8 @@ def test_a_silent_agent_is_seen_dead_before_the_next_one_starts() -> None:
     clinic = play(scene)
     assert clinic.living.acts == ["stop", "start"]
     assert clinic.events[0].reason == "silent_for_10_minutes"
-    assert re.fullmatch(r"[\d-]+T\d\d:\d\d:\d\dZ", clinic.events[0].details["last_tool_call"])
+    # It never called a tool: its prompt is none.
+    assert (clinic.events[0].details["last_tool_call"], clinic.events[0].details["tool_count"]) == (None, 0)
 
 
 def test_an_agent_that_cannot_be_stopped_gets_no_twin() -> None:
@@ -211,6 +254,8 @@ def test_what_cannot_be_done_is_said_once_and_tried_on() -> None:
         (incident,) = await clinic.incidents.listed()
         assert [each.fate for each in incident.members] == [Fate.LEFT_ALONE]
         clinic.world.marks.clear()
+        await clinic.clock.run_for(60)
+        clinic.answer("a")
         await clinic.clock.run_for(60)
 
     clinic = play(scene)
@@ -286,6 +331,9 @@ def test_a_dead_tmux_server_brings_six_back_with_one_alert() -> None:
         for name, process in processes.items():
             clinic.show(name, process, runtime=Sight.DEAD)
             clinic.end(process)
+        await clinic.clock.run_for(5)
+        for name in "abc":
+            clinic.answer(name)
         await clinic.clock.run_for(60)
         (incident,) = await clinic.incidents.listed(include_resolved=True)
         assert (incident.cause, incident.scope) == (Cause.TMUX_SERVER, OWN_TMUX)

@@ -10,6 +10,7 @@ from wakeful.domain.events import Failure, Opened, Prompted, TurnEnded, TurnFail
 from wakeful.domain.findings import Health, State
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.incident import Cause, Fate
+from wakeful.domain.incident_words import count_words
 from wakeful.ports.store import Outcome
 from wakeful.services.incidents import SAME_SECONDS
 
@@ -81,7 +82,7 @@ def test_a_found_session_leaves_the_incident_when_its_limit_is_lifted() -> None:
 
 
 def test_what_a_person_stopped_leaves_its_incident_and_is_healthy() -> None:
-    """Neither counted nor called recovered; the incident goes on for the others."""
+    """Said to be stopped and never called recovered; the incident goes on for the others."""
 
     async def scene(clinic: Clinic) -> None:
         for name in "ab":
@@ -92,7 +93,8 @@ def test_what_a_person_stopped_leaves_its_incident_and_is_healthy() -> None:
         clinic.settle()
         await clinic.clock.run_for(10)
         (incident,) = await clinic.incidents.listed()
-        assert (incident.sessions, incident.affected) == (("claude-b",), 1)
+        assert (incident.sessions, incident.affected) == (("claude-b",), 2)
+        assert count_words(incident) == "1 session in trouble, 1: a person stopped it"
         record = clinic.roster.find("a").record
         assert record is not None
         assert (record.state, record.health, record.findings) == (State.STOPPED, Health.HEALTHY, ())

@@ -22,7 +22,7 @@ SECTIONS = {
 COMPLETED = {"session_id", "name"}
 Path = tuple[str, ...]
 # Two ways to say one thing have one example.
-SAME: dict[Path, Path] = {("session", "list"): ("ls",)}
+SAME: dict[Path, Path] = {("session", "list"): ("ls",), ("session", "ls"): ("ls",)}
 
 
 def tree(command: click.Command, path: Path = ()) -> Iterator[tuple[Path, click.Command]]:

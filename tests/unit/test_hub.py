@@ -23,13 +23,16 @@ from wakeful.domain.agents import (
 )
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause
-from wakeful.domain.work import ConversationHeld, LeaseKey
+from wakeful.domain.plan import AgentWay
+from wakeful.domain.work import ConversationHeld, Lease, LeaseKey
 from wakeful.ports.runtime import EngineGone, Found, ImageMissing, NotReady
-from wakeful.services.hub_book import AgentNotFound, AgentRefuses
+from wakeful.ports.store import Outcome
+from wakeful.services.hub_book import ENDED_EARLY, AgentNotFound, AgentRefuses
 from wakeful.services.hub_orders import AgentBusy, AlreadyRuns, HubObserves, NotStale, StoppedMeanwhile
 from wakeful.testing.scripted_runtime import ALIVE, GONE, SESSION_DEAD, UNSEEN, ScriptedRuntime
 from wakeful.testing.virtual_clock import settle
 
+NOT_READY = replace(ALIVE, ready=False, reason="nothing was shown")
 SESSION = SessionId("claude-9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d")
 
 
@@ -326,6 +329,42 @@ def test_every_start_has_a_higher_epoch_and_one_holder() -> None:
     run(story)
 
 
+@pytest.mark.parametrize("seen_dead", [True, False])
+def test_the_lease_of_a_daemon_that_was_killed_is_taken_over(seen_dead: bool) -> None:
+    """At once if its process is seen dead, under the next epoch; never while nobody knows."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        async with house.open():
+            killed = house.daemon
+            claimed = await house.store.claim_lease(LeaseKey("agent/claude"), "a test", holder=killed)
+            assert isinstance(claimed, Lease)
+        house.build()
+        house.dead_daemons |= {killed} if seen_dead else set()
+        async with house.open():
+            if seen_dead:
+                assert (await house.orders.start("claude")).epoch == claimed.epoch + 1
+            else:
+                with pytest.raises(ConversationHeld):
+                    await house.orders.start("claude")
+
+    run(story)
+
+
+def test_a_lease_that_a_later_daemon_renews_is_its_own() -> None:
+    """The one that claimed it is dead; whoever goes on with the agent holds it now."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        async with house.open():
+            await house.orders.start("claude")
+        house.build()
+        async with house.open():
+            assert [each.holder for each in await house.store.leases()] == [house.daemon]
+
+    run(story)
+
+
 def test_a_turn_is_not_cut_off_without_a_yes() -> None:
     """A stop asks first; with a yes it is done."""
 
@@ -472,8 +511,55 @@ def test_a_start_that_a_crash_cut_off_is_looked_at() -> None:
         house.build()
         house.runtime.seen["claude"] = SESSION_DEAD
         async with house.open():
-            assert house.record().state is AgentState.STALE
+            assert (house.record().state, house.record().reason) == (AgentState.ERROR, ENDED_EARLY)
             assert house.runtime.acts == []
+
+    run(story)
+
+
+def test_a_start_that_a_crash_cut_off_keeps_its_deadline() -> None:
+    """Still not ready it is starting, for the rest of its time and no longer; ready late it is running."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        house.runtime.ready.clear()
+        async with house.open():
+            start = asyncio.create_task(house.orders.start("claude"))
+            await settle()
+            since = house.record().since
+        await asyncio.gather(start, return_exceptions=True)
+        house.build()
+        house.runtime.seen["claude"] = NOT_READY
+        await house.clock.run_for(20)
+        async with house.open():
+            assert (house.record().state, house.record().since) == (AgentState.STARTING, since)
+            await house.clock.run_for(39)
+            assert house.record().state is AgentState.STARTING
+            await house.clock.run_for(2)
+            assert house.record().state is AgentState.ERROR
+            assert house.record().reason == "Agent claude was not ready within 60 s: nothing was shown."
+            await house.clock.run_for(30)
+            assert house.record().state is AgentState.ERROR
+            await house.happens(with_pid(ALIVE, 7))
+            assert house.record().state is AgentState.RUNNING
+            assert house.runtime.acts == [("start claude", ("claude",))]
+
+    run(story)
+
+
+def test_an_agent_that_lives_and_was_never_ready_is_an_error_and_stays_one() -> None:
+    """A start that failed left its program behind: that it lives does not make it running."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        house.runtime.failure = NotReady(name="claude", seconds=60, reason="nothing came")
+        async with house.open():
+            house.runtime.seen["claude"] = NOT_READY
+            with pytest.raises(NotReady):
+                await house.orders.start("claude")
+            await house.clock.run_for(30)
+            assert house.record().state is AgentState.ERROR
+            assert house.record().reason == str(house.runtime.failure)
 
     run(story)
 
@@ -573,6 +659,63 @@ def test_a_stale_auto_agent_is_brought_back_once_in_its_conversation() -> None:
             assert ended == key
             assert end.splitlines()[0] == "Resolved: agent claude ended again after it was brought back"
             assert end.splitlines()[-1] == "Over: it is running"
+
+    run(story)
+
+
+def test_an_agent_cut_off_in_a_turn_is_left_to_the_healer() -> None:
+    """Whoever would only run its command again loses the turn; the healer has it started, and once."""
+
+    async def story() -> None:
+        house = TestHub(agent(restart=Restart.AUTO))
+        house.sessions.by_pid[41] = SESSION
+        async with house.open():
+            await running(house)
+            house.sessions.cut_off.add(SESSION)
+            await house.happens(SESSION_DEAD)
+            await house.clock.run_for(60)
+            assert (house.record().state, house.runtime.acts) == (AgentState.STALE, [])
+            assert house.hub.way_of(SESSION) is AgentWay.REVIVE
+            deeds = [house.hub.bring_back(SESSION), house.hub.bring_back(SESSION)]
+            ended = await asyncio.gather(*(each for each in deeds if each is not None))
+            assert [act for act, _ in house.runtime.acts] == ["restart-session claude"]
+            assert Outcome.RECOVERED in [each.outcome for each in ended]
+            assert house.hub.way_of(SESSION) is AgentWay.WAIT
+
+    run(story)
+
+
+def test_a_session_is_its_agents_before_anybody_looked() -> None:
+    """Its processes carry the agent's mark: while it starts, and not one that its own session started."""
+
+    async def story() -> None:
+        async with under_way() as (house, start):
+            nested = SessionId("claude-nested")
+            house.sessions.named = {SESSION: "claude", nested: "claude"}
+            house.hub.arrived(SESSION)
+            assert house.lodged == {SESSION: "claude"}
+            house.sessions.holders[SESSION] = 41
+            house.hub.arrived(nested)
+            assert house.lodged == {SESSION: "claude"}
+            house.runtime.ready.set()
+            assert (await start).session_id == SESSION
+
+    run(story)
+
+
+def test_what_was_hosted_is_known_before_anybody_is_judged() -> None:
+    """A restart of ours says whose agent a session's is as soon as the book is read."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        house.sessions.by_pid[41] = SESSION
+        async with house.open():
+            await running(house)
+        house.lodged.clear()
+        house.build()
+        await house.hub.load()
+        assert house.lodged == {SESSION: "claude"}
+        assert house.hub.host_of(SESSION) == "claude"
 
     run(story)
 

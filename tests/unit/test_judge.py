@@ -42,6 +42,29 @@ def test_gone_inside_a_turn_is_dead(events: list[e.Event]) -> None:
     assert verdict.broken_at is Rung.AGENT_PROCESS
 
 
+TEXT = e.Spoke(5.0, 7)
+STATED = e.Progressed(2.0, 6)
+
+
+@pytest.mark.parametrize(
+    ("before", "state", "found"),
+    [
+        ([PROMPT], State.IDLE, []),
+        ([PROMPT, STATED], State.PROMPTING, [Code.SILENT]),
+        ([PROMPT, e.TurnEnded(1.5, words=6), e.Prompted(1.6)], State.PROMPTING, [Code.SILENT]),
+        # What the client itself says ends with a reason in every dialect.
+        ([PROMPT, e.TurnEnded(1.5), e.Prompted(1.6)], State.IDLE, []),
+    ],
+)
+def test_a_text_without_a_stop_reason_is_no_end_where_texts_state_theirs(
+    before: list[e.Event], state: State, found: list[Code]
+) -> None:
+    """A model that hung behind its first words is silent, not idle, and dead when it is killed."""
+    hung = judged([*before, TEXT], 5.0 + 22 * 60)
+    assert (hung.state, codes(hung)) == (state, found)
+    assert bool(codes(judged([*before, TEXT], 10.0, GONE))) is bool(found)
+
+
 def test_a_death_names_the_call_and_the_tool_it_left_behind() -> None:
     """What was interrupted, and what still runs, is part of the evidence."""
     presence = held(Sight.DEAD)

@@ -28,6 +28,17 @@ def _host_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
         ("You've hit your usage limit. … or try again at Nov 19th, 2026 2:09 AM.", "2026-11-19T02:09:00Z"),
         ("Claude AI usage limit reached|1794794974", "2026-11-16T02:09:34Z"),
         ("You've hit your usage limit. Try again in 3 hours 5 minutes.", "2026-11-16T03:14:34Z"),
+        ("5-hour limit reached ∙ resets 15:30", "2026-11-16T15:30:00Z"),
+        ("5-hour limit reached ∙ resets 00:05", "2026-11-17T00:05:00Z"),
+        ("You've hit your weekly limit · resets May 28 at 19:00", "2027-05-28T19:00:00Z"),
+        ("You've hit your weekly limit · resets Nov 20 at 1am (Asia/Tokyo)", "2026-11-19T16:00:00Z"),
+        ("You've hit your limit · resets in 3 hours", "2026-11-16T03:09:34Z"),
+        ("Weekly limit reached, resets in 2d 4h 15m", "2026-11-18T04:24:34Z"),
+        ("Usage limit reached. Resets by 4:00 AM Friday", "2026-11-20T04:00:00Z"),
+        ("You've hit your weekly limit - resets Mon 12:00am", "2026-11-23T00:00:00Z"),
+        ("You've reached your weekly limit. It resets Monday at 9am.", "2026-11-16T09:00:00Z"),
+        ("Your limit will reset at 19:00 UTC", "2026-11-16T19:00:00Z"),
+        ("You're out of extra usage · resets 4pm", "2026-11-16T16:00:00Z"),
     ],
 )
 def test_the_sentence_says_when(text: str, end: str) -> None:
@@ -44,6 +55,9 @@ def test_the_sentence_says_when(text: str, end: str) -> None:
         "limit · resets Feb 31, 3pm (UTC)",
         "limit · resets 99:99am",
         "limit resets 13:75pm",
+        "limit resets 25:30",
+        "limit resets 15",
+        "You've hit your usage limit. Resets in a while.",
     ],
 )
 def test_no_end_is_made_up(text: str) -> None:

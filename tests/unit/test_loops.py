@@ -225,10 +225,10 @@ def test_a_look_taken_again_after_a_pause_waits(command: str, result: bytes) -> 
     [("make", b'"1 pending, 2 failed"'), ("gh pr view 7", b'"Fix the reader"'), ("make", b'"running"')],
 )
 def test_whatever_says_that_it_is_over_is_no_wait(command: str, result: bytes) -> None:
-    """A build that is started again every minute does not wait, nor does whoever reads the same page again."""
+    """A build that is started again after a pause does not wait, nor does whoever reads the same page again so soon."""
     circles = Circles()
     for number in range(4):
-        called(circles, 60.0 * number, {"command": command}, result)
+        called(circles, 50.0 * number, {"command": command}, result)
     assert circle(circles, POLICY, at(300.0)) is not None
 
 

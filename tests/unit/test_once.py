@@ -131,12 +131,16 @@ def test_a_client_that_can_tell_is_asked(
     """It gets the prompt with the id of its key, and decides by that whether it has it."""
     given: list[tuple[str, bool]] = []
 
-    async def deliver_once(_hosting: Hosting, _prompt: str, prompt_id: str, *, again: bool) -> Seen:
+    async def deliver_once(
+        _hosting: Hosting, _prompt: str, prompt_id: str, *, again: bool, environ: object
+    ) -> Seen:
+        assert environ is None
         given.append((prompt_id, again))
         return Seen(Outcome.RECOVERED, "it has it")
 
     cut_off(house, once.deliver("a", "go on", None, "k1"))
     monkeypatch.setattr(house.driver, "deliver_once", deliver_once, raising=False)
+    monkeypatch.setattr(house.driver, "was_given", lambda *_: False, raising=False)
     assert now(once_of(house).deliver("a", "go on", None, "k1")).outcome is Outcome.RECOVERED
     assert given == [(str(prompt_id_for("k1")), True)]
 

@@ -4,8 +4,9 @@ import json
 
 import msgspec
 
-from wakeful.domain.events import CallEnded, CallStarted, Event, Prompted, Spoke, TurnEnded
-from wakeful.services.recent_calls import CallEnd, CallList, recent_calls
+from desks import House, subject
+from wakeful.domain.events import Answered, Asked, CallEnded, CallStarted, Event, Prompted, Spoke, TurnEnded
+from wakeful.services.recent_calls import CallEnd, CallList, recent_calls, still_open
 
 KEY = "sk-ant-api03-" + "a1B2" * 12
 
@@ -48,6 +49,34 @@ def test_calls_are_joined_with_what_came_of_them() -> None:
     )
     assert found.calls[4].ended_at is None
     assert found.since == "1970-01-01T00:00:10.000Z"
+
+
+def test_a_prompt_written_behind_its_first_call_cuts_nothing_off() -> None:
+    """A first batch out of order: the call is of that prompt's turn; a prompt that really follows ends the turn before."""
+    late = [started(11.0, "a"), Prompted(10.0)]
+    assert ends(recent_calls(late, 50)) == [("Bash", CallEnd.OPEN)]
+    assert ends(recent_calls([*late, Prompted(12.0)], 50)) == [("Bash", CallEnd.CUT_OFF)]
+    assert ends(recent_calls([started(100.0, "a"), Prompted(10.0)], 50)) == [("Bash", CallEnd.CUT_OFF)]
+
+
+def test_an_open_call_waits_is_cut_off_or_runs_as_its_session_does() -> None:
+    """It waits where its session asks about it, is cut off only where its agent is known to be gone, else it is open."""
+    house = House()
+    process = house.start("a")
+    assert standing(house, "a", "Bash") is CallEnd.OPEN
+    at = house.clock.now().wall
+    house.hear("a", Prompted(at), started(at, "r", "Read"), started(at, "b", "Bash"), Asked(at, "Bash"))
+    assert (standing(house, "a", "Bash"), standing(house, "a", "Read")) == (CallEnd.WAITING, CallEnd.OPEN)
+    house.hear("a", Answered(at, "Bash"))
+    assert standing(house, "a", "Bash") is CallEnd.OPEN
+    house.end(process)
+    assert standing(house, "a", "Bash") is CallEnd.CUT_OFF
+
+
+def standing(house: House, name: str, tool: str) -> CallEnd:
+    watched = house.roster.watched[subject(name).id]
+    assert watched.verdict is not None
+    return still_open(watched.activity, watched.verdict, tool)
 
 
 def test_a_log_without_ids_means_the_newest_open_call() -> None:

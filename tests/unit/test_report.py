@@ -8,13 +8,15 @@ import pytest
 
 from desks import House
 from wakeful.domain.checkpoint import Checkpoint, CheckpointKind
-from wakeful.domain.events import Event, Spent as SpentEvent
+from wakeful.domain.events import Event, Failure, Spent as SpentEvent
+from wakeful.domain.findings import NEEDS_YOU
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Fate, Origin
 from wakeful.domain.moment import iso
 from wakeful.domain.policy import Dollars, Policy
 from wakeful.domain.report import Commit, Folder, Part, Report, SessionReport
 from wakeful.domain.report_text import CHAT_CHARS_MAX, chat_text, report_lines
+from wakeful.interfaces.cli.listing import needs_you
 from wakeful.interfaces.cli.report import heading
 from wakeful.interfaces.since import BadMoment, wall_at
 from wakeful.ports.store import Note
@@ -127,8 +129,37 @@ def test_what_was_before_is_left_out() -> None:
     house = night()
     house.clock.advance(NIGHT_SECONDS)
     report = reported(house, since=house.clock.now().wall - 60.0)
-    assert [each.id for each in report.sessions] == ["claude-asks"]
-    assert report.line == "1 waits"
+    assert [each.id for each in report.sessions] == ["claude-asks", "claude-dies"]
+    assert report.line == "1 waits · 1 in trouble"
+
+
+@pytest.mark.parametrize("since_seconds", [60.0, 300 * 86_400.0])
+def test_every_problem_that_the_list_counts_is_counted(since_seconds: float) -> None:
+    """Whenever it began: who needs you in `ls` waits, is held, died or is in trouble in the report's line."""
+    house = night()
+    house.start("login")
+    house.fail("login", "please log in", Failure.AUTH)
+    house.start("failed")
+    house.fail("failed")
+    house.clock.advance(NIGHT_SECONDS)
+    shown = [each.record for each in house.roster.shown(house.clock.now()) if each.record is not None]
+    report = reported(house, since=house.clock.now().wall - since_seconds)
+    needing = [each for each in report.sessions if each.attention in NEEDS_YOU]
+    assert len(needing) == sum(needs_you(each) for each in shown) == 4
+    totals = report.totals
+    died_now = sum(each.died > 0 for each in needing)
+    assert totals.waiting + totals.held + totals.trouble + died_now == 4
+    heading_line = next(iter(list(report_lines(report, "", house.clock.now().wall))[1:2]))
+    assert f"{totals.trouble} in trouble" in heading_line
+    assert f"{totals.trouble} in trouble" in report.line
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("300d", 300 * 86_400), ("6w", 42 * 86_400), ("1w2d", 9 * 86_400)]
+)
+def test_days_and_weeks_ago_are_understood(text: str, seconds: float) -> None:
+    """However long ago: a report may reach back further than a mute or a wait may last."""
+    assert START_WALL - wall_at(text, START_WALL) == seconds
 
 
 def test_folders_count_once() -> None:

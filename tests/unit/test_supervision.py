@@ -5,11 +5,16 @@ import pytest
 from msgspec.structs import replace
 
 from desks import House, subject
-from wakeful.domain.events import CallEnded, CallStarted, Progressed, Prompted
-from wakeful.domain.evidence import Orphan, Pane, Status
-from wakeful.domain.findings import Code, Health, State
+from wakeful.domain.events import Asked, CallEnded, CallStarted, Progressed, Prompted
+from wakeful.domain.evidence import DialogKind, Orphan, Pane, Status
+from wakeful.domain.findings import Attention, Code, Health, State
+from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.record import SessionRecord
+from wakeful.domain.subject import STREAM
+from wakeful.ports.store import Transition
+from wakeful.services.feed import Change
+from wakeful.services.supervision import LOOK_SECONDS_MAX
 
 HOUR = 3600.0
 
@@ -97,6 +102,40 @@ def test_a_question_is_waited_for_without_end(house: House) -> None:
     assert (record(house, "a").state, codes(house, "a")) == (State.WAITING, [])
 
 
+def test_a_guessed_permission_is_looked_at_until_its_call_runs(house: House) -> None:
+    """No process of the call is found, so it probably asks; once one is seen it works, and the wait is over."""
+    house.start("a")
+    now = house.clock.now().wall
+    call = CallStarted(now, "1", "Bash", timeout_seconds=120.0, enforced=True, limit_seconds=120.0)
+    house.hear("a", Prompted(now), call)
+    pass_time(house, 149)
+    assert record(house, "a").state is State.PROMPTING
+    pass_time(house, 2)
+    (wait,) = record(house, "a").expected_waits
+    assert (record(house, "a").state, wait.probable, codes(house, "a")) == (State.WAITING, True, [])
+    house.tool_runs = True
+    pass_time(house, LOOK_SECONDS_MAX)
+    assert (record(house, "a").state, codes(house, "a")) == (State.PROMPTING, [])
+
+
+def test_an_escalated_call_that_runs_is_never_called_waiting(house: House) -> None:
+    """Its permission was given before: the first look finds its process."""
+    house.start("a")
+    now = house.clock.now().wall
+    house.tool_runs = True
+    house.hear("a", Prompted(now), CallStarted(now, "1", "exec_command", enforced=True, escalated=True))
+    assert record(house, "a").state is State.PROMPTING
+
+
+def test_a_call_found_open_by_a_new_daemon_is_looked_at_first(house: House) -> None:
+    """Open for an hour when it is first read, and its process is there: it works."""
+    house.start("a")
+    before = house.clock.now().wall - HOUR
+    house.tool_runs = True
+    house.hear("a", Prompted(before), CallStarted(before, "1", "Bash", enforced=True, limit_seconds=120.0))
+    assert (record(house, "a").state, codes(house, "a")) == (State.PROMPTING, [])
+
+
 def test_the_same_call_with_the_same_result_is_a_loop(house: House) -> None:
     """Four in a row; a different result would have ended the streak."""
     house.start("a")
@@ -156,6 +195,71 @@ def test_a_resumed_conversation_forgets_its_death(house: House) -> None:
     house.supervisor.held(subject("a"), Process(9, 9, process.boot_id), Sight.ALIVE, source="a test")
     house.hear("a", Prompted(house.clock.now().wall))
     assert (record(house, "a").health, codes(house, "a")) == (Health.HEALTHY, [])
+
+
+def test_a_log_that_grows_after_its_process_ended_has_another_writer(house: House) -> None:
+    """Whoever writes is not dead, seen or not; once it is quiet again nobody knows. Nor does a restart forget that."""
+    house.end(start_work(house))
+    assert codes(house, "a") == [Code.SESSION_DEAD]
+    house.clock.advance(60)
+    house.hear("a", Progressed(house.clock.now().wall))
+    assert (record(house, "a").state, codes(house, "a")) == (State.PROMPTING, [])
+    kept = house.supervisor.kept(subject("a").id)
+    assert kept is not None
+    pass_time(house, house.policy.silence_seconds + 2)
+    assert (record(house, "a").health, codes(house, "a")) == (Health.UNKNOWN, [])
+    later = House()
+    assert later.supervisor.recalled(subject("a"), kept)
+    later.settle()
+    assert (record(later, "a").health, codes(later, "a")) == (Health.UNKNOWN, [])
+
+
+def test_the_last_lines_of_a_process_do_not_revive_it(house: House) -> None:
+    """They may be told after its end: what it wrote itself is no other writer, nor is a report without a time."""
+    process = start_work(house)
+    wall = house.clock.now().wall
+    house.clock.advance(1)
+    house.end(process)
+    house.clock.advance(30)
+    house.hear("a", Progressed(wall))
+    assert codes(house, "a") == [Code.SESSION_DEAD]
+    house.supervisor.heard(replace(subject("a"), source=STREAM), [Asked(wall + 31, "Bash")], live=True)
+    house.settle()
+    assert codes(house, "a") == [Code.SESSION_DEAD]
+
+
+def test_a_process_that_takes_over_and_dies_is_dead(house: House) -> None:
+    """Another writer is believed until it is known, no longer."""
+    house.end(start_work(house))
+    house.clock.advance(60)
+    house.hear("a", Progressed(house.clock.now().wall))
+    second = Process(9, 9, "boot")
+    house.supervisor.held(subject("a"), second, Sight.ALIVE, source="a test")
+    house.end(second)
+    assert codes(house, "a") == [Code.SESSION_DEAD]
+
+
+def start_work(house: House) -> Process:
+    process = house.start("a")
+    house.work("a")
+    return process
+
+
+@pytest.mark.parametrize(
+    ("status", "health"),
+    [(Status.BUSY, Health.UNKNOWN), (None, Health.UNKNOWN), (Status.IDLE, Health.HEALTHY)],
+)
+def test_how_a_process_ended_whose_log_is_gone_is_unknown(
+    house: House, status: Status | None, health: Health
+) -> None:
+    """Only its registry file is left: that it ended well is said of none but one that had called itself idle."""
+    for sight in (Sight.ALIVE, Sight.DEAD):
+        name = f"first seen {sight}".replace(" ", "-")
+        process = Process(7, 7, "boot")
+        house.supervisor.held(subject(name), process, sight, source="registry", status=status)
+        house.end(process)
+        assert (record(house, name).state, record(house, name).health) == (State.STOPPED, health), name
+        assert codes(house, name) == []
 
 
 def test_the_clients_own_word_counts_where_it_is_newer(house: House) -> None:
@@ -337,3 +441,119 @@ def test_what_an_agent_of_the_hub_hosts_is_managed_and_treated_by_its_agent(hous
 
 def offered(house: House) -> dict[str, tuple[str, ...]]:
     return {each.name: each.argv for each in record(house, "a").actions if each.allowed}
+
+
+def test_a_resume_that_failed_elsewhere_changes_nothing(house: House) -> None:
+    """Its pane stays known, it died when it died; a resume that writes a word is the session's new process."""
+    process = house.start("a")
+    pane = Pane("/tmp/tmux", "work", "%1", Process(5, 1, "boot"), Sight.ALIVE, Sight.ALIVE)
+    house.supervisor.shown(subject("a").id, pane)
+    house.work("a")
+    pass_time(house, 5)
+    house.end(process)
+    dead = record(house, "a")
+    assert [(each.code, each.since) for each in dead.findings] == [
+        (Code.AGENT_EXITED, iso(house.clock.now().wall))
+    ]
+    pass_time(house, 60)
+    failing = resume(house, "a", pane)
+    pass_time(house, 1)
+    house.end(failing)
+    assert (record(house, "a").findings, record(house, "a").alive_to) == (dead.findings, dead.alive_to)
+    working = resume(house, "a", pane)
+    house.hear("a", Prompted(house.clock.now().wall))
+    house.supervisor.shown(subject("a").id, replace(pane, sight=Sight.DEAD))
+    pass_time(house, 1)
+    house.end(working)
+    assert [(each.code, each.since) for each in record(house, "a").findings] == [
+        (Code.SESSION_DEAD, iso(house.clock.now().wall))
+    ]
+
+
+def resume(house: House, name: str, pane: Pane) -> Process:
+    """Somebody resumes it elsewhere: its pane shows nothing of that."""
+    process = Process(900_000 + int(house.clock.now().awake), 1, "boot")
+    house.supervisor.held(subject(name), process, Sight.ALIVE, source="a test")
+    house.settle()
+    house.supervisor.shown(subject(name).id, replace(pane, sight=Sight.DEAD))
+    house.settle()
+    return process
+
+
+AWAITED = replace(subject("start-7"), conversation_id=None, awaited=True)
+AGENT = Process(4711, 1, "a-boot-of-a-test")
+
+
+def ask(house: House, kind: DialogKind, words: str = "Do you trust it?") -> SessionRecord:
+    house.supervisor.asked(AWAITED, AGENT, kind, words, cwd="/work")
+    house.settle()
+    return record(house, "start-7")
+
+
+def test_a_client_at_a_dialog_waits_for_a_person_and_takes_no_prompt(house: House) -> None:
+    """Its words are the screen's, its turn has not begun, and only a login asks for a login."""
+    asked = ask(house, DialogKind.TRUST)
+    assert (asked.state, asked.health, asked.attention) == (State.WAITING, Health.HEALTHY, Attention.PERSON)
+    assert (asked.active_prompt, asked.attachable, asked.eligible_for_wake) == (False, False, False)
+    assert [each.untrusted for each in asked.expected_waits] == ["Do you trust it?"]
+    assert ask(house, DialogKind.LOGIN).attention is Attention.LOGIN
+
+
+def test_a_screen_that_is_not_understood_is_unknown_and_said(house: House) -> None:
+    """It is neither called idle nor waiting: nobody knows."""
+    seen = ask(house, DialogKind.UNKNOWN, "Brand new")
+    assert (seen.state, seen.health, seen.attention) == (State.STARTING, Health.UNKNOWN, Attention.OPERATOR)
+    assert [(each.code, each.untrusted) for each in seen.findings] == [(Code.READER_DRIFT, ("Brand new",))]
+
+
+def test_the_same_dialog_keeps_its_time_and_another_one_has_its_own(house: House) -> None:
+    """A look that sees nothing new changes nothing: nobody is told twice."""
+    first = ask(house, DialogKind.TRUST).expected_waits[0].since
+    house.clock.advance(10)
+    assert ask(house, DialogKind.TRUST).expected_waits[0].since == first
+    house.clock.advance(10)
+    assert ask(house, DialogKind.BYPASS).expected_waits[0].since > first
+
+
+def test_its_conversation_takes_the_place_of_what_stood_for_it(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everybody is told of its end before it is gone, and one session is left."""
+    ask(house, DialogKind.TRUST)
+    told: dict[str, str] = {}
+
+    def changed(transitions: list[Transition], changes: list[Change]) -> None:
+        assert transitions
+        told.update({each.session_id: each.state for each in changes})
+
+    monkeypatch.setattr(house, "changed", changed)
+    house.supervisor.held(subject("real"), AGENT, Sight.ALIVE, source="registry", status=Status.IDLE)
+    house.settle()
+    assert sorted(house.roster.watched) == [subject("real").id]
+    assert told == {AWAITED.id: State.STOPPED, subject("real").id: State.IDLE}
+
+
+def test_a_client_that_ended_at_its_dialog_was_no_session(house: House) -> None:
+    """Nothing of it is listed, and a managed one is simply stopped."""
+    ask(house, DialogKind.TRUST)
+    house.supervisor.gone(AGENT)
+    house.settle()
+    assert AWAITED.id not in house.roster.watched
+    house.supervisor.held(subject("mine"), AGENT, Sight.ALIVE, source="hands")
+    house.supervisor.asked(subject("mine"), AGENT, DialogKind.TRUST, "?", cwd=None)
+    house.supervisor.gone(AGENT)
+    house.settle()
+    ended = record(house, "mine")
+    assert (ended.state, ended.expected_waits) == (State.STOPPED, ())
+
+
+def test_an_earlier_turn_says_nothing_while_its_client_stands_at_a_dialog(house: House) -> None:
+    """Resumed after it was killed in a turn: until the dialog is answered it is neither at work nor silent."""
+    house.hear("a", Prompted(house.clock.now().wall))
+    house.supervisor.asked(subject("a"), AGENT, DialogKind.TRUST, "?", cwd=None)
+    pass_time(house, HOUR)
+    seen = record(house, "a")
+    assert (seen.state, seen.active_prompt, seen.findings) == (State.WAITING, False, ())
+    house.supervisor.held(subject("a"), AGENT, Sight.ALIVE, source="registry", status=Status.IDLE)
+    house.settle()
+    assert record(house, "a").expected_waits == ()

@@ -178,7 +178,9 @@ def test_an_end_is_told_when_the_revival_has_held() -> None:
 
     async def scene(clinic: Clinic) -> None:
         await die_in_a_turn(clinic)
-        await clinic.clock.run_for(10)
+        await clinic.clock.run_for(5)
+        clinic.answer("a")
+        await clinic.clock.run_for(5)
         await clinic.clock.run_for(SAME_SECONDS - 15)
         assert len(clinic.recorder.said) == 1
         await clinic.clock.run_for(20)
@@ -225,7 +227,9 @@ def test_an_end_is_told_by_the_next_daemon_too() -> None:
 
     async def scene(clinic: Clinic) -> None:
         await die_in_a_turn(clinic)
-        await clinic.clock.run_for(10)
+        await clinic.clock.run_for(5)
+        clinic.answer("a")
+        await clinic.clock.run_for(5)
 
     clinic = play(scene)
 

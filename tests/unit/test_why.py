@@ -22,7 +22,7 @@ from wakeful.domain.why import RULE_WORDS, Why, explain, rule_words
 from wakeful.interfaces.cli.why_text import why_lines
 
 SUBJECT = Subject(SessionId("claude-x"), "claude", "box", "claude-transcripts", ConversationId("x"))
-RESUME = ("claude", "--resume", "x")
+RESUME = ("sh", "-c", "cd /home/me/shop && claude --resume x")
 WAIT = ("wakeful", "session", "wait", "claude-x", "--until", "idle")
 INSPECT = ("wakeful", "session", "inspect", "claude-x")
 ATTACH = ("tmux", "-S", "/run/tmux", "attach-session", "-t", "%3")
@@ -46,6 +46,7 @@ def why(
 ) -> Why:
     """What `why` says at `now` seconds, with the real verdict."""
     presence = presence if presence is not None else held()
+    presence.cwd = "/home/me/shop"
     activity, moment = folded(events), at(now)
     verdict = judge(activity, presence, POLICY, moment)
     record = describe(subject, activity, presence, verdict, moment)
@@ -313,7 +314,7 @@ def test_the_ladder_is_drawn_to_its_break() -> None:
     ]
     drawn = [line.split() for line in lines[lines.index("ladder") + 1 :][: len(Rung)]]
     assert [words[0] for words in drawn] == ["●", "●", "·", "●", "●", "✗", "?", "·", "?"]
-    assert "claude --resume x" in lines[-2]
+    assert lines[-2] == "do          cd /home/me/shop && claude --resume x"
 
 
 def test_several_orphans_are_told_in_the_plural() -> None:

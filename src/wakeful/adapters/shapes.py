@@ -15,6 +15,7 @@ from wakeful.adapters.logs.lines import AROUND, rescue
 from wakeful.domain import events as e
 from wakeful.domain.errors import BadSessionId
 from wakeful.domain.ids import ConversationId, parse_session_id
+from wakeful.domain.questions import question_in
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding a line can raise. A ValidationError is a DecodeError too."""
@@ -33,6 +34,10 @@ class _Timed(Struct, gc=False):
     timeout: float | None = None
     timeout_ms: float | None = None
 
+
+# A question mark with emphasis, quotes and a line's end behind it.
+_TAIL_BYTES: Final = 24
+_QUESTION_MARKS: Final = (b"?", b"\xef\xbc\x9f", b"\xd8\x9f")
 
 _decode_timed: Final = msgspec.json.Decoder(_Timed).decode
 _decode_text: Final = msgspec.json.Decoder(str).decode
@@ -93,6 +98,12 @@ def text_of(raw: bytes) -> str:
         return _decode_text(raw)
     except UNREADABLE:
         return raw.decode("utf-8", "replace")
+
+
+def question_of(raw: bytes) -> bytes:
+    """The question at the end of a JSON string that was kept undecoded; nearly every one is told by its last bytes."""
+    tail = raw[-_TAIL_BYTES:]
+    return question_in(text_of(raw)).encode() if any(mark in tail for mark in _QUESTION_MARKS) else b""
 
 
 def conversation_of(text: str | None) -> ConversationId | None:

@@ -15,6 +15,7 @@ from wakeful.domain.evidence import Presence
 from wakeful.domain.findings import MEANINGS, Act, Code, State
 from wakeful.domain.ids import ConversationId
 from wakeful.domain.process import Sight
+from wakeful.domain.resuming import RESUMED_BY_HAND, resume_argv, resume_place
 from wakeful.domain.subject import Subject
 from wakeful.domain.verdict import Verdict
 
@@ -48,6 +49,7 @@ class Action(Struct, frozen=True, gc=False):
 
 
 OBSERVING: Final = "the mode is observe: Wakeful acts on nothing"
+AT_DIALOG: Final = "a dialog is open in its terminal: attach and answer it first"
 HELD: Final = "a call was cut off that may have happened elsewhere: a person has to look first"
 # What Wakeful's own hands do; the rest is a person's, or changes nothing but who may act.
 _BY_HANDS: Final = frozenset(
@@ -63,10 +65,6 @@ _BY_HANDS: Final = frozenset(
 # What would go on inside a call that was cut off, and may repeat it.
 _GOING_ON: Final = frozenset({ActionName.REVIVE, ActionName.RESUME})
 _WAIT, _ATTACH = ActionName.WAIT, ActionName.ATTACH
-_RESUME_ARGV: Final[dict[str, tuple[str, ...]]] = {
-    "claude": ("claude", "--resume"),
-    "codex": ("codex", "resume"),
-}
 _RESUME_REASONS: Final = {
     Sight.DEAD: "its process is gone",
     Sight.ALIVE: "a live process holds it",
@@ -98,13 +96,17 @@ def possible_actions(
     pane = presence.pane
     is_shown = pane is not None and pane.sight is _ALIVE
     if subject.agent is not None and not subject.managed:
-        return (*actions, *_agent_actions(subject.agent, subject, verdict, state, is_shown=is_shown))
+        by_agent = _agent_actions(
+            subject.agent, subject, verdict, state, is_shown=is_shown, at_dialog=_at_dialog(presence)
+        )
+        return (*actions, *by_agent)
     if pane is not None and is_shown:
         argv = ("tmux", "-S", pane.socket, "attach-session", "-t", pane.target)
         actions.append(Action(_ATTACH, True, "its pane is open in tmux", argv, True))
     conversation = activity.conversation_id or subject.conversation_id
-    if conversation is not None and subject.provider in _RESUME_ARGV:
-        actions.append(_resume(subject, conversation, verdict))
+    if conversation is not None and subject.provider in RESUMED_BY_HAND:
+        place = resume_place(subject.folder, presence.cwd, activity.cwd)
+        actions.append(_resume(subject, conversation, verdict, place))
         # Offered where somebody might want to act, not with every session that is well.
         if not subject.managed and (verdict.findings or verdict.agent is _DEAD):
             text = "Wakeful may then act on it"
@@ -141,7 +143,7 @@ def _managed_actions(
     in_turn = verdict.agent is _ALIVE and verdict.active_prompt
     interrupt, release = ActionName.INTERRUPT, ActionName.RELEASE
     return [
-        _send(subject, verdict, state, path_open=path_open),
+        _send(subject, verdict, state, path_open=path_open, at_dialog=_at_dialog(presence)),
         Action(interrupt, in_turn, _TURN[in_turn], _ours(interrupt, subject), False),
         _revive(subject, presence, verdict),
         _stop(verdict, _ours(ActionName.STOP, subject)),
@@ -153,27 +155,35 @@ _TURN: Final = {True: "a turn runs", False: "no turn runs"}
 
 
 def _agent_actions(
-    agent: str, subject: Subject, verdict: Verdict, state: State, *, is_shown: bool
+    agent: str, subject: Subject, verdict: Verdict, state: State, *, is_shown: bool, at_dialog: bool
 ) -> list[Action]:
     """What can be done to a session by the agent that hosts it; its conversation is nobody else's to go on with."""
     restart = ("wakeful", "agent", "restart-session", agent)
     reason = _RESUME_REASONS[verdict.agent]
     return [
         Action(_ATTACH, True, "goes to its agent", ("wakeful", "attach", agent), True),
-        *([_send(subject, verdict, state)] if is_shown else []),
+        *([_send(subject, verdict, state, at_dialog=at_dialog)] if is_shown else []),
         Action(ActionName.RESTART, verdict.agent is _DEAD, reason, restart, False),
         _stop(verdict, ("wakeful", "agent", "stop", agent)),
     ]
 
 
-def _send(subject: Subject, verdict: Verdict, state: State, *, path_open: bool = False) -> Action:
+def _send(
+    subject: Subject, verdict: Verdict, state: State, *, path_open: bool = False, at_dialog: bool = False
+) -> Action:
     # A client with a process for each turn needs none to be given the next prompt.
     alive = verdict.agent is _ALIVE or path_open
     if state is State.DETACHED:
         return Action(ActionName.SEND, False, "no way leads to it", _ours(ActionName.SEND, subject), False)
+    if at_dialog:
+        return Action(ActionName.SEND, False, AT_DIALOG, _ours(ActionName.SEND, subject), False)
     idle = alive and not verdict.active_prompt
     reason = "it waits for a prompt" if idle else _BUSY[alive]
     return Action(ActionName.SEND, idle, reason, _ours(ActionName.SEND, subject), False)
+
+
+def _at_dialog(presence: Presence) -> bool:
+    return presence.dialog is not None and presence.agent is _ALIVE
 
 
 def _stop(verdict: Verdict, argv: tuple[str, ...]) -> Action:
@@ -203,11 +213,14 @@ def _not_revived(presence: Presence, verdict: Verdict) -> str:
     return "" if helps else "a person has to look at it first"
 
 
-def _resume(subject: Subject, conversation: ConversationId, verdict: Verdict) -> Action:
-    by_hand = (*_RESUME_ARGV[subject.provider], conversation)
-    argv = _ours(ActionName.RESUME, subject) if subject.managed else by_hand
-    reason = _RESUME_REASONS[verdict.agent]
-    return Action(ActionName.RESUME, verdict.agent is _DEAD, reason, argv, False)
+def _resume(subject: Subject, conversation: ConversationId, verdict: Verdict, place: str | None) -> Action:
+    reason, allowed = _RESUME_REASONS[verdict.agent], verdict.agent is _DEAD
+    if subject.managed:
+        return Action(ActionName.RESUME, allowed, reason, _ours(ActionName.RESUME, subject), False)
+    if place is None:
+        return Action(ActionName.RESUME, False, "its folder is not known", (), False)
+    argv = resume_argv(subject.provider, conversation, place)
+    return Action(ActionName.RESUME, allowed, reason, argv, False)
 
 
 def _ours(act: ActionName, subject: Subject) -> tuple[str, ...]:

@@ -7,24 +7,37 @@ from its last turn boundary on must lead to the same judgement as the whole of i
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+from zlib import crc32
 
 from msgspec import Struct, field
 
 from wakeful.domain import events as e
 from wakeful.domain.ids import ConversationId
-from wakeful.domain.loops import Circles, came_back, compacted, forget, forget_calls, forget_words, spoke
+from wakeful.domain.loops import (
+    Circles,
+    asks_the_same,
+    came_back,
+    compacted,
+    forget,
+    forget_calls,
+    forget_words,
+    spoke,
+)
 from wakeful.domain.moment import Instant
 from wakeful.domain.outage import says_outage
-from wakeful.domain.signature import Call, call_of, is_write, result_key
+from wakeful.domain.signature import Call, call_of, is_spawn, is_write, result_key
+from wakeful.domain.spawns import Spawns, spawned, taken_back
 from wakeful.domain.turn import OPEN, TRANSITIONS, Phase, Step
 
 # Bump when folding changes: bookmarks of another version are read again from the log.
-RULE_VERSION: Final = 7
+RULE_VERSION: Final = 8
 # An assistant message opened at most 20 calls at once in the recordings.
 OPEN_CALLS_MAX: Final = 128
+# Results that stood before their call in the log; client 2.1.98 wrote 7 of 449 so, all within one message.
+EARLY_RESULTS_MAX: Final = 16
 INPUT_BYTES_KEPT_MAX: Final = 2048
-# Servers and builds left running; the oldest is forgotten first.
-BACKGROUND_MAX: Final = 16
+# Servers, builds and agents left running; the oldest is forgotten first.
+BACKGROUND_MAX: Final = 32
 # Ids and names are short; a log that says otherwise must not fill the memory.
 NAME_CHARS_MAX: Final = 200
 TEXT_CHARS_KEPT_MAX: Final = 2000
@@ -43,7 +56,7 @@ _ASKING: Final = Phase.PERSON
 _CALL_OPENED, _CALLS_REMAIN, _CALLS_DONE = Step.CALL_OPENED, Step.CALLS_REMAIN, Step.CALLS_DONE
 _PROGRESSED: Final = Step.PROGRESSED
 _AT_WORK: Final = OPEN - {Phase.PERSON}
-_DONE: Final = frozenset({Phase.ENDED, Phase.SETTLING})
+_DONE: Final = frozenset({Phase.ENDED, Phase.PROPOSED, Phase.SETTLING})
 
 
 class OpenCall(Struct, frozen=True, gc=False):
@@ -57,7 +70,10 @@ class OpenCall(Struct, frozen=True, gc=False):
     about: Call
     timeout_seconds: float | None
     enforced: bool
-    instant: bool
+    limit_seconds: float | None = None
+    escalated: bool = False
+    # A number for the message that made it.
+    step: int = 0
 
 
 class BackgroundTask(Struct, frozen=True, gc=False):
@@ -74,20 +90,32 @@ class Activity(Struct, gc=False):
     phase: Phase = Phase.UNSEEN
     phase_since: Instant | None = None
     calls: dict[str, OpenCall] = field(default_factory=dict)
+    # Results whose call has not been read yet, with the task that goes on behind them.
+    early_results: dict[str, str] | None = None
     # The last call that began; what its client's stream shows behind it never reached the log.
     newest_call: str = ""
     asked_about: str | None = None
     asked_at: Instant | None = None
+    # The turn brought a plan: it will end with a question.
+    proposed: bool = False
     # The last call never ran: a person said no, or one beside it failed.
     refused: bool = False
     compacting_since: Instant | None = None
+    # Its texts say whether more follows: one that does not say so is no end. Of 26 recordings of clients up to
+    # 2.1.41 none has such a text, though some state the reason of a call; from 2.1.100 on all do.
+    states_stops: bool = False
     # Told by the call that began it: a log read from its last turn on does not know those of earlier turns.
     background: dict[str, BackgroundTask] = field(default_factory=dict)
 
     first_at: Instant | None = None
     last_at: Instant | None = None
     progress_at: Instant | None = None
+    # When a call last began or came back; a bookmark of an earlier version does not know.
+    call_at: Instant | None = None
     closed: bool = False
+
+    # The question that its last words end with; nobody is called waiting for it.
+    asks: str = ""
 
     failure: e.Failure | None = None
     failure_message: str = ""
@@ -97,9 +125,14 @@ class Activity(Struct, gc=False):
     # The last of them, and how it failed.
     failed: Call | None = None
     failed_with: bytes = b""
+    failed_step: int = 0
     retries_in_a_row: int = 0
     circles: Circles = field(default_factory=Circles)
+    # The agents that this turn sent out, if any.
+    spawns: Spawns | None = None
 
+    # When a person asked for something last. None: not in what was read of the log.
+    person_at: Instant | None = None
     # Of the turn so far, a person's waits left out; what runs away is measured by these.
     turn_since: Instant | None = None
     active_seconds: float = 0.0
@@ -127,6 +160,8 @@ class Activity(Struct, gc=False):
     version: str | None = None
     pid: int | None = None
     project: str | None = None
+    # Empty where nobody said it.
+    permission_mode: str = ""
 
     @property
     def in_turn(self) -> bool:
@@ -153,8 +188,9 @@ def fold(activity: Activity, event: e.Event, at: Instant) -> None:
 def is_boundary(event: e.Event) -> bool:
     """Whether all that is judged of a turn follows this event, so that folding may begin with it.
 
-    A prompt is none: that the prompts before it failed, and how, belongs to the judgement. One thing is lost: which
-    tasks earlier turns left running. An idle session then says nothing of them; no finding depends on it.
+    A prompt is none: that the prompts before it failed, and how, belongs to the judgement. Two things are lost: which
+    tasks earlier turns left running, and that the last one ended with a plan. An idle session then says nothing of
+    them; no finding depends on it.
     """
     if isinstance(event, e.TurnEnded):
         return not event.by_mark
@@ -190,6 +226,10 @@ def _opened(activity: Activity, event: e.Opened, _at: Instant) -> None:
     activity.closed = False
 
 
+def _permission_mode_set(activity: Activity, event: e.PermissionModeSet, _at: Instant) -> None:
+    activity.permission_mode = event.mode[:NAME_CHARS_MAX]
+
+
 def _cut(text: str | None) -> str | None:
     return text[:TEXT_CHARS_KEPT_MAX] if text else None
 
@@ -197,13 +237,18 @@ def _cut(text: str | None) -> str | None:
 def _is_late(activity: Activity, at: Instant) -> bool:
     """A client may write its first batch out of order: what came of a prompt then stands before it.
 
-    Only by a little: whatever is older was stamped by a clock that was set since.
+    Only by a little: whatever is older was stamped by a clock that was set since. And only what came of it: where the
+    turn before it is over, a mark of another source (a stream says that the client is busy) is merely quicker.
     """
-    progress_at = activity.progress_at
+    progress_at, since = activity.progress_at, activity.phase_since
+    if activity.phase not in OPEN and since is not None and since.wall < at.wall:
+        return False
     return progress_at is not None and 0 < progress_at.wall - at.wall <= LATE_SECONDS_MAX
 
 
 def _prompted(activity: Activity, event: e.Prompted, at: Instant) -> None:
+    if event.by_person and not event.by_wakeful:
+        activity.person_at = max(activity.person_at or at, at)
     if _is_late(activity, at):
         activity.known += 1
         if event.by_person or activity.turn_since is None:
@@ -212,11 +257,13 @@ def _prompted(activity: Activity, event: e.Prompted, at: Instant) -> None:
         return
     # A resumed client leaves the calls of a killed turn dangling; a new prompt starts from none.
     activity.calls.clear()
+    activity.early_results = None
     activity.compacting_since = None
-    activity.refused = False
+    activity.refused = activity.proposed = False
     if not _precedes_question(activity, at):
         activity.asked_about = None
     activity.failure, activity.failure_message = None, ""
+    activity.asks = ""
     activity.closed = False
     if event.by_person:
         _forget_work(activity)
@@ -224,13 +271,13 @@ def _prompted(activity: Activity, event: e.Prompted, at: Instant) -> None:
     else:
         forget_words(activity.circles)
     activity.turn_since = activity.turn_since or at
-    _step(activity, Step.PROMPTED, at)
+    _step(activity, Step.OPENED if event.unasked else Step.PROMPTED, at)
 
 
 def _forget_work(activity: Activity) -> None:
     activity.errors_in_a_row = activity.retries_in_a_row = activity.turn_calls = 0
     activity.turn_tokens = activity.turn_output_tokens = 0
-    activity.errors_since = activity.turn_since = activity.failed = None
+    activity.errors_since = activity.turn_since = activity.failed = activity.spawns = None
     activity.active_seconds = 0.0
     forget_calls(activity.circles)
 
@@ -238,7 +285,9 @@ def _forget_work(activity: Activity) -> None:
 def _progressed(activity: Activity, event: e.Progressed, at: Instant) -> None:
     if event.words or activity.retries_in_a_row:
         _said(activity, event.words, event.echoes, at)
-    if not event.words:
+    if event.words:
+        activity.states_stops = True
+    else:
         activity.marks += 1
     _step(activity, _PROGRESSED, at)
 
@@ -255,8 +304,9 @@ def _compacted(activity: Activity, _event: e.Compacted, at: Instant) -> None:
 
 
 def _spoke(activity: Activity, event: e.Spoke, at: Instant) -> None:
+    activity.asks = event.asks.decode("utf-8", "replace")
     _said(activity, event.words, event.echoes, at)
-    _step(activity, Step.SPOKE, at)
+    _step(activity, _PROGRESSED if activity.states_stops else Step.SPOKE, at)
 
 
 def _said(activity: Activity, words: int, echoes: int, at: Instant) -> None:
@@ -271,8 +321,11 @@ def _retried(activity: Activity, _event: e.Retried, _at: Instant) -> None:
 
 
 def _call_started(activity: Activity, event: e.CallStarted, at: Instant) -> None:
+    step = _step_number(activity, event)
+    activity.asks = ""
     activity.calls_total += 1
     activity.turn_calls += 1
+    activity.call_at = at
     if activity.retries_in_a_row or activity.compacting_since is not None:
         activity.retries_in_a_row, activity.compacting_since = 0, None
     call, tool = event.call[:NAME_CHARS_MAX], event.tool[:NAME_CHARS_MAX]
@@ -280,7 +333,7 @@ def _call_started(activity: Activity, event: e.CallStarted, at: Instant) -> None
     if len(activity.calls) >= OPEN_CALLS_MAX:
         del activity.calls[next(iter(activity.calls))]
     activity.newest_call = call
-    activity.calls[call] = OpenCall(
+    opened = OpenCall(
         call,
         tool,
         event.kind,
@@ -289,13 +342,40 @@ def _call_started(activity: Activity, event: e.CallStarted, at: Instant) -> None
         about,
         _patience_seconds(event, about),
         event.enforced,
-        event.instant,
+        event.limit_seconds,
+        event.escalated,
+        step,
     )
+    if is_spawn(tool):
+        activity.spawns = activity.spawns or Spawns()
+        spawned(activity.spawns, event.input, at, step)
+    elif activity.spawns is not None and is_write(about) and about.plan is None:
+        activity.spawns.prompts.clear()
+    if activity.early_results is not None and call in activity.early_results:
+        _came_back_early(activity, opened, at)
+        return
+    activity.calls[call] = opened
     if event.kind is _PERSON:
         activity.asked_about = tool
         _step(activity, Step.CALL_ASKED, at)
     else:
         _step(activity, _CALL_OPENED, at)
+
+
+def _came_back_early(activity: Activity, call: OpenCall, at: Instant) -> None:
+    """Its result stands before it in the log: it is over."""
+    assert activity.early_results is not None, "its result was read"
+    task = activity.early_results.pop(call.call)
+    if task:
+        _leave_running(activity, task, call)
+    _step(activity, _PROGRESSED, at)
+
+
+def _step_number(activity: Activity, event: e.CallStarted) -> int:
+    """Of the message that makes a call; where the log names none, calls with no result between them are of one."""
+    if event.message:
+        return crc32(event.message.encode())
+    return activity.calls_total - len(activity.calls) + 1
 
 
 def _patience_seconds(event: e.CallStarted, about: Call) -> float | None:
@@ -314,11 +394,19 @@ def _seconds(count: bytes, unit: bytes) -> float:
 
 def _call_ended(activity: Activity, event: e.CallEnded, at: Instant) -> None:
     call = _take(activity, event)
+    if call is None and event.call:
+        _expect_call(activity, event)
+    activity.call_at = at
     activity.refused = event.refused
     if (event.is_error or activity.errors_in_a_row) and (call is not None or not event.call):
         _count_errors(activity, event, call, at)
-    if call is not None and not event.refused and not _is_outage(event, call):
-        came_back(activity.circles, call.about, event.result, call.since, at, failed=event.is_error)
+    if call is not None and _is_outage(event, call) and activity.spawns is not None:
+        taken_back(activity.spawns, call.input)
+    elif call is not None and not event.refused:
+        result = event.result
+        if event.background:  # a launch is the same launch under any id
+            result = result.replace(event.background.encode(), b"~")
+        came_back(activity.circles, call.about, result, call.since, at, failed=event.is_error, step=call.step)
         if event.background:
             _leave_running(activity, event.background, call)
     step = _step_of_end(activity, call)
@@ -349,6 +437,13 @@ def _take(activity: Activity, event: e.CallEnded) -> OpenCall | None:
     return activity.calls.pop(newest.call) if newest is not None else None
 
 
+def _expect_call(activity: Activity, event: e.CallEnded) -> None:
+    early = activity.early_results = activity.early_results or {}
+    if len(early) >= EARLY_RESULTS_MAX:
+        del early[next(iter(early))]
+    early[event.call[:NAME_CHARS_MAX]] = event.background[:NAME_CHARS_MAX]
+
+
 def _step_of_end(activity: Activity, ended: OpenCall | None) -> Step:
     if not activity.calls:
         return _CALLS_DONE
@@ -363,10 +458,18 @@ def _count_errors(activity: Activity, event: e.CallEnded, call: OpenCall | None,
     if not event.is_error:
         activity.errors_in_a_row, activity.errors_since, activity.failed = 0, None, None
         return
+    is_same_step = call is not None and _failed_beside(activity, call)
     activity.failed = call.about if call is not None else None
     activity.failed_with = event.result[:ERROR_BYTES_KEPT_MAX]
-    activity.errors_in_a_row += 1
+    activity.failed_step = call.step if call is not None else 0
+    activity.errors_in_a_row += not is_same_step
     activity.errors_since = activity.errors_since or at
+
+
+def _failed_beside(activity: Activity, call: OpenCall) -> bool:
+    """Whether an equal call of the same message failed just before."""
+    failed = activity.failed
+    return failed is not None and activity.failed_step == call.step and asks_the_same(failed, call.about)
 
 
 def _asked(activity: Activity, event: e.Asked, at: Instant) -> None:
@@ -383,8 +486,14 @@ def _answered(activity: Activity, event: e.Answered, at: Instant) -> None:
     _step(activity, Step.ANSWERED, at)
 
 
+def _proposed(activity: Activity, _event: e.Proposed, at: Instant) -> None:
+    activity.proposed = True
+    _step(activity, _PROGRESSED, at)
+
+
 def _end_turn(activity: Activity, step: Step, at: Instant) -> None:
     activity.calls.clear()
+    activity.early_results = None
     activity.asked_about = activity.compacting_since = None
     _step(activity, step, at)
 
@@ -394,11 +503,16 @@ def _turn_ended(activity: Activity, event: e.TurnEnded, at: Instant) -> None:
     if not event.by_mark:
         activity.closed = False
         activity.failures_alike = 0
+        # What is known from before a boundary must stand in the boundary itself.
+        activity.states_stops = bool(event.words)
+        if event.asks or event.words:
+            activity.asks = event.asks.decode("utf-8", "replace")
         # A text that was brought to its end is over, whatever it said.
         _said(activity, event.words, 0, at)
     else:
         activity.marks += 1
-    _end_turn(activity, Step.MARKED if event.by_mark else Step.ENDED, at)
+    ended = Step.PROPOSED if activity.proposed else Step.ENDED
+    _end_turn(activity, Step.MARKED if event.by_mark else ended, at)
 
 
 def _turn_failed(activity: Activity, event: e.TurnFailed, at: Instant) -> None:
@@ -406,6 +520,7 @@ def _turn_failed(activity: Activity, event: e.TurnFailed, at: Instant) -> None:
     key = result_key(message.encode(), len(event.failure))
     activity.failures_alike = activity.failures_alike + 1 if key == activity.failure_key else 1
     activity.failure, activity.failure_message, activity.failure_key = event.failure, message, key
+    activity.asks = ""
     activity.limit_until = at.plus(event.until - event.at) if event.until is not None else None
     _end_turn(activity, Step.FAILED, at)
 
@@ -413,7 +528,8 @@ def _turn_failed(activity: Activity, event: e.TurnFailed, at: Instant) -> None:
 def _turn_interrupted(activity: Activity, _event: e.TurnInterrupted, at: Instant) -> None:
     _forget_work(activity)
     forget(activity.circles)
-    activity.closed = False
+    activity.asks = ""
+    activity.closed = activity.states_stops = activity.proposed = False
     activity.failures_alike = 0
     _end_turn(activity, Step.INTERRUPTED, at)
 
@@ -445,6 +561,7 @@ def _drifted(activity: Activity, event: e.Drifted, _at: Instant) -> None:
 
 _FOLDS: Final[Mapping[type[e.Event], Callable[[Activity, Any, Instant], None]]] = {
     e.Opened: _opened,
+    e.PermissionModeSet: _permission_mode_set,
     e.Prompted: _prompted,
     e.Progressed: _progressed,
     e.Compacting: _compacting,
@@ -456,6 +573,7 @@ _FOLDS: Final[Mapping[type[e.Event], Callable[[Activity, Any, Instant], None]]] 
     e.TaskEnded: _task_ended,
     e.Asked: _asked,
     e.Answered: _answered,
+    e.Proposed: _proposed,
     e.TurnEnded: _turn_ended,
     e.TurnFailed: _turn_failed,
     e.TurnInterrupted: _turn_interrupted,

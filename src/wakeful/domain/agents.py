@@ -46,7 +46,10 @@ class Move(StrEnum):
 
     START = "start ordered"
     READY = "seen ready"
+    # It lives, and its screen has not shown what says that it is ready.
+    NOT_YET = "not ready yet"
     NOT_READY = "not ready in time"
+    CALLED_OFF = "start called off"
     SESSION_LOST = "session gone"
     STOP = "stop ordered"
     GONE = "container gone"
@@ -89,6 +92,8 @@ class Glimpse(Struct, frozen=True, kw_only=True):
     container: Sight
     session: Sight
     agent: Sight
+    # False while its screen has never shown what says that it is ready.
+    ready: bool = True
     # The agent's process as this host numbers it.
     pid: int | None = None
     container_id: str | None = None
@@ -175,7 +180,9 @@ def move_of(glimpse: Glimpse) -> Move:
         return Move.SESSION_LOST if dead_inside else Move.UNSEEN
     if glimpse.container is Sight.DEAD:
         return Move.GONE
-    return Move.SESSION_LOST if Sight.DEAD in (glimpse.session, glimpse.agent) else Move.READY
+    if Sight.DEAD in (glimpse.session, glimpse.agent):
+        return Move.SESSION_LOST
+    return Move.READY if glimpse.ready else Move.NOT_YET
 
 
 _S = AgentState
@@ -185,16 +192,20 @@ MOVES: Final[Mapping[tuple[AgentState, Move], AgentState]] = {
     (_S.ERROR, Move.START): _S.STARTING,
     # Found running after the fact, or started by hand.
     (_S.STOPPED, Move.READY): _S.RUNNING,
+    (_S.STOPPED, Move.NOT_YET): _S.STARTING,
     (_S.STOPPED, Move.SESSION_LOST): _S.STALE,
     (_S.STOPPED, Move.UNSEEN): _S.UNKNOWN,
     (_S.STARTING, Move.READY): _S.RUNNING,
     (_S.STARTING, Move.NOT_READY): _S.ERROR,
     (_S.STARTING, Move.STOP): _S.STOPPING,
+    # It was stale, and nothing was done to it.
+    (_S.STARTING, Move.CALLED_OFF): _S.STALE,
     # Looks count only while no order is under way: these are for orders that a crash or a lost engine cut off.
-    (_S.STARTING, Move.SESSION_LOST): _S.STALE,
+    (_S.STARTING, Move.SESSION_LOST): _S.ERROR,
     (_S.STARTING, Move.GONE): _S.STOPPED,
     (_S.STARTING, Move.UNSEEN): _S.UNKNOWN,
     (_S.STOPPING, Move.READY): _S.RUNNING,
+    (_S.STOPPING, Move.NOT_YET): _S.STARTING,
     (_S.STOPPING, Move.SESSION_LOST): _S.STALE,
     (_S.STOPPING, Move.UNSEEN): _S.UNKNOWN,
     (_S.RUNNING, Move.SESSION_LOST): _S.STALE,
@@ -202,14 +213,17 @@ MOVES: Final[Mapping[tuple[AgentState, Move], AgentState]] = {
     (_S.RUNNING, Move.GONE): _S.STOPPED,
     (_S.RUNNING, Move.UNSEEN): _S.UNKNOWN,
     (_S.STALE, Move.READY): _S.RUNNING,
+    (_S.STALE, Move.NOT_YET): _S.STARTING,
     (_S.STALE, Move.STOP): _S.STOPPING,
     (_S.STALE, Move.GONE): _S.STOPPED,
     (_S.STALE, Move.UNSEEN): _S.UNKNOWN,
     (_S.STOPPING, Move.GONE): _S.STOPPED,
+    # Its screen says so at last, or somebody else started it.
     (_S.ERROR, Move.READY): _S.RUNNING,
     (_S.ERROR, Move.STOP): _S.STOPPING,
     (_S.ERROR, Move.GONE): _S.STOPPED,
     (_S.UNKNOWN, Move.READY): _S.RUNNING,
+    (_S.UNKNOWN, Move.NOT_YET): _S.STARTING,
     (_S.UNKNOWN, Move.SESSION_LOST): _S.STALE,
     (_S.UNKNOWN, Move.GONE): _S.STOPPED,
     # The way out for a person who knows more than we can see; nobody else acts on what is unknown.

@@ -20,8 +20,9 @@ from wakeful.domain.plaintext import plain
 from wakeful.domain.record import FindingRecord, SessionRecord
 from wakeful.domain.redact import redact
 from wakeful.domain.verdict import WaitKind
+from wakeful.domain.waits import PROBABLY_ASKS
 from wakeful.domain.why import LOGINS
-from wakeful.domain.wording import telling
+from wakeful.domain.wording import in_words, telling
 
 # What a locked telephone shows of a message.
 QUESTION_CHARS_MAX: Final = 140
@@ -90,13 +91,17 @@ class Question(Struct, frozen=True):
     since: str
     words: str
     code: Code | None = None
+    # A guess, which no command of ours can answer.
+    probable: bool = False
 
 
 def question_of(record: SessionRecord) -> Question | None:
     """What a person has to answer or to see to, if anything: an open question first, then a finding like a lost login."""
     for wait in record.expected_waits:
         if wait.kind is WaitKind.PERSON:
-            return Question(wait.since, _asked(wait.untrusted) or "a question is open")
+            words = _asked(wait.untrusted) or "a question is open"
+            told = f"{PROBABLY_ASKS}: {words}" if wait.probable else words
+            return Question(wait.since, told, probable=wait.probable)
     for finding in record.findings:
         if MEANINGS[finding.code, record.state].notice is Notice.NEEDS_YOU:
             return Question(finding.since, _said(finding), finding.code)
@@ -105,7 +110,8 @@ def question_of(record: SessionRecord) -> Question | None:
 
 def needs_you(record: SessionRecord, question: Question) -> str:
     """Which project, what it asks, how to get there; where there is nowhere to get to, how to answer from here."""
-    answers = question.code is None and record.managed and not _offers(record, "attach")
+    asked = question.code is None and not question.probable
+    answers = asked and record.managed and not _offers(record, "attach")
     return _lines(
         f"{called(record)} needs you",
         _line(question.words, QUESTION_CHARS_MAX),
@@ -182,10 +188,13 @@ def checkpoint_opened(project: str, *, where: str, since: str, doubt: str, numbe
     )
 
 
-def resolved(what: str, since: str, *, did: str = "", because: str = "") -> str:
-    """The end of something that was told: what it was, since when, what Wakeful did, and what else ended it."""
+def resolved(what: str, since: str, *, did: str = "", because: str = "", well: bool = True) -> str:
+    """The end of something that was told: what it was, since when, what Wakeful did, and what else ended it.
+
+    Not `well`: nobody saw it well again, so it is closed and not resolved.
+    """
     return _lines(
-        f"Resolved: {what}",
+        f"{'Resolved' if well else 'Closed'}: {what}",
         f"It began at {moment(since)}",
         f"Wakeful did: {did}" if did else "",
         f"Over: {because}" if because else "",
@@ -213,10 +222,11 @@ def _line(text: str, chars_max: int = LINE_CHARS_MAX) -> str:
 
 
 def called(record: SessionRecord) -> str:
-    """What people call it: its own name with its project, else the project."""
-    if record.name and record.project not in {"", record.name}:
-        return f"{record.name} ({record.project})"
-    return record.name or record.project or record.id
+    """What people call it: its own name, or its agent's, with its project, else the project."""
+    name = record.name or record.agent
+    if name and record.project not in {"", name}:
+        return f"{name} ({record.project})"
+    return name or record.project or record.id
 
 
 def _where(record: SessionRecord) -> str:
@@ -227,7 +237,7 @@ def _where(record: SessionRecord) -> str:
 def _said(finding: FindingRecord) -> str:
     """Its summary, and what the agent or its provider said, told apart by backquotes."""
     said = next(filter(None, finding.untrusted), "")
-    about = f": `{plain(said, QUESTION_CHARS_MAX).replace('`', chr(39))}`" if said else ""
+    about = f": `{plain(in_words(said), QUESTION_CHARS_MAX).replace('`', chr(39))}`" if said else ""
     return f"{finding.summary}{about} ({finding.code})"
 
 
@@ -240,7 +250,7 @@ def _asked(said: str) -> str:
     found = _CALL.fullmatch(said)
     about = telling(found["input"]) if found is not None else ""
     if found is None or not about:
-        return said
+        return in_words(said)
     call = f"{found['tool']} `{about.replace('`', chr(39))}`"
     return call if found["what"] in {None, "", about} else f"{found['what']}: {call}"
 
@@ -265,16 +275,18 @@ def _offers(record: SessionRecord, name: str) -> bool:
 
 
 def _way_out(record: SessionRecord) -> str:
-    """A session that was merely found is handed over first, where it can be."""
+    """A session that was merely found is handed over first, where it can be; an agent's is seen to at its agent."""
+    if record.agent is not None:
+        return f"wakeful attach {record.agent}"
     adopts = not record.managed and _offers(record, "adopt")
     return f"wakeful session {'adopt' if adopts else 'why'} {record.id}"
 
 
 def _jump(record: SessionRecord) -> str:
-    """To its pane; a session in no pane can only be looked at from here."""
-    return (
-        f"→ wakeful attach {record.id}" if _offers(record, "attach") else f"→ wakeful session why {record.id}"
-    )
+    """To its agent or its pane; a session in no pane can only be looked at from here."""
+    if _offers(record, "attach"):
+        return f"→ wakeful attach {record.agent or record.id}"
+    return f"→ wakeful session why {record.id}"
 
 
 def _course(told: Incident, inside: Sequence[Member]) -> str:

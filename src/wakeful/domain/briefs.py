@@ -15,6 +15,9 @@ from wakeful.domain.wording import length, quoted
 CALLS_NAMED_MAX: Final = 8
 # How everything begins that Wakeful itself tells an agent.
 SPEAKER: Final = "Wakeful: "
+WAKER: Final = "Wakeful wakes the agent "
+# In bytes as well: logs are read as such.
+OPENINGS: Final = (SPEAKER.encode(), WAKER.encode())
 
 
 class InterruptedCall(Struct, frozen=True):

@@ -4,18 +4,20 @@ A detector is one function in DETECTORS. Numbers come from the policy, waits fro
 stands in `findings`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from wakeful.domain.activity import GAP_SECONDS_MAX, Activity
+from wakeful.domain.activity import GAP_SECONDS_MAX, Activity, OpenCall
 from wakeful.domain.events import Failure
-from wakeful.domain.evidence import Holder, Presence, Status
+from wakeful.domain.evidence import DialogKind, Holder, Presence, Status
 from wakeful.domain.findings import Code
 from wakeful.domain.loops import Circles, circle
 from wakeful.domain.moment import Instant, iso
 from wakeful.domain.outage import is_outage
+from wakeful.domain.permission import ASKS_NOBODY
 from wakeful.domain.policy import Policy
 from wakeful.domain.process import Sight
+from wakeful.domain.spawns import storm
 from wakeful.domain.turn import OPEN, Phase
 from wakeful.domain.verdict import ExpectedWait, Finding
 from wakeful.domain.waits import Scene, call_end, call_text
@@ -36,7 +38,8 @@ def _died(case: Case) -> Finding | None:
     """The process ended inside a turn. After a finished turn it simply stopped."""
     if case.agent is not Sight.DEAD or case.activity.phase not in OPEN:
         return None
-    if case.activity.phase is Phase.SETTLING:
+    # What a person typed into the client was nothing the agent owed an answer to.
+    if case.activity.phase in {Phase.SETTLING, Phase.OPENED}:
         return None
     holder = case.presence.newest
     ended_at = (holder.ended_at if holder is not None else None) or case.activity.last_at or case.now
@@ -165,6 +168,7 @@ def _running_away(case: Case) -> Finding | None:
     if case.phase not in OPEN or case.agent is not Sight.ALIVE or activity.progress_at is None:
         return None
     seconds = active_seconds(case)
+    since = case.now.plus(-seconds)
     if seconds > policy.runaway_seconds:
         summary = f"at work for {seconds / 3600:.1f} h without an end"
     elif activity.turn_calls > policy.runaway_calls_max:
@@ -173,10 +177,12 @@ def _running_away(case: Case) -> Finding | None:
         summary = f"{activity.turn_tokens} tokens in one turn"
     elif (cost := turn_cost(activity, policy)) > policy.runaway_cost_usd:
         summary = f"${cost:.2f} spent in one turn, by the prices configured"
+    elif (too_many := storm(activity, policy)) is not None:
+        since, summary = too_many.since, too_many.summary
     else:
         return None
     fresh = () if is_quiet(case) else ("its progress is fresh: somebody is told, and nothing is stopped",)
-    return Finding(Code.RUNAWAY, case.now.plus(-seconds), summary, fresh)
+    return Finding(Code.RUNAWAY, since, summary, fresh)
 
 
 def turn_cost(activity: Activity, policy: Policy) -> float:
@@ -214,10 +220,22 @@ def _wedged(case: Case) -> Finding | None:
         if call.enforced or call.timeout_seconds is not None:
             until = min(call_end(call, case.policy), case.now)
             summary = f"a call is open {length(case.now.seconds_since(call.since))}, longer than it may"
-            told = ("such a call takes no time: perhaps it asks for a permission",)
-            evidence = told if call.instant else ()
+            evidence = tuple(_wedge_evidence(case, call))
             return Finding(Code.TOOL_WEDGED, until, summary, evidence, (call_text(call),))
     return None
+
+
+def _wedge_evidence(case: Case, call: OpenCall) -> Iterator[str]:
+    """Why this is no question that the log does not mention, where that is known."""
+    mode, holder = case.activity.permission_mode, case.presence.newest
+    if call.limit_seconds is not None:
+        yield f"such a call comes back within {call.limit_seconds:.0f} s"
+    if mode in ASKS_NOBODY:
+        yield f"its permission mode is {mode}: it asks nobody"
+    elif holder is not None and holder.status is not None:
+        yield f"its client says {holder.status}: it asks nobody now"
+    elif call.limit_seconds is None:
+        yield "perhaps it asks for a permission"
 
 
 def waits_are_over(case: Case) -> bool:
@@ -257,6 +275,10 @@ def _silent(case: Case) -> Finding | None:
 
 
 def _drifting(case: Case) -> Finding | None:
+    dialog = case.presence.dialog
+    if dialog is not None and dialog.kind is DialogKind.UNKNOWN and case.agent is Sight.ALIVE:
+        told = "its client shows neither an input line nor a dialog that Wakeful knows"
+        return Finding(Code.READER_DRIFT, dialog.since, told, untrusted=(dialog.words,))
     summary = drift(case.activity, case.policy)
     return Finding(Code.READER_DRIFT, case.activity.first_at or case.now, summary) if summary else None
 

@@ -5,23 +5,23 @@ from typing import Final
 
 from wakeful.domain.errors import OperatorError
 
-UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_SPELLING: Final = re.compile(r"([0-9]{1,9})([smhd])")
+UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_SPELLING: Final = re.compile(r"([0-9]{1,9})([smhdw])")
 DURATION_SECONDS_MAX: Final = 30 * 86400
 
 
 class BadDuration(OperatorError):
-    """{shown!r} is not a duration: write 30s, 10m, 2h or 1d, 30 days at most."""
+    """{shown!r} is not a duration: write 30s, 10m, 2h, 1d or 2w, 30 days at most."""
 
     code = "bad-duration"
 
 
-def seconds_of(text: str) -> float:
-    """The seconds of a duration like 30s, 10m, 2h or 1h30m. Raises BadDuration."""
+def seconds_of(text: str, seconds_max: float = DURATION_SECONDS_MAX) -> float:
+    """The seconds of a duration like 30s, 10m, 2h, 1h30m or 2w. Raises BadDuration."""
     parts = _SPELLING.findall(text)
     seconds = sum(int(number) * UNITS[unit] for number, unit in parts)
     spelled_out = "".join(number + unit for number, unit in parts)
-    if spelled_out != text or not 0 < seconds <= DURATION_SECONDS_MAX:
+    if spelled_out != text or not 0 < seconds <= seconds_max:
         raise BadDuration(shown=text[:40])
     return float(seconds)
 

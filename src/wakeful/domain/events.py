@@ -5,10 +5,14 @@ Text an agent wrote travels only as raw bytes, so that nobody shows it by accide
 """
 
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
 
 from wakeful.domain.ids import ConversationId
+
+HEADLESS: Final = "headless"
+"""The permission mode of a client that runs without a terminal: it refuses instead of asking."""
 
 
 class CallKind(StrEnum):
@@ -45,10 +49,23 @@ class Opened(Event, frozen=True, gc=False):
     project: str | None = None
 
 
+class PermissionModeSet(Event, frozen=True, gc=False):
+    """Which calls the client asks a person about, in its own word; `HEADLESS` where it has nobody to ask."""
+
+    mode: str
+
+
 class Prompted(Event, frozen=True, gc=False):
-    """Somebody asked for something: a turn begins, or goes on with new orders."""
+    """Somebody asked for something: a turn begins, or goes on with new orders.
+
+    `by_wakeful`: Wakeful's own words, so that what a person asked for before goes on; else it is folded like theirs.
+    `unasked`: the client opened a turn and has not said what for. Nothing follows where a person typed a command of
+    their own into it.
+    """
 
     by_person: bool = True
+    by_wakeful: bool = False
+    unasked: bool = False
 
 
 class Progressed(Event, frozen=True, gc=False):
@@ -63,10 +80,14 @@ class Progressed(Event, frozen=True, gc=False):
 
 
 class Spoke(Event, frozen=True, gc=False):
-    """The agent wrote text and the log does not say whether more follows (dialects without stop reason)."""
+    """The agent wrote text and the log does not say whether more follows (dialects without stop reason).
+
+    `asks` is the question it ends with, if it does.
+    """
 
     words: int = 0
     echoes: int = 0
+    asks: bytes = b""
 
 
 class CallStarted(Event, frozen=True, gc=False):
@@ -79,8 +100,12 @@ class CallStarted(Event, frozen=True, gc=False):
     timeout_seconds: float | None = None
     # The client itself ends its calls, or asks a person first: one that stays open is a wedge, not silence.
     enforced: bool = False
-    # It takes no time at all: one that stays open may be asking for a permission that the log does not mention.
-    instant: bool = False
+    # The client's own limit: by then such a call has come back, unless the client asks for a permission first.
+    limit_seconds: float | None = None
+    # The call itself asks for more than its client allows.
+    escalated: bool = False
+    # The id of the message that made it, where the log has one: equal calls of one message are one step.
+    message: str = ""
 
 
 class CallEnded(Event, frozen=True, gc=False):
@@ -116,11 +141,16 @@ class Answered(Event, frozen=True, gc=False):
     about: str | None = None
 
 
+class Proposed(Event, frozen=True, gc=False):
+    """A plan was put before the person: the turn that ends with it waits for their yes."""
+
+
 class TurnEnded(Event, frozen=True, gc=False):
     """The turn is over. `by_mark`: its books were closed, whichever way it ended; a failure stays one."""
 
     by_mark: bool = False
     words: int = 0
+    asks: bytes = b""
 
 
 class TurnFailed(Event, frozen=True, gc=False):

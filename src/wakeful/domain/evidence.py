@@ -37,6 +37,28 @@ class Status(StrEnum):
     WAITING = "waiting"
 
 
+class DialogKind(StrEnum):
+    """What a client asks a person before it takes a prompt, in words for people."""
+
+    TRUST = "folder trust"
+    BYPASS = "bypass-permissions warning"
+    LOGIN = "login"
+    THEME = "theme"
+    API_KEY = "API key"
+    MCP_SERVER = "new MCP server"
+    SECURITY_NOTES = "security notes"
+    # Neither an input line nor any of the above: nobody can say what it waits for.
+    UNKNOWN = "unknown screen"
+
+
+class Dialog(Struct, frozen=True, gc=False):
+    """A dialog on the client's screen that no prompt gets past. `words` are the screen's own."""
+
+    kind: DialogKind
+    words: str
+    since: Instant
+
+
 # A conversation has one owner; a handful of remembered holders is enough to see twins and past deaths.
 HOLDERS_MAX: Final = 8
 _seen_at: Final = attrgetter("seen_at")
@@ -53,6 +75,8 @@ class Holder(Struct, gc=False):
     status: Status | None = None
     status_at: Instant | None = None
     waiting_for: str | None = None
+    # What it said of itself last, before it ended: nobody asked it anything.
+    ended_idle: bool = False
 
 
 class Pane(Struct, frozen=True, gc=False):
@@ -84,9 +108,12 @@ class Presence(Struct, gc=False):
 
     holders: dict[int, Holder] = field(default_factory=dict)
     pane: Pane | None = None
+    dialog: Dialog | None = None
     orphans: tuple[Orphan, ...] = ()
     tool_seen_at: Instant | None = None
     grown_at: Instant | None = None
+    # The newest line of its log that none of its known processes can have written: they had ended before.
+    written_after_at: Instant | None = None
     vouched: bool = False
     # A person's stop is final: whatever went before is nobody's trouble once its agent is gone.
     stopped: bool = False
@@ -117,15 +144,47 @@ class Presence(Struct, gc=False):
         return max(self.living or self.holders.values(), key=_seen_at)
 
 
+# A process writes its last lines up to 0.4 s before its end is told; a clock read twice differs by less.
+LAST_LINES_SECONDS: Final = 2.0
+
+
+def note_writer(presence: Presence, newest: Instant, *, live: bool) -> None:
+    """Remember a line that was written after every known process of the session had ended: somebody else lives.
+
+    When a process ended that was found dead is not known; only a line that comes in now is newer than that.
+    """
+    if presence.agent is not Sight.DEAD:
+        return
+    for holder in presence.holders.values():
+        ended_at = holder.ended_at or (holder.seen_at if live else None)
+        if ended_at is None or newest.seconds_since(ended_at) <= LAST_LINES_SECONDS:
+            return
+    presence.written_after_at = newest
+
+
 def hold(presence: Presence, holder: Holder) -> bool:
     """Remember a holder; True if it is new. A pid that came back with another start time is another process."""
     known = presence.holders.get(holder.process.pid)
     is_new = known is None or known.process != holder.process
     if known is not None and not is_new:
         holder.seen_at, holder.ended_at = known.seen_at, known.ended_at
+        holder.ended_idle = known.ended_idle
     presence.holders[holder.process.pid] = holder
+    if holder.sight is Sight.ALIVE:
+        presence.written_after_at = None
     if len(presence.holders) > HOLDERS_MAX:
         gone = [pid for pid, each in presence.holders.items() if each.sight is Sight.DEAD]
         for pid in gone[: len(presence.holders) - HOLDERS_MAX]:
             del presence.holders[pid]
     return is_new
+
+
+def has_only_come_up(presence: Presence, last_at: Instant | None) -> bool:
+    """Whether the newest holder wrote nothing since the one before it ended: a resume that has yet to begin, or failed.
+
+    `last_at`: the newest record of the log.
+    """
+    newest = presence.newest
+    others = [each for each in presence.holders.values() if each is not newest and each.sight is Sight.DEAD]
+    ends = [each.ended_at or each.seen_at for each in others]
+    return bool(ends) and (last_at is None or last_at < max(ends))

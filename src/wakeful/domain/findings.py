@@ -65,6 +65,10 @@ class Attention(StrEnum):
     OPERATOR = "operator"
 
 
+NEEDS_YOU: Final = (Attention.PERSON, Attention.LOGIN, Attention.OPERATOR)
+"""Whatever waits for a person, the most pressing first: what lists and reports count as an open problem."""
+
+
 class Code(StrEnum):
     """In order of precedence: the first finding names the session's trouble."""
 

@@ -13,6 +13,8 @@ from wakeful.domain.process import Process
 SESSION_VARIABLE = "WAKEFUL_SESSION"
 EPOCH_VARIABLE = "WAKEFUL_EPOCH"
 INTENT_VARIABLE = "WAKEFUL_INTENT"
+# The agent of the hub that a process in a container is, or descends from.
+AGENT_VARIABLE = "WAKEFUL_AGENT"
 
 
 class PaneAddress(Struct, frozen=True):

@@ -80,10 +80,17 @@ class Member(Struct, frozen=True):
     words: str = ""
     # Since when it is out of it.
     left_at: float | None = None
+    # How it left, where it was not seen well again: its process is gone, a person stopped it.
+    ended: str = ""
 
     @property
     def is_in(self) -> bool:
         return self.left_at is None
+
+    @property
+    def is_well(self) -> bool:
+        """It left because it was seen at work again, or ended its turn well."""
+        return not self.is_in and not self.ended and self.fate is not Fate.ENDED
 
 
 class Incident(Struct, frozen=True):
@@ -117,6 +124,11 @@ class Incident(Struct, frozen=True):
     def is_open(self) -> bool:
         return self.resolved_at is None
 
+    @property
+    def is_well(self) -> bool:
+        """It is over, and everybody who was in it is well again; of an earlier version's nothing else is known."""
+        return not self.is_open and all(each.is_well for each in self.members)
+
     def member(self, session_id: SessionId) -> Member | None:
         return next((each for each in self.members if each.id == session_id), None)
 
@@ -126,7 +138,7 @@ class Incident(Struct, frozen=True):
             return self
         known = self.member(session_id)
         joined = replace(
-            self._with(replace(known or Member(session_id, name or session_id), left_at=None)),
+            self._with(replace(known or Member(session_id, name or session_id), left_at=None, ended="")),
             sessions=(*self.sessions, session_id),
             updated_at=now,
         )
@@ -142,27 +154,22 @@ class Incident(Struct, frozen=True):
         ends = [each for each in (self.until, until) if each is not None]
         return replace(self, until=max(ends)) if ends else self
 
-    def left(self, session_id: SessionId, now: float) -> "Incident":
-        """Without this session; over when it was the last one and the cause does not stand by itself."""
+    def left(self, session_id: SessionId, now: float, ended: str = "") -> "Incident":
+        """Without this session; over when it was the last one and the cause does not stand by itself.
+
+        `ended` says how it left, where it was not seen well again.
+        """
         remaining = tuple(each for each in self.sessions if each != session_id)
         if remaining == self.sessions:
             return self
         known = self.member(session_id)
-        without = self if known is None else self._with(replace(known, left_at=now))
+        without = self if known is None else self._with(replace(known, left_at=now, ended=ended))
         over = not remaining and not self.standing
         return replace(without, sessions=remaining, updated_at=now, resolved_at=now if over else None)
 
     def ended(self, now: float) -> "Incident":
         """Its cause is over; so is the incident, unless somebody is still in trouble because of it."""
         return replace(self, standing=False, updated_at=now, resolved_at=None if self.sessions else now)
-
-    def without(self, session_id: SessionId, now: float) -> "Incident":
-        """As if it had never been in it, while others are: somebody ended it, so that it does not count."""
-        left = self.left(session_id, now)
-        if left is self or not left.is_open:
-            return left
-        members = tuple(each for each in left.members if each.id != session_id)
-        return replace(left, affected=left.affected - 1, members=members)
 
     def treated(self, session_id: SessionId, fate: Fate, words: str) -> "Incident":
         """With what was done about one of its sessions."""

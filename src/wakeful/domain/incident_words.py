@@ -31,13 +31,23 @@ def words_of(incident: Incident) -> str:
 
 
 def count_words(incident: Incident) -> str:
-    """How many are in it, and how many are out of it again."""
+    """How many are in it, how many are well again, and what became of the others."""
     inside = len(incident.sessions)
-    outside = max(incident.affected - inside, 0)
-    if not inside:
-        return f"{_sessions(outside)}, {'all ' if outside > 1 else ''}well again"
-    counted = f"{_sessions(inside)} in trouble"
-    return f"{counted}, {outside} well again" if outside else counted
+    ended = [each for each in incident.members if not each.is_in and not each.is_well]
+    well = max(incident.affected - inside - len(ended), 0)
+    if not inside and not ended:
+        return f"{_sessions(well)}, {'all ' if well > 1 else ''}well again"
+    counted = f"{_sessions(inside)} in trouble" if inside else _sessions(incident.affected)
+    return ", ".join((counted, *([f"{well} well again"] if well else []), *_endings(ended)))
+
+
+def _endings(ended: Sequence[Member]) -> Iterator[str]:
+    for words, count in Counter(_ending(each) for each in ended).items():
+        yield f"{count}: {words}"
+
+
+def _ending(member: Member) -> str:
+    return member.ended or member.words
 
 
 def named(members: Sequence[Member]) -> str:
@@ -61,9 +71,9 @@ def fate_words(member: Member) -> str:
     """What became of one session."""
     if member.is_in:
         return f"{_STANDINGS[member.fate]}{f': {member.words}' if member.words else ''}"
-    if member.fate in {Fate.REVIVED, Fate.ENDED}:
-        return f"{'came back' if member.fate is Fate.REVIVED else 'over'}: {member.words}"
-    return "well again"
+    if not member.is_well:
+        return f"over: {_ending(member)}"
+    return f"came back: {member.words}" if member.fate is Fate.REVIVED else "well again"
 
 
 def did_words(incident: Incident) -> str:
@@ -76,7 +86,7 @@ def did_words(incident: Incident) -> str:
 def _deeds(members: tuple[Member, ...]) -> Iterator[str]:
     revived = [each for each in members if each.fate is Fate.REVIVED]
     if revived:
-        back = sum(not each.is_in for each in revived)
+        back = sum(each.is_well for each in revived)
         seen = "all came back" if back == len(revived) else f"{back} came back so far"
         yield f"revived {_sessions(len(revived))}, {seen}"
     for fate, verb in _VERBS.items():

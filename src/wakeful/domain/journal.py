@@ -6,6 +6,7 @@ with other keys was written by somebody else or by a newer Wakeful, and is refus
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any, Final
 
@@ -46,6 +47,12 @@ class StateForeign(OperatorError):
     """{path} is not a state this Wakeful can take up: {reason}. It was left as it is."""
 
     code = "state-foreign"
+
+
+class StateOutdated(OperatorError):
+    """{path} is of an earlier session; {later} came after it. Put that state back, or begin anew with fresh=True."""
+
+    code = "state-outdated"
 
 
 class StateTorn(WorldError):
@@ -134,16 +141,15 @@ class SessionState(Struct, frozen=True, forbid_unknown_fields=True):
     notes: str | None = None
 
     @property
-    def awaited(self) -> int | None:
-        """The number of the checkpoint that holds this journal."""
-        found = _AWAITING.match(self.notes or "")
-        return int(found[1]) if found else None
+    def awaited(self) -> tuple[int, ...]:
+        """The numbers of the checkpoints that hold this journal."""
+        return _awaited(self.notes or "")[0]
 
-    def awaiting(self, number: int | None) -> "SessionState":
-        """The same, held by this checkpoint or by none; what else the notes say stays."""
-        others = _AWAITING.sub("", self.notes or "", count=1)
-        held = f"awaiting-approval: CHECKPOINT_{number}.md" if number is not None else ""
-        return replace(self, notes="\n".join(part for part in (held, others) if part) or None)
+    def awaiting(self, numbers: Iterable[int]) -> "SessionState":
+        """The same, held by these checkpoints or by none; what else the notes say stays."""
+        held = [f"awaiting-approval: CHECKPOINT_{number}.md" for number in numbers]
+        others = _awaited(self.notes or "")[1]
+        return replace(self, notes="\n".join(part for part in (*held, others) if part) or None)
 
     def with_entry(self, step: str, entry: StepEntry) -> "SessionState":
         return replace(self, process_map={**self.process_map, step: entry})
@@ -161,6 +167,15 @@ class SessionState(Struct, frozen=True, forbid_unknown_fields=True):
             next_immediate_step=open_ones[-1] if open_ones else then,
             process_map=left,
         )
+
+
+def _awaited(notes: str) -> tuple[tuple[int, ...], str]:
+    """The checkpoints that notes begin with, and the rest of them."""
+    numbers = []
+    while found := _AWAITING.match(notes):
+        numbers.append(int(found[1]))
+        notes = notes[found.end() :]
+    return tuple(numbers), notes
 
 
 class Trace(Struct, frozen=True):
@@ -244,44 +259,63 @@ def without_completed(state: SessionState) -> SessionState:
 
 
 def reconciled(state: SessionState, traces: Iterable[Trace]) -> SessionState:
-    """The state with what events say that were written after it."""
+    """The state with what its traces tell: whatever they say was begun or completed counts.
+
+    The traces may come in any order, twice, and from before the state: a state can be older than its events (a restored
+    backup, a git checkout), and then only they know what happened since.
+    """
     for trace in traces:
         if trace.step is not None and trace.trace_id == state.trace_id:
-            state = _after(state, trace, trace.step)
+            state = _with_trace(state, trace, trace.step)
     return state
 
 
-def rebuilt(traces: Iterable[Trace], at: str) -> SessionState | None:
-    """The newest session's state as its events tell it; None if they tell of none."""
+def newest_session(traces: Iterable[Trace]) -> str | None:
+    """The trace id of the session that began last; None if no trace tells of any."""
     known = list(traces)
-    if not known:
-        return None
-    state = SessionState(None, (), None, at, known[-1].trace_id, {}, 0)
-    for trace in known:
-        if trace.trace_id == state.trace_id and trace.event == "action.started" and trace.step is not None:
-            state = replace(state, current_task_id=trace.step, next_immediate_step=trace.step)
-            state = state.with_entry(trace.step, _entry_of(trace))
-        state = reconciled(state, (trace,))
-    return state
+    begun = [trace.trace_id for trace in known if trace.event == "session.start"]
+    return begun[-1] if begun else known[-1].trace_id if known else None
 
 
-def _entry_of(trace: Trace) -> StepEntry:
-    try:
-        return msgspec.convert(trace.details, StepEntry)
-    except msgspec.ValidationError:
-        # Whatever it was, nothing about it is known for sure.
-        return StepEntry(started_at=trace.at)
+def later_session(state: SessionState, traces: Iterable[Trace]) -> str | None:
+    """The trace id of a session that began after the state's own; None where these traces tell of none."""
+    begun = [trace.trace_id for trace in traces if trace.event == "session.start"]
+    return begun[-1] if state.trace_id in begun and begun[-1] != state.trace_id else None
 
 
-def _after(state: SessionState, trace: Trace, step: str) -> SessionState:
-    entry = state.process_map.get(step)
-    if entry is None or trace.details.get("attempt") != entry.attempt:
+# What an event says of one attempt. Within an attempt nothing is followed by something further up.
+_LAST_OF: Final[Mapping[str, Last]] = {
+    "action.started": Last.STARTED,
+    "action.failed": Last.FAILED,
+    "recovery.undo_started": Last.UNDOING,
+    "checkpoint.aborted": Last.ABORTED,
+    "recovery.cleared": Last.CLEARED,
+    "action.completed": Last.COMPLETED,
+}
+_LATER: Final = tuple(_LAST_OF.values())
+
+
+def _with_trace(state: SessionState, trace: Trace, step: str) -> SessionState:
+    last, attempt = _LAST_OF.get(trace.event), trace.details.get("attempt")
+    if last is None or not isinstance(attempt, int) or step in state.steps_completed:
         return state
-    if trace.event == "action.completed":
+    before = state.process_map.get(step)
+    if last is Last.COMPLETED:
         return state.completed(step)
-    if trace.event == "action.failed":
-        return state.with_entry(step, replace(entry, last=Last.FAILED))
-    return state
+    if before is not None and (before.attempt, _LATER.index(before.last)) >= (attempt, _LATER.index(last)):
+        return state
+    same = before if before is not None and before.attempt == attempt else _entry_of(trace, attempt)
+    undo_of = trace.details.get("checkpoint")
+    asked = undo_of if isinstance(undo_of, int) else same.undo_of
+    return state.with_entry(step, replace(same, last=last, undo_of=asked))
+
+
+def _entry_of(trace: Trace, attempt: int) -> StepEntry:
+    if trace.event == "action.started":
+        with suppress(msgspec.ValidationError):
+            return msgspec.convert(trace.details, StepEntry)
+    # Whatever it was, nothing about it is known for sure.
+    return StepEntry(started_at=trace.at, attempt=attempt)
 
 
 def parse_step(name: str) -> str:

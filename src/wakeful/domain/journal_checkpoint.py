@@ -1,4 +1,7 @@
-"""The question a cut-off journal asks a person: what is done, what may be, what is not, and what each answer leads to."""
+"""The questions a cut-off journal asks a person: what is done, what may be, what is not, and what each answer leads to.
+
+A question is about one step, so that each of several that were cut off at once gets its own answer.
+"""
 
 import shlex
 from collections.abc import Sequence
@@ -12,20 +15,39 @@ from wakeful.domain.redact import redact
 HELD = frozenset({Course.CHECKPOINT, Course.ROLLBACK})
 
 
-def question(
+def questions(
     root: str,
     state: SessionState,
     outcomes: Sequence[StepOutcome],
+    held: Sequence[StepOutcome],
     suspects: Sequence[Suspect],
-    torn_at: str | None,
+    torn: str | None,
+) -> list[Checkpoint]:
+    """One draft for each held step, and one for suspects; `torn` is told with the first.
+
+    Their numbers and times are given where they are opened.
+    """
+    asked: list[tuple[Sequence[StepOutcome], Sequence[Suspect]]] = [([each], ()) for each in held]
+    if suspects or (torn is not None and not held):
+        asked.append(((), suspects))
+    drafts = []
+    for number, (steps, files) in enumerate(asked):
+        told = [torn] if torn is not None and number == 0 else []
+        drafts.append(_question(root, state, outcomes, steps, files, told))
+    return drafts
+
+
+def _question(
+    root: str,
+    state: SessionState,
+    outcomes: Sequence[StepOutcome],
+    held: Sequence[StepOutcome],
+    suspects: Sequence[Suspect],
+    told: Sequence[str],
 ) -> Checkpoint:
-    """The draft of a checkpoint; its number and time are given where it is opened."""
-    held = [each for each in outcomes if each.course in HELD]
     entries = {each.step: state.process_map[each.step] for each in held}
     may_have = [_may_have(each, entries[each.step]) for each in held]
-    may_have += [f"{each.path} of step {each.step}: {each.reason}" for each in suspects]
-    if torn_at is not None:
-        may_have.append(f"the state was torn and lies in {torn_at} now: its events say what stands here")
+    may_have += [f"{_named_file(each)} {each.reason}" for each in suspects]
     return Checkpoint(
         number=0,
         kind=CheckpointKind.JOURNAL,
@@ -33,7 +55,7 @@ def question(
         project=root.rpartition("/")[2],
         opened_at=0.0,
         happened=tuple(f"step {step} is completed" for step in state.steps_completed),
-        may_have=tuple(may_have),
+        may_have=(*may_have, *told),
         did_not=tuple(_did_not(state, outcomes)),
         choices=tuple(_choices(held, entries, suspects)),
         trace_id=state.trace_id,
@@ -44,6 +66,16 @@ def is_asked_about(checkpoint: Checkpoint, step: str, attempt: int) -> bool:
     """Whether this attempt is one of those a person was asked about."""
     named = redact(_named(step, attempt))
     return any(line.startswith(named) for line in checkpoint.may_have)
+
+
+def is_asked_about_file(checkpoint: Checkpoint, suspect: Suspect) -> bool:
+    """Whether this file is one of those a person was asked about."""
+    named = redact(_named_file(suspect))
+    return any(line.startswith(named) for line in checkpoint.may_have)
+
+
+def _named_file(suspect: Suspect) -> str:
+    return f"{suspect.path} of step {suspect.step}:"
 
 
 def _named(step: str, attempt: int) -> str:
@@ -83,8 +115,8 @@ def _choices(
             f" on after it. If it has not happened, it never will.{left}{taken}"
         )
         offered.append(Choice(ChoiceName.DONE, counted))
-    if entries and all(entry.undo for entry in entries.values()):
-        commands = tuple(shlex.join(entry.undo) for entry in reversed(entries.values()))
+    commands = tuple(shlex.join(entry.undo) for entry in entries.values() if entry.undo)
+    if commands:
         consequence = f"these commands undo {names}; after that it counts as not begun.{ended}"
         offered.append(Choice(ChoiceName.ROLLBACK, consequence, commands))
     offered.append(

@@ -8,9 +8,10 @@ from typing import Final
 
 from wakeful.domain.activity import GAP_SECONDS_MAX, Activity
 from wakeful.domain.detectors import Case, detectors, drift, polled_cycle_since, was_seen
-from wakeful.domain.evidence import Holder, Presence, Rung, Status
+from wakeful.domain.evidence import DialogKind, Holder, Presence, Rung, Status
 from wakeful.domain.findings import MEANINGS, PRECEDENCE, Attention, Code, Health, State, worst
 from wakeful.domain.moment import Instant, latest
+from wakeful.domain.permission import asking, asks_at
 from wakeful.domain.policy import Policy
 from wakeful.domain.process import Sight
 from wakeful.domain.turn import OPEN, Phase
@@ -34,18 +35,18 @@ NOBODY_SEEN: Final = Verdict(
 
 def judge(activity: Activity, presence: Presence, policy: Policy, now: Instant) -> Verdict:
     """Say what is true of a session at `now`. Never looks at anything but its arguments."""
-    if not was_seen(presence) and drift(activity, policy) is None:
+    if not was_seen(presence) and not presence.stopped and drift(activity, policy) is None:
         return NOBODY_SEEN
     case = case_of(activity, presence, policy, now)
     found = [finding for detect in detectors(presence) if (finding := detect(case)) is not None]
     findings = tuple(sorted(found, key=lambda finding: PRECEDENCE[finding.code]))
-    state = _state(case.phase, case.agent)
+    state = _state(case)
     return Verdict(
         state=state,
         health=_health(case, state, findings),
         agent=case.agent,
         active_prompt=case.agent is Sight.ALIVE and case.phase in OPEN,
-        attention=_attention(state, findings),
+        attention=_attention(case, state, findings),
         findings=findings,
         waits=current(case.waits, now),
         alive_to=_alive_to(case),
@@ -58,14 +59,18 @@ def case_of(activity: Activity, presence: Presence, policy: Policy, now: Instant
     """Who lives, where the turn stands and what it waits for: all that the detectors look at."""
     agent = _agent(activity, presence, policy, now)
     phase = _phase(activity, presence, policy, now)
+    if agent is Sight.ALIVE and phase is Phase.TOOL and asking(activity, presence, policy, now) is not None:
+        phase = Phase.PERSON
     scene = Scene(activity, presence, policy, now, phase)
     waits = expected_waits(scene) if agent is Sight.ALIVE else limit_waits(scene)
     return Case(activity, presence, policy, now, phase, agent, waits)
 
 
 def _agent(activity: Activity, presence: Presence, policy: Policy, now: Instant) -> Sight:
-    """Whether the agent lives. A log that grows under our eyes has a living writer, known by name or not."""
-    if presence.agent is not Sight.UNKNOWN:
+    """Whether the agent lives. A log that grows under our eyes has a living writer, known by name or not, and one
+    that grew after every known process had ended has another one."""
+    is_unknown = presence.agent is Sight.UNKNOWN or presence.written_after_at is not None
+    if not is_unknown:
         return presence.agent
     if presence.vouched:
         return Sight.DEAD if activity.closed else Sight.ALIVE
@@ -76,6 +81,9 @@ def _agent(activity: Activity, presence: Presence, policy: Policy, now: Instant)
 
 def _phase(activity: Activity, presence: Presence, policy: Policy, now: Instant) -> Phase:
     """The turn's phase, corrected by the client's own word where that is newer than the log."""
+    if presence.dialog is not None:
+        # It takes no prompt before that is answered, whatever an earlier process wrote.
+        return Phase.UNSEEN
     phase = activity.phase
     if phase is Phase.SETTLING and _settled(activity, policy, now):
         phase = Phase.ENDED
@@ -115,21 +123,36 @@ def _by_status(phase: Phase, holder: Holder, activity: Activity) -> Phase:
     return Phase.TOOL if activity.calls else Phase.MODEL
 
 
-def _state(phase: Phase, agent: Sight) -> State:
-    if agent is not Sight.ALIVE:
+def _state(case: Case) -> State:
+    if case.agent is not Sight.ALIVE:
         return State.STOPPED
-    if phase is Phase.PERSON:
+    if (dialog := case.presence.dialog) is not None:
+        return State.STARTING if dialog.kind is DialogKind.UNKNOWN else State.WAITING
+    if case.phase in {Phase.PERSON, Phase.PROPOSED}:
         return State.WAITING
-    return State.PROMPTING if phase in OPEN else State.IDLE
+    return State.PROMPTING if case.phase in OPEN else State.IDLE
 
 
 def _health(case: Case, state: State, findings: tuple[Finding, ...]) -> Health:
     if findings:
         return worst([MEANINGS[finding.code, state].health for finding in findings])
     if case.agent is Sight.UNKNOWN:
+        # A process that a person ended while nobody watched is not missed; one that cannot be looked at may be.
+        is_ended = case.presence.stopped and not case.presence.holders
+        return Health.HEALTHY if is_ended else Health.UNKNOWN
+    if ended_unread(case.activity, case.presence, case.agent):
         return Health.UNKNOWN
     stale_at = _stale_at(case) if state is State.IDLE else None
     return Health.STALE if stale_at is not None and stale_at <= case.now else Health.HEALTHY
+
+
+def ended_unread(activity: Activity, presence: Presence, agent: Sight) -> bool:
+    """A process that is gone, and nothing of its log is there to say how: whether it ended well is not known, unless
+    it had called itself idle."""
+    holder = presence.newest
+    if agent is not Sight.DEAD or activity.last_at is not None or holder is None or presence.stopped:
+        return False
+    return not holder.ended_idle and holder.status is not Status.IDLE
 
 
 def _stale_at(case: Case) -> Instant | None:
@@ -140,9 +163,11 @@ def _stale_at(case: Case) -> Instant | None:
     return seen.plus(case.policy.stale_seconds) if seen is not None else None
 
 
-def _attention(state: State, findings: tuple[Finding, ...]) -> Attention:
+def _attention(case: Case, state: State, findings: tuple[Finding, ...]) -> Attention:
     if findings:
         return MEANINGS[findings[0].code, state].attention
+    if (dialog := case.presence.dialog) is not None and dialog.kind is DialogKind.LOGIN:
+        return Attention.LOGIN if state is State.WAITING else Attention.NONE
     return Attention.PERSON if state is State.WAITING else Attention.NONE
 
 
@@ -212,6 +237,8 @@ def _rule_deadlines(case: Case) -> list[Instant]:
         grace_seconds = policy.tool_grace_seconds
         declared = [call for call in activity.calls.values() if call.timeout_seconds is not None]
         moments += [call.since.plus((call.timeout_seconds or 0.0) + grace_seconds) for call in declared]
+        asked = (asks_at(call, activity, case.presence, policy) for call in activity.calls.values())
+        moments += [moment for moment in asked if moment is not None]
     holder = case.presence.newest
     if activity.last_at is None and holder is not None and holder.status is Status.BUSY:
         moments.append(holder.seen_at.plus(policy.never_started_seconds + 1))

@@ -1,9 +1,10 @@
 """Going round in circles: the same calls with the same results, the same words, the same unchanged poll.
 
 Constant time and memory per call. A cycle of n calls is a run of calls that each equal the n-th before it, n from
-one to five. What a person says, and a write that was not made before, begin afresh; words in between do not. Polls
-count by time, for waiting is what they are for; so does a look at something that goes on elsewhere, taken again after a
-pause. Nearly every call of a turn is made once: what it means and what is volatile in its result is looked at only when
+one to five. What a person says, and a write that was not made before, begin afresh; words in between do not. Equal calls
+of one message are one step, for nobody had seen the first result. Polls count by time, for waiting is what they are
+for; so does a look taken again after a pause. Two more ways to get nowhere: other questions with one answer, and a
+plan that is only worded anew. Nearly every call of a turn is made once: what it means and what is volatile in its result is looked at only when
 another one seems to bring the same.
 """
 
@@ -16,7 +17,17 @@ from wakeful.domain.echoes import ECHOES_MIN
 from wakeful.domain.masking import masked, outline
 from wakeful.domain.moment import Instant
 from wakeful.domain.policy import Policy
-from wakeful.domain.signature import Call, Meaning, essence, is_write, may_move, meaning_of, says_not_over
+from wakeful.domain.signature import (
+    Call,
+    Meaning,
+    essence,
+    is_write,
+    may_move,
+    meaning_of,
+    says_not_over,
+    writes_nothing,
+)
+from wakeful.domain.stagnation import Alike, PlanRun, alike_with, planned
 
 CYCLE_CALLS_MAX: Final = 5
 # Distinct calls remembered since the last new write; a turn with more of them is not going in circles.
@@ -27,6 +38,8 @@ SEEN_RECENTLY: Final = 3
 POLLS_MAX: Final = 4
 # Half of all model waits end within 3 s: whoever looks again later than this has waited, and sooner hammers.
 LOOK_SECONDS_MIN: Final = 10.0
+# And whoever looks at anything again after a minute: 37 of the 51 equal looks in 40 recordings of work came so late.
+SPACED_SECONDS_MIN: Final = 60.0
 
 
 class _Made(Struct, gc=False):
@@ -43,6 +56,8 @@ class _Made(Struct, gc=False):
     count: int = 1
     meaning: Meaning | None = None
     masked: bytes | None = None
+    # The message it was last made in; 0: not known.
+    step: int = 0
 
 
 class _Poll(Struct, gc=False):
@@ -87,10 +102,16 @@ class Circles(Struct, gc=False):
     polls: tuple[_Poll, ...] = ()
     # The call before the last poll, by its place: what was made since then is not merely asked again.
     polled_index: int = -1
+    # Runs count by time only because a look was taken again after a longer pause.
+    spaced: bool = False
     # The last call if it failed, and how often in a row it did, whatever it said each time.
     failing: Call | None = None
     failing_since: Instant | None = None
+    failing_step: int = 0
     failures: int = 0
+    # Reading calls in a row with one answer, and writes of a plan in a row that neither grew nor got done.
+    alike: Alike | None = None
+    plan: PlanRun | None = None
 
 
 class Circle(Struct, frozen=True):
@@ -120,26 +141,41 @@ def forget_calls(circles: Circles) -> None:
     circles.last_count = circles.echoes = circles.compactions = 0
     circles.polls, circles.polled_index = (), -1
     circles.failing, circles.failures = None, 0
+    circles.alike = circles.plan = None
 
 
 def came_back(
-    circles: Circles, call: Call, result: bytes, since: Instant, at: Instant, *, failed: bool = False
+    circles: Circles,
+    call: Call,
+    result: bytes,
+    since: Instant,
+    at: Instant,
+    *,
+    failed: bool = False,
+    step: int = 0,
 ) -> None:
-    """A call came back; `since` is when it was made."""
+    """A call came back; `since` is when it was made, `step` a number for the message that made it."""
     circles.echoes = circles.compactions = circles.words = circles.words_repeats = 0
+    if call.plan is not None or circles.plan is not None:
+        circles.plan = planned(circles.plan, call, since, step)
     if call.polls:
         _polled(circles, _Made(call, essence(result), at, at), at)
         return
     circles.polls = ()
     if failed or circles.failures:
-        _count_failures(circles, call, since, failed=failed)
-    circles.index = index = circles.index + 1
-    new = _Made(call, essence(result), since, since, index, index, index)
+        _count_failures(circles, call, since, step, failed=failed)
+    index = circles.index + 1
+    new = _Made(call, essence(result), since, since, index, index, index, step=step)
     trace = crc32(outline(new.result))
     made = _before(circles, new, trace) if trace in circles.outlines else None
+    if made is not None and step and made.step == step:
+        return
+    circles.index = index
     if made is None:
+        circles.alike = alike_with(circles.alike, call, result, since, step)
         made = _remember(circles, new, trace)
     else:
+        made.step = step
         _count(circles, made, since)
     circles.last_count = made.count
     _extend_runs(circles, made.number, since)
@@ -170,6 +206,8 @@ def circle(circles: Circles, policy: Policy, now: Instant, *, in_turn: bool = Tr
         or _failing(circles, policy)
         or _often(circles, policy, now)
         or _poll(circles, policy)
+        or _stagnation(circles, policy)
+        or _plan_churn(circles, policy)
         or _monologue(circles, policy)
         or _stammer(circles)
         or _squeeze(circles, policy)
@@ -216,8 +254,14 @@ def _remember(circles: Circles, new: _Made, trace: int) -> _Made:
 
 
 def _count(circles: Circles, made: _Made, since: Instant) -> None:
-    if since.seconds_since(made.asked) >= LOOK_SECONDS_MIN and _waits(circles, made):
+    paused_seconds = since.seconds_since(made.asked)
+    if paused_seconds >= LOOK_SECONDS_MIN and _waits(circles, made):
         _hold_runs(circles, circles.index - 1)
+    elif paused_seconds >= SPACED_SECONDS_MIN and writes_nothing(_meaning(made)):
+        _hold_runs(circles, circles.index - 1, spaced=True)
+    elif circles.spaced:
+        # Nobody waits any more: what is repeated without a pause begins to count here.
+        circles.runs, circles.spaced = (), False
     made.asked, made.last_index = since, circles.index
     if _is_counted(circles, made):
         made.count += 1
@@ -233,27 +277,29 @@ def _is_counted(circles: Circles, made: _Made) -> bool:
 def _waits(circles: Circles, made: _Made) -> bool:
     """Whether it is asked again because something is not over; or looks at what may move, and nothing else was done."""
     meaning = _meaning(made)
-    if says_not_over(meaning, made.result):
+    if says_not_over(made.call, meaning, made.result):
         return True
     return made.last_index == circles.index - 1 and may_move(made.call, meaning)
 
 
-def _count_failures(circles: Circles, call: Call, since: Instant, *, failed: bool) -> None:
+def _count_failures(circles: Circles, call: Call, since: Instant, step: int, *, failed: bool) -> None:
     if not failed:
         circles.failing, circles.failures = None, 0
-    elif circles.failing is not None and _asks_the_same(circles.failing, call):
-        circles.failures += 1
-    else:
+    elif circles.failing is None or not asks_the_same(circles.failing, call):
         circles.failing, circles.failing_since, circles.failures = call, since, 1
+    elif not step or circles.failing_step != step:
+        circles.failures += 1
+    circles.failing_step = step
 
 
-def _asks_the_same(one: Call, other: Call) -> bool:
+def asks_the_same(one: Call, other: Call) -> bool:
     return one.tool == other.tool and meaning_of(one).is_same(meaning_of(other))
 
 
-def _hold_runs(circles: Circles, polled_index: int) -> None:
+def _hold_runs(circles: Circles, polled_index: int, *, spaced: bool = False) -> None:
     """Somebody waits: what is repeated counts by time."""
     circles.runs = circles.runs or _no_runs()
+    circles.spaced = spaced and (circles.spaced or not any(run.polled for run in circles.runs))
     for run in circles.runs:
         run.polled = True
     circles.polled_index = polled_index
@@ -261,7 +307,7 @@ def _hold_runs(circles: Circles, polled_index: int) -> None:
 
 def _polled(circles: Circles, new: _Made, at: Instant) -> None:
     _hold_runs(circles, circles.index)
-    before = next((poll for poll in circles.polls if _asks_the_same(poll.made.call, new.call)), None)
+    before = next((poll for poll in circles.polls if asks_the_same(poll.made.call, new.call)), None)
     if before is None:
         circles.polls = (*circles.polls[1 - POLLS_MAX :], _Poll(new, at, at))
     elif not _is_same(before.made, new):
@@ -337,6 +383,21 @@ def _poll(circles: Circles, policy: Policy) -> Circle | None:
 def unchanged_seconds(circles: Circles) -> float:
     """How long what was polled last has given the same answer."""
     return circles.polls[-1].last.seconds_since(circles.polls[-1].since) if circles.polls else 0.0
+
+
+def _stagnation(circles: Circles, policy: Policy) -> Circle | None:
+    alike = circles.alike
+    if alike is None or alike.count <= policy.alike_results_max:
+        return None
+    return Circle(alike.since, f"{alike.count} different calls in a row with the same result", alike.call)
+
+
+def _plan_churn(circles: Circles, policy: Policy) -> Circle | None:
+    plan = circles.plan
+    if plan is None or plan.count <= policy.plan_writes_max:
+        return None
+    what = f"the plan was written {plan.count} times in a row, with nothing created or done"
+    return Circle(plan.since, what, plan.call)
 
 
 def _monologue(circles: Circles, policy: Policy) -> Circle | None:

@@ -42,8 +42,8 @@ _ID_NAMES: Final = (b"Id", b"_id", b"ID")
 # An answer that has one is short; in what was read of a file nothing is new.
 _WITH_ID_BYTES_MAX: Final = 300
 _NAMED_ID: Final = (
-    rb"((?:[mM]essage|[mM]sg|[rR]equest|[rR]un|[tT]race|[sS]pan|[rR]eceipt|[cC]orrelation|[eE]xecution|[iI]nvocation"
-    rb"|[tT]ransaction)[ _-]?[iI][dD][\\\"' =:#]{1,6})[\w.-]{1,64}"
+    rb"((?:background with |[mM]essage|[mM]sg|[rR]equest|[rR]un|[tT]race|[sS]pan|[rR]eceipt|[cC]orrelation|[eE]xecution|[iI]nvocation"
+    rb"|[tT]ransaction)[ _-]?[iI][dD][\\\"' =:#]{1,6}|/tasks/(?=[\w-]{1,64}\.output))[\w.-]{1,64}"
 )
 # A number that its name says is volatile; the name stays, and is looked for first.
 _NAMES: Final = (b'pid\\"', b"uration", b"lapsed", b"imestamp", b"atency")

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 _NETWORK: Final = re.compile(
     r"ECONNREFUSED|ECONNRESET|ENOTFOUND|EAI_AGAIN|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT|getaddrinfo|"
-    r"connection ?(?:error|refused|reset)|unable to connect|network is unreachable|dns error|error sending request",
+    r"connection ?(?:error|refused|reset)|unable to connect|network is unreachable|dns error|error sending request|"
+    r"socket (?:connection was closed|hang up)|fetch failed",
     re.IGNORECASE,
 )
 
@@ -25,7 +26,12 @@ def says_outage(result: bytes) -> bool:
 
 def is_network(activity: "Activity") -> bool:
     """Whether the last failed turn says that it did not get through."""
-    return _NETWORK.search(activity.failure_message) is not None
+    return says_network(activity.failure_message)
+
+
+def says_network(text: str) -> bool:
+    """Whether a sentence says that a request did not get through."""
+    return _NETWORK.search(text) is not None
 
 
 def is_outage(activity: "Activity") -> bool:

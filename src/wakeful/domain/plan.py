@@ -22,6 +22,8 @@ BUDGET_SECONDS: Final = 7 * 86_400.0
 LIMIT_GRACE_SECONDS: Final = 60.0
 # A revived session shows itself within this time; sixteen clients starting at once took 45 s.
 REVIVED_SECONDS: Final = 120.0
+# An agent of the hub that cannot be seen, or starts, is asked about again after this.
+AGENT_SECONDS: Final = 2.0
 # A runaway that made progress this lately is left alone (design, "Who may be touched").
 PROGRESS_SECONDS: Final = 600.0
 
@@ -43,6 +45,15 @@ ACTS: Final = frozenset({Step.STEER, Step.INTERRUPT, Step.RESUME, Step.FRESH})
 """Steps that touch a session."""
 
 
+class AgentWay(StrEnum):
+    """What its agent of the hub is declared, and able, to have done about a session that ended with it."""
+
+    TELL = "tell"
+    # It may be brought back, and cannot be now: nobody sees it, or it is being started.
+    WAIT = "wait"
+    REVIVE = "revive"
+
+
 class Situation(Struct, frozen=True, kw_only=True):
     """What is true of the session now. Seconds are awake seconds up to now."""
 
@@ -51,6 +62,8 @@ class Situation(Struct, frozen=True, kw_only=True):
     agent: Sight
     managed: bool
     for_seconds: float = 0.0
+    # Since when what was found is so, by the session's own evidence.
+    found_seconds: float | None = None
     since_progress_seconds: float = 0.0
     # Of the calls that had not come back, the worst.
     effect: Effect | None = None
@@ -66,6 +79,7 @@ class Situation(Struct, frozen=True, kw_only=True):
     limit_in_seconds: float | None = None
     # The agent of the hub that hosts it.
     agent_name: str | None = None
+    agent_way: AgentWay = AgentWay.TELL
 
 
 class History(Struct, frozen=True, kw_only=True):
@@ -74,6 +88,8 @@ class History(Struct, frozen=True, kw_only=True):
     steered_seconds_ago: float | None = None
     # None also once it was seen well since.
     revived_seconds_ago: float | None = None
+    # When its revival began: what is so since then is no remainder of what it was revived for.
+    revival_began_seconds_ago: float | None = None
     # Its new process was seen: if that is gone now, it is a failure of its own.
     revival_seen: bool = False
     revivals: int = 0
@@ -136,14 +152,19 @@ def _not_allowed(now: Situation, _history: History, rules: Rules) -> Decision | 
     """The mode forbids it, or the session was merely found: tell."""
     if rules.mode == "observe":
         return Decision(Step.NOTIFY, "the mode is observe: Wakeful acts on nothing")
-    if not now.managed and rules.mode != "all":
+    # Whoever an agent of the hub hosts was not merely found: `_hosted` says what becomes of it.
+    if not now.managed and now.agent_name is None and rules.mode != "all":
         return Decision(Step.NOTIFY, "it was found, not handed over")
     return None
 
 
 def _hosted(now: Situation, _history: History, _rules: Rules) -> Decision | None:
-    """An agent of the hub hosts it: tell. Its declaration says who brings it back, whatever the mode is."""
+    """An agent of the hub hosts it: tell, unless it is gone and its declaration says that Wakeful brings it back."""
     if now.agent_name is None or now.managed:
+        return None
+    if now.agent is Sight.DEAD and now.agent_way is AgentWay.WAIT:
+        return Decision(Step.WAIT, f"agent {now.agent_name} cannot be brought back yet", AGENT_SECONDS)
+    if now.agent is Sight.DEAD and now.agent_way is AgentWay.REVIVE:
         return None
     return Decision(Step.NOTIFY, f"agent {now.agent_name} hosts it: `wakeful attach {now.agent_name}`")
 
@@ -205,11 +226,18 @@ def _nowhere(now: Situation, _history: History, _rules: Rules) -> Decision | Non
 
 
 def _just_revived(now: Situation, history: History, _rules: Rules) -> Decision | None:
-    """Revived a moment ago, here or by somebody else: wait and see, unless it was seen alive and died again."""
+    """Revived a moment ago, here or by somebody else: wait and see, unless it was seen alive and failed again."""
     ago = history.revived_seconds_ago
-    if ago is None or ago >= REVIVED_SECONDS or (history.revival_seen and now.agent is Sight.DEAD):
+    if ago is None or ago >= REVIVED_SECONDS or (history.revival_seen and _failed_anew(now, history)):
         return None
     return Decision(Step.WAIT, "it was revived just now", REVIVED_SECONDS - ago)
+
+
+def _failed_anew(now: Situation, history: History) -> bool:
+    if now.agent is Sight.DEAD:
+        return True
+    began, found = history.revival_began_seconds_ago, now.found_seconds
+    return began is not None and found is not None and found < began
 
 
 def _interrupted_effect(now: Situation, history: History, _rules: Rules) -> Decision | None:

@@ -36,6 +36,14 @@ class Policy(Struct, frozen=True):
     compactions_max: int = 9
     # One call with one result six times, only reading in between.
     duplicates_max: int = 5
+    # Eight different reading calls of one tool with one answer: in 40 recordings of work there were never more than two.
+    alike_results_max: int = 7
+    # Six writes of the plan in a row with no item created or done: in 40 recordings never more than one.
+    plan_writes_max: int = 5
+    # Agents sent out by one turn: 20 at once, 40 in ten minutes, 5 with one prompt. In 40 recordings 3, 3 and 1 at most.
+    spawns_open_max: int = 19
+    spawns_max: int = 39
+    spawn_repeats_max: int = 4
     # A poll exists to wait. Half an hour without any change is no longer waiting.
     poll_seconds: float = 1800.0
     # 000: two hours without an end. Every gap counts ten minutes at most, and a person's time not at all.

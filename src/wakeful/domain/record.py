@@ -24,7 +24,7 @@ from wakeful.domain.verdict import ExpectedWait, Finding, Verdict, WaitKind
 
 SCHEMA: Final = 1
 # Bump when judging changes. Folding has a version of its own: what was folded by another one is read again.
-JUDGE_VERSION: Final = 3
+JUDGE_VERSION: Final = 4
 RULES: Final = f"{RULE_VERSION}.{JUDGE_VERSION}"
 """By which rules a verdict was reached, so that two verdicts can be told apart by more than their time."""
 UNTRUSTED_CHARS_MAX: Final = 300
@@ -32,6 +32,7 @@ PROJECT_CHARS_MAX: Final = 100
 # Asked for with every record; before Python 3.12 an enum's member is looked up anew each time it is named.
 _ALIVE, _DEAD = Sight.ALIVE, Sight.DEAD
 _IDLE, _STARTING, _STOPPED = State.IDLE, State.STARTING, State.STOPPED
+_BETWEEN_TURNS: Final = frozenset({State.IDLE, State.DETACHED})
 _NOT_OURS: Final = ineligibility(Facts())
 
 
@@ -50,10 +51,19 @@ class WaitRecord(Struct, frozen=True, gc=False):
     until: str | None
     evidence: str
     untrusted: str
+    # A guess: nobody said that it waits for this.
+    probable: bool = False
 
 
 class ErrorRecord(Struct, frozen=True, gc=False):
     code: Code
+    at: str
+    untrusted: str
+
+
+class AskRecord(Struct, frozen=True, gc=False):
+    """The question that the last turn ended with; the session is idle all the same."""
+
     at: str
     untrusted: str
 
@@ -95,6 +105,7 @@ class SessionRecord(Struct, frozen=True, gc=False):
     pid: int | None
     rules: str
     name: str | None = None
+    asks: AskRecord | None = None
 
     @property
     def exit_code(self) -> int:
@@ -178,6 +189,7 @@ def describe(
         pid=holder.process.pid if holder is not None and holder.sight is _ALIVE else None,
         rules=RULES,
         name=subject.name,
+        asks=_asks(activity, state),
     )
 
 
@@ -214,7 +226,14 @@ def laid_to_rest(stored: SessionRecord, at: str) -> SessionRecord:
         judged_at=at,
         updated_at=at,
         pid=None,
+        asks=None,
     )
+
+
+def _asks(activity: Activity, state: State) -> AskRecord | None:
+    if not activity.asks or state not in _BETWEEN_TURNS or activity.phase_since is None:
+        return None
+    return AskRecord(iso(activity.phase_since.wall), safe(activity.asks))
 
 
 def project_shown(subject: Subject, activity: Activity, presence: Presence) -> str:
@@ -265,7 +284,8 @@ def _finding(finding: Finding, state: State) -> FindingRecord:
 
 
 def _wait(wait: ExpectedWait) -> WaitRecord:
-    return WaitRecord(wait.kind, iso(wait.since.wall), _iso(wait.until), wait.evidence, safe(wait.untrusted))
+    since, until = iso(wait.since.wall), _iso(wait.until)
+    return WaitRecord(wait.kind, since, until, wait.evidence, safe(wait.untrusted), wait.probable)
 
 
 _ERRORS: Final = frozenset({Code.AUTH_REQUIRED, Code.USAGE_LIMITED, Code.TURN_FAILED})

@@ -200,7 +200,7 @@ class Suspect(Struct, frozen=True):
 
 
 class Recovered(Struct, frozen=True):
-    """How a recovery ended. `checkpoint` is the number of the one that waits for a person."""
+    """How a recovery ended. `checkpoints` are all that wait for a person, `checkpoint` is the first of them."""
 
     status: Status
     approval: str | None
@@ -213,3 +213,4 @@ class Recovered(Struct, frozen=True):
     checkpoint_path: str | None
     timeline_path: str
     notes: tuple[str, ...]
+    checkpoints: tuple[int, ...] = ()

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.domain.calm import PauseRecord
-from wakeful.domain.findings import Attention, Health, State
+from wakeful.domain.findings import NEEDS_YOU, Attention, Health, State
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Fate, Incident
 from wakeful.domain.incident_words import fate_words
@@ -144,6 +144,8 @@ class Totals(Struct, frozen=True):
     output_tokens: int
     # By the prices configured; null where nobody said what a token costs.
     cost_usd: float | None
+    # Open problems that none of the figures above counts.
+    trouble: int = 0
 
 
 class Report(Struct, frozen=True):
@@ -176,9 +178,14 @@ _ILL: Final = frozenset({Health.DEGRADED, Health.DEAD})
 _NEEDS_PERSON: Final = frozenset({Attention.PERSON, Attention.LOGIN})
 
 
-def is_part_of(record: SessionRecord, past: Past) -> bool:
-    """Whether a session belongs into the report: it was heard since, or somebody has to see to it now."""
+def is_part_of(record: SessionRecord, past: Past, *, listed: bool = True) -> bool:
+    """Whether a session belongs into the report: it was heard since, or somebody has to see to it now.
+
+    `listed`: lists show it, so that whatever they count as a problem is counted here.
+    """
     if record.attention in _NEEDS_PERSON or record.id in past.held:
+        return True
+    if listed and record.attention in NEEDS_YOU:
         return True
     last = _wall(record.last_activity_at)
     return last is not None and last >= past.since
@@ -224,13 +231,14 @@ def line_of(totals: Totals, *, paused: bool) -> str:
         for count, word in (
             (totals.waiting, "waits" if totals.waiting == 1 else "wait"),
             (totals.held, "held"),
+            (totals.trouble, "in trouble"),
             (totals.died, "died"),
             (totals.revived, "revived"),
             (totals.finished, "finished"),
         )
         if count
     ]
-    calm = [] if totals.waiting or totals.held or totals.died else ["all well"]
+    calm = [] if totals.waiting or totals.held or totals.died or totals.trouble else ["all well"]
     return " · ".join([*(["PAUSED"] if paused else []), *calm, *parts])
 
 
@@ -359,7 +367,14 @@ def _totals(sessions: Sequence[SessionReport], folders: Mapping[str, Folder]) ->
         input_tokens=sum(each.spent.input_tokens for each in sessions if each.spent is not None),
         output_tokens=sum(each.spent.output_tokens for each in sessions if each.spent is not None),
         cost_usd=round(sum(costs), 2) if costs else None,
+        trouble=sum(_is_trouble(each) for each in sessions),
     )
+
+
+def _is_trouble(session: SessionReport) -> bool:
+    """An open problem that is not already counted as one that waits, is held or died since then."""
+    counted = session.part is Part.WAITING or session.held is not None or session.died > 0
+    return session.attention in NEEDS_YOU and not counted
 
 
 _PARTS: Final = tuple(Part)

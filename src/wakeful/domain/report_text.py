@@ -79,6 +79,7 @@ def sessions_text(totals: Totals) -> str:
             else []
         ),
         *([f"{totals.held} held"] if totals.held else []),
+        *([f"{totals.trouble} in trouble"] if totals.trouble else []),
         f"{totals.died} died",
         f"{totals.revived} revived",
     ]

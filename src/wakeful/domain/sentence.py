@@ -14,6 +14,7 @@ from wakeful.domain.moment import Instant, latest
 from wakeful.domain.process import Sight
 from wakeful.domain.turn import Phase
 from wakeful.domain.verdict import ExpectedWait, Finding, Verdict, WaitKind
+from wakeful.domain.waits import PROBABLY_ASKS
 from wakeful.domain.wording import clock, length, quoted
 
 # From here on quiet is worth a word: half of all waits for a model or a tool are over within 3 s.
@@ -27,15 +28,22 @@ def sentence(
     if verdict.findings:
         finding = verdict.findings[0]
         return _FOUND.get(finding.code, _found)(finding, activity, presence, now)
-    if verdict.waits and verdict.active_prompt:
+    if presence.dialog is not None and verdict.state is State.WAITING:
+        return f"waits for you at a dialog ({presence.dialog.kind}): {quoted(presence.dialog.words)}"
+    if verdict.waits and (verdict.active_prompt or verdict.state is State.WAITING):
         return _waiting(verdict.waits, activity, now)
     if verdict.health is Health.UNKNOWN:
-        return "unknown: nobody saw its process"
-    ending = _ending(activity, now)
-    if verdict.state is State.STOPPED and presence.stopped:
-        return "stopped by a person, which is final"
+        is_gone = verdict.agent is Sight.DEAD
+        return f"unknown: {'its process ended, and no log says how' if is_gone else 'nobody saw its process'}"
     if verdict.state is State.STOPPED:
-        return f"stopped: {ending}, and its process ended"
+        ended = f"{_ending(activity, now)}, and its process ended"
+        return "stopped by a person, which is final" if presence.stopped else f"stopped: {ended}"
+    return _living(activity, presence, verdict, now, state)
+
+
+def _living(activity: Activity, presence: Presence, verdict: Verdict, now: Instant, state: State) -> str:
+    """Of a session that nothing is wrong with and nobody is asked by."""
+    ending = _ending(activity, now)
     if verdict.health is Health.STALE:
         seen = latest((presence.grown_at, activity.last_at)) or now
         return f"idle, and nothing was seen of it for {length(now.seconds_since(seen))}"
@@ -44,6 +52,8 @@ def sentence(
         return f"{ending}; {_doing(last)} until {clock(last.until or now, now)}"
     if verdict.active_prompt:
         return f"at work; its last progress was {length(quiet_seconds(activity, now))} ago"
+    if activity.asks and verdict.state is State.IDLE:
+        ending += f", asks: {quoted(activity.asks)}"
     return f"{ending}{_READY.get(state, ', ready for a prompt')}"
 
 
@@ -117,7 +127,9 @@ _FOUND: Final[Mapping[Code, Callable[[Finding, Activity, Presence, Instant], str
 def _waiting(waits: tuple[ExpectedWait, ...], activity: Activity, now: Instant) -> str:
     person = next((wait for wait in waits if wait.kind is WaitKind.PERSON), None)
     if person is not None:
-        return f"waits for you: {_question(person.untrusted)}"
+        # Shown as what it is: nobody saw the question.
+        how = PROBABLY_ASKS if person.probable else "waits for you"
+        return f"{how}: {_question(person.untrusted)}"
     # The session may be silent until the last of its waits is over.
     last = max(waits, key=lambda wait: wait.until or now)
     quiet = quiet_seconds(activity, now)
@@ -154,6 +166,7 @@ def _doing(wait: ExpectedWait) -> str:
 
 _ENDINGS: Final[Mapping[Phase, str]] = {
     Phase.ENDED: "finished",
+    Phase.PROPOSED: "proposed a plan",
     Phase.FAILED: "its turn failed",
     Phase.INTERRUPTED: "was interrupted",
     # Text came and nothing after it.

@@ -8,12 +8,16 @@ number or a count that moves is progress.
 import re
 from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 import msgspec
 
 from wakeful.domain.masking import masked, masked_command
+from wakeful.domain.plan_items import PlanShape, is_plan, plan_shape
+
+if TYPE_CHECKING:
+    from wakeful.domain.effect_rules import Rule
 
 # A longer input is hashed as it is, but for its description: it is not worth decoding it.
 INPUT_BYTES_DECODED_MAX: Final = 4096
@@ -67,6 +71,8 @@ _POLLING_TOOLS: Final = frozenset(
         "write_stdin",
     }
 )
+# What is typed into a running program is no wait: only an empty line asks how it goes.
+_TYPED: Final = re.compile(rb'"chars" ?: ?"(?!")')
 _POLLING_NAME: Final = re.compile(
     r"(?:^|[_.-])(?:await|poll|sleep|wait|watch)(?:[_.-]|$)"
     r"|(?:build|check|command|deploy\w*|job|pipeline|process|run|task|workflow)s?[_.-]?status",
@@ -75,13 +81,21 @@ _POLLING_NAME: Final = re.compile(
 _POLLING_COMMAND: Final = re.compile(
     r"\bsleep [0-9.$]|\bsleep\(|\bwait\(|\bStart-Sleep\b|(?:^|[;&|(] ?|\bdo )(?:wait\b|watch |inotifywait )|--watch\b"
     r"|\btail (?:[^;&|]* )?(?:-\w*[fF]\b|--follow)|\bkubectl [^;&|]*-w\b|\brollout status\b"
-    r"|\b(?:docker|kubectl|podman|aws \S+) wait\b|\brun watch\b|\bwait-for"
+    r"|\b(?:docker|kubectl|podman|aws \S+) wait\b|\brun watch\b|\bwait-for|^(?:true|:) ?;?$"
 )
+# A command that leaves something running is no look, however long it waits behind it.
+_LAUNCHING_COMMAND: Final = re.compile(r"\s&(?=\s|$|\))|(?:^|[;&|(] ?)(?:nohup|setsid) ")
 # Looks at what goes on elsewhere: builds, deployments, containers. Also work of its own, unless what it says is not over.
 _LOOKING_COMMAND: Final = re.compile(
     r"(?:gh (?:run|pr|workflow) (?:view|list|checks|status)|glab (?:ci|pipeline|mr)|kubectl (?:get|describe)"
     r"|(?:docker|podman)(?: compose|-compose)? (?:ps|inspect)|aws \S+ (?:describe|get|list)-|gcloud .*\b(?:describe|list)"
     r"|az .*\bshow)\b"
+)
+# What sets something going, in a command whose program is not known or in the name of a tool.
+_STARTING: Final = re.compile(
+    r"(?:^|[^a-z])(?:build|create|daemon|deploy|dev|launch|publish|restart|run|send|serve|server|spawn|start|submit|trigger"
+    r"|up)(?![a-z])",
+    re.IGNORECASE,
 )
 # At processes, whose presence is all they say, at the end of a file that may grow, at what a background task has written.
 _MOVING_COMMAND: Final = re.compile(r"(?:ps|pgrep|jobs|squeue|sacct|qstat|tail)\b")
@@ -99,7 +113,8 @@ _NOT_YET_BYTES_MAX: Final = 200
 _SLEPT: Final = re.compile(rb"\bsleep [0-9.]+[smhd]?")
 # The same inside other calls: a script that asks again, an empty line sent to a running program.
 _POLLING_INPUT: Final = re.compile(
-    rb'"(?:action|operation)" ?: ?"(?:poll|wait|status)"|"chars" ?: ?""|\b(?:write_stdin|wait)\(|\bsleep [0-9]'
+    rb'"(?:action|operation)" ?: ?"(?:poll|wait|status)"|"chars" ?: ?""|"(?:command|cmd)" ?: ?"\s*"'
+    rb"|\bwait\(|\bsleep [0-9]|\bwrite_stdin\((?![^)]*\bchars[\\\"']*\s*:\s*\\?[\"'`](?!\\?[\"'`]))"
 )
 
 # What it needs, looked for first: nearly every call has none of it, and a word is found faster than a pattern.
@@ -110,6 +125,8 @@ _POLLING_WORDS: Final = (
     b'"action"',
     b'"operation"',
     b'"chars"',
+    b'"command"',
+    b'"cmd"',
 )
 
 # One of these stands in every input of a call that waits, or says how long it may take.
@@ -126,6 +143,13 @@ _WAITING_WORDS: Final = (
     b'"action"',
     b'"operation"',
     b'"chars"',
+    b':""',
+    b': ""',
+    b':" ',
+    b': " ',
+    b'"true',
+    b':":',
+    b': ":',
 )
 
 _decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
@@ -159,6 +183,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     given: bytes
     polls: bool
     meaning: Meaning | None = None
+    # Of a plan that is written: how many items it has and how many are done.
+    plan: PlanShape | None = None
 
     @property
     def text(self) -> str:
@@ -175,6 +201,9 @@ class _Manner(msgspec.Struct, frozen=True, gc=False):
     polls: bool
     # Whether it waits is for its input to say.
     may_poll: bool
+    # It sends out another agent; it writes the plan.
+    spawns: bool
+    plans: bool
     # What stands beside the call and is no part of it.
     beside: frozenset[str]
 
@@ -183,14 +212,16 @@ def call_of(tool: str, given: bytes) -> Call:
     """Take a call down. Constant time: nearly every one is made once, and nobody asks what it means."""
     manner = _manner(tool)
     may_poll = manner.may_poll and max(map(given.find, _WAITING_WORDS)) >= 0
+    plan = plan_shape(given) if manner.plans else None
+    polls = manner.polls and not (tool == "write_stdin" and _TYPED.search(given) is not None)
     if not may_poll and len(given) <= GIVEN_BYTES_KEPT_MAX:
-        return Call(tool, given, manner.polls)
+        return Call(tool, given, polls, plan=plan)
     command, place, plain = _normalised(manner, given)
-    polls = manner.polls or (may_poll and _polls_inside(given[:INPUT_BYTES_DECODED_MAX], command))
+    polls = polls or (may_poll and _polls_inside(given[:INPUT_BYTES_DECODED_MAX], command))
     if polls:
         # How long it waits this time is no part of what it waits for.
         plain = _SLEPT.sub(b"sleep", plain)
-    return Call(tool, given[:GIVEN_BYTES_KEPT_MAX], polls, _meaning(manner, command, place, plain))
+    return Call(tool, given[:GIVEN_BYTES_KEPT_MAX], polls, _meaning(manner, command, place, plain), plan)
 
 
 def meaning_of(call: Call) -> Meaning:
@@ -204,6 +235,44 @@ def meaning_of(call: Call) -> Meaning:
 def is_write(call: Call) -> bool:
     """Whether its name alone says that something is written."""
     return _manner(call.tool).writes
+
+
+def is_spawn(tool: str) -> bool:
+    """Whether it sends out another agent."""
+    return _manner(tool).spawns
+
+
+def writes_nothing(meaning: Meaning) -> bool:
+    """Whether a call only looks: at files, at a page, at a server that it asks for something."""
+    return meaning.reads or (meaning.command != "" and _changes_nothing(meaning.command))
+
+
+def starts_something(tool: str, meaning: Meaning) -> bool:
+    """Whether a call sets something going: by what its command does, or by a word in it or in the tool's name."""
+    if not meaning.command:
+        return _STARTING.search(tool) is not None
+    if writes_nothing(meaning):
+        return False
+    return not _is_unknown(meaning.command) or _STARTING.search(meaning.command) is not None
+
+
+@lru_cache(maxsize=256)
+def _changes_nothing(command: str) -> bool:
+    from wakeful.domain.effect_rules import MEANINGS  # noqa: PLC0415 - as for the speller
+
+    return MEANINGS[_rule_of(command)].reads_only
+
+
+@lru_cache(maxsize=256)
+def _is_unknown(command: str) -> bool:
+    """Whether it runs a program that nobody knows: it may as well show how something goes."""
+    return _rule_of(command) in {"project-program", "unknown-program"}
+
+
+def _rule_of(command: str) -> "Rule":
+    from wakeful.domain.shell_effects import judge_text  # noqa: PLC0415 - as for the speller
+
+    return judge_text(command).rule
 
 
 def _meaning(manner: _Manner, command: str, place: str, plain: bytes) -> Meaning:
@@ -227,20 +296,25 @@ def _manner(tool: str) -> _Manner:
     polls = tool in _POLLING_TOOLS or _POLLING_NAME.search(tool) is not None
     # What is written into a file may speak of waiting; that is no poll.
     may_poll = not (reads or writes or polls)
-    beside = _BESIDE - {_ERRAND} if _SENDING_NAME.search(tool) is not None else _BESIDE
-    return _Manner(crc32(tool.encode()), reads, writes, polls, may_poll, beside)
+    sends = _SENDING_NAME.search(tool) is not None
+    beside = _BESIDE - {_ERRAND} if sends else _BESIDE
+    spawns = sends and not (reads or polls)
+    return _Manner(crc32(tool.encode()), reads, writes, polls, may_poll, spawns, is_plan(tool), beside)
 
 
 def _polls_inside(given: bytes, command: str) -> bool:
     """Whether the command waits; without one, whether anything in the input does."""
     if command:
-        return _POLLING_COMMAND.search(command) is not None
+        waits = _POLLING_COMMAND.search(command) is not None
+        return waits and _LAUNCHING_COMMAND.search(command) is None
     # The last place of any of them. Not `in`: bytes take what is looked for as a number first, and fail.
     return max(map(given.find, _POLLING_WORDS)) >= 0 and bool(_POLLING_INPUT.search(given))
 
 
-def says_not_over(meaning: Meaning, result: bytes) -> bool:
-    """Whether a call says of something that goes on elsewhere that it is not over."""
+def says_not_over(call: Call, meaning: Meaning, result: bytes) -> bool:
+    """Whether a look says of something that goes on elsewhere that it is not over. Whoever starts it does not look."""
+    if starts_something(call.tool, meaning):
+        return False
     said = result.replace(b"\\n", b"\n").replace(b"\\t", b"\t")
     if len(said) > _NOT_YET_BYTES_MAX or _OVER.search(said) is not None:
         return False

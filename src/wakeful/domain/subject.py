@@ -1,8 +1,13 @@
 """Who a session is, apart from how it is: what never changes with a verdict. A value, and nothing is judged here."""
 
+from typing import Final
+
 from msgspec import Struct
 
 from wakeful.domain.ids import ConversationId, SessionId
+
+STREAM: Final = "stream"
+"""The source of what a driven client says on its own stream, whose lines carry no time."""
 
 
 class Subject(Struct, frozen=True, gc=False):
@@ -23,6 +28,10 @@ class Subject(Struct, frozen=True, gc=False):
     # What a person called it, and what Wakeful did not see the end of.
     name: str | None = None
     note: str = ""
+    # The client's own folder that its log is in, where the conversation is found only from the place it was begun in.
+    folder: str = ""
+    # Its client has begun no conversation yet: it stands for the one to come, and goes when that begins.
+    awaited: bool = False
 
     @property
     def ours(self) -> bool:

@@ -1,7 +1,8 @@
 """A session's trouble and what was done about it: the memory of healing. Pure values and the words made of them.
 
-A trouble begins with a finding and ends when a turn of that session ends well; budgets and steps belong to it, so a
-second failure of the same work is known as one, over restarts too.
+A trouble begins with a finding and ends with its work: what a person asked for, until a turn of it ends well, or until
+the person asks for something else or cuts it short. Budgets and steps belong to it, so a second failure of the same work
+is known as one, over restarts, attempts and processes.
 """
 
 from collections.abc import Iterable
@@ -10,12 +11,16 @@ from typing import Final
 
 from msgspec import Struct
 
+from wakeful.domain.activity import Activity
 from wakeful.domain.effect_rules import Effect
 from wakeful.domain.effects import classify
 from wakeful.domain.events import CallEnded, CallStarted, Event
-from wakeful.domain.findings import Code
+from wakeful.domain.findings import Code, State
 from wakeful.domain.ids import SessionId
 from wakeful.domain.plan import History, Step
+from wakeful.domain.process import Sight
+from wakeful.domain.turn import ANSWERED, Phase
+from wakeful.domain.verdict import Verdict
 from wakeful.domain.wording import quoted
 
 # An agent reads them all; more than a handful of remote effects in one turn is listed by its newest.
@@ -50,9 +55,14 @@ class Trouble(Struct, frozen=True, kw_only=True):
     steered_at: float | None = None
     # Forgotten once it was seen well: from then on a failure is a new one.
     revived_at: float | None = None
+    revival_began_at: float | None = None
     revival_seen: bool = False
     # The last one that was begun for it.
     revival_id: str | None = None
+    # When Wakeful last did something to it: a turn cut short before that was cut short by Wakeful.
+    acted_at: float | None = None
+    # The conversation that was begun in its place.
+    heir: SessionId | None = None
     revivals: int = 0
     approved: bool = False
     # A person looked: what was cut off has happened.
@@ -67,16 +77,24 @@ class Trouble(Struct, frozen=True, kw_only=True):
     issue_url: str | None = None
     filed_at: float | None = None
     did: str = ""
+    # The finding is gone, and nothing shows yet that the work goes on.
+    unclear_since: float | None = None
     # The finding is gone; the work may still run.
     calm_since: float | None = None
     # Its line in the log of critical events is written.
     logged: bool = False
     told: bool = False
 
+    @property
+    def is_spent(self) -> bool:
+        """Its work has had its revival: only the end of that work gives it another one."""
+        return self.revivals > 0 or self.given_up
+
     def history(self, now: float) -> History:
         return History(
             steered_seconds_ago=None if self.steered_at is None else now - self.steered_at,
             revived_seconds_ago=None if self.revived_at is None else now - self.revived_at,
+            revival_began_seconds_ago=None if self.revival_began_at is None else now - self.revival_began_at,
             revival_seen=self.revival_seen,
             revivals=self.revivals,
             approved=self.approved,
@@ -97,6 +115,67 @@ class Revival(Struct, frozen=True):
     stage: Stage = Stage.BEGUN
     outcome: str = "unverified"
     words: str = ""
+
+
+class WorkStatus(StrEnum):
+    """Where the work in trouble stands while no finding speaks of it."""
+
+    ENDED = "ended"
+    CUT_SHORT = "cut short by a person"
+    REPLACED = "a person asked for something else"
+    RUNNING = "running"
+    LOST = "its agent ended before it did"
+    UNCLEAR = "unclear"
+
+
+def work_status(trouble: Trouble, activity: Activity, verdict: Verdict) -> WorkStatus:
+    """What became of the work. An agent that is merely not in a turn may have been ended in the middle of it."""
+    if is_asked_anew(trouble, activity):
+        return WorkStatus.REPLACED
+    is_settled = activity.phase is Phase.SETTLING and verdict.state is not State.PROMPTING
+    if activity.phase is Phase.ENDED or is_settled:
+        return WorkStatus.ENDED
+    if activity.phase is Phase.INTERRUPTED and _is_cut_by_person(trouble, activity):
+        return WorkStatus.CUT_SHORT
+    if not trouble.is_spent and not trouble.declined:
+        return WorkStatus.RUNNING if activity.in_turn else WorkStatus.ENDED
+    if verdict.agent is Sight.DEAD:
+        return WorkStatus.LOST
+    return WorkStatus.RUNNING if is_answered(activity) else WorkStatus.UNCLEAR
+
+
+def is_asked_anew(trouble: Trouble, activity: Activity) -> bool:
+    """Whether a person has asked for something since: that is other work, with a budget of its own."""
+    return activity.person_at is not None and activity.person_at.wall > trouble.opened_at
+
+
+def is_answered(activity: Activity) -> bool:
+    """The model has said something in this turn, or ended it."""
+    return activity.phase in ANSWERED or (activity.in_turn and activity.turn_calls > 0)
+
+
+def _is_cut_by_person(trouble: Trouble, activity: Activity) -> bool:
+    since, acted_at = activity.phase_since, trouble.acted_at
+    return since is not None and acted_at is not None and since.wall > acted_at
+
+
+def inherited(trouble: Trouble, heir: SessionId) -> Trouble:
+    """The same work in the conversation that took its place: what was spent on it stays spent."""
+    return Trouble(
+        session_id=heir,
+        work=trouble.work,
+        project=trouble.project,
+        code=trouble.code,
+        opened_at=trouble.opened_at,
+        code_since=trouble.code_since,
+        revivals=trouble.revivals,
+        acted_at=trouble.acted_at,
+        issue_url=trouble.issue_url,
+        did=trouble.did,
+        unclear_since=trouble.acted_at,
+        logged=True,
+        told=True,
+    )
 
 
 def completed_remote(events: Iterable[Event]) -> list[str]:

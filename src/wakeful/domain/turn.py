@@ -17,11 +17,13 @@ class Phase(StrEnum):
     __hash__ = str.__hash__
 
     UNSEEN = "unseen"  # nothing of a turn was read yet
+    OPENED = "opened"  # a turn was opened and nothing was asked of the model: a person's own command runs
     MODEL = "model"  # the model's answer is pending
     TOOL = "tool"  # at least one call is open
     PERSON = "person"  # a question or a permission is open
     SETTLING = "settling"  # text came and the log does not say whether more follows
     ENDED = "ended"
+    PROPOSED = "proposed"  # over, and the plan it ended with waits for a person's yes
     FAILED = "failed"
     INTERRUPTED = "interrupted"
 
@@ -31,6 +33,7 @@ class Step(StrEnum):
 
     __hash__ = str.__hash__
 
+    OPENED = "turn opened"
     PROMPTED = "prompted"
     PROGRESSED = "progressed"
     SPOKE = "spoke"
@@ -41,17 +44,19 @@ class Step(StrEnum):
     ASKED = "asked"
     ANSWERED = "answered"
     ENDED = "turn ended"
+    PROPOSED = "turn ended with a plan"
     MARKED = "turn marked over"
     FAILED = "turn failed"
     INTERRUPTED = "turn interrupted"
 
 
-OPEN: Final = frozenset({Phase.MODEL, Phase.TOOL, Phase.PERSON, Phase.SETTLING})
+OPEN: Final = frozenset({Phase.OPENED, Phase.MODEL, Phase.TOOL, Phase.PERSON, Phase.SETTLING})
 """Phases inside a turn."""
-ANSWERED: Final = OPEN - {Phase.MODEL} | {Phase.ENDED}
+ANSWERED: Final = OPEN - {Phase.OPENED, Phase.MODEL} | {Phase.ENDED, Phase.PROPOSED}
 """Phases that only a model's word leads to."""
 
 _ALWAYS: Final[Mapping[Step, Phase]] = {
+    Step.OPENED: Phase.OPENED,
     Step.PROMPTED: Phase.MODEL,
     Step.SPOKE: Phase.SETTLING,
     Step.CALL_OPENED: Phase.TOOL,
@@ -62,6 +67,7 @@ _ALWAYS: Final[Mapping[Step, Phase]] = {
     Step.PROGRESSED: Phase.MODEL,
     Step.ANSWERED: Phase.MODEL,
     Step.ENDED: Phase.ENDED,
+    Step.PROPOSED: Phase.PROPOSED,
     Step.MARKED: Phase.ENDED,
     Step.FAILED: Phase.FAILED,
     Step.INTERRUPTED: Phase.INTERRUPTED,
@@ -81,6 +87,10 @@ _EXCEPTIONS: Final[Mapping[tuple[Phase, Step], Phase]] = {
     (Phase.ENDED, Step.PROGRESSED): Phase.ENDED,
     (Phase.ENDED, Step.CALLS_DONE): Phase.ENDED,
     (Phase.ENDED, Step.ANSWERED): Phase.ENDED,
+    (Phase.PROPOSED, Step.PROGRESSED): Phase.PROPOSED,
+    (Phase.PROPOSED, Step.CALLS_DONE): Phase.PROPOSED,
+    (Phase.PROPOSED, Step.ANSWERED): Phase.PROPOSED,
+    (Phase.PROPOSED, Step.MARKED): Phase.PROPOSED,
     (Phase.FAILED, Step.PROGRESSED): Phase.FAILED,
     (Phase.FAILED, Step.CALLS_DONE): Phase.FAILED,
     (Phase.FAILED, Step.ANSWERED): Phase.FAILED,

@@ -42,6 +42,8 @@ class ExpectedWait(Struct, frozen=True, gc=False):
     until: Instant | None
     evidence: str
     untrusted: str = ""
+    # A guess: nobody said that it waits for this.
+    probable: bool = False
 
 
 class Verdict(Struct, frozen=True, gc=False):

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from wakeful.domain.activity import Activity, OpenCall
 from wakeful.domain.events import CallKind
-from wakeful.domain.evidence import Presence, Status
+from wakeful.domain.evidence import Dialog, DialogKind, Presence, Status
 from wakeful.domain.moment import JUMP_SECONDS_MIN, Instant, latest
+from wakeful.domain.permission import asking
 from wakeful.domain.policy import Policy
 from wakeful.domain.turn import OPEN, Phase
 from wakeful.domain.verdict import ExpectedWait, WaitKind
@@ -23,14 +24,20 @@ from wakeful.domain.wording import length
 WAIT_WORDS: Final[Mapping[WaitKind, tuple[str, str]]] = {
     WaitKind.MODEL: ("a prompt or a result, and no answer yet", "`silence_seconds` after the last progress"),
     WaitKind.TOOL: (
-        "an open call",
-        "its own timeout or `sleep`, else `tool_seconds`; later while a process of it is seen alive",
+        "an open call, or a command that a person typed into the client",
+        "its own timeout or `sleep`, else `tool_seconds`; later while it is seen alive; never if a person typed it",
     ),
     WaitKind.SUBAGENT: (
         "an open call of a subagent",
         "`silence_seconds` after its own log grew; `subagent_seconds` where that is not seen",
     ),
-    WaitKind.PERSON: ("a question, a permission, or the client's own word", "never"),
+    WaitKind.PERSON: (
+        (
+            "a question, a permission, a dialog on the client's screen, the client's own word; `probable`: only a call"
+            " open longer than its client lets it run"
+        ),
+        "never",
+    ),
     WaitKind.RETRY: (
         "a refused request that the client repeats",
         "`silence_seconds` after the last progress",
@@ -47,6 +54,8 @@ WAIT_WORDS: Final[Mapping[WaitKind, tuple[str, str]]] = {
     ),
 }
 
+PROBABLY_ASKS: Final = "probably asks for a permission"
+
 
 class Scene(Struct, frozen=True, gc=False):
     """What waits are read from: the log, what else was seen, and where the turn stands by both."""
@@ -60,9 +69,11 @@ class Scene(Struct, frozen=True, gc=False):
 
 def expected_waits(scene: Scene) -> tuple[ExpectedWait, ...]:
     """Every wait of a living session, those that have run out too."""
+    if (dialog := scene.presence.dialog) is not None:
+        return _dialog_waits(dialog)
     if scene.phase in OPEN:
         return _within_turn(scene)
-    return (*limit_waits(scene), *_background_waits(scene))
+    return (*_plan_waits(scene), *limit_waits(scene), *_background_waits(scene))
 
 
 def _within_turn(scene: Scene) -> tuple[ExpectedWait, ...]:
@@ -71,12 +82,23 @@ def _within_turn(scene: Scene) -> tuple[ExpectedWait, ...]:
     if since is None:
         return ()
     if scene.phase is Phase.PERSON:
-        return (_person_wait(activity, presence, since),)
+        call = asking(activity, presence, scene.policy, scene.now)
+        return (_person_wait(activity, presence, since) if call is None else _permission_wait(call),)
+    if scene.phase is Phase.OPENED:
+        return (ExpectedWait(WaitKind.TOOL, since, None, "a command typed into the client"),)
     if scene.phase is Phase.TOOL and activity.calls:
         waits = tuple(_call_wait(call, scene, since) for call in activity.calls.values())
     else:
         waits = (_model_wait(scene, since),)
     return (*waits, *_sleep_waits(scene, since)) if presence.slept is not None else waits
+
+
+def _dialog_waits(dialog: Dialog) -> tuple[ExpectedWait, ...]:
+    """Only a person answers a dialog. Of a screen that is not understood nobody knows what it waits for."""
+    if dialog.kind is DialogKind.UNKNOWN:
+        return ()
+    told = f"a dialog of its client is open ({dialog.kind}): no prompt gets past it"
+    return (ExpectedWait(WaitKind.PERSON, dialog.since, None, told, dialog.words),)
 
 
 def _model_wait(scene: Scene, since: Instant) -> ExpectedWait:
@@ -103,6 +125,24 @@ def _person_wait(activity: Activity, presence: Presence, since: Instant) -> Expe
     elif calls:
         about = f"{about}: {calls}"
     return ExpectedWait(WaitKind.PERSON, since, None, "a question is open", about)
+
+
+def _plan_waits(scene: Scene) -> tuple[ExpectedWait, ...]:
+    since = scene.activity.phase_since
+    if scene.phase is not Phase.PROPOSED or since is None:
+        return ()
+    return (ExpectedWait(WaitKind.PERSON, since, None, "a question is open", "approval of its plan"),)
+
+
+def _permission_wait(call: OpenCall) -> ExpectedWait:
+    evidence = f"{PROBABLY_ASKS}: {_why_asked(call)}"
+    return ExpectedWait(WaitKind.PERSON, call.since, None, evidence, call_text(call), probable=True)
+
+
+def _why_asked(call: OpenCall) -> str:
+    if call.escalated or call.limit_seconds is None:
+        return "the call asks to run outside of its sandbox"
+    return f"such a call comes back within {call.limit_seconds:.0f} s, and no process of it is seen"
 
 
 def _call_wait(call: OpenCall, scene: Scene, progress_at: Instant) -> ExpectedWait:

@@ -10,6 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.domain.agents import RESERVED, parse_agent_name
+from wakeful.domain.briefs import WAKER
 from wakeful.domain.eligibility import PolicyState, Reason, Rule
 from wakeful.domain.errors import BadSessionId, OperatorError, WorldError
 from wakeful.domain.heartbeat import (
@@ -200,7 +201,7 @@ def prompt_of(agent: str, trigger: Trigger, snapshot: Snapshot, context: Mapping
     policy = snapshot.policy
     asked = "on its schedule" if trigger is Trigger.SCHEDULE else "because somebody asked for it by hand"
     lines = [
-        f"Wakeful wakes the agent {agent} {asked}. This is an automatic wake, not a message of a person:",
+        f"{WAKER}{agent} {asked}. This is an automatic wake, not a message of a person:",
         "it answers no question, approves nothing and grants no permission.",
         f"It rests on HEARTBEAT.md, snapshot {snapshot.id}.",
     ]

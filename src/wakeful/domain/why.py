@@ -40,23 +40,27 @@ RULE_WORDS: Final[Mapping[Code, str]] = {
         "the same call with the same result, or failing in any way, more than {repeats_max} times; a cycle of calls, or the same words, more"
         " than {cycles_max} times; a call and its result more than {duplicates_max} times with only reading between;"
         " a poll unchanged for {poll_seconds:.0f} s; a text that says one thing over and over; more than"
-        " {compactions_max} summaries with nothing done between"
+        " {compactions_max} summaries with nothing done between; more than {alike_results_max} different reading calls"
+        " in a row with one result, or {plan_writes_max} writes of the plan with no item created or done"
     ),
     Code.ERROR_CASCADE: "more than {errors_in_a_row_max} failed calls in a row",
     Code.SILENT: "no progress for {silence_seconds:.0f} s, and every expected wait has run out",
     Code.TOOL_WEDGED: (
         "a call is open {tool_grace_seconds:.0f} s beyond the timeout it declared, or {tool_seconds:.0f} s if it"
-        " declared none, with no progress for {silence_seconds:.0f} s and no process of it seen"
+        " declared none, with no progress for {silence_seconds:.0f} s, no process of it seen, and a permission"
+        " question is not the likelier story"
     ),
     Code.NEVER_STARTED: (
         "its client says busy, and nothing was written down for {never_started_seconds:.0f} s"
     ),
     Code.RUNAWAY: (
-        "one turn of more than {runaway_seconds:.0f} s, {runaway_calls_max} calls, {runaway_tokens_max} tokens or ${runaway_cost_usd:.0f}"
+        "one turn of more than {runaway_seconds:.0f} s, {runaway_calls_max} calls, {runaway_tokens_max} tokens or ${runaway_cost_usd:.0f};"
+        " more than {spawns_open_max} agents at once, {spawns_max} in 10 min or {spawn_repeats_max} with one prompt"
     ),
     Code.RUNTIME_LOST: "what hosts the session can no longer be asked",
     Code.READER_DRIFT: (
-        "a known record lacks a field that is needed, or there is none of a turn beside {drift_records_min} unknown ones"
+        "a known record lacks a field that is needed, or there is none of a turn beside {drift_records_min} unknown ones,"
+        " or a client that has just started shows a screen that nobody knows"
     ),
 }
 
@@ -224,7 +228,7 @@ def _log_evidence(source: str, activity: Activity, presence: Presence) -> Iterat
     if activity.progress_at is not None:
         yield _seen(activity.progress_at, source, "last progress")
     if activity.phase_since is not None:
-        said = activity.failure_message if activity.failure is not None else ""
+        said = activity.failure_message if activity.failure is not None else activity.asks
         yield _seen(activity.phase_since, source, f"turn: {activity.phase}", said)
     for call in activity.calls.values():
         text = f"{call.tool} {call.input.decode('utf-8', 'replace')}"
@@ -283,7 +287,8 @@ def _next_step(
     if code is not None or verdict.health is Health.UNKNOWN:
         return inspect, "look at the evidence: nothing here can be done blindly"
     if verdict.state is State.WAITING:
-        return _answering(record, attach, inspect)
+        probable = any(wait.probable for wait in verdict.waits)
+        return _answering(record, attach, inspect, probable=probable)
     if verdict.state is State.IDLE:
         return _prompting(record, allowed, inspect)
     return allowed[ActionName.WAIT], "nothing is wrong; wait until it is done"
@@ -350,10 +355,12 @@ _REVIVING: Final = "brings it back; if a call was cut off that may have had effe
 
 
 def _answering(
-    record: SessionRecord, attach: tuple[str, ...] | None, inspect: tuple[str, ...]
+    record: SessionRecord, attach: tuple[str, ...] | None, inspect: tuple[str, ...], *, probable: bool
 ) -> tuple[tuple[str, ...], str]:
     if attach is not None:
-        return attach, "go to its pane and answer"
+        return attach, "go to its pane and see what it asks" if probable else "go to its pane and answer"
+    if probable:
+        return inspect, "find its terminal and see what it asks"
     if record.managed:
         return (
             "wakeful",

@@ -27,6 +27,8 @@ _TELLING: Final = (
     "questions",
 )
 _TELLING_CUT: Final = re.compile(rf'"(?:{"|".join(_TELLING)})"\s*:\s*\[?"((?:[^"\\]|\\.)*)')
+# What an error says of itself, however deep it is.
+_MESSAGE: Final = re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)+)')
 # A text, or a list of parts that begins with one; it may be cut anywhere.
 _RESULT_TEXT: Final = re.compile(r'(?:\[\{"type": ?"text", ?"text": ?)?"((?:[^"\\]|\\.)*)', re.DOTALL)
 # A sentence stays one line of a terminal.
@@ -61,6 +63,17 @@ def call_text(text: str) -> str:
     tool, _, arguments = text.partition(" ")
     about = telling(arguments) if arguments.startswith("{") else ""
     return f"{tool}: {about}" if about else text
+
+
+def in_words(text: str) -> str:
+    """What a client or provider said, without JSON: of a call what it is about, of an answer its message."""
+    said = call_text(text)
+    before, brace, rest = text.partition("{")
+    if "{" not in said or not brace or '"' not in rest:
+        return said
+    found = _MESSAGE.search(rest)
+    about = found[1].replace('\\"', '"').replace("\\n", " ") if found is not None else "…"
+    return f"{before}{about}".strip()
 
 
 def result_text(raw: bytes) -> str:

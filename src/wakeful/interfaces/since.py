@@ -8,11 +8,13 @@ from wakeful.domain.critical import wall_of_stamp
 from wakeful.domain.durations import BadDuration, seconds_of
 from wakeful.domain.errors import OperatorError
 
+# Forty years: no log is older, and the moment is still one after 1970.
+AGO_SECONDS_MAX: Final = 40 * 365 * 86_400.0
 _TIME_OF_DAY: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 
 class BadMoment(OperatorError):
-    """{shown!r} is no moment: write how long ago, like 30m, 24h or 7d, or a time like 22:00 or 2026-02-05T10:00:00Z."""
+    """{shown!r} is no moment: write how long ago, like 30m, 24h, 7d or 4w, or a time like 22:00 or 2026-02-05T10:00:00Z."""
 
     code = "bad-moment"
 
@@ -23,7 +25,7 @@ def wall_at(text: str, now_wall: float) -> float:
     if found is not None:
         return _last(int(found[1]), int(found[2]), now_wall)
     try:
-        return now_wall - seconds_of(text)
+        return now_wall - seconds_of(text, AGO_SECONDS_MAX)
     except BadDuration as problem:
         wall = wall_of_stamp(text)
         if wall is None:

@@ -9,7 +9,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from wakeful.domain.events import Event
-from wakeful.domain.evidence import Orphan, Pane, Status
+from wakeful.domain.evidence import DialogKind, Orphan, Pane, Status
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.subject import Subject
@@ -66,6 +66,14 @@ class Witness(Protocol):
         cwd: str | None = None,
     ) -> None:
         """A process holds, or held, this conversation."""
+
+    def asked(
+        self, subject: Subject, process: Process, kind: DialogKind, words: str, *, cwd: str | None
+    ) -> None:
+        """A client shows a dialog that no prompt gets past; a subject without a conversation stands for the one to come."""
+
+    def not_asked(self, process: Process) -> None:
+        """This client shows no such dialog any more."""
 
     def released(self, session_id: SessionId, process: Process) -> None:
         """A process that lives on has let go of this conversation."""

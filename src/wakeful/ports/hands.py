@@ -122,11 +122,30 @@ class Driver(Speaker, Protocol):
 class KnowsPrompts(Protocol):
     """A driver whose client says which prompts it has: there, delivering one twice can be made once."""
 
-    async def deliver_once(self, hosting: Hosting, prompt: str, prompt_id: str, *, again: bool) -> Seen:
+    async def deliver_once(
+        self,
+        hosting: Hosting,
+        prompt: str,
+        prompt_id: str,
+        *,
+        again: bool,
+        environ: Mapping[str, str] | None = None,
+    ) -> Seen:
         """As `deliver`; nothing is delivered if it has the prompt with this id.
 
         `again`: it may have been delivered before, and nothing is done where nobody can say whether it was.
         """
+
+    def was_given(self, hosting: Hosting, prompt_id: str) -> bool:
+        """Whether the newest process of this session is known to have been started for this prompt."""
+
+
+@runtime_checkable
+class Types(Protocol):
+    """A driver that types: what it was typing when Wakeful ended may stand in an input line."""
+
+    async def settle_typed(self) -> dict[SessionId, Seen]:
+        """What became of every text whose typing was cut off, by session. Removed where it stands, never sent."""
 
 
 class World(Protocol):

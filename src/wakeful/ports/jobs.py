@@ -30,7 +30,7 @@ class LogsUnreadable(WorldError):
 
 
 class QueuedSession(Struct, frozen=True):
-    """An agent session that its record calls active. What the record does not say, or says wrongly, is None."""
+    """An agent session that runs. What its record does not say, or says wrongly, is None; `key` is empty without one."""
 
     key: str
     session_id: SessionId
@@ -111,7 +111,7 @@ class Work(Struct, frozen=True):
 class Stage(StrEnum):
     """How far a revival has come. `asked`: somebody else's queue was asked, and has not answered.
 
-    `running`: its next job was seen to run, and may still fail.
+    `running`: its next job was seen to work, and may still fail.
     """
 
     FENCED = "fenced"
@@ -139,6 +139,8 @@ class Revival(Struct, frozen=True, kw_only=True, omit_defaults=True):
     issue_url: str | None = None
     # Nobody has written it to the log of critical events yet.
     unwritten: bool = False
+    # When its next job was first seen running.
+    running_at: float | None = None
 
     @property
     def reasons(self) -> list[str]:
@@ -179,7 +181,7 @@ class Jobs(Protocol):
     place: str
 
     async def look(self) -> Snapshot:
-        """Every active session and every pending job."""
+        """Every active session, every other one that a running job has, and every pending job."""
 
     async def look_again(self, watched: Watched) -> Watched | None:
         """The same session and job as they are now; None if it is active no more."""
@@ -207,6 +209,12 @@ class Jobs(Protocol):
 
     async def advance(self, before: Revival, after: Revival) -> bool:
         """Keep how far a revival has come; False if it is not as `before` says any more."""
+
+    async def withdraw(self, revival: Revival) -> bool:
+        """Let the old attempt run again and give its budget back, all or nothing; False if its next job was taken."""
+
+    async def last_activity(self, revival: Revival) -> float | None:
+        """When the record of its session says that it did something last, under whatever status."""
 
     async def open_revivals(self) -> Sequence[Revival]:
         """Revivals whose next job was not seen to end yet, oldest first."""
@@ -240,6 +248,12 @@ class Jobs(Protocol):
 
     async def take_owed(self) -> Sequence[Owed]:
         """Messages to try again. Whoever takes one is the only one who has it."""
+
+    async def owe_event(self, event: bytes) -> None:
+        """Keep an event that the log did not take."""
+
+    async def take_owed_events(self) -> Sequence[bytes]:
+        """Events to write, oldest first. Whoever takes one is the only one who has it."""
 
     async def close(self) -> None:
         """Let go of the connection."""

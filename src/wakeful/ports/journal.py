@@ -37,6 +37,9 @@ class JournalFiles(Protocol):
     def root(self) -> str: ...
 
     @property
+    def state_path(self) -> str: ...
+
+    @property
     def timeline_path(self) -> str: ...
 
     def lock(self, wait_seconds: float) -> AbstractContextManager[Locked]:
@@ -53,6 +56,9 @@ class JournalFiles(Protocol):
 
     def told(self, cursor: int) -> Reading:
         """The events behind the cursor."""
+
+    def audited(self, trace_id: str) -> tuple[Trace, ...]:
+        """The audit rows of one session and every session's start, oldest first; none where there is no database."""
 
     def trace(self, event: str, trace_id: str, step: str | None, details: dict[str, Any]) -> int:
         """Write an event and its audit row, durably; the byte behind it."""

@@ -26,6 +26,9 @@ class Hearing(Protocol):
     def caught_up(self) -> Sequence[Heard]:
         """All that was there has been read; what is known of the turn now."""
 
+    def given_here(self) -> None:
+        """The process whose output it is was given the prompt: what it was told before belongs to another turn."""
+
     def begin_anew(self) -> None:
         """Another process goes on in this conversation, with a file of its own."""
 

@@ -69,6 +69,8 @@ class Answered(Struct, frozen=True):
     outcome: Outcome
     words: str
     session_id: SessionId | str = ""
+    # Which process of the session was given the prompt, counted from 1; 0: nobody says.
+    epoch: int = 0
 
 
 class Standing(Struct, frozen=True):
@@ -101,6 +103,12 @@ class Sessions(Protocol):
     async def stop(self, session_id: SessionId) -> Answered:
         """End it. Its conversation can be resumed."""
 
+    async def end_process(self, session_id: SessionId) -> bool:
+        """End its process as a crash would: the healer brings it back, asks first where it must, and goes on with its turn.
+
+        False: nothing of it was seen to run.
+        """
+
     async def revive(self, session_id: SessionId) -> Answered:
         """Propose that it is brought back: the one gate decides."""
 
@@ -110,8 +118,10 @@ class Sessions(Protocol):
     async def named(self, name: str) -> SessionId | None:
         """The living managed session of this name; None if there is none, or no single one."""
 
-    def hear(self, provider: str, session_id: SessionId, key: str) -> AsyncIterator[Heard]:
+    def hear(self, provider: str, session_id: SessionId, key: str, epoch: int = 0) -> AsyncIterator[Heard]:
         """What is said in the turn that was asked for by this key, from its beginning, until it ended.
+
+        `epoch`: the process that was given the prompt. What that one was told by the healer before is another turn's.
 
         Works after a restart of the listener as well: what was said meanwhile comes first. When its process was
         replaced by the healer, the iteration goes on with the new one (after `Gone`). A turn that was cut short may be

@@ -230,16 +230,22 @@ class Store(Protocol):
         *,
         ttl_seconds: float = LEASE_SECONDS,
         holder: Process | None = None,
+        instead_of: Process | None = None,
     ) -> Lease | HeldLease:
         """Take a lease that is free or has ended, with the next epoch, durably; else who has it.
 
-        A lease that is held is refused to everybody, its own owner included: owners renew.
+        A lease that is held is refused to everybody, its own owner included: owners renew. `instead_of`: a holder that
+        the caller has seen dead; if the lease is still its, it counts as ended.
         """
 
     async def renew_lease(
-        self, key: LeaseKey, epoch: int, ttl_seconds: float = LEASE_SECONDS
+        self,
+        key: LeaseKey,
+        epoch: int,
+        ttl_seconds: float = LEASE_SECONDS,
+        holder: Process | None = None,
     ) -> float | None:
-        """As `heartbeat_run_lease`, by the lease's own key."""
+        """As `heartbeat_run_lease`, by the lease's own key; `holder`: who has it from now on, if that is said."""
 
     async def yield_lease(self, key: LeaseKey, epoch: int) -> bool:
         """Give a lease back; the epoch stays. False: not held with this epoch, nothing changed."""

@@ -60,6 +60,8 @@ class Deed(Struct, frozen=True):
     outcome: Outcome
     words: str
     untrusted: str = ""
+    # Which process of the session was given a prompt; 0 where none was.
+    epoch: int = 0
 
 
 _UNDERWAY: Final = {Act.START: State.STARTING, Act.RESUME: State.STARTING, Act.STOP: State.STOPPING}

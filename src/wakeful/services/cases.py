@@ -211,7 +211,7 @@ def _spoken(event: e.Event) -> Entry | None:
             return Entry(at, user="[a prompt]")
         case e.Spoke() | e.TurnEnded(by_mark=False):
             return Entry(at, text=f"[words {event.words}]")
-        case e.Progressed() | e.Prompted():
+        case e.Progressed() | e.Proposed() | e.Prompted():
             return Entry(at, system="progress")
         case e.Compacted():
             return Entry(at, system="context compacted")

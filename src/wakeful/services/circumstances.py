@@ -11,7 +11,7 @@ from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Origin, Surroundings, lost_with, origin_of
 from wakeful.domain.lessons import Lesson, apply_lessons
 from wakeful.domain.moment import Instant
-from wakeful.domain.plan import Situation
+from wakeful.domain.plan import AgentWay, Situation
 from wakeful.domain.process import Sight
 from wakeful.domain.record import project_shown
 from wakeful.domain.sentence import quiet_seconds
@@ -54,6 +54,7 @@ class Circumstances:
         self._own_tmux = own_tmux
         # Set by whoever has a hub.
         self.agent_of: Callable[[SessionId], str | None] = lambda _session_id: None
+        self.agent_way: Callable[[SessionId], AgentWay] = lambda _session_id: AgentWay.TELL
         # Sessions of a queue: its own watchdog sees to them.
         self.queued: frozenset[SessionId] = frozenset()
         # Those a person has brought back at this moment: nobody else does meanwhile.
@@ -62,8 +63,9 @@ class Circumstances:
         self._taught = taught
 
     def require_managed(self, session_id: SessionId) -> None:
-        """Raises NotManaged."""
-        self._holdings.get(session_id)
+        """Raises NotManaged; HostedByAgent, unless its agent is one that Wakeful brings back."""
+        if self._holdings.find(session_id) is not None or self.agent_way(session_id) is AgentWay.TELL:
+            self._holdings.get(session_id)
 
     async def ask_who_manages(self, session_id: SessionId) -> None:
         """Another daemon on this store may have started it a moment ago: found is only what nobody manages."""
@@ -78,24 +80,34 @@ class Circumstances:
         program = hosting.argv[0] if hosting is not None and hosting.argv else ""
         is_client = watched.subject.provider in PROGRAMS
         limit = activity.limit_until
+        found = next((each.since for each in verdict.findings if each.code is trouble.code), None)
+        # Its folder may be one of a container: whoever starts it there sees whether it is gone.
+        agent_name = self.agent_of(watched.subject.id)
         return Situation(
             code=trouble.code,
             state=verdict.state,
             agent=verdict.agent,
             managed=hosting is not None,
             for_seconds=_LONG_ENOUGH_SECONDS if trouble.approved else now.wall - trouble.code_since,
+            found_seconds=now.wall - found.wall if found is not None else None,
             since_progress_seconds=quiet_seconds(activity, now),
             effect=max(
                 (each.verdict.effect for each in self.cut_off(watched)), key=_WORST.__getitem__, default=None
             ),
             resumable=is_client and activity.known > 0,
             renewable=is_client or PurePath(program).name in PROGRAMS,
-            place_gone=cwd is not None and not self._place.exists(cwd),
-            stopped=hosting is not None and hosting.stopped and not trouble.approved,
+            place_gone=cwd is not None and agent_name is None and not self._place.exists(cwd),
+            stopped=self._is_stopped(watched) and not trouble.approved,
             lost=self.lost(watched) is not None,
             limit_in_seconds=limit.wall - now.wall if limit is not None else None,
-            agent_name=self.agent_of(watched.subject.id),
+            agent_name=agent_name,
+            agent_way=self.agent_way(watched.subject.id),
         )
+
+    def _is_stopped(self, watched: Watched) -> bool:
+        """A person ended the session, or the process that ran it."""
+        hosting = self._holdings.find(watched.subject.id)
+        return watched.presence.stopped or (hosting is not None and hosting.stopped)
 
     def cut_off(self, watched: Watched) -> tuple[InterruptedCall, ...]:
         """The calls that had not come back, classed by the rules and by what was taught about its project."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
@@ -27,7 +28,7 @@ from wakeful.ports.clock import Clock
 from wakeful.ports.store import Transition
 from wakeful.services.cases import EVENTS_RECALLED_MAX, CaseBook, Expect, KeptCase, NoCaseBook, case_of
 from wakeful.services.feed import Feed
-from wakeful.services.recent_calls import recent_calls
+from wakeful.services.recent_calls import recent_calls, still_open
 from wakeful.services.roster import Ending, Query, Roster
 from wakeful.services.session_events import EventList, event_record
 from wakeful.services.watched import Watched
@@ -85,6 +86,8 @@ class Standing(Struct, frozen=True):
     eyes: tuple[EyeRecord, ...]
     notes: tuple[str, ...]
     paused: PauseRecord | None = None
+    # The configuration files it has read; null where there is no daemon.
+    config_files: tuple[str, ...] | None = None
 
 
 class Overview(Struct, frozen=True):
@@ -286,7 +289,11 @@ class Desk:
         session_id = self._roster.resolve(text)
         # In a thread: a long log takes longer to read than verdicts may wait.
         events = await asyncio.to_thread(self.recall, session_id, EVENTS_RECALLED_MAX)
-        return Answer(_encode(recent_calls(events, limit)))
+        watched = self._roster.watched.get(session_id)
+        if watched is None or watched.verdict is None:
+            return Answer(_encode(recent_calls(events, limit)))
+        stands = partial(still_open, watched.activity, watched.verdict)
+        return Answer(_encode(recent_calls(events, limit, stands)))
 
     async def wait(self, text: str, until: State, timeout_seconds: float) -> Answer:
         """Block until the session is in a state, needs a person, died, or the time is over."""

@@ -93,9 +93,18 @@ class Hands:
         return await self._starter.run(request, key)
 
     def begun_by(self, key: str) -> SessionId | None:
-        """The managed session that this key began, with a client that lets its conversation be named."""
+        """The managed session that this key began: named by it, or known by a driver that wrote down for which prompt."""
         hosting = self._holdings.find(SessionId(f"claude-{conversation_id_for(key)}"))
-        return hosting.session_id if hosting is not None else None
+        if hosting is not None:
+            return hosting.session_id
+        prompt_id = str(prompt_id_for(key))
+        return next(
+            (each.session_id for each in self._holdings.all() if self._was_given(each, prompt_id)), None
+        )
+
+    def _was_given(self, hosting: Hosting, prompt_id: str) -> bool:
+        driver: object = self._drivers.get(hosting.driver)
+        return isinstance(driver, KnowsPrompts) and driver.was_given(hosting, prompt_id)
 
     def reach(self, session_id: SessionId) -> Reach:
         """Whether a prompt would arrive at this session now, proven: by its driver, and by tmux if it is in a pane.
@@ -109,7 +118,8 @@ class Hands:
             return Reach(ours=True, underway=underway)
         pane, speaker = watched.presence.pane, self._speaker(hosting)
         shown = hosting.driver != "tmux" or (pane is not None and pane.runtime is Sight.ALIVE)
-        path_open = shown and speaker.is_open(hosting)
+        # A dialog takes no prompt; whoever typed there could answer it.
+        path_open = shown and watched.presence.dialog is None and speaker.is_open(hosting)
         # Whoever showed the pane was seen gone: its socket may still lie there.
         server_gone = hosting.driver == "tmux" and pane is not None and pane.runtime is Sight.DEAD
         path_lost = not path_open and (server_gone or speaker.is_lost(hosting))
@@ -147,11 +157,17 @@ class Hands:
             # One process per turn: there a prompt starts one, and the driver declines while one lives.
             if not self._is_per_turn(hosting) and not watched.presence.living:
                 return f"its process is gone: `wakeful session resume {watched.subject.id}` brings it back"
-            return unless()
+            return _at_dialog(watched) or unless()
+
+        epoch = 0
 
         async def delivered(current: Hosting) -> Seen:
+            nonlocal epoch
+            epoch = current.epoch
             if key is not None and isinstance(speaker, KnowsPrompts):
-                seen = await speaker.deliver_once(current, prompt, str(prompt_id_for(key)), again=again)
+                seen = await speaker.deliver_once(
+                    current, prompt, str(prompt_id_for(key)), again=again, environ=environ
+                )
             elif again:
                 return Seen(Outcome.UNVERIFIED, INTERRUPTED)
             else:
@@ -160,13 +176,8 @@ class Hands:
             taken = seen.outcome is Outcome.RECOVERED and kept.note
             return replace(seen, hosting=replace(kept, note="")) if taken else seen
 
-        return await self._act(
-            Act.DELIVER,
-            watched,
-            Purpose(prompt_chars=len(prompt)),
-            objection,
-            delivered,
-        )
+        purpose = Purpose(prompt_chars=len(prompt))
+        return replace(await self._act(Act.DELIVER, watched, purpose, objection, delivered), epoch=epoch)
 
     async def questions(self, text: str) -> tuple[Question, ...]:
         """What the agent asks permission for now."""
@@ -265,7 +276,7 @@ class Hands:
             Act.RESUME,
             hosting.session_id,
             Purpose(hosting, len(prompt or "")),
-            lambda: self._held_by(watched),
+            lambda: self._held_by(watched) or self._stopped_by_person(watched),
             perform,
             by_itself=self._by_itself,
         )
@@ -280,7 +291,7 @@ class Hands:
         self._refuse_while_held(watched)
         async with self._gate.turn(hosting.session_id):
             # Whoever was at it before us may have brought it back.
-            if (reason := self._held_by(watched)) is not None:
+            if (reason := self._held_by(watched) or self._stopped_by_person(watched)) is not None:
                 raise CannotResume(shown=hosting.session_id, reason=reason)
             return await self._replaced(watched, self._holdings.get(hosting.session_id), context)
 
@@ -356,6 +367,12 @@ class Hands:
             raise NothingToRelease(shown=session_id)
         await self._holdings.drop(hosting)
         return hosting
+
+    def _stopped_by_person(self, watched: Watched) -> str | None:
+        """Said once more inside the gate: a person may have stopped it while it was being brought back."""
+        hosting = self._holdings.find(watched.subject.id)
+        stopped = self._by_itself and hosting is not None and hosting.stopped
+        return "a person stopped it, which is final" if stopped else None
 
     def _is_per_turn(self, hosting: Hosting) -> bool:
         driver = self._drivers.get(hosting.driver)
@@ -435,6 +452,15 @@ class Hands:
                 reason=f"{len(living)} processes hold it ({', '.join(str(each.process.pid) for each in living)})",
             )
         return living[0] if living else None
+
+
+def _at_dialog(watched: Watched) -> str | None:
+    """Why no prompt would be taken: a dialog of the client is open, which only a person may answer."""
+    dialog = watched.presence.dialog
+    if dialog is None or not watched.presence.living:
+        return None
+    place = watched.subject.agent or watched.subject.id
+    return f"a dialog of its client is open ({dialog.kind}): `wakeful attach {place}`, answer it, then send again"
 
 
 def _alive(session_id: SessionId, holder: Holder) -> HolderAlive:

@@ -15,11 +15,22 @@ from msgspec.structs import replace
 from wakeful.domain.alerts import called
 from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.errors import WakefulError, WorldError
+from wakeful.domain.evidence import Presence, has_only_come_up
 from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Fate, Origin
 from wakeful.domain.plan import ACTS, Decision, Rules, Step, plan
-from wakeful.domain.trouble import Revival, Trouble
+from wakeful.domain.recovered import STOPPED as STOPPED_BY_PERSON, WELL, ending_of
+from wakeful.domain.sentence import orphan_words
+from wakeful.domain.trouble import (
+    Revival,
+    Trouble,
+    WorkStatus,
+    inherited,
+    is_answered,
+    is_asked_anew,
+    work_status,
+)
 from wakeful.faults import reach
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Outcome, Store
@@ -28,18 +39,24 @@ from wakeful.services.circumstances import Circumstances
 from wakeful.services.healing_needs import Holding, Telling
 from wakeful.services.incident_papers import IncidentPapers
 from wakeful.services.incidents import Incidents
-from wakeful.services.revival import ELSEWHERE, Reviver
+from wakeful.services.revival import ELSEWHERE, Reviver, is_lost
 from wakeful.services.roster import Roster
 from wakeful.services.rounds import RETRY_SECONDS, Rounds
-from wakeful.services.scouts import OUTAGES, Scouts, is_answered
+from wakeful.services.scouts import OUTAGES, Scouts
 from wakeful.services.troubles import Troubles, reason_for
 from wakeful.services.watched import Watched
 
 # Whoever nothing is heard of any more is looked at again: its log may be gone.
 LOOK_SECONDS: Final = 3600.0
+# Containers show their sessions this long after a start at the latest; who is not there by then is gone.
+MISSING_SECONDS: Final = 60.0
+VANISHED: Final = "its session is gone, and so is its log"
 ABOUT_TO: Final = "it is about to bring back what it manages, one after the other"
 BRAKED: Final = "too many revivals failed lately: none is tried for a while"
+# What is said of a session without a finding: whether it was idle when it went.
+GONE: Final = {True: "idle, and gone with what hosted it", False: "ended again before its work was done"}
 ONE_AHEAD: Final = "one goes ahead, and the others follow once it is answered"
+WENT_ON: Final = "whoever went on with it"
 STOPPED: Final = "a person stopped it, which is final: `wakeful session resume {id}` continues it"
 
 log = logging.getLogger("wakeful.healing")
@@ -99,8 +116,10 @@ class Healer:
         return self._troubles.get(session_id)
 
     def seen(self, session_id: SessionId) -> None:
-        """This session was judged anew."""
+        """This session was judged anew, or is gone."""
         watched = self._roster.watched.get(session_id)
+        if watched is None and session_id in self._troubles:
+            self._rounds.look_at(session_id)
         if watched is None or watched.verdict is None or session_id in self._around.queued:
             return
         if watched.verdict.findings or session_id in self._troubles or self._around.lost(watched) is not None:
@@ -115,6 +134,9 @@ class Healer:
             self._rounds.occupy(revival.session_id, asyncio.create_task(self._settle(revival)))
         for session_id in list(self._roster.watched):
             self.seen(session_id)
+        for session_id in self._troubles.ids():
+            if session_id not in self._roster.watched:
+                self._rounds.look_at(session_id, MISSING_SECONDS)
 
     async def _settle(self, revival: Revival) -> None:
         """A revival that was begun is brought to its end, and told if nobody was."""
@@ -169,14 +191,14 @@ class Healer:
             if incident is not None:
                 await self._incidents.keep(incident.treated(session_id, Fate.ENDED, ended.did))
             await self._troubles.keep(ended)
-            await self._leave_incident(session_id)
+            await self._leave_incident(session_id, f"aborted by {by}")
 
     async def _treat_for_person(self, watched: Watched, by: str, *, happened: bool) -> Deed:
         session_id = watched.subject.id
         known = self._troubles.get(session_id)
         if known is None and watched.record is not None and self._is_in_trouble(watched):
             # A yes may come before the healer has looked at all.
-            known = await self._troubles.of(watched, _code_of(watched))
+            known = await self._troubles.of(watched, self._code_of(watched))
         if known is not None:
             work = f"{session_id}@{self._clock.now().wall:.3f}"
             anew = replace(known, work=work, approved=True, given_up=False, revivals=0, revived_at=None)
@@ -205,14 +227,14 @@ class Healer:
         if session_id in self._around.restoring:
             self._rounds.look_at(session_id, RETRY_SECONDS)
             return None
-        watched = self._roster.watched.get(session_id)
-        if watched is None or watched.verdict is None or watched.record is None:
-            await self._dismiss(session_id, "its log is gone")
+        watched = await self._judged(session_id)
+        if watched is None:
             return None
         if not self._is_in_trouble(watched):
             await self._calm_down(watched)
             return None
-        code = _code_of(watched)
+        await self._forget_replaced(watched)
+        code = self._code_of(watched)
         trouble = await self._troubles.of(watched, code)
         if not trouble.told:
             await self._around.ask_who_manages(session_id)
@@ -224,7 +246,7 @@ class Healer:
             decision = self._put_off(watched, code) or decision
         if decision.step is not Step.WAIT or decision.tells:
             if not trouble.logged:
-                summary = watched.verdict.findings[0].summary if watched.verdict.findings else ""
+                summary = _summary(watched)
                 trouble = replace(trouble, reason=reason_for(watched, code, now), summary=summary)
             trouble = await self._in_incident(watched, trouble)
             await self._carry_out(watched, trouble, decision, asked=asked)
@@ -237,6 +259,19 @@ class Healer:
         self._rounds.look_at(session_id, again_seconds)
         return decision
 
+    async def _judged(self, session_id: SessionId) -> Watched | None:
+        """The session, if it is there and was judged; the healer is told again once it is."""
+        watched = self._found(session_id)
+        if watched is None:
+            await self._dismiss(session_id, VANISHED)
+        return watched if watched is not None and watched.verdict and watched.record else None
+
+    def _found(self, session_id: SessionId) -> Watched | None:
+        """None: its log is gone. One that lists fold for its age is there, and its problem is still known."""
+        if session_id in self._roster.old and session_id in self._troubles:
+            self._roster.unfold(session_id, True)
+        return self._roster.watched.get(session_id)
+
     def _put_off(self, watched: Watched, code: Code | None) -> Decision | None:
         """Why its one revival would be wasted at this moment, if it would."""
         braked_seconds = self._reviver.pace.braked_seconds
@@ -246,7 +281,21 @@ class Healer:
         return Decision(Step.NOTIFY, ONE_AHEAD, wait_seconds) if wait_seconds > 0 else None
 
     def _is_in_trouble(self, watched: Watched) -> bool:
-        return _code_of(watched) is not None or self._around.lost(watched) is not None
+        return self._code_of(watched) is not None or self._around.lost(watched) is not None
+
+    def _code_of(self, watched: Watched) -> Code | None:
+        """What is wrong with it. An agent that ended after its revival, before its work did, is dead without a finding."""
+        if watched.verdict is not None and watched.verdict.findings:
+            return watched.verdict.findings[0].code
+        trouble = self._troubles.get(watched.subject.id)
+        lost = trouble is not None and not watched.presence.stopped and is_lost(watched, trouble)
+        return Code.SESSION_DEAD if lost else None
+
+    async def _forget_replaced(self, watched: Watched) -> None:
+        """A person asked for something else since: what was spent before does not count."""
+        trouble = self._troubles.get(watched.subject.id)
+        if trouble is not None and is_asked_anew(trouble, watched.activity):
+            await self._end(await self._let_go(trouble, trouble, WENT_ON))
 
     async def _carry_out(
         self, watched: Watched, trouble: Trouble, decision: Decision, *, asked: bool
@@ -265,7 +314,7 @@ class Healer:
         """Once for each trouble that is held; it may have been told before, when nothing could be done yet."""
         if not trouble.held:
             number = await self._holding.hold(watched, trouble)
-            did = f"held it: {decision.reason} (checkpoint {number})"
+            did = f"held it: {decision.reason} (checkpoint {number}){_still_runs(watched.presence)}"
             held = replace(trouble, held=True, checkpoint=number, did=did, logged=False, told=False)
             # At once: somebody may answer before everybody is told.
             trouble = await self._troubles.keep(held)
@@ -292,6 +341,8 @@ class Healer:
             self._scouts.came_to_nothing(trouble.session_id)
         else:
             await self._troubles.keep(revived)
+            if revived.heir is not None:
+                await self._troubles.keep(inherited(revived, revived.heir))
             reach("heal.kept")
         if revived is not None and revived.did != ELSEWHERE:
             await self._conclude(watched, trouble, revived, decision, asked=asked)
@@ -363,20 +414,52 @@ class Healer:
         if trouble is None:
             return
         if watched.presence.stopped:
-            await self._dismiss(trouble.session_id, "a person stopped it")
+            await self._dismiss(trouble.session_id, STOPPED_BY_PERSON)
             return
-        if trouble.calm_since is None and self._awaits_answer(watched):
+        assert watched.verdict is not None, "judged before it is treated"
+        status = work_status(trouble, watched.activity, watched.verdict)
+        if trouble.is_spent and status is WorkStatus.CUT_SHORT:
+            await self._dismiss(trouble.session_id, "a person interrupted it")
+            return
+        if status is WorkStatus.UNCLEAR:
+            unclear_since = trouble.unclear_since or self._clock.now().wall
+            await self._troubles.keep(replace(trouble, unclear_since=unclear_since, revived_at=None))
+            return
+        if trouble.calm_since is None and (
+            self._awaits_answer(watched) or _is_resumed_without_a_word(watched)
+        ):
             return
         if trouble.calm_since is None:
+            if not await self._seen_well(watched, trouble):
+                return
             if trouble.logged:
                 await self._telling.logged(Happening.SESSION_RECOVERED, ActionTaken.NONE, trouble, watched)
             await self._leave_incident(trouble.session_id)
             # A yes was for the calls that were cut off then.
             now = self._clock.now().wall
             calm = replace(trouble, calm_since=now, revived_at=None, approved=False, happened=False)
-            trouble = await self._let_go(trouble, calm, "whoever went on with it")
-        if not watched.activity.in_turn:
+            trouble = await self._let_go(trouble, calm, WENT_ON)
+        if status is not WorkStatus.RUNNING:
             await self._end(trouble)
+
+    async def _seen_well(self, watched: Watched, trouble: Trouble) -> bool:
+        """Whether it is well again. One that merely left is out of its incident, which says how; what waits for a
+        person's decision goes on waiting."""
+        assert watched.verdict is not None, "judged before it is treated"
+        now = self._clock.now()
+        ending = ending_of(trouble, watched.verdict, watched.activity, watched.presence, now)
+        if ending == WELL:
+            return True
+        if ending.in_seconds > 0:
+            self._rounds.look_at(trouble.session_id, ending.in_seconds)
+        elif not trouble.held:
+            await self._leave_incident(trouble.session_id, ending.words)
+            if watched.activity.in_turn:
+                # What comes back after it was said to be closed is said again.
+                await self._troubles.keep(replace(trouble, told=False))
+            else:
+                await self._end(trouble)
+        return False
 
     def _awaits_answer(self, watched: Watched) -> bool:
         """In an outage a turn that has begun proves nothing yet."""
@@ -394,19 +477,18 @@ class Healer:
             await self._holding.called_off(trouble.checkpoint)
         await self._end(trouble)
 
-    async def _leave_incident(self, session_id: SessionId, because: str | None = None) -> None:
-        """`because`: somebody ended it, so that it does not count as one that was brought back."""
-        left = await self._incidents.leave(session_id, uncounted=because is not None)
+    async def _leave_incident(self, session_id: SessionId, ended: str = "") -> None:
+        """`ended`: how it left, where it was not seen well again."""
+        left = await self._incidents.leave(session_id, ended)
         if left is not None and not left.is_open:
-            await self._telling.resolved(left if because is None else replace(left, because=because))
+            await self._telling.resolved(left)
             self._papers.over(left)
             self._scouts.over(Origin(left.cause, left.scope))
 
     async def _in_incident(self, watched: Watched, trouble: Trouble, did: str = "") -> Trouble:
         """Filed under its cause, as far as that is known by now. `did` is what to say as long as nothing was done."""
         origin = self._around.origin(watched, trouble.code)
-        findings = watched.verdict.findings if watched.verdict is not None else ()
-        summary = findings[0].summary if findings else "idle, and gone with what hosted it"
+        summary = _summary(watched) or GONE[trouble.code is None]
         name = called(watched.record) if watched.record is not None else ""
         limit = watched.activity.limit_until if origin.cause is Cause.USAGE_LIMIT else None
         until = limit.wall if limit is not None else None
@@ -416,7 +498,21 @@ class Healer:
         return await self._troubles.keep(replace(trouble, incident=incident.id))
 
 
-def _code_of(watched: Watched) -> Code | None:
-    return (
-        watched.verdict.findings[0].code if watched.verdict is not None and watched.verdict.findings else None
-    )
+def _still_runs(presence: Presence) -> str:
+    """What an agent left running is not over: nobody may take it for cut off."""
+    if not presence.orphans:
+        return ""
+    verb = "runs" if len(presence.orphans) == 1 else "run"
+    return f"; its command still {verb} as {orphan_words(presence)} and may yet happen"
+
+
+def _summary(watched: Watched) -> str:
+    """Its first finding's own words."""
+    findings = watched.verdict.findings if watched.verdict is not None else ()
+    return findings[0].summary if findings else ""
+
+
+def _is_resumed_without_a_word(watched: Watched) -> bool:
+    """A process holds it again and wrote nothing yet: most resumes that fail do so within seconds."""
+    presence, activity = watched.presence, watched.activity
+    return bool(presence.living) and activity.in_turn and has_only_come_up(presence, activity.last_at)

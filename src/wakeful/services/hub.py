@@ -17,23 +17,29 @@ from wakeful.domain.agents import (
     AgentsStanding,
     AgentState,
     Glimpse,
+    Move,
+    Restart,
     after,
     move_of,
     standing_of,
 )
 from wakeful.domain.errors import WorldError
 from wakeful.domain.ids import SessionId
+from wakeful.domain.plan import AgentWay
 from wakeful.domain.process import Process, Sight
-from wakeful.domain.work import LeaseKey
 from wakeful.ports.clock import Clock
-from wakeful.ports.runtime import Found, Runtime
-from wakeful.ports.store import Store
+from wakeful.ports.runtime import Found, NotReady, Runtime
+from wakeful.ports.store import Outcome
+from wakeful.services.acts import Act, Deed
 from wakeful.services.hub_book import Agent, AgentBook
 from wakeful.services.hub_keeping import AutoRestart, Losses
+from wakeful.services.hub_leases import AgentLeases
 from wakeful.services.hub_orders import Orders, Sessions
 
 # 001's own.
 SYNC_SECONDS: Final = 10.0
+# A start that an earlier daemon ordered is seen ready, or ended, this late.
+STARTING_SECONDS: Final = 1.0
 # A lease lasts 60 s: two renewals may fail before anybody else can claim it.
 RENEW_SECONDS: Final = 20.0
 
@@ -68,7 +74,7 @@ class Hub:
         runtimes: Mapping[str, Runtime],
         sessions: Sessions,
         processes: Processes,
-        store: Store,
+        leases: AgentLeases,
         clock: Clock,
         windows: Windows | None = None,
     ) -> None:
@@ -79,12 +85,14 @@ class Hub:
         self._runtimes = runtimes
         self._sessions = sessions
         self._processes = processes
-        self._store = store
+        self._leases = leases
         self._clock = clock
         self._windows = windows
         # Beginnings and ends of looks, in their order.
         self._ticks = 0
         self._hurrying: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self._taken_up = asyncio.Event()
         self._renewed_at = clock.now().awake
         self.found: tuple[Found, ...] = ()
         orders.after = self._look_after_order
@@ -114,19 +122,51 @@ class Hub:
         """The agent that hosts this session, or did when it was last seen."""
         return next((each.name for each in self.records if each.session_id == session_id), None)
 
+    def way_of(self, session_id: SessionId) -> AgentWay:
+        """Who brings this session back, should its agent be gone."""
+        agent = self._host(session_id)
+        if agent is None or agent.spec.restart is not Restart.AUTO or agent.stop_ordered:
+            return AgentWay.TELL
+        if agent.state is AgentState.STALE:
+            return AgentWay.REVIVE
+        passing = (AgentState.UNKNOWN, AgentState.STARTING, AgentState.RUNNING)
+        return AgentWay.WAIT if agent.state in passing else AgentWay.TELL
+
+    def bring_back(self, session_id: SessionId) -> Coroutine[None, None, Deed] | None:
+        """Start the agent that hosts this session, in its conversation; None where no agent does."""
+        agent = self._host(session_id)
+        return self._bring_back(agent) if agent is not None else None
+
+    async def _bring_back(self, agent: Agent) -> Deed:
+        await self._taken_up.wait()
+        while _is_left_starting(agent):
+            await self._clock.sleep_until(self._clock.now().awake + STARTING_SECONDS)
+        if agent.state is AgentState.RUNNING:
+            # An earlier daemon ended after it was started and before it was told anything.
+            return Deed("", Act.RESUME, agent.key, Outcome.RECOVERED, "its agent runs already")
+        return await self.orders.revive(agent)
+
+    def _host(self, session_id: SessionId) -> Agent | None:
+        agents = self._book.agents.values()
+        return next((each for each in agents if each.record.hosts == session_id), None)
+
     def program(self, text: str) -> str:
         """What it runs. Raises AgentNotFound, BadAgentName."""
         return self._book.find(text).spec.command[0]
 
+    async def load(self) -> None:
+        """What an earlier daemon knew. Before anybody is judged: whose agent hosts it is managed from the first moment."""
+        await self._book.load()
+
     async def take_up(self) -> None:
         """Go on where an earlier daemon stopped, and find out what became of everybody since."""
-        await self._book.load()
         await self._renew()
         await self.look_at(tuple(self._book.agents.values()))
         for agent in self._book.agents.values():
             if agent.state in (AgentState.RUNNING, AgentState.STALE):
                 log.info("%s", _discovered(agent))
         await self._auto.take_up()
+        self._taken_up.set()
 
     def ended(self, process: Process) -> None:
         """A process is gone: if it was an agent's, look at once."""
@@ -136,9 +176,19 @@ class Hub:
 
     def arrived(self, session_id: SessionId) -> None:
         """A session has a new holder: if that is an agent's, it is said at once whom it hosts."""
+        if not self._book.agents:
+            return
+        agent = self._book.agents.get(self._sessions.agent_named(session_id) or "")
+        if agent is not None and self._is_free(agent):
+            self._book.hosts(agent, session_id)
         if any(record.pid is not None for record in self.records):
             above = self._sessions.above(session_id)
             self._hurry([agent for agent in self._book.agents.values() if agent.record.pid in above])
+
+    def _is_free(self, agent: Agent) -> bool:
+        """Whether it hosts nobody who lives: a client that its own session started is not whom it hosts."""
+        session_id = agent.record.session_id
+        return session_id is None or self._sessions.holder(session_id) is None
 
     def tasks(self) -> Iterator[tuple[Callable[[], Coroutine[None, None, None]], str]]:
         """What runs as long as the daemon does."""
@@ -150,7 +200,9 @@ class Hub:
     async def run(self) -> None:
         while True:
             await self.sync()
-            await self._clock.sleep_until(self._clock.now().awake + SYNC_SECONDS)
+            starting = any(_is_left_starting(each) for each in self._book.agents.values())
+            pause_seconds = STARTING_SECONDS if starting else SYNC_SECONDS
+            await self._clock.sleep_until(self._clock.now().awake + pause_seconds)
             if self._clock.now().awake - self._renewed_at >= RENEW_SECONDS:
                 await self._renew()
 
@@ -187,6 +239,7 @@ class Hub:
 
     async def close(self) -> None:
         """Let go of everything; agents go on."""
+        self._closed = True
         for task in tuple(self._hurrying):
             task.cancel()
         await asyncio.gather(*self._hurrying, return_exceptions=True)
@@ -208,6 +261,8 @@ class Hub:
     def _believe(self, agent: Agent, glimpse: Glimpse) -> None:
         session = self._sessions.below(glimpse.pid) if glimpse.pid is not None else None
         self._book.looked(agent, glimpse, session)
+        if _is_left_starting(agent) and self._clock.now().wall - agent.moved_at >= agent.spec.ready_seconds:
+            self._book.moved(agent, Move.NOT_READY, _not_ready(agent.spec, glimpse.reason))
         process = self._processes.identify(glimpse.pid) if glimpse.pid is not None else None
         agent.process = process
         if process is not None:
@@ -247,7 +302,7 @@ class Hub:
             self._hurry((agents[name],))
 
     def _hurry(self, agents: Collection[Agent]) -> None:
-        if not agents:
+        if not agents or self._closed:
             return
         task = asyncio.create_task(self._look_now(agents))
         self._hurrying.add(task)
@@ -269,7 +324,7 @@ class Hub:
             # Whoever is not there has given it back.
             if not epoch or not agent.placed:
                 continue
-            if await self._store.renew_lease(LeaseKey(f"agent/{agent.name}"), epoch) is None:
+            if not await self._leases.renew(agent):
                 log.warning("agent %s was claimed by somebody else since epoch %d", agent.name, epoch)
 
 
@@ -291,6 +346,15 @@ class _Hearing:
     async def run(self) -> None:
         async for name in self._runtime.changes():
             self._heard(name)
+
+
+def _is_left_starting(agent: Agent) -> bool:
+    """Whether it starts and no order of this daemon sees to it: the one that did ended."""
+    return agent.state is AgentState.STARTING and not agent.orders
+
+
+def _not_ready(spec: AgentSpec, reason: str) -> str:
+    return str(NotReady(name=spec.name, seconds=spec.ready_seconds, reason=reason))
 
 
 def _discovered(agent: Agent) -> str:

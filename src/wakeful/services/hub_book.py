@@ -39,6 +39,7 @@ KIND: Final = "agent"
 # States whose reason may become more precise without becoming another state.
 _EXPLAINED: Final = frozenset({AgentState.STALE, AgentState.UNKNOWN})
 
+ENDED_EARLY: Final = "Wakeful ended while it started, and it ended before it was seen ready"
 _SESSION_DEAD: Final = "session dead"
 
 log = logging.getLogger("wakeful.hub")
@@ -66,6 +67,8 @@ class Kept(Struct, frozen=True):
     moved_at: float
     work_since: float
     placed: bool = False
+    # A person's stop is final: nothing brings it back but a person.
+    stop_ordered: bool = False
 
 
 class Agent:
@@ -82,6 +85,9 @@ class Agent:
         self.unidentified_pid: int | None = None
         # Whether anything of it was there at the last look: only then it can go.
         self.placed = False
+        self.stop_ordered = False
+        # What it was before its state last changed.
+        self.was = AgentState.RUNNING
         # Whether the runtime itself could not be asked.
         self.runtime_lost = False
         # Orders under way: until they end, their own looks are the only ones that count.
@@ -162,7 +168,7 @@ class AgentBook:
                 continue
             self._write(agent, replace(kept.record, runtime=agent.spec.runtime))
             agent.moved_at, agent.work_since = kept.moved_at, kept.work_since
-            agent.placed = kept.placed
+            agent.placed, agent.stop_ordered = kept.placed, kept.stop_ordered
 
     def find(self, text: str) -> Agent:
         """The agent with this name. Raises AgentNotFound with the nearest one, BadAgentName."""
@@ -221,6 +227,10 @@ class AgentBook:
             self._change(agent, record)
         return changed
 
+    def hosts(self, agent: Agent, session_id: SessionId) -> None:
+        """It hosts this session, as is known before it was looked at."""
+        self._write(agent, replace(agent.record, session_id=session_id))
+
     def claimed(self, agent: Agent, epoch: int) -> None:
         """It begins anew under this epoch."""
         agent.record = replace(agent.record, epoch=epoch)
@@ -228,20 +238,23 @@ class AgentBook:
     def ordered(self, agent: Agent, order: Move) -> None:
         """A person ordered it: what was asked for begins here, and budgets of what was before do not count."""
         agent.work_since = self._clock.now().wall
+        agent.stop_ordered = order is Move.STOP
         if order is Move.START:
             self._write(agent, replace(agent.record, session_id=None))
         self.moved(agent, order)
 
     async def keep(self, agent: Agent) -> None:
         """Remember it. A store that refuses is said, and costs only what a restart would know."""
-        body = msgspec.json.encode(Kept(agent.record, agent.moved_at, agent.work_since, agent.placed))
+        body = msgspec.json.encode(
+            Kept(agent.record, agent.moved_at, agent.work_since, agent.placed, agent.stop_ordered)
+        )
         try:
             await self._store.keep_note(Note(KIND, agent.name, body))
         except WorldError as error:
             log.warning("what became of agent %s is not kept: %s", agent.name, error)
 
     def _in_state(self, agent: Agent, state: AgentState, reason: str) -> AgentRecord:
-        agent.moved_at = self._clock.now().wall
+        agent.moved_at, agent.was = self._clock.now().wall, agent.state
         alive = agent.record.session_alive and state is AgentState.RUNNING
         since = iso(agent.moved_at)
         return replace(agent.record, state=state, since=since, reason=safe(reason), session_alive=alive)
@@ -267,10 +280,16 @@ class AgentBook:
 
 def _words(agent: Agent, move: Move, glimpse: Glimpse) -> str:
     """Why it stands where it stands; of a container whose session died, 001's own words."""
+    if move is Move.SESSION_LOST and agent.stop_ordered:
+        return "stopped by a person; its terminal is left"
+    if agent.state is AgentState.STARTING and move is Move.SESSION_LOST:
+        return ENDED_EARLY
+    if move is Move.NOT_YET:
+        return str(move)
     if move is Move.SESSION_LOST and glimpse.reason in ("", _SESSION_DEAD):
         return f"container running, {_SESSION_DEAD}" if agent.spec.runtime == "docker" else _SESSION_DEAD
     if move is Move.GONE and agent.state is AgentState.STOPPING:
-        return "stopped"
+        return "stopped by a person"
     return glimpse.reason or str(move)
 
 

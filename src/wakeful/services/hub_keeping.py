@@ -13,6 +13,7 @@ from uuid import uuid4
 from wakeful.domain.agents import AgentRecord, AgentState, Restart
 from wakeful.domain.alerts import Topic, incident as incident_text, resolved
 from wakeful.domain.findings import Code
+from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Fate, Incident, Origin
 from wakeful.domain.incident_words import words_of
 from wakeful.domain.moment import iso
@@ -53,22 +54,55 @@ class Losses:
 
     async def settle(self, agent: Agent) -> None:
         """Let it join or leave."""
-        # Whoever was not there when it was lost has lost nothing.
-        lost = agent.state is AgentState.UNKNOWN and agent.runtime_lost and agent.placed
         known = self._incidents.of(agent.key)
-        if lost and known is None:
+        if known is None and self._is_lost(agent):
             reason = plain(agent.record.reason, REASON_CHARS_MAX)
-            joined = await self._incidents.join(agent.key, self._origin(agent), reason, f"agent {agent.name}")
-            seen = self._incidents.newest(joined).treated(agent.key, Fate.UNSEEN, f"nothing ({reason})")
-            self._told.soon(await self._incidents.keep(seen))
-        elif not lost and known is not None:
+            await self._incidents.join(agent.key, self._origin(agent), reason, f"agent {agent.name}")
+            known = self._incidents.of(agent.key)
+            assert known is not None, "joined just now"
+            self._told.soon(known)
+        if known is not None:
+            await self._tell_fate(known, agent)
+        if known is not None and agent.state in _SETTLED:
             left = await self._incidents.leave(agent.key)
             if left is not None and not left.is_open:
                 await self._told.over(left)
 
+    def _is_lost(self, agent: Agent) -> bool:
+        """Whoever was not there when its runtime was lost, or had ended before, has lost nothing."""
+        lost = agent.state is AgentState.UNKNOWN and agent.runtime_lost and agent.placed
+        return lost and agent.was is not AgentState.STALE
+
+    async def _tell_fate(self, incident: Incident, agent: Agent) -> None:
+        """What becomes of an agent that is in it."""
+        treated = incident.treated(agent.key, *_fate(agent))
+        if treated != incident:
+            await self._incidents.keep(treated)
+
     def _origin(self, agent: Agent) -> Origin:
         cause = Cause.ENGINE if agent.runtime.name == "docker" else Cause.TMUX_SERVER
         return Origin(cause, self._scopes.get(agent.runtime.name, agent.runtime.name))
+
+
+def _fate(agent: Agent) -> tuple[Fate, str]:
+    reason = plain(agent.record.reason, REASON_CHARS_MAX)
+    match agent.state:
+        case AgentState.STALE if agent.spec.restart is Restart.AUTO:
+            return Fate.OPEN, "waits for its turn"
+        case AgentState.STALE:
+            return Fate.LEFT_ALONE, f"nothing (restart is manual: `wakeful attach {agent.name}`)"
+        case AgentState.STARTING:
+            return Fate.OPEN, "is being started"
+        case AgentState.RUNNING if agent.was is AgentState.STARTING:
+            return Fate.REVIVED, "started again"
+        case AgentState.RUNNING:
+            return Fate.OPEN, "seen again"
+        case AgentState.STOPPED:
+            return Fate.ENDED, reason
+        case AgentState.ERROR:
+            return Fate.GIVEN_UP, reason
+        case _:
+            return Fate.UNSEEN, f"nothing ({reason})"
 
 
 class Telling:
@@ -127,7 +161,9 @@ class AutoRestart:
         pace: Pace,
         rules: Callable[[], Rules],
         told: Telling,
+        is_cut_off: Callable[[SessionId], bool],
     ) -> None:
+        self._is_cut_off = is_cut_off
         self._book = book
         self._orders = orders
         self._store = store
@@ -149,6 +185,9 @@ class AutoRestart:
                 await self._store.give_back(_budget(agent), note)
             else:
                 await self._store.drop_note(KIND, note.key)
+                if agent is not None and agent.state is AgentState.ERROR:
+                    # It was cut off with Wakeful: one attempt is all it has.
+                    await self._give_up(agent)
 
     def consider(self, agent: Agent) -> None:
         """Begin a restart, if there is something to restart and nobody does yet."""
@@ -172,7 +211,8 @@ class AutoRestart:
             return
         key, since = self._mourned.pop(agent.name)
         what = f"agent {agent.name} ended again after it was brought back"
-        await self._told.end(key, resolved(what, since, because=f"it is {agent.state}"))
+        well = agent.state is AgentState.RUNNING
+        await self._told.end(key, resolved(what, since, because=f"it is {agent.state}", well=well))
 
     def _wanted(self, agent: Agent) -> bool:
         rules = self._rules()
@@ -180,11 +220,18 @@ class AutoRestart:
             agent.spec.restart is Restart.AUTO
             and agent.state is AgentState.STALE
             and not agent.orders
+            and not agent.stop_ordered
             and rules.mode != "observe"
             and rules.paused_by is None
             and _budget(agent) not in self._given_up
             and not self._pace.braked_seconds
+            and not self._is_healers(agent)
         )
+
+    def _is_healers(self, agent: Agent) -> bool:
+        """Whether its session ended in the middle of a turn: the healer goes on with it, or holds it for a person."""
+        session_id = agent.record.session_id
+        return session_id is not None and self._is_cut_off(session_id)
 
     def _done(self, name: str, task: asyncio.Task[None]) -> None:
         self._restarting.pop(name, None)

@@ -6,7 +6,7 @@ while a start is under way, and ends it.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from msgspec.structs import replace
@@ -17,13 +17,13 @@ from wakeful.domain.errors import OperatorError, WakefulError, WorldError
 from wakeful.domain.hosting import INTENT_VARIABLE
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.process import Sight
-from wakeful.domain.work import HeldLease, LeaseKey
+from wakeful.faults import reach
 from wakeful.ports.hands import Seen
 from wakeful.ports.runtime import EngineGone
-from wakeful.ports.store import Outcome, Store
+from wakeful.ports.store import Outcome
 from wakeful.services.acts import Act, ActGate, Deed, Perform, Purpose
 from wakeful.services.hub_book import Agent, AgentBook
-from wakeful.services.work import held
+from wakeful.services.hub_leases import AgentLeases
 
 CUT_OFF: Final = "it was stopped while it started"
 T = TypeVar("T")
@@ -92,6 +92,9 @@ class Sessions(Protocol):
     def holder(self, session_id: SessionId) -> int | None:
         """The living process that runs this conversation, if there is one."""
 
+    def agent_named(self, session_id: SessionId) -> str | None:
+        """The agent whose mark the processes of this session carry."""
+
     def can_go_on(self, session_id: SessionId) -> bool:
         """Whether its conversation has anything in it to go on with."""
 
@@ -111,25 +114,26 @@ class Orders:
         *,
         book: AgentBook,
         gate: ActGate,
-        store: Store,
+        leases: AgentLeases,
         sessions: Sessions,
         environ: Environ,
         resuming: Resuming,
-        owner: str,
         mode: str,
     ) -> None:
         self._book = book
         self._gate = gate
-        self._store = store
+        self._leases = leases
         self._sessions = sessions
         self._environ = environ
         self._resuming = resuming
-        self._owner = owner
         self._mode = mode
         # Called after every order, to look at what it left.
         self.after: Callable[[Agent], None] = lambda _agent: None
+        # Awaited before a person's stop ends anybody: what it ends must alarm nobody.
+        self.before_stop: Callable[[Agent], Awaitable[None]] = _nothing
         self._starting: dict[str, asyncio.Task[Glimpse]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._reviving = asyncio.Lock()
 
     async def start(self, text: str) -> AgentRecord:
         """Start it and see it ready. Raises AgentRefuses and what the runtime raises."""
@@ -163,12 +167,18 @@ class Orders:
         return command if isinstance(command, str) else None
 
     async def revive(self, agent: Agent) -> Deed:
-        """Bring a stale agent back by ourselves, in the conversation it was in. Never raises what the world does."""
-        command = self._resumed(agent)
-        if isinstance(command, str):
-            return Deed("", Act.RESUME, agent.key, Outcome.DECLINED, command)
-        self._book.moved(agent, Move.START, "brought back by Wakeful")
-        return await self._to_its_end(agent, self._revive(agent, command))
+        """Bring a stale agent back by ourselves, in the conversation it was in. Never raises what the world does.
+
+        One after the other: many that one server took along would wear the host down if they came back at once.
+        """
+        async with self._reviving:
+            command = self._resumed(agent)
+            if agent.state is not AgentState.STALE:
+                command = f"it is {agent.state}"
+            if isinstance(command, str):
+                return Deed("", Act.RESUME, agent.key, Outcome.DECLINED, command)
+            self._book.moved(agent, Move.START, "brought back by Wakeful")
+            return await self._to_its_end(agent, self._revive(agent, command))
 
     async def close(self) -> None:
         """Let go of orders under way; the next start looks at what they left."""
@@ -196,6 +206,8 @@ class Orders:
 
     async def _finished(self, agent: Agent, order: Coroutine[Any, Any, T]) -> T:
         try:
+            # A crash in its middle leaves what was ordered, and since when.
+            await self._book.keep(agent)
             return await order
         finally:
             agent.orders -= 1
@@ -223,13 +235,15 @@ class Orders:
             deed = await self._pass(Act.RESUME, agent, self._performing_start(agent, spec), by_itself=True)
             if deed.outcome is Outcome.DECLINED and agent.state is AgentState.STARTING:
                 # A pause came in between: nothing was done, and it is as stale as before.
-                self._book.moved(agent, Move.SESSION_LOST, deed.words)
+                self._book.moved(agent, Move.CALLED_OFF, deed.words)
         except WakefulError as error:
             await self._failed(agent, error)
             deed = Deed("", Act.RESUME, agent.key, Outcome.INEFFECTIVE, str(error))
         return deed
 
     async def _stop(self, agent: Agent) -> AgentRecord:
+        await self.before_stop(agent)
+        reach("hub.stop_noted")
         try:
             await self._pass(Act.STOP, agent, self._performing_stop(agent))
         except WakefulError as error:
@@ -237,7 +251,7 @@ class Orders:
             raise
         if agent.state is not AgentState.STOPPED:
             raise NotStopped(name=agent.name, state=agent.state, reason=agent.record.reason)
-        await self._store.yield_lease(_lease(agent), agent.record.epoch)
+        await self._leases.give_back(agent)
         return agent.record
 
     async def _pass(self, act: Act, agent: Agent, perform: Perform, *, by_itself: bool = False) -> Deed:
@@ -259,7 +273,9 @@ class Orders:
             if move_of(before) is Move.READY:
                 self._book.looked(agent, before)
                 raise AlreadyRuns(name=agent.name)
-            epoch = await self._claim(agent)
+            epoch = await self._leases.claim(agent)
+            self._book.claimed(agent, epoch)
+            reach("hub.claimed")
             environ = {**self._environ(agent.spec), INTENT_VARIABLE: intent_id}
             there = before.container is Sight.ALIVE
             begin = agent.runtime.restart_session if there else agent.runtime.start
@@ -296,17 +312,6 @@ class Orders:
         agent.placed = move_of(glimpse) not in (Move.GONE, Move.UNSEEN)
         self._book.moved(agent, Move.UNSEEN if isinstance(error, EngineGone) else Move.NOT_READY, str(error))
 
-    async def _claim(self, agent: Agent) -> int:
-        """The next epoch: whoever was started before is fenced from here on. Raises ConversationHeld."""
-        key = _lease(agent)
-        if agent.record.epoch:
-            await self._store.yield_lease(key, agent.record.epoch)
-        taken = await self._store.claim_lease(key, self._owner)
-        if isinstance(taken, HeldLease):
-            raise held(taken)
-        self._book.claimed(agent, taken.epoch)
-        return taken.epoch
-
     def _resumed(self, agent: Agent) -> tuple[str, ...] | str:
         """The command that continues its conversation, or why nothing may be started."""
         session = agent.record.session_id
@@ -321,8 +326,7 @@ class Orders:
             return str(error)
 
 
-def _lease(agent: Agent) -> LeaseKey:
-    return LeaseKey(f"agent/{agent.name}")
+async def _nothing(_agent: Agent) -> None: ...
 
 
 async def _awaited(work: Any) -> Glimpse:

@@ -107,7 +107,7 @@ class Incidents:
                 newest = known.lasting(until).called(session_id, name)
                 return known if newest == known else await self.keep(newest)
             if known is not None:
-                await self._leave(session_id)
+                await self._leave(session_id, "its cause turned out to be another")
             now = self._clock.now().wall
             incident = self._open.get(origin.key) or await self._opened(origin, summary, now)
             return await self.keep(incident.joined(session_id, now, name).lasting(until))
@@ -139,19 +139,20 @@ class Incidents:
         known = self._open.get(_key(incident))
         return known is not None and known.id == incident.id
 
-    async def leave(self, session_id: SessionId, *, uncounted: bool = False) -> Incident | None:
-        """The incident without this session, over if it was the last; None if it was in none."""
-        async with self._in_line:
-            return await self._leave(session_id, uncounted=uncounted)
+    async def leave(self, session_id: SessionId, ended: str = "") -> Incident | None:
+        """The incident without this session, over if it was the last; None if it was in none.
 
-    async def _leave(self, session_id: SessionId, *, uncounted: bool = False) -> Incident | None:
+        `ended` says how it left, where it was not seen well again.
+        """
+        async with self._in_line:
+            return await self._leave(session_id, ended)
+
+    async def _leave(self, session_id: SessionId, ended: str = "") -> Incident | None:
         incident = self.of(session_id)
         if incident is None:
             return None
         del self._of_session[session_id]
-        leave = incident.without if uncounted else incident.left
-        left = leave(session_id, self._clock.now().wall)
-        return await self._closed(left)
+        return await self._closed(incident.left(session_id, self._clock.now().wall, ended))
 
     async def _closed(self, incident: Incident) -> Incident:
         """The newest word about it, which may be that it is over. What the store refuses is not over yet."""

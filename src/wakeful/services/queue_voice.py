@@ -97,7 +97,7 @@ class QueueVoice:
         given_up = member is not None and member.fate is Fate.GIVEN_UP
         if member is not None and given_up:
             await self._incidents.keep(incident.treated(session_id, Fate.ENDED, member.words))
-        left = await self._incidents.leave(session_id, uncounted=given_up)
+        left = await self._incidents.leave(session_id)
         for fate in _APART:
             await self._alerts.resolve(_apart(incident, session_id, fate))
         if left is None or left.is_open:

@@ -3,12 +3,14 @@
 Everything an agent or a tool wrote in them stands under `untrusted`, redacted, plain and cut.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from wakeful.domain.activity import LATE_SECONDS_MAX, Activity
 from wakeful.domain.events import (
     CallEnded,
     CallStarted,
@@ -18,8 +20,11 @@ from wakeful.domain.events import (
     TurnFailed,
     TurnInterrupted,
 )
+from wakeful.domain.findings import State
 from wakeful.domain.moment import iso
+from wakeful.domain.process import Sight
 from wakeful.domain.record import safe
+from wakeful.domain.verdict import Verdict
 
 # A page shows fewer; a timeline of an hour's work needs some hundred.
 CALLS_MAX: Final = 500
@@ -27,12 +32,13 @@ _TURN_MARKS: Final = (Prompted, TurnEnded, TurnFailed, TurnInterrupted)
 
 
 class CallEnd(StrEnum):
-    """How a call ended. `cut_off`: its turn was over before it came back."""
+    """How a call ended. `cut_off`: its turn or its agent was over before it came back. `waiting`: for a person."""
 
     OK = "ok"
     ERROR = "error"
     REFUSED = "refused"
     OPEN = "open"
+    WAITING = "waiting"
     CUT_OFF = "cut_off"
 
 
@@ -60,10 +66,18 @@ class CallList(Struct, frozen=True):
     since: str | None
 
 
-def recent_calls(events: Iterable[Event], limit: int) -> CallList:
-    """The newest `limit` calls of these events, which are in the order of the log."""
+def recent_calls(
+    events: Iterable[Event], limit: int, still_open: Callable[[str], CallEnd] = lambda _tool: CallEnd.OPEN
+) -> CallList:
+    """The newest `limit` calls of these events, which are in the order of the log.
+
+    `still_open` says how a call of this tool stands that the log leaves open.
+    """
     known = list(events)
-    joined = list(_joined(known))
+    joined = [
+        replace(call, end=still_open(call.untrusted.tool)) if call.end is CallEnd.OPEN else call
+        for call in _joined(known)
+    ]
     # A record that cannot be placed in time stands at the epoch.
     times = [event.at for event in known if event.at > 0]
     return CallList(tuple(joined[-limit:]), iso(min(times)) if times else None)
@@ -73,6 +87,7 @@ def _joined(events: Iterable[Event]) -> Iterator[CallRecord]:
     """Calls in the order in which they began."""
     records: dict[int, CallRecord] = {}
     begun: dict[str, tuple[int, CallStarted]] = {}
+    newest_at = 0.0
     for number, event in enumerate(events):
         if isinstance(event, CallStarted):
             begun[event.call] = (number, event)
@@ -81,11 +96,28 @@ def _joined(events: Iterable[Event]) -> Iterator[CallRecord]:
             if (found := _begun(begun, event)) is not None:
                 place, call = begun.pop(found)
                 records[place] = _record(call, _end(event), event)
-        elif isinstance(event, _TURN_MARKS):
+        elif isinstance(event, _TURN_MARKS) and not _is_late(event, newest_at):
             for place, call in begun.values():
                 records[place] = _record(call, CallEnd.CUT_OFF)
             begun.clear()
+        newest_at = max(newest_at, event.at)
     return iter(records.values())
+
+
+def _is_late(event: Event, newest_at: float) -> bool:
+    """A client may write its first batch out of order: the calls of a prompt then stand before it."""
+    return isinstance(event, Prompted) and 0 < newest_at - event.at <= LATE_SECONDS_MAX
+
+
+def still_open(activity: Activity, verdict: Verdict, tool: str) -> CallEnd:
+    """How a call stands that has not come back. Whether it was cut off is known only where its agent is gone."""
+    if verdict.agent is Sight.DEAD:
+        return CallEnd.CUT_OFF
+    if verdict.state is not State.WAITING:
+        return CallEnd.OPEN
+    others = activity.asked_about not in {None, tool}
+    runs = others and any(call.tool == activity.asked_about for call in activity.calls.values())
+    return CallEnd.OPEN if runs else CallEnd.WAITING
 
 
 def _begun(begun: dict[str, tuple[int, CallStarted]], end: CallEnded) -> str | None:

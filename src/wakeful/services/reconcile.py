@@ -1,16 +1,19 @@
 """What a crash left half done, settled by looking at the world. Nothing is ever done again here.
 
 An intent without an outcome says that an act may have happened. A start is looked for by the process that carries
-its intent, a stop by the absence of one; what leaves no trace of its own is said to be unverified, also where the
-session is looked at: a prompt that nobody saw taken is for a person to send again.
+its intent, a stop by the absence of one, a prompt in a terminal by what is left of it in the input line; what leaves no
+trace of its own is said to be unverified, also where the session is looked at: a prompt that nobody saw taken is for a
+person to send again.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from wakeful.domain.hosting import INTENT_VARIABLE, SESSION_VARIABLE, Hosting
+from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
 from wakeful.ports.hands import Seen, World
@@ -21,19 +24,31 @@ from wakeful.services.holdings import Holdings
 _decode_purpose: Final = msgspec.json.Decoder(Purpose).decode
 
 
-async def reconcile(store: Store, gate: ActGate, holdings: Holdings, world: World) -> list[Seen]:
-    """Conclude every open intent with what can be seen now, oldest first."""
+async def reconcile(
+    store: Store,
+    gate: ActGate,
+    holdings: Holdings,
+    world: World,
+    typed: Mapping[SessionId, Seen] | None = None,
+) -> list[Seen]:
+    """Conclude every open intent with what can be seen now, oldest first.
+
+    `typed`: what became of prompts that were being typed into terminals.
+    """
     concluded = []
     for intent in await store.open_intents():
         purpose = _purpose(intent)
-        seen = _seen(intent, purpose, holdings, world)
-        await _settle(intent, purpose, seen, holdings)
+        prompted = (typed or {}).get(intent.session_id)
+        seen = _seen(intent, purpose, holdings, world, prompted)
+        await _settle(intent, purpose, seen, holdings, prompted)
         await gate.conclude(intent, seen)
         concluded.append(seen)
     return concluded
 
 
-async def _settle(intent: Intent, purpose: Purpose, seen: Seen, holdings: Holdings) -> None:
+async def _settle(
+    intent: Intent, purpose: Purpose, seen: Seen, holdings: Holdings, prompted: Seen | None
+) -> None:
     """Bring what is kept into line with what was seen."""
     known = holdings.find(seen.hosting.session_id if seen.hosting is not None else intent.session_id)
     if purpose.final and known is not None:
@@ -42,34 +57,38 @@ async def _settle(intent: Intent, purpose: Purpose, seen: Seen, holdings: Holdin
     elif seen.hosting is not None:
         # A resume claims its epoch after it was intended; what is kept knows it.
         epoch = known.epoch if known is not None else seen.hosting.epoch
-        await holdings.keep(replace(seen.hosting, epoch=epoch, note=_note(intent, purpose)))
+        await holdings.keep(replace(seen.hosting, epoch=epoch, note=_note(intent, purpose, prompted)))
     elif intent.act == Act.DELIVER and known is not None:
-        await holdings.keep(replace(known, note=_note(intent, purpose)))
+        await holdings.keep(replace(known, note=_note(intent, purpose, prompted)))
     elif intent.act == Act.START and purpose.planned is not None and known is None:
         # Claimed for somebody who never came: the name is free again.
         await holdings.abandon(purpose.planned)
 
 
-def _note(intent: Intent, purpose: Purpose) -> str:
-    if not purpose.prompt_chars:
+def _note(intent: Intent, purpose: Purpose, prompted: Seen | None) -> str:
+    if not purpose.prompt_chars or (prompted is not None and prompted.outcome is Outcome.RECOVERED):
         return ""
-    return (
-        f"Wakeful ended before it saw the prompt of {iso(intent.at)} ({purpose.prompt_chars:,} characters) taken: "
-        "send it again if the conversation does not show it"
-    )
+    which = f"the prompt of {iso(intent.at)} ({purpose.prompt_chars:,} characters)"
+    if prompted is not None and prompted.outcome is Outcome.INEFFECTIVE:
+        return f"Wakeful ended while it typed {which}: {prompted.words}. Send it again"
+    return f"Wakeful ended before it saw {which} taken: send it again if the conversation does not show it"
 
 
-def _seen(intent: Intent, purpose: Purpose, holdings: Holdings, world: World) -> Seen:
+def _seen(intent: Intent, purpose: Purpose, holdings: Holdings, world: World, prompted: Seen | None) -> Seen:
     match intent.act:
         case Act.START | Act.RESUME:
-            return _seen_start(intent, purpose, holdings, world)
+            return _seen_start(intent, purpose, holdings, world, prompted)
         case Act.STOP:
             return _seen_stop(intent, purpose, world)
+        case Act.DELIVER if prompted is not None:
+            return prompted
         case _:
             return Seen(Outcome.UNVERIFIED, INTERRUPTED)
 
 
-def _seen_start(intent: Intent, purpose: Purpose, holdings: Holdings, world: World) -> Seen:
+def _seen_start(
+    intent: Intent, purpose: Purpose, holdings: Holdings, world: World, prompted: Seen | None
+) -> Seen:
     carriers = world.carriers(INTENT_VARIABLE, intent.id)
     if not carriers:
         return Seen(Outcome.UNVERIFIED, "no process of this start lives; it may have come and gone unseen")
@@ -81,6 +100,10 @@ def _seen_start(intent: Intent, purpose: Purpose, holdings: Holdings, world: Wor
     found = f"process {pid} of this start was found running"
     if not purpose.prompt_chars:
         return Seen(Outcome.RECOVERED, found, hosting)
+    if prompted is not None:
+        is_sent = prompted.outcome is Outcome.RECOVERED
+        outcome = Outcome.RECOVERED if is_sent else Outcome.UNVERIFIED
+        return Seen(outcome, f"{found}; its prompt: {prompted.words}", hosting)
     return Seen(Outcome.UNVERIFIED, f"{found}; nobody saw whether it was given its prompt", hosting)
 
 

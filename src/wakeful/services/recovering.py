@@ -4,7 +4,7 @@ It decides nothing itself (`domain/recovery` does) and repeats no step: it settl
 rest, and leaves a state the program can go on from. Killed anywhere, it is run again from its start and finds the same.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -16,14 +16,16 @@ from wakeful.domain.journal import (
     Last,
     OnAlive,
     SessionState,
+    StateOutdated,
     StateTorn,
     StepEntry,
     Trace,
-    rebuilt,
+    later_session,
+    newest_session,
     reconciled,
     without_completed,
 )
-from wakeful.domain.journal_checkpoint import HELD, is_asked_about, question
+from wakeful.domain.journal_checkpoint import HELD, is_asked_about, is_asked_about_file, questions
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.recovery import (
     STATUS_OF,
@@ -89,6 +91,20 @@ def recover(
     return recovered
 
 
+def current_state(files: JournalFiles) -> tuple[SessionState, Reading]:
+    """The state with all that events and audit rows tell beyond it, and those events.
+
+    Raises StateMissing, StateForeign, StateTorn, StateOutdated.
+    """
+    state = files.read()
+    reading = files.told(state.events_cursor)
+    audited = files.audited(state.trace_id) or files.told(0).traces
+    later = later_session(state, audited)
+    if later is not None:
+        raise StateOutdated(path=files.state_path, later=later)
+    return reconciled(without_completed(state), (*reading.traces, *audited)), reading
+
+
 class _Recovery:
     """One run of it, with the lock held."""
 
@@ -127,32 +143,31 @@ class _Recovery:
         self._progress(4, STEPS[3])
         self._files.tell(self._timeline())
         self._progress(5, STEPS[4])
-        number = self._held_by(asked)
+        numbers = self._held_by(asked)
         self._progress(6, STEPS[5])
-        self._keep(number)
+        self._keep(numbers)
         self._progress(7, STEPS[6])
-        return self._concluded(number)
+        return self._concluded(numbers)
 
     def _loaded(self) -> tuple[SessionState, Reading]:
         try:
-            state = self._files.read()
+            state, reading = current_state(self._files)
         except StateTorn as problem:
             return self._mended(problem)
-        reading = self._files.told(state.events_cursor)
         self._notes += reading.notes
-        return reconciled(without_completed(state), reading.traces), reading
+        return state, reading
 
     def _mended(self, problem: StateTorn) -> tuple[SessionState, Reading]:
         """What the events tell in the place of a torn state; no torn state is ever accepted."""
         reading = self._files.told(0)
-        state = rebuilt(reading.traces, self._files.now())
-        if state is None:
-            state = SessionState(None, (), None, self._files.now(), self._files.new_trace_id(), {}, 0)
+        newest = newest_session((*reading.traces, *self._files.audited("")))
+        empty = SessionState(None, (), None, self._files.now(), newest or self._files.new_trace_id(), {}, 0)
+        state = reconciled(empty, (*reading.traces, *self._files.audited(empty.trace_id)))
         self._notes += [str(problem), *reading.notes]
         self._torn_at = self._files.set_aside()
         reach("journal.set_aside")
         # On the disk at once: whoever is killed now leaves a state that waits, for a checkpoint that nobody has.
-        self._files.write(state.awaiting(NUMBER_MAX))
+        self._files.write(state.awaiting([NUMBER_MAX]))
         self._state = state
         self._trace("recovery.state_moved", None, reason=str(problem), moved_to=self._torn_at)
         return state, reading
@@ -166,15 +181,16 @@ class _Recovery:
         )
         return self._result(Status.MANUAL_REVIEW, self._state.awaited)
 
-    def _asked(self) -> Checkpoint | None:
-        """The checkpoint that holds this journal; None if none does, or if this store does not know it."""
-        number = self._state.awaited
-        found = self._desk.find(number) if number is not None else None
-        if found is None or found.kind is not CheckpointKind.JOURNAL or found.subject != self._files.root:
-            return None
-        return found if found.trace_id == self._state.trace_id else None
+    def _asked(self) -> tuple[Checkpoint, ...]:
+        """The checkpoints that hold this journal, without those this store does not know."""
+        found = (self._desk.find(number) for number in self._state.awaited)
+        return tuple(each for each in found if each is not None and self._is_ours(each))
 
-    def _settle(self, step: str, entry: StepEntry, asked: Checkpoint | None) -> None:
+    def _is_ours(self, found: Checkpoint) -> bool:
+        subject = (found.kind, found.subject, found.trace_id)
+        return subject == (CheckpointKind.JOURNAL, self._files.root, self._state.trace_id)
+
+    def _settle(self, step: str, entry: StepEntry, asked: Sequence[Checkpoint]) -> None:
         sight = self._processes.sight(entry)
         if sight is Sight.ALIVE:
             patience_seconds = self._wait_seconds if entry.on_alive is OnAlive.WAIT else 0.0
@@ -182,15 +198,17 @@ class _Recovery:
         is_asked = entry.last in {Last.STARTED, Last.FAILED}
         answer = self._processes.ask(step, entry) if is_asked else Answer.UNKNOWN
         decision = decide_step(entry, sight, answer)
-        if decision.course in HELD and asked is not None and _answers(asked, step, entry):
-            decision = self._as_decided(step, entry, sight, asked)
+        word = next((each for each in asked if _answers(each, step, entry)), None)
+        if decision.course in HELD and word is not None:
+            decision = self._as_decided(step, entry, sight, word)
         course, reason = self._carried_out(step, entry, decision)
         self._outcomes.append(StepOutcome(step, entry.attempt, sight, answer, course, reason))
 
     def _as_decided(self, step: str, entry: StepEntry, sight: Sight, asked: Checkpoint) -> Decision:
         """What a person decided about a step that was held."""
         who = f"{asked.state.replace('_', ' ')} by {asked.decided_by} in {file_name(asked.number)}"
-        self._trace(f"checkpoint.{asked.state}", step, number=asked.number, by=asked.decided_by)
+        decided = {"attempt": entry.attempt, "number": asked.number, "by": asked.decided_by}
+        self._trace(f"checkpoint.{asked.state}", step, **decided)
         if asked.state is CheckpointState.ABORTED:
             self._state = self._state.with_entry(step, replace(entry, last=Last.ABORTED))
             return Decision(Course.STOP, who)
@@ -216,7 +234,8 @@ class _Recovery:
         # Known before it begins: cut off, an undoing is a question again.
         self._state = self._state.with_entry(step, replace(entry, last=Last.UNDOING, undo_of=number))
         self._files.write(self._state)
-        self._trace("recovery.undo_started", step, command=redact(" ".join(entry.undo)), log=log)
+        details = {"attempt": entry.attempt, "checkpoint": number, "log": log}
+        self._trace("recovery.undo_started", step, command=redact(" ".join(entry.undo)), **details)
         succeeded = self._processes.undo(step, entry, log)
         self._trace("recovery.undone" if succeeded else "recovery.undo_failed", step)
         return succeeded
@@ -238,33 +257,50 @@ class _Recovery:
         self._trace("recovery.cleared", step, attempt=entry.attempt, reason=reason, removed=list(removed))
         self._state = self._state.with_entry(step, replace(entry, last=Last.CLEARED))
 
-    def _compare_files(self, asked: Checkpoint | None) -> None:
-        found = self._files.suspects(self._state.trace_id)
-        for each in found:
+    def _compare_files(self, asked: Sequence[Checkpoint]) -> None:
+        for each in self._files.suspects(self._state.trace_id):
             self._trace(
                 "recovery.suspect", each.step, path=each.path, reason=each.reason, moved_to=each.moved_to
             )
-        if found and asked is not None and asked.state in _GOES_ON:
-            self._trace("artefact.accepted", None, paths=[each.path for each in found])
-        else:
-            self._suspects = found
+            if any(word.state in _GOES_ON and is_asked_about_file(word, each) for word in asked):
+                self._trace("artefact.accepted", None, paths=[each.path])
+            else:
+                self._suspects = (*self._suspects, each)
 
-    def _held_by(self, asked: Checkpoint | None) -> int | None:
-        """The checkpoint that has to be decided now; None if nothing is held."""
-        if asked is not None and asked.state in {CheckpointState.OPEN, CheckpointState.ABORTED}:
-            self._is_aborted = not asked.is_open
-            return asked.number
-        held = any(each.course in HELD for each in self._outcomes)
-        # A torn state is held until somebody has seen it, also when its recovery was cut off.
-        unseen = self._torn_at is not None or (asked is None and self._state.awaited is not None)
-        if not (held or self._suspects or unseen):
-            return None
-        draft = question(self._files.root, self._state, self._outcomes, self._suspects, self._torn_at)
+    def _held_by(self, asked: Sequence[Checkpoint]) -> tuple[int, ...]:
+        """The checkpoints that have to be decided now."""
+        self._is_aborted = any(each.state is CheckpointState.ABORTED for each in asked)
+        held_by = [each for each in asked if each.is_open or each.state is CheckpointState.ABORTED]
+        if not self._is_aborted:
+            held_by += map(self._opened, self._unasked(held_by))
+        return tuple(each.number for each in held_by)
+
+    def _unasked(self, asked: Sequence[Checkpoint]) -> list[Checkpoint]:
+        """What a person has to be asked and was not yet."""
+        held = [
+            each
+            for each in self._outcomes
+            if each.course in HELD and not any(is_asked_about(one, each.step, each.attempt) for one in asked)
+        ]
+        suspects = [
+            each for each in self._suspects if not any(is_asked_about_file(one, each) for one in asked)
+        ]
+        return questions(self._files.root, self._state, self._outcomes, held, suspects, self._torn_words())
+
+    def _torn_words(self) -> str | None:
+        """A torn state is held until somebody has seen it, also when its recovery was cut off."""
+        if self._torn_at is not None:
+            return f"the state was torn and lies in {self._torn_at} now: its events say what stands here"
+        if any(self._desk.find(number) is None for number in self._state.awaited):
+            return "the state waits for a checkpoint that this store does not know: look at what it says"
+        return None
+
+    def _opened(self, draft: Checkpoint) -> Checkpoint:
         opened = self._desk.open(draft)
         self._trace("checkpoint.opened", None, number=opened.number, file=file_name(opened.number))
-        return opened.number
+        return opened
 
-    def _keep(self, number: int | None) -> None:
+    def _keep(self, numbers: Sequence[int]) -> None:
         entries = self._state.process_map
         open_ones = [step for step, each in entries.items() if each.is_open]
         again = [step for step, each in entries.items() if each.last is Last.CLEARED]
@@ -272,7 +308,7 @@ class _Recovery:
         following = cut_off[0] if cut_off else self._state.next_immediate_step
         end = self._files.told(self._reading.end).end
         self._state = replace(
-            self._state.awaiting(number),
+            self._state.awaiting(numbers),
             current_task_id=open_ones[0] if open_ones else None,
             next_immediate_step=following,
             last_sync=self._files.now(),
@@ -281,40 +317,44 @@ class _Recovery:
         self._files.write(self._state)
         reach("journal.recovered")
 
-    def _concluded(self, number: int | None) -> Recovered:
+    def _concluded(self, numbers: tuple[int, ...]) -> Recovered:
         statuses = tuple(STATUS_OF[each.course] for each in self._outcomes)
-        status = worst((*statuses, Status.OK if number is None else Status.MANUAL_REVIEW))
-        recovered = self._result(status, number)
+        status = worst((*statuses, Status.MANUAL_REVIEW if numbers else Status.OK))
+        recovered = self._result(status, numbers)
         self._trace(
             "session.recovered",
             None,
             status=str(status),
             approval=recovered.approval,
-            checkpoint=number,
+            checkpoint=recovered.checkpoint,
+            checkpoints=list(numbers),
             next_immediate_step=recovered.next_immediate_step,
         )
-        self._files.tell([f"-> {status}{f': {file_name(number)} waits for a person' if number else ''}", ""])
+        waiting = f": {', '.join(map(file_name, numbers))} waits for a person" if numbers else ""
+        self._files.tell([f"-> {status}{waiting}", ""])
         return recovered
 
-    def _result(self, status: Status, number: int | None) -> Recovered:
+    def _result(self, status: Status, numbers: tuple[int, ...]) -> Recovered:
+        first = numbers[0] if numbers else None
         return Recovered(
             status=status,
-            approval=self._approval(number),
+            approval=self._approval(numbers),
             trace_id=self._state.trace_id,
             next_immediate_step=self._state.next_immediate_step,
             steps_completed=self._state.steps_completed,
             steps=tuple(self._outcomes),
             suspects=self._suspects,
-            checkpoint=number,
-            checkpoint_path=f"{self._files.root}/{file_name(number)}" if number is not None else None,
+            checkpoint=first,
+            checkpoint_path=f"{self._files.root}/{file_name(first)}" if first is not None else None,
             timeline_path=self._files.timeline_path,
             notes=tuple(self._notes),
+            checkpoints=numbers,
         )
 
-    def _approval(self, number: int | None) -> str | None:
+    def _approval(self, numbers: Sequence[int]) -> str | None:
         if any(each.last is Last.ABORTED for each in self._state.process_map.values()) or self._is_aborted:
             return ABORTED
-        return AWAITING if number is not None else None
+        return AWAITING if numbers else None
 
     def _timeline(self) -> list[str]:
         traces = self._reading.traces

@@ -217,6 +217,8 @@ class Limits(Struct, frozen=True, gc=False):
     active_seconds: float
     calls: int
     tokens: float
+    alike_results: int
+    plan_writes: int
 
 
 # Asked for every session, and mostly about the same policies.
@@ -236,6 +238,8 @@ def limits_of(policies: tuple[Policy, ...]) -> Limits:
         active_seconds=min(policy.runaway_seconds for policy in policies) - silence_seconds - 1.0,
         calls=min(policy.runaway_calls_max for policy in policies),
         tokens=min(min(policy.runaway_tokens_max, _tokens_affordable(policy)) for policy in policies),
+        alike_results=min(policy.alike_results_max for policy in policies),
+        plan_writes=min(policy.plan_writes_max for policy in policies),
     )
 
 
@@ -259,7 +263,8 @@ def is_calm(activity: Activity, limits: Limits) -> bool:
 
 
 def _has_few_calls(activity: Activity, limits: Limits) -> bool:
-    return activity.turn_calls <= limits.calls
+    """Of a turn that sends out other agents every call is judged: there are few."""
+    return activity.turn_calls <= limits.calls and activity.spawns is None
 
 
 def _has_few_tokens(activity: Activity, limits: Limits) -> bool:
@@ -287,6 +292,10 @@ def _is_going_on(activity: Activity, limits: Limits) -> bool:
     # Only the call that came back last can have been counted up.
     if circles.last_count > limits.duplicates:
         return False
+    if circles.alike is not None and circles.alike.count > limits.alike_results:
+        return False
+    if circles.plan is not None and circles.plan.count > limits.plan_writes:
+        return False
     return not circles.polls or unchanged_seconds(circles) < limits.poll_seconds
 
 
@@ -309,7 +318,10 @@ _CALM_AFTER: Final[Mapping[type[e.Event], Callable[[Activity, Limits], bool]]] =
     e.TurnEnded: _has_new_words,
     e.Compacted: _has_few_compactions,
     e.Opened: _always,
+    # A call open too long is judged by the horizon.
+    e.PermissionModeSet: _always,
     e.Prompted: _always,
+    e.Proposed: _always,
     # Its task was waited for between turns only, and nothing is found there by time.
     e.TaskEnded: _always,
     e.TurnInterrupted: _always,

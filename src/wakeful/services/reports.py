@@ -72,10 +72,11 @@ class Reports:
     ) -> Report:
         """Without folders neither git nor a log is read: what a status bar asks for every few seconds."""
         past = await self._past(since_wall)
+        listed = {each.subject.id for each in self._roster.shown(self._clock.now())}
         involved = [
             each
             for each in self._roster.watched.values()
-            if each.record is not None and is_part_of(each.record, past)
+            if each.record is not None and is_part_of(each.record, past, listed=each.subject.id in listed)
         ]
         spent = await self._spent(involved, since_wall) if with_folders else {}
         accounts = [self._account(each, spent) for each in involved]

@@ -6,7 +6,7 @@ leaves a revival that has begun; the next start looks at the world and goes on f
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, Protocol
 from uuid import uuid4
 
@@ -20,7 +20,17 @@ from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.plan import BUDGET_SECONDS, REVIVALS_MAX, Decision, Step
 from wakeful.domain.record import safe
-from wakeful.domain.trouble import HAPPENED, Revival, Stage, Trouble, completed_remote, context, steering
+from wakeful.domain.trouble import (
+    HAPPENED,
+    Revival,
+    Stage,
+    Trouble,
+    WorkStatus,
+    completed_remote,
+    context,
+    steering,
+    work_status,
+)
 from wakeful.faults import reach
 from wakeful.ports.clock import Clock
 from wakeful.ports.forge import Forge, Report
@@ -29,6 +39,7 @@ from wakeful.services.acts import Deed
 from wakeful.services.hands import Hands
 from wakeful.services.holdings import Holdings
 from wakeful.services.pace import Pace
+from wakeful.services.resuming import brief_of
 from wakeful.services.watched import Watched
 
 KIND: Final = "revival"
@@ -37,6 +48,9 @@ CALLS_FILED_MAX: Final = 20
 EVENTS_RECALLED_MAX: Final = 400
 # A forge that is down is asked again after this.
 FILE_AGAIN_SECONDS: Final = 600.0
+# An agent that was seen ready is found in its pane within this; a busy host needs many times what it takes.
+AGENT_HEARS_SECONDS_MAX: Final = 30.0
+AGENT_POLL_SECONDS: Final = 0.1
 _decode: Final = msgspec.json.Decoder(Revival).decode
 ELSEWHERE: Final = "another daemon on this store brings it back"
 
@@ -74,6 +88,8 @@ class Reviver:
         self.pace = pace
         self._past = past
         self._forge = forge
+        # Set by whoever has a hub: starts the agent that hosts a session, in its conversation; None where none does.
+        self.start_agent: Callable[[SessionId], Awaitable[Deed] | None] = lambda _session_id: None
         self._outcomes: dict[SessionId, Outcome] = {}
         # What was done since the start, and what came of it.
         self.concluded: Counter[tuple[Step, Outcome]] = Counter()
@@ -131,16 +147,17 @@ class Reviver:
         """The act of a revival that has begun, and its outcome."""
         try:
             deed = await self._act(self._asked if asked else self._hands, watched, trouble, revival.step)
-            outcome, words = deed.outcome, deed.words
+            outcome, words, heir = deed.outcome, deed.words, deed.session_id
         except WakefulError as error:
-            outcome, words = Outcome.DECLINED, str(error)
+            outcome, words, heir = Outcome.DECLINED, str(error), None
         reach("heal.acted")
         self._outcomes[revival.session_id] = outcome
         self.concluded[revival.step, outcome] += 1
         if spent:
             await self._conclude(revival, outcome, words)
         reach("heal.concluded")
-        return self._marked(trouble, revival, outcome, words, spent=spent)
+        marked = self._marked(trouble, revival, outcome, words, spent=spent)
+        return marked if heir in (None, trouble.session_id) else replace(marked, heir=heir)
 
     async def written(self) -> list[Revival]:
         """Every revival that is remembered, oldest first: what a restart has to look at."""
@@ -186,6 +203,7 @@ class Reviver:
         self, trouble: Trouble, revival: Revival, outcome: Outcome, words: str, *, spent: bool
     ) -> Trouble:
         now = self._clock.now().wall
+        trouble = replace(trouble, acted_at=now)
         if outcome is Outcome.DECLINED:
             return replace(trouble, did=f"could not {_VERBS[revival.step]}: {words}", declined=True)
         trouble = replace(trouble, declined=False)
@@ -201,6 +219,7 @@ class Reviver:
             did=did,
             revivals=revivals,
             revived_at=now,
+            revival_began_at=revival.began_at,
             revival_seen=outcome is Outcome.RECOVERED,
             revival_id=revival.id if spent else trouble.revival_id,
             continued_after_limit=limited,
@@ -209,6 +228,10 @@ class Reviver:
     async def _act(self, hands: Hands, watched: Watched, trouble: Trouble, step: Step) -> Deed:
         session_id = trouble.session_id
         if self._holdings.find(session_id) is None:
+            if (starting := self.start_agent(session_id)) is not None:
+                # Why is known before it runs again.
+                context = self._context(watched, trouble)
+                return await self._with_agent(hands, watched, await starting, context)
             await hands.adopt(session_id)
         match step:
             case Step.STEER:
@@ -219,6 +242,25 @@ class Reviver:
                 return await self._fresh(hands, watched, trouble)
             case _:
                 return await self._resume(hands, watched, trouble)
+
+    async def _with_agent(self, hands: Hands, watched: Watched, started: Deed, context: str) -> Deed:
+        """Tell a session what was cut off, once its agent of the hub is back and can be spoken to."""
+        if started.outcome is not Outcome.RECOVERED:
+            return started
+        reach("heal.agent_started")
+        session_id = watched.subject.id
+        until = self._clock.now().awake + AGENT_HEARS_SECONDS_MAX
+        while not hands.reach(session_id).path_open and self._clock.now().awake < until:
+            await self._clock.sleep_until(self._clock.now().awake + AGENT_POLL_SECONDS)
+        prompt = brief_of(watched, self._clock.now().wall, context)
+        if prompt is None:
+            return started
+        told = await hands.deliver(session_id, prompt)
+        if told.outcome is Outcome.INEFFECTIVE:
+            # A client that has just come up may lose a paste. Enter was not pressed, and a draft would refuse it.
+            told = await hands.deliver(session_id, prompt)
+        outcome = told.outcome if told.outcome is Outcome.RECOVERED else Outcome.UNVERIFIED
+        return replace(started, outcome=outcome, words=f"{started.words}; its prompt: {told.words}")
 
     async def _steer(self, hands: Hands, trouble: Trouble) -> Deed:
         return await hands.deliver(trouble.session_id, steering(trouble.code))
@@ -288,10 +330,16 @@ def _note(revival: Revival) -> Note:
 
 def _has_passed(watched: Watched, trouble: Trouble) -> bool:
     """Whether what it was to be revived for is not found any more: somebody else, or it itself, was quicker."""
-    if trouble.code is None:
-        return bool(watched.presence.living)
     findings = watched.verdict.findings if watched.verdict is not None else ()
+    if trouble.code is None or (not findings and is_lost(watched, trouble)):
+        return bool(watched.presence.living)
     return all(each.code is not trouble.code for each in findings)
+
+
+def is_lost(watched: Watched, trouble: Trouble) -> bool:
+    """Whether its agent was ended in the middle of its work and no finding says so."""
+    assert watched.verdict is not None, "judged before it is treated"
+    return work_status(trouble, watched.activity, watched.verdict) is WorkStatus.LOST
 
 
 def _why(watched: Watched, trouble: Trouble) -> str:

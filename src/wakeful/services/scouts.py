@@ -7,10 +7,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.domain.activity import Activity
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Origin
-from wakeful.domain.turn import ANSWERED
+from wakeful.domain.trouble import is_answered
 from wakeful.ports.clock import Clock
 from wakeful.services.pace import BRAKE_SECONDS
 from wakeful.services.roster import Roster
@@ -77,8 +76,3 @@ class Scouts:
             road.ahead = None
         else:
             road.answered = is_answered(watched.activity)
-
-
-def is_answered(activity: Activity) -> bool:
-    """The model has said something in this turn, or ended it."""
-    return activity.phase in ANSWERED or (activity.in_turn and activity.turn_calls > 0)

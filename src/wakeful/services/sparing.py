@@ -22,7 +22,9 @@ SPARED_SECONDS: Final = 600.0
 # One that fails after this hangs: nobody else waits for it until it is tried again. Healthy ones take 2 s.
 SLOW_SECONDS: Final = 5.0
 EPISODE: Final = "forge"
-OWED: Final = "issue:"
+OWED: Final = "unfiled:"
+# Where reports were kept before; issues' addresses are kept there as well.
+_OWED_BEFORE: Final = "issue:"
 WITHOUT_ONE: Final = "wrote its event without one; it is filed later"
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Report).decode
@@ -80,6 +82,9 @@ class ToldForge:
         for name, kept in (await self._jobs.episodes()).items():
             if name.startswith(OWED):
                 await self._file_kept(name, kept)
+            elif name.startswith(_OWED_BEFORE) and kept.startswith("{"):
+                await self._jobs.begin(f"{OWED}{name.removeprefix(_OWED_BEFORE)}", kept)
+                await self._jobs.end(name)
 
     async def _file_kept(self, name: str, kept: str) -> None:
         try:

@@ -7,6 +7,7 @@ session cost one verdict. One heap of deadlines wakes it: idle sessions cost not
 import heapq
 from collections.abc import Collection, Sequence
 from itertools import islice
+from math import inf
 from typing import Final
 
 import msgspec
@@ -15,7 +16,19 @@ from wakeful.domain.actions import is_cut_off
 from wakeful.domain.activity import Activity, fold
 from wakeful.domain.eligibility import OUT_OF_REACH
 from wakeful.domain.events import Event, Opened
-from wakeful.domain.evidence import Holder, Orphan, Pane, Status, gone_with_server, hold
+from wakeful.domain.evidence import (
+    Dialog,
+    DialogKind,
+    Holder,
+    Orphan,
+    Pane,
+    Presence,
+    Status,
+    gone_with_server,
+    has_only_come_up,
+    hold,
+    note_writer,
+)
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.judge import judge
@@ -23,8 +36,9 @@ from wakeful.domain.moment import Instant, Sleep
 from wakeful.domain.policy import Policy
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.record import describe
-from wakeful.domain.subject import Subject
+from wakeful.domain.subject import STREAM, Subject
 from wakeful.domain.turn import Phase
+from wakeful.domain.verdict import ExpectedWait
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Transition
 from wakeful.services.feed import Change
@@ -36,6 +50,12 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode_kept: Final = msgspec.json.Decoder(Kept).decode
 # A few milliseconds of judging, then the loop may serve a request.
 JUDGED_AT_ONCE_MAX: Final = 100
+# A permission that was only guessed may have been given meanwhile: its call's process would show that. At first looked
+# for sooner than the 10 s after which people are told of a question, for a whole night once a minute.
+LOOK_SECONDS_MIN: Final = 5.0
+LOOK_SECONDS_MAX: Final = 60.0
+# What a client's registry calls a dialog that a person opened between two turns.
+DIALOG_OPEN: Final = "dialog open"
 
 
 class Supervisor:
@@ -57,6 +77,12 @@ class Supervisor:
         # Sessions of which somebody else's queue says that they run.
         self._vouched: frozenset[SessionId] = frozenset()
         self._agents: dict[SessionId, str | None] = {}
+        # Processes that a person ordered to be ended.
+        self._ended_by_person: set[Process] = set()
+        self._stopped_by_person: set[SessionId] = set()
+        # Clients that have begun no conversation yet, and what stands for it.
+        self._awaited: dict[Process, SessionId] = {}
+        self._withdrawn: list[SessionId] = []
         self._slept: Sleep | None = None
         roster.unfold = self.unfold
 
@@ -66,8 +92,17 @@ class Supervisor:
 
     def heard(self, subject: Subject, events: Sequence[Event], *, live: bool, anew: bool = False) -> None:
         watched = self._watch(subject)
+        self._hear(watched, subject, events, live=live, anew=anew)
+        # A stream's lines carry no time of their own.
+        if subject.source != STREAM and (newest := max((event.at for event in events), default=0.0)):
+            note_writer(watched.presence, self._clock.instant(newest), live=live)
+
+    def _hear(
+        self, watched: Watched, subject: Subject, events: Sequence[Event], *, live: bool, anew: bool = False
+    ) -> None:
         if anew or not watched.read:
             watched.activity, watched.read = Activity(), True
+        before = self._has_only_come_up(watched)
         for event in events:
             fold(watched.activity, event, self._instant(event, watched.activity))
             if type(event) is Opened and event.pid is not None:
@@ -76,6 +111,9 @@ class Supervisor:
             watched.presence.grown_at = self._clock.now()
             if not watched.presence.living:
                 self._around.seek_holder(subject.id)
+        if before and not self._has_only_come_up(watched):
+            # The resume works: whether its pane shows it is asked again.
+            self._around.seek_pane(subject.id)
         watched.presence.vouched = subject.vouched or subject.id in self._vouched
         self._mark(subject.id)
 
@@ -84,7 +122,7 @@ class Supervisor:
         self._read(watched)
         last_at = watched.activity.last_at
         if live or last_at is None or self._instant(events[0], watched.activity) > last_at:
-            self.heard(subject, events, live=live)
+            self._hear(watched, subject, events, live=live)
 
     def _instant(self, event: Event, activity: Activity) -> Instant:
         """When it happened; a mark about bytes that carry no time is as old as what was read before it."""
@@ -101,6 +139,7 @@ class Supervisor:
             self._recall_holder(watched, holder, same_boot=same_boot)
         if same_boot:
             watched.activity = memory.activity
+            watched.presence.written_after_at = memory.written_after_at
             self._recall_pane(watched, memory.pane)
             if watched.presence.agent is Sight.DEAD and watched.activity.in_turn:
                 self._around.died(subject.id)
@@ -159,11 +198,61 @@ class Supervisor:
         )
         watched.presence.cwd = cwd or watched.presence.cwd
         self._by_process.setdefault(process, set()).add(subject.id)
+        self._begun(watched, process, status, waiting_for)
         self._mark(subject.id)
         if is_new and sight is Sight.ALIVE:
             self._around.seek_pane(subject.id)
         elif is_new and watched.activity.in_turn:
             self._around.died(subject.id)
+
+    def asked(
+        self, subject: Subject, process: Process, kind: DialogKind, words: str, *, cwd: str | None
+    ) -> None:
+        if subject.awaited:
+            self._awaited[process] = subject.id
+        watched = self._watch(subject)
+        if process.pid not in watched.presence.holders:
+            self.held(subject, process, self._around.watch(process), source="tmux", cwd=cwd)
+        before = watched.presence.dialog
+        if before is None or (before.kind, before.words) != (kind, words):
+            watched.presence.dialog = Dialog(kind, words, self._clock.now())
+            self._mark(subject.id)
+
+    def subject_held_by(self, process: Process) -> Subject | None:
+        """The session that this process was seen to hold."""
+        for session_id in self._by_process.get(process, ()):
+            watched = self.roster.watched.get(session_id)
+            if watched is not None and process.pid in watched.presence.holders:
+                return watched.subject
+        return None
+
+    def not_asked(self, process: Process) -> None:
+        for session_id in self._by_process.get(process, ()):
+            watched = self.roster.watched.get(session_id)
+            if watched is not None and watched.presence.dialog is not None:
+                watched.presence.dialog = None
+                self._mark(session_id)
+
+    def _begun(
+        self, watched: Watched, process: Process, status: Status | None, waiting_for: str | None
+    ) -> None:
+        """A client that holds a conversation, and says how it is, has left the dialogs of its start behind."""
+        if self._awaited.get(process) not in (None, watched.subject.id):
+            self._withdraw(process)
+        if status is Status.WAITING and waiting_for == DIALOG_OPEN:
+            # Which one is read from its screen.
+            self._around.seek_pane(watched.subject.id)
+        elif status is not None:
+            watched.presence.dialog = None
+
+    def _withdraw(self, process: Process) -> None:
+        """What stood for a conversation to come is no session of its own any more, however that came."""
+        session_id = self._awaited.pop(process, None)
+        watched = self.roster.watched.get(session_id) if session_id is not None else None
+        if session_id is not None and watched is not None:
+            watched.presence = Presence(slept=watched.presence.slept)
+            self._withdrawn.append(session_id)
+            self._mark(session_id)
 
     def released(self, session_id: SessionId, process: Process) -> None:
         watched = self.roster.watched.get(session_id)
@@ -171,6 +260,7 @@ class Supervisor:
             self._end_holder(watched, process)
 
     def gone(self, process: Process) -> None:
+        self._withdraw(process)
         for session_id in self._by_process.pop(process, set()):
             watched = self.roster.watched.get(session_id)
             if watched is None:
@@ -187,12 +277,23 @@ class Supervisor:
 
     def shown(self, session_id: SessionId, pane: Pane | None) -> None:
         watched = self.roster.watched.get(session_id)
-        if watched is None or watched.presence.pane == pane:
+        if watched is None or watched.presence.pane == pane or self._is_moved_too_soon(watched, pane):
             return
         watched.presence.pane = pane
         if pane is not None:
             self._by_process.setdefault(pane.process, set()).add(session_id)
         self._mark(session_id)
+
+    def _is_moved_too_soon(self, watched: Watched, pane: Pane | None) -> bool:
+        """Whether its pane is there, and only shows nothing of a process elsewhere that has yet to write a word."""
+        if pane is None or (pane.sight, pane.runtime) != (Sight.DEAD, Sight.ALIVE):
+            return False
+        return self._has_only_come_up(watched) and self._around.watch(pane.process) is Sight.ALIVE
+
+    def _has_only_come_up(self, watched: Watched) -> bool:
+        return len(watched.presence.holders) > 1 and has_only_come_up(
+            watched.presence, watched.activity.last_at
+        )
 
     def left_behind(self, session_id: SessionId, orphans: tuple[Orphan, ...]) -> None:
         watched = self.roster.watched.get(session_id)
@@ -209,7 +310,15 @@ class Supervisor:
         if watched is None:
             return None
         presence = watched.presence
-        return _encode(Kept(self._boot_id, watched.activity, presence.holders, presence.pane))
+        return _encode(
+            Kept(
+                self._boot_id,
+                watched.activity,
+                presence.holders,
+                presence.pane,
+                presence.written_after_at,
+            )
+        )
 
     def forgotten(self, session_id: SessionId) -> None:
         self.roster.old.pop(session_id, None)
@@ -217,6 +326,7 @@ class Supervisor:
         if watched is not None and not watched.presence.living:
             del self.roster.watched[session_id]
             self.roster.names.pop(session_id, None)
+            self._around.vanished(session_id)
         self.roster.changed_membership()
 
     def unfold(self, session_id: SessionId, read: bool) -> None:
@@ -246,6 +356,20 @@ class Supervisor:
         self._agents[session_id] = agent
         self._host_anew(session_id)
 
+    def ended_by_person(
+        self, processes: Collection[Process], sessions: Collection[SessionId] = ()
+    ) -> list[SessionId]:
+        """A person ordered these to be ended: what they leave is nobody's trouble. The sessions they run now.
+
+        `sessions` are those they ran when it was ordered, which a restart may not know by their processes any more.
+        """
+        self._ended_by_person.update(processes)
+        self._stopped_by_person.update(sessions)
+        found = [session_id for process in processes for session_id in self._by_process.get(process, ())]
+        for session_id in found:
+            self._mark(session_id)
+        return found
+
     def vouch_for(self, session_ids: Collection[SessionId]) -> None:
         """A queue says that exactly these of its sessions run: their logs have living writers."""
         before, self._vouched = self._vouched, frozenset(session_ids)
@@ -269,7 +393,15 @@ class Supervisor:
                 self._settle_one(watched, now, transitions, changes)
         if changes:
             self._around.changed(transitions, changes)
+        self._drop_withdrawn()
         return bool(self._dirty)
+
+    def _drop_withdrawn(self) -> None:
+        """Only once everybody was told of its end."""
+        for session_id in [each for each in self._withdrawn if each not in self._dirty]:
+            self._withdrawn.remove(session_id)
+            self.roster.watched.pop(session_id, None)
+            self.roster.changed_membership()
 
     def ring(self) -> float | None:
         """Mark every session whose deadline has come; the next deadline, if any."""
@@ -300,18 +432,17 @@ class Supervisor:
                 self._as_hosted(subject), standing=self._stored.pop(subject.id, None)
             )
             watched.presence.slept = self._slept
-            hosting = self._hosted.get(subject.id)
-            watched.presence.stopped = hosting is not None and hosting.stopped
             self.roster.old.pop(subject.id, None)
             self.roster.changed_membership()
+        elif subject.folder and not watched.subject.folder:
+            # A client registers before it has a log.
+            watched.subject = msgspec.structs.replace(watched.subject, folder=subject.folder)
         return watched
 
     def _host_anew(self, session_id: SessionId) -> None:
         watched = self.roster.watched.get(session_id)
         if watched is not None:
-            hosting = self._hosted.get(session_id)
             before, watched.subject = watched.subject, self._as_hosted(watched.subject)
-            watched.presence.stopped = hosting is not None and hosting.stopped
             if watched.subject.ours is not before.ours:
                 self.roster.changed_membership()
             self._mark(session_id)
@@ -340,6 +471,7 @@ class Supervisor:
             holder.sight = self._around.watch(holder.process)
             self._by_process.setdefault(holder.process, set()).add(watched.subject.id)
         if holder.sight is not Sight.ALIVE:
+            holder.ended_idle = holder.ended_idle or holder.status is Status.IDLE
             holder.status = None
         hold(watched.presence, holder)
         if holder.sight is Sight.ALIVE:
@@ -371,24 +503,46 @@ class Supervisor:
         holder = watched.presence.holders.get(process.pid)
         if holder is None or holder.process != process or holder.sight is Sight.DEAD:
             return
+        holder.ended_idle = holder.status is Status.IDLE
         holder.sight, holder.ended_at, holder.status = Sight.DEAD, self._clock.now(), None
+        watched.presence.written_after_at = None
+        watched.presence.dialog = None
         self._mark(watched.subject.id)
+        if holder is watched.presence.newest and self._has_only_come_up(watched):
+            # A resume that failed: the session is as dead as before, and since then.
+            del watched.presence.holders[process.pid]
+            return
         if watched.activity.in_turn:
             self._around.died(watched.subject.id)
 
-    def _look_at_tool(self, watched: Watched) -> None:
+    def _look_at_tool(self, watched: Watched) -> bool:
         """A wait for a tool, or for what one left running, has run out: is its process still there?"""
         living, activity, now = watched.presence.living, watched.activity, self._clock.now()
         awaited = activity.background if activity.phase is not Phase.TOOL else activity.calls
         if not living or not awaited:
-            return
+            return False
         # Helpers that an agent keeps for life (MCP servers) are older than the call and say nothing about it.
         oldest_seconds = now.wall - min(each.since.wall for each in awaited.values())
-        if self._around.tool_alive(living[0].process, oldest_seconds):
+        seen = self._around.tool_alive(living[0].process, oldest_seconds)
+        if seen:
             watched.presence.tool_seen_at = now
+        return seen
+
+    def _is_stopped(self, watched: Watched) -> bool:
+        """Whether a person ended it: the session, or the process that ran it last."""
+        hosting, holder = self._hosted.get(watched.subject.id), watched.presence.newest
+        if hosting is not None and hosting.stopped:
+            return True
+        if holder is None:
+            return watched.subject.id in self._stopped_by_person
+        return holder.process in self._ended_by_person
 
     def _judge(self, watched: Watched, now: Instant) -> None:
+        watched.presence.stopped = self._is_stopped(watched)
         verdict = judge(watched.activity, watched.presence, self._policy, now)
+        guess = next((wait for wait in verdict.waits if wait.probable), None)
+        if guess is not None and self._look_at_tool(watched):
+            verdict, guess = judge(watched.activity, watched.presence, self._policy, now), None
         subject = watched.subject
         reach = self._around.reach(subject.id) if subject.ours else OUT_OF_REACH
         activity, presence = watched.activity, watched.presence
@@ -396,6 +550,8 @@ class Supervisor:
         held = subject.managed and is_cut_off(activity, verdict) and self._around.is_held(subject.id)
         watched.show(verdict, describe(subject, activity, presence, verdict, now, reach, held=held))
         due = verdict.next_check_at.awake if verdict.next_check_at is not None else None
+        if guess is not None:
+            due = min(now.awake + _look_again_seconds(guess, now), due or inf)
         if due is not None and due != watched.check_at:
             heapq.heappush(self._deadlines, (due, subject.id))
             if self._deadlines[0][0] == due:
@@ -425,3 +581,8 @@ class Supervisor:
         if before != watched.standing:
             self.roster.announce(record.id)
             transitions.append(transition_of(watched, before, reason, now.wall))
+
+
+def _look_again_seconds(guess: ExpectedWait, now: Instant) -> float:
+    asking_seconds = now.seconds_since(guess.since)
+    return min(max(LOOK_SECONDS_MIN, asking_seconds / 2), LOOK_SECONDS_MAX)

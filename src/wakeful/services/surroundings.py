@@ -37,6 +37,9 @@ class Surroundings(Protocol):
     def died(self, session_id: SessionId) -> None:
         """Tell what it did that its log does not know; look for tools it left behind, in your own time."""
 
+    def vanished(self, session_id: SessionId) -> None:
+        """Its log is gone, and no process of it is left: nobody watches it any more."""
+
     def tool_alive(self, agent: Process, within_seconds: float) -> bool:
         """Whether the agent has a living descendant that was started within the last so many seconds."""
 

@@ -142,7 +142,9 @@ class Voice:
     def _ending_text(self, incident: Incident) -> str:
         since = iso(incident.opened_at)
         did = did_words(incident)
-        return words.resolved(words_of(incident), since, did=did, because=incident.because)
+        ended = incident.members[0].ended if len(incident.members) == 1 else ""
+        because, well = incident.because or ended, incident.is_well
+        return words.resolved(words_of(incident), since, did=did, because=because, well=well)
 
     async def _gather(self, incident: Incident, topic: Topic | None = None) -> None:
         """Until everybody who is in it had their turn and nothing has changed for a while."""
@@ -166,7 +168,7 @@ class Voice:
 
     def _details(self, trouble: Trouble, watched: Watched) -> Mapping[str, Any]:
         activity = watched.activity
-        last = activity.progress_at
+        last = activity.call_at
         return {
             "last_tool_call": stamp(last.wall) if last is not None else None,
             "tool_count": activity.calls_total,

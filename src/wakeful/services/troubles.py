@@ -46,12 +46,14 @@ class Troubles:
         known = self._known.get(watched.subject.id)
         if known is None:
             return await self.keep(self._begun(watched, code))
-        if known.code is code and known.calm_since is None:
+        if known.code is code and known.calm_since is None and known.unclear_since is None:
             return known
         now = self._clock.now().wall
-        return await self.keep(
-            replace(known, code=code, code_since=now, calm_since=None, logged=False, told=False)
-        )
+        again = replace(known, code=code, code_since=now, calm_since=None, unclear_since=None)
+        if known.is_spent and known.calm_since is None:
+            # The same failure in another shape: people know of it, and hear what comes of it.
+            return await self.keep(again)
+        return await self.keep(replace(again, logged=False, told=False))
 
     async def keep(self, trouble: Trouble) -> Trouble:
         if self._known.get(trouble.session_id) != trouble:

@@ -21,6 +21,7 @@ from wakeful.ports.jobs import Jobs, Snapshot, Watched
 from wakeful.services.watchdog_calls import Chats
 from wakeful.services.watchdog_cases import Case, Cases, Skip
 from wakeful.services.watchdog_healing import UNASKED, Healing
+from wakeful.services.watchdog_ledger import Ledger
 from wakeful.services.watchdog_news import Operator
 from wakeful.services.watchdog_queue import QueueWatch
 from wakeful.services.watchdog_verifying import Verifying
@@ -62,6 +63,7 @@ class Watchdog:
         healing: Healing,
         queue: QueueWatch,
         chats: Chats,
+        ledger: Ledger,
         verifying: Verifying,
         operator: Operator,
         present: Callable[[Collection[SessionId]], None],
@@ -74,6 +76,7 @@ class Watchdog:
         self._healing = healing
         self._queue = queue
         self._chats = chats
+        self._ledger = ledger
         self._verifying = verifying
         self._operator = operator
         # Hears of everybody who runs.
@@ -157,12 +160,13 @@ class Watchdog:
         results = await self._cases.judged(snapshot.watched)
         episodes = await self._jobs.episodes()
         cycle = self._counted(snapshot.watched, results)
-        # First: whoever refuses a message in this cycle is asked again in the next.
+        # First: what is refused in this cycle is tried again in the next.
         await self._chats.try_again()
+        await self._ledger.try_again()
         ill = [each for each in results if isinstance(each, Case) and _is_ill(each)]
         await self._heal(ill)
         await self._end_episodes(snapshot, results, episodes)
-        reviving = await self._verifying.verify()
+        reviving = await self._verifying.verify([each for each in results if isinstance(each, Case)])
         await self._operator.still({each.watched.session.session_id for each in ill} | reviving)
         await self._queue.look(snapshot, episodes)
         if self._errand is not None:

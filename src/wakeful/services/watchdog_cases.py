@@ -51,6 +51,11 @@ class Case(Struct, frozen=True):
     def is_well(self) -> bool:
         return not self.verdict.findings
 
+    def has_worked_since(self, wall: float) -> bool:
+        """Whether it is well, and did something after that moment. That its record was made is not yet work."""
+        last_at, started_at = self.diary.activity.last_at, self.watched.session.started_at
+        return self.is_well and last_at is not None and last_at.wall > max(wall, started_at or 0.0)
+
     @property
     def is_unknown(self) -> bool:
         return self.verdict.health is Health.UNKNOWN
@@ -111,6 +116,14 @@ class Cases:
             raise LogsUnreadable(reason=answer.words)
         found: dict[SessionId, LogReading] = answer.value
         return found
+
+    async def logged_at(self, session_id: SessionId) -> float | None:
+        """When the log of a session that is not judged was last written to, as far as this look tells."""
+        async with self._one_look:
+            reading = (await self._read([session_id])).get(session_id)
+            # Whoever judges it later reads it from its start.
+            self.keep_only(self._open.keys())
+        return max((event.at for event in reading.events), default=None) if reading is not None else None
 
     def keep_only(self, session_ids: Iterable[SessionId]) -> None:
         """Forget the logs of sessions that are active no more."""

@@ -159,6 +159,7 @@ class Healing:
                 ActionTaken.NONE,
                 None,
                 details,
+                owed=True,
             )
 
     async def _confirmed(self, watched: Watched, *, approved: bool) -> Case | None:
@@ -323,13 +324,14 @@ class Healing:
             told = f"held:{case.watched.work}"
             said = await self._chats.tell(told, case.watched.chat_id, choice.told)
             outcome = f"{words}; the chat: {said}"
-        await self._jobs.mark(name, f"{words}{unasked}")
         action = ActionTaken.HELD_FOR_APPROVAL if held else ActionTaken.NONE
-        await self._write(case, Happening.SESSION_UNHEALTHY, action, filing, outcome)
+        await self._write(case, Happening.SESSION_UNHEALTHY, action, filing, outcome, owed=True)
         calls = "; ".join(f"{each.tool} {quoted(each.verdict.words)}" for each in case.interrupted)
         did = f"{'held' if held else 'nothing'}: {choice.reason}{f': {calls}' if held and calls else ''}"
         fate, otherwise = (Fate.HELD, WAITS) if held else (Fate.LEFT_ALONE, STAYS)
         await self._say(case, fate, did, otherwise, filing, together, checkpoint=asked.value)
+        # Last: a watchdog that is ended before it has told everybody leaves that to the next cycle.
+        await self._jobs.mark(name, f"{words}{unasked}")
 
     async def _say(
         self,
@@ -374,9 +376,16 @@ class Healing:
         )
 
     async def _write(
-        self, case: Case, happening: Happening, action: ActionTaken, filing: Filing, outcome: str
+        self,
+        case: Case,
+        happening: Happening,
+        action: ActionTaken,
+        filing: Filing,
+        outcome: str,
+        *,
+        owed: bool = False,
     ) -> bool:
-        """One line for each finding. False: the log did not take them all."""
+        """One line for each finding. False: the log did not take them all, and they are not owed either."""
         session = case.watched.session
         details = {**_details(case), "outcome": outcome}
         if filing.url is None:
@@ -386,7 +395,7 @@ class Healing:
         about = session.session_id, session.project_key
         return all(
             [
-                await self._ledger.event(happening, *about, reason, action, filing.url, details)
+                await self._ledger.event(happening, *about, reason, action, filing.url, details, owed=owed)
                 for reason in reasons
             ]
         )
@@ -414,6 +423,6 @@ def _details(case: Case) -> dict[str, Any]:
     """000's two keys first."""
     activity = case.diary.activity
     return {
-        "last_tool_call": stamp(activity.last_at.wall) if activity.last_at is not None else None,
+        "last_tool_call": stamp(activity.call_at.wall) if activity.call_at is not None else None,
         "tool_count": activity.calls_total,
     }

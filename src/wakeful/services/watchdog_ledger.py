@@ -4,16 +4,20 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
-from wakeful.domain.critical import ActionTaken, Happening, critical_event
+from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening, critical_event
 from wakeful.ports.clock import Clock
 from wakeful.ports.forge import Filing, Forge, Report
+from wakeful.ports.jobs import Jobs
 from wakeful.services.watchdog_calls import Callback, Calls, Ending, Said
 
 # A forge ends by itself after 20 s; this is for one that does not.
 FORGE_SECONDS_MAX: Final = 21.0
 
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(CriticalEvent).decode
 log = logging.getLogger("wakeful.watchdog")
 
 
@@ -34,7 +38,10 @@ class Callbacks(Struct, frozen=True, kw_only=True):
 class Ledger:
     """Files issues and writes events down. What fails here is said, and stops nothing."""
 
-    def __init__(self, clock: Clock, calls: Calls, forge: Forge | None, write: Callback | None) -> None:
+    def __init__(
+        self, jobs: Jobs, clock: Clock, calls: Calls, forge: Forge | None, write: Callback | None
+    ) -> None:
+        self._jobs = jobs
         self._clock = clock
         self._calls = calls
         self._forge = forge
@@ -57,8 +64,10 @@ class Ledger:
         action: ActionTaken,
         issue_url: str | None,
         details: Mapping[str, Any],
+        *,
+        owed: bool = False,
     ) -> bool:
-        """Whether it is written down, or nobody wants it to be."""
+        """Whether it is written down, or nobody wants it to be. `owed`: it is written later if it cannot be now."""
         event = critical_event(
             happening,
             session_id,
@@ -69,6 +78,22 @@ class Ledger:
             details,
             at_wall=self._clock.now().wall,
         )
+        if await self._written(event):
+            return True
+        if owed:
+            await self._jobs.owe_event(_encode(event))
+        return owed
+
+    async def try_again(self) -> None:
+        """Write what the log did not take before, in its order; what it still does not take is kept."""
+        owed = await self._jobs.take_owed_events()
+        for number, body in enumerate(owed):
+            if not await self._written(_decode(body)):
+                for left in owed[number:]:
+                    await self._jobs.owe_event(left)
+                return
+
+    async def _written(self, event: CriticalEvent) -> bool:
         answer = await self._calls.call("the log of critical events", self._write, event)
         if answer.ending in {Ending.DONE, Ending.ABSENT}:
             return True

@@ -4,8 +4,10 @@ Each is told once per episode, whoever notices it first, and may be told again o
 """
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Final
+from uuid import uuid4
 
 from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.errors import WorldError
@@ -13,10 +15,11 @@ from wakeful.domain.ids import SessionId
 from wakeful.domain.news import News
 from wakeful.domain.plaintext import plain
 from wakeful.domain.wording import length
+from wakeful.faults import reach
 from wakeful.ports.clock import Clock
 from wakeful.ports.forge import Filing, Report
 from wakeful.ports.jobs import Job, Jobs, Snapshot
-from wakeful.services.watchdog_calls import Callback, Calls, Ending
+from wakeful.services.watchdog_calls import CALL_SECONDS_MAX, Answer, Callback, Calls, Ending
 from wakeful.services.watchdog_ledger import Ledger
 from wakeful.services.watchdog_news import EVENTS, Operator, QueueEpisode
 
@@ -24,9 +27,12 @@ from wakeful.services.watchdog_news import EVENTS, Operator, QueueEpisode
 STALLED_SECONDS_MAX: Final = 300.0
 # Between two jobs of a worker there is a moment without any.
 CONFIRM_SECONDS: Final = 2.0
+# Issue, worker, alert and event, each within its deadline.
+CLAIM_SECONDS: Final = 4 * CALL_SECONDS_MAX
 NO_WORKER: Final = "nothing: it knows no way to start a worker"
 _STALLED: Final = "stalled:"
 _UNROUTED: Final = "unrouted:"
+_WORKER: Final = "worker:"
 
 log = logging.getLogger("wakeful.watchdog")
 
@@ -64,9 +70,9 @@ class QueueWatch:
             stalled = {project: again[project] for project in stalled if project in again}
         unrouted = self._unrouted(snapshot)
         for project, waiting in stalled.items():
-            await self._tell_stalled(project, waiting)
+            await self._tell(_STALLED + project, waiting, partial(self._tell_stalled, waiting=waiting))
         for project, waiting in unrouted.items():
-            await self._tell_unrouted(project, waiting)
+            await self._tell(_UNROUTED + project, waiting, partial(self._tell_unrouted, waiting=waiting))
         await self._end(
             episodes, {_STALLED + each for each in stalled} | {_UNROUTED + each for each in unrouted}
         )
@@ -85,15 +91,35 @@ class QueueWatch:
     def _serves(self, project: str) -> bool:
         return self._active_projects is None or project in self._active_projects
 
-    async def _tell_stalled(self, project: str, waiting: list[Job]) -> None:
-        episode = QueueEpisode(Happening.QUEUE_STALLED, project, self._since(waiting))
-        if not await self._jobs.begin(_STALLED + project, f"{episode.since:.3f}"):
+    async def _tell(
+        self, name: str, waiting: list[Job], tell: Callable[[QueueEpisode], Awaitable[None]]
+    ) -> None:
+        """Tell of an episode once, whichever watchdog does: it is marked as told only after everybody heard of it."""
+        if await self._is_told(name):
             return
-        waited_seconds = self._waited_seconds(waiting)
+        token = uuid4().hex
+        if not await self._jobs.claim(f"queue:{name}", token, CLAIM_SECONDS):
+            return
+        try:
+            if not await self._is_told(name):
+                episode = _episode(name, "", self._since(waiting))
+                await tell(episode)
+                reach("queue.stalled_told")
+                await self._jobs.mark(name, f"{episode.since:.3f}")
+        finally:
+            await self._jobs.yield_(f"queue:{name}", token)
+
+    async def _is_told(self, name: str) -> bool:
+        return name in await self._jobs.episodes()
+
+    async def _tell_stalled(self, episode: QueueEpisode, waiting: list[Job]) -> None:
+        project, waited_seconds = episode.project_key, self._waited_seconds(waiting)
         jobs = "1 job waits" if len(waiting) == 1 else f"{len(waiting)} jobs wait"
         words = f"{project}: {jobs} for up to {length(waited_seconds)}, and none runs"
         filing = await self._file(project, waiting, Happening.QUEUE_STALLED, words, waited_seconds)
-        started = await self._calls.call("start_worker", self._start_worker, project)
+        reach("queue.stalled_filed")
+        started = await self._started(project)
+        reach("queue.stalled_started")
         did = NO_WORKER if started.ending is Ending.ABSENT else started.words
         alerted = await self._told(episode, stalled_news(episode, words, self._jobs.place, did))
         outcome = f"{did}; {alerted}"
@@ -101,14 +127,17 @@ class QueueWatch:
             outcome = f"unverified: {outcome}"
         await self._write(Happening.QUEUE_STALLED, project, waiting, filing, outcome)
 
-    async def _tell_unrouted(self, project: str, waiting: list[Job]) -> None:
-        episode = QueueEpisode(Happening.MESSAGE_UNROUTED, project, self._since(waiting))
-        if not await self._jobs.begin(_UNROUTED + project, f"{episode.since:.3f}"):
-            return
+    async def _started(self, project: str) -> Answer:
+        """A worker is asked for once for as long as the queue stalls, however often we are ended meanwhile."""
+        if self._start_worker is not None and not await self._jobs.begin(_WORKER + project, "called"):
+            return Answer(Ending.LATE, "start_worker was called before")
+        return await self._calls.call("start_worker", self._start_worker, project)
+
+    async def _tell_unrouted(self, episode: QueueEpisode, waiting: list[Job]) -> None:
+        project = episode.project_key
         messages = "1 message waits" if len(waiting) == 1 else f"{len(waiting)} messages wait"
         words = f"{project}: {messages}, and nobody serves this project"
-        news = unrouted_news(episode, words, self._jobs.place)
-        alerted = await self._told(episode, news)
+        alerted = await self._told(episode, unrouted_news(episode, words, self._jobs.place))
         await self._write(Happening.MESSAGE_UNROUTED, project, waiting, Filing(None, "not filed"), alerted)
 
     async def _told(self, episode: QueueEpisode, news: News) -> str:
@@ -131,7 +160,7 @@ class QueueWatch:
         details = {"pending": len(waiting), "waited_seconds": waited_seconds, "outcome": outcome}
         session_id = waiting[0].session_id or waiting[0].job_id
         await self._ledger.event(
-            happening, session_id, project, happening, ActionTaken.NONE, filing.url, details
+            happening, session_id, project, happening, ActionTaken.NONE, filing.url, details, owed=True
         )
         log.warning("watchdog: %s %s: %s", happening, plain(project, 100), plain(outcome, 300))
 
@@ -145,6 +174,9 @@ class QueueWatch:
     async def _end(self, episodes: Mapping[str, str], lasting: Collection[str]) -> None:
         over = [name for name in episodes if name.startswith((_STALLED, _UNROUTED)) and name not in lasting]
         ended = [name for name in over if await self._jobs.end(name)]
+        for name in episodes:
+            if name.startswith(_WORKER) and _STALLED + name.removeprefix(_WORKER) not in lasting:
+                await self._jobs.end(name)
         now = self._clock.now().wall
         try:
             await self._operator.moves(

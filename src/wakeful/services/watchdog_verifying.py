@@ -4,7 +4,7 @@ Whoever revived may have been ended in the middle: what it did not get to say or
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 from uuid import uuid4
 
@@ -19,6 +19,7 @@ from wakeful.domain.revival import FAILURE_MESSAGE
 from wakeful.ports.clock import Clock
 from wakeful.ports.jobs import Jobs, Revival, Stage, Turn
 from wakeful.services.watchdog_calls import Chats
+from wakeful.services.watchdog_cases import Case, Cases
 from wakeful.services.watchdog_healing import CLAIM_SECONDS
 from wakeful.services.watchdog_ledger import Ledger, action_of
 from wakeful.services.watchdog_news import EVENTS, STOPPED, Operator, QueueNews
@@ -38,6 +39,7 @@ class Verifying:
         self,
         *,
         jobs: Jobs,
+        cases: Cases,
         clock: Clock,
         chats: Chats,
         ledger: Ledger,
@@ -45,35 +47,54 @@ class Verifying:
         rules: Callable[[], Rules],
     ) -> None:
         self._jobs = jobs
+        self._cases = cases
         self._clock = clock
         self._chats = chats
         self._ledger = ledger
         self._operator = operator
         self._rules = rules
 
-    async def verify(self) -> set[str]:
-        """Look what became of earlier revivals. The sessions whose next job was not seen to run yet."""
+    async def verify(self, judged: Collection[Case]) -> set[str]:
+        """Look what became of earlier revivals. The sessions whose next job was not seen to work yet."""
+        cases = {each.watched.session.session_id: each for each in judged}
         for revival in await self._jobs.open_revivals():
-            settle = self._due(revival, await self._jobs.turn_of(revival))
+            turn = await self._jobs.turn_of(revival)
+            settle = await self._due(revival, turn, cases.get(revival.session_id))
             if settle is not None or revival.unwritten:
                 await self._alone_with(revival, settle)
         still_open = await self._jobs.open_revivals()
         return {revival.session_id for revival in still_open if revival.stage is not Stage.RUNNING}
 
-    def _due(self, revival: Revival, turn: Turn) -> Settle | None:
+    async def _due(self, revival: Revival, turn: Turn, case: Case | None) -> Settle | None:
         """What follows from the turn its next job has taken; None while nothing does."""
         age_seconds = self._clock.now().wall - revival.began_at
         if turn is Turn.FAILED:
             return self._failed
         if revival.stage is Stage.RUNNING:
             return self._ended if turn in (Turn.COMPLETED, Turn.MISSING) else None
-        if turn in (Turn.RUNNING, Turn.COMPLETED):
-            return self._runs if turn is Turn.RUNNING else self._completed
-        if turn is not Turn.MISSING:
-            return None
+        if turn is Turn.RUNNING:
+            return self._due_running(revival, case)
+        if turn is Turn.COMPLETED:
+            return self._completed
+        if turn is Turn.PENDING:
+            return self._withdraw if await self._goes_on(revival) else None
         if revival.stage is Stage.FENCED:
             return self._enqueue if age_seconds > CLAIM_SECONDS and self._rules().acts else None
         return self._missing if age_seconds > REVIVED_SECONDS_MAX else None
+
+    def _due_running(self, revival: Revival, case: Case | None) -> Settle | None:
+        """A job that runs is not yet a session that works."""
+        since = revival.running_at if revival.running_at is not None else revival.began_at
+        if case is not None and case.has_worked_since(since):
+            return self._works
+        return self._runs if revival.running_at is None else None
+
+    async def _goes_on(self, revival: Revival) -> bool:
+        """Whether the attempt that was given up does something all the same: nobody else can, its next job still waits."""
+        if revival.job_id is None or revival.stage is not Stage.ENQUEUED:
+            return False
+        seen = await self._jobs.last_activity(revival), await self._cases.logged_at(revival.session_id)
+        return any(at is not None and at > revival.began_at for at in seen)
 
     async def _alone_with(self, revival: Revival, settle: Settle | None) -> None:
         """Unless another watchdog or a healing is at it, or was since we looked."""
@@ -100,8 +121,16 @@ class Verifying:
         return written
 
     async def _runs(self, revival: Revival) -> None:
-        await self._write(revival, Happening.SESSION_RECOVERED, "recovered: its next job is running")
+        await self._jobs.advance(revival, replace(revival, running_at=self._clock.now().wall))
+
+    async def _works(self, revival: Revival) -> None:
+        await self._write(revival, Happening.SESSION_RECOVERED, "recovered: its next job is at work")
         await self._jobs.advance(revival, replace(revival, stage=Stage.RUNNING))
+
+    async def _withdraw(self, revival: Revival) -> None:
+        if await self._jobs.withdraw(revival):
+            words = "recovered: it went on by itself before anybody took its next job, which was withdrawn"
+            await self._write(revival, Happening.SESSION_RECOVERED, words)
 
     async def _completed(self, revival: Revival) -> None:
         await self._write(revival, Happening.SESSION_RECOVERED, "recovered: its next job is completed")

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from wakeful.domain.activity import Activity
 from wakeful.domain.evidence import Holder, Pane, Presence
 from wakeful.domain.findings import Attention, Code, Health, State
+from wakeful.domain.moment import Instant
 from wakeful.domain.process import Sight
 from wakeful.domain.record import SessionRecord, health_view
 from wakeful.domain.subject import Subject
@@ -30,6 +31,7 @@ class Kept(Struct):
     activity: Activity
     holders: dict[int, Holder]
     pane: Pane | None = None
+    written_after_at: Instant | None = None
 
 
 class Watched(Struct, gc=False):

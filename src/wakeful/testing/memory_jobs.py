@@ -34,6 +34,7 @@ class MemoryJobs:
         self._said: set[str] = set()
         self._episodes: dict[str, str] = {}
         self._owed: dict[str, Owed] = {}
+        self._owed_events: list[bytes] = []
 
     async def look(self) -> Snapshot:
         jobs = [each.job for each in self.watched.values() if each.job is not None]
@@ -88,6 +89,21 @@ class MemoryJobs:
         self.revivals[before.work] = after
         return True
 
+    async def withdraw(self, revival: Revival) -> bool:
+        pending = [job for job in self.pending if job.job_id == revival.job_id]
+        failed = [each for each in self.failed if each.work == revival.work]
+        if self.revivals.get(revival.work) != revival or not pending or not failed:
+            return False
+        self.pending.remove(pending[0])
+        self.failed.remove(failed[-1])
+        self.watched[failed[-1].session.session_id] = failed[-1]
+        del self.revivals[revival.work]
+        return await self.close_revival(revival.work)
+
+    async def last_activity(self, revival: Revival) -> float | None:
+        known = [each.session for each in self.failed if each.work == revival.work]
+        return known[-1].last_activity if known else None
+
     async def open_revivals(self) -> list[Revival]:
         return [self.revivals[work] for work in self._open]
 
@@ -129,6 +145,13 @@ class MemoryJobs:
 
     async def take_owed(self) -> list[Owed]:
         taken, self._owed = list(self._owed.values()), {}
+        return taken
+
+    async def owe_event(self, event: bytes) -> None:
+        self._owed_events.append(event)
+
+    async def take_owed_events(self) -> list[bytes]:
+        taken, self._owed_events = self._owed_events, []
         return taken
 
     async def close(self) -> None:

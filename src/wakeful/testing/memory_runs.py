@@ -78,21 +78,30 @@ class MemoryRuns:
                 yield work
 
     def claim_lease(
-        self, key: LeaseKey, owner: str, ttl_seconds: float, holder: Process | None
+        self,
+        key: LeaseKey,
+        owner: str,
+        ttl_seconds: float,
+        holder: Process | None,
+        instead_of: Process | None = None,
     ) -> Lease | HeldLease:
         now = self._now()
         held = self._held.get(key)
-        if held is not None and held.expires_at > now:
+        replaced = held is not None and held.holder is not None and held.holder == instead_of
+        if held is not None and held.expires_at > now and not replaced:
             return HeldLease(key, held.owner, held.since, held.expires_at, held.holder)
         self._epochs[key] = self._epochs.get(key, 0) + 1
         self._held[key] = Lease(key, self._epochs[key], owner, now, now + ttl_seconds, holder)
         return self._held[key]
 
-    def renew_lease(self, key: LeaseKey, epoch: int, ttl_seconds: float) -> float | None:
+    def renew_lease(
+        self, key: LeaseKey, epoch: int, ttl_seconds: float, holder: Process | None = None
+    ) -> float | None:
         held = self._held.get(key)
         if held is None or held.epoch != epoch:
             return None
-        self._held[key] = structs.replace(held, expires_at=self._now() + ttl_seconds)
+        until = self._now() + ttl_seconds
+        self._held[key] = structs.replace(held, expires_at=until, holder=holder or held.holder)
         return self._held[key].expires_at
 
     def yield_lease(self, key: LeaseKey, epoch: int) -> bool:

@@ -206,15 +206,20 @@ class MemoryStore:
         *,
         ttl_seconds: float = LEASE_SECONDS,
         holder: Process | None = None,
+        instead_of: Process | None = None,
     ) -> Lease | HeldLease:
         self._require_open()
-        return self._runs.claim_lease(key, owner, ttl_seconds, holder)
+        return self._runs.claim_lease(key, owner, ttl_seconds, holder, instead_of)
 
     async def renew_lease(
-        self, key: LeaseKey, epoch: int, ttl_seconds: float = LEASE_SECONDS
+        self,
+        key: LeaseKey,
+        epoch: int,
+        ttl_seconds: float = LEASE_SECONDS,
+        holder: Process | None = None,
     ) -> float | None:
         self._require_open()
-        return self._runs.renew_lease(key, epoch, ttl_seconds)
+        return self._runs.renew_lease(key, epoch, ttl_seconds, holder)
 
     async def yield_lease(self, key: LeaseKey, epoch: int) -> bool:
         self._require_open()

@@ -13,11 +13,13 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from wakeful.adapters.call_kinds import kind_of
+from wakeful.adapters.failure_words import says_limit
 from wakeful.adapters.limit_end import limit_end_in
 from wakeful.adapters.shapes import UNREADABLE, declared_timeout_seconds
 from wakeful.domain import events as e
 from wakeful.domain.echoes import echoes_in
 from wakeful.domain.errors import OperatorError
+from wakeful.domain.questions import question_in
 
 
 class BadCase(OperatorError):
@@ -72,7 +74,6 @@ _INTERRUPTED: Final = "[Request interrupted by user"
 _NO_PERSON: Final = ("<task-notification>", "<system-reminder>", "<heartbeat>", "Stop hook feedback")
 # Somebody lives, and nothing more.
 _LIFE_WORDS: Final = ("heartbeat", "keepalive", "keep-alive", "still alive")
-_LIMIT_WORDS: Final = ("usage limit", "limit reached", "hit your limit", "hit your session limit")
 _QUESTION: Final = re.compile(
     r"(?:needs?|requires?|requests?|requested|requesting|awaiting|wait(?:s|ing) for|asks? for|asked for) "
     r"(?:\w+ |a person's ){0,2}(?:permission|approval|confirmation|answer)"
@@ -95,7 +96,8 @@ def _events(entries: Sequence[_Entry]) -> list[e.Event]:
     asked_at: float | None = None
     for number, entry in enumerate(entries, start=1):
         if entry.tool is not UNSET:
-            events += _call(entry, entry.tool, f"call-{number}", asked_at)
+            # What came back in one moment was asked for in one message.
+            events += _call(entry, entry.tool, f"call-{number}", f"message-{entry.t}", asked_at)
         else:
             events += _words(entry) if events else _first_words(entry)
         # A call is made soon after what came before it, but nobody knows what happens after a last word.
@@ -103,19 +105,19 @@ def _events(entries: Sequence[_Entry]) -> list[e.Event]:
     return events
 
 
-def _call(entry: _Entry, tool: str, call: str, asked_at: float | None) -> Sequence[e.Event]:
+def _call(entry: _Entry, tool: str, call: str, message: str, asked_at: float | None) -> Sequence[e.Event]:
     given = bytes(entry.input)
     seconds = declared_timeout_seconds(given)
     if seconds is None and tool == "Bash":
         seconds = _BASH_TIMEOUT_SECONDS
     kind = kind_of(tool)
     if entry.result is UNSET:
-        return (e.CallStarted(entry.t, call, tool, kind, given, seconds),)
+        return (e.CallStarted(entry.t, call, tool, kind, given, seconds, message=message),)
     result = bytes(entry.result)
     refused = entry.is_error and _REFUSED.search(result, 0, _REFUSAL_BYTES_MAX) is not None
     made_at = entry.t if asked_at is None else asked_at
     return (
-        e.CallStarted(made_at, call, tool, kind, given, seconds),
+        e.CallStarted(made_at, call, tool, kind, given, seconds, message=message),
         e.CallEnded(entry.t, call, entry.is_error, refused, result),
     )
 
@@ -141,13 +143,13 @@ def _spoken(text: str, at: float) -> e.Event:
     if text.startswith(_API_ERROR):
         return e.Retried(at)
     words = " ".join(text.split()).encode()
-    return e.Spoke(at, crc32(words) or 1, echoes_in(text.encode()))
+    return e.Spoke(at, crc32(words) or 1, echoes_in(text.encode()), question_in(text).encode())
 
 
 def _system(said: str, at: float) -> Sequence[e.Event]:
     """What the client said. An error of the provider is no progress, and a limit or an interruption ends the turn."""
     lower = said.lower()
-    if any(words in lower for words in _LIMIT_WORDS):
+    if says_limit(said):
         return (e.TurnFailed(at, e.Failure.LIMIT, said, until=limit_end_in(said, at)),)
     if _API_ERROR in said:
         return (e.Retried(at),)

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
-from wakeful.adapters.claude_code.logs import project_folder
 from wakeful.adapters.claude_code.stream import AskedCall, Stream
 from wakeful.adapters.claude_code.talk import Talk
 from wakeful.adapters.driving import (
@@ -31,6 +30,7 @@ from wakeful.adapters.system.run_folder import RunFolder, Written
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import ConversationId, is_uuid, parse_session_id
 from wakeful.domain.record import safe
+from wakeful.domain.resuming import project_folder
 from wakeful.ports.clock import Clock
 from wakeful.ports.hands import (
     Begun,
@@ -120,15 +120,30 @@ class ClaudeDriver:
             talk.trim()
             return await self._give(talk, prompt, str(uuid4()))
 
-    async def deliver_once(self, hosting: Hosting, prompt: str, prompt_id: str, *, again: bool) -> Seen:
+    async def deliver_once(
+        self,
+        hosting: Hosting,
+        prompt: str,
+        prompt_id: str,
+        *,
+        again: bool,
+        environ: Mapping[str, str] | None = None,
+    ) -> Seen:
+        del environ  # its process lives already
         check_prompt(prompt)
         if (missing := self._missing(hosting)) is not None:
-            return missing
+            # Nothing was written for it: whoever brings the session back may give it the prompt.
+            return missing if again else replace(missing, outcome=Outcome.DECLINED)
         async with self._talk(hosting) as talk:
             if (settled := await self._has_had(talk, prompt_id, again=again)) is not None:
                 return settled
             talk.trim()
             return await self._give(talk, prompt, prompt_id)
+
+    def was_given(self, hosting: Hosting, prompt_id: str) -> bool:
+        """Only its stream says that, while it lives; a conversation that a key began is known by its name."""
+        del hosting, prompt_id
+        return False
 
     async def _has_had(self, talk: Talk, prompt_id: str, *, again: bool) -> Seen | None:
         """Whether it has the prompt; None: surely not.
@@ -198,7 +213,7 @@ class ClaudeDriver:
                 environ={**environ, "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"},
                 streams=streams,
             )
-        hosting = msgspec.structs.replace(hosting, process=process)
+        hosting = replace(hosting, process=process)
         await begun(hosting)
         async with self._talk(hosting) as talk:
             return await self._see_start(talk, order, hosting)
@@ -214,7 +229,7 @@ class ClaudeDriver:
         if order.prompt is None:
             return Seen(Outcome.RECOVERED, "it runs and answers", hosting)
         seen = await self._give(talk, order.prompt, order.prompt_id or str(uuid4()))
-        return msgspec.structs.replace(await self._first_word(talk, seen), hosting=hosting)
+        return replace(await self._first_word(talk, seen), hosting=hosting)
 
     async def _give(self, talk: Talk, prompt: str, prompt_id: str) -> Seen:
         was_busy = talk.stream.is_busy
@@ -222,13 +237,16 @@ class ClaudeDriver:
             {"type": "user", "uuid": prompt_id, "message": {"role": "user", "content": prompt}}
         )
         if written is not Written.WHOLE:
-            return Seen(Outcome.INEFFECTIVE, written)
+            return Seen(Outcome.DECLINED if written is Written.NO_READER else Outcome.INEFFECTIVE, written)
         ping_id, _ = await talk.request(PING)
 
         def is_taken(stream: Stream) -> bool:
             return prompt_id in stream.taken or (ping_id in stream.answered and stream.is_busy)
 
         taken = await talk.until(is_taken, self._patience.take)
+        if not taken and not was_busy and not talk.is_alive and not talk.stream.is_busy:
+            # It ended between its turns, and no turn began: the prompt went with its input.
+            return Seen(Outcome.DECLINED, "its process ended before it took the prompt")
         return _seen(talk, taken, "it has the prompt and works on" if was_busy else "its turn began")
 
     async def _first_word(self, talk: Talk, seen: Seen) -> Seen:

@@ -7,12 +7,13 @@ if the replayed line says otherwise. What the healer tells a session goes on wit
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final
+from hashlib import sha256
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
 
-from wakeful.adapters.claude_code.transcript import failure_of
+from wakeful.adapters.failure_words import failure_in
 from wakeful.adapters.shapes import UNREADABLE
 from wakeful.domain.briefs import SPEAKER
 from wakeful.domain.gateway.heard import Asked, Ended, Heard, Settled, Spent, Taken, Words
@@ -127,6 +128,8 @@ class ClaudeHearing:
         self._live = False
         # Whether the prompt was seen: from then on a turn that the healer begins is its continuation.
         self._seen = False
+        # Whether this very process was given the prompt: then it comes in this file, and nothing before it is its turn.
+        self._given_here = False
         # Whether the file has prompts of other people: then what the healer began in it may be theirs.
         self._others = False
         self._turn: _Whose | None = None
@@ -151,9 +154,14 @@ class ClaudeHearing:
         self._live = True
         return self._told()
 
+    def given_here(self) -> None:
+        """The process that writes this file was given the prompt: what the healer told it before is another turn's."""
+        self._given_here = True
+
     def begin_anew(self) -> None:
         """Another process goes on in this conversation, with a file of its own."""
         self._seen = self._live = True
+        self._given_here = False
         self._turn = None
         self._heard = []
         self._questions.clear()
@@ -196,7 +204,7 @@ class ClaudeHearing:
             words = said.message.content if said.message is not None else ""
             by_healer = isinstance(words, str) and words.startswith(SPEAKER)
             # Where the file holds no prompt at all but the healer's, it was begun anew while nobody listened.
-            goes_on = by_healer and (self._seen or not self._others)
+            goes_on = by_healer and (self._seen or not (self._others or self._given_here))
             self._others = self._others or not by_healer
             self._turn = _Whose.OURS if goes_on else _Whose.FOREIGN
 
@@ -225,7 +233,7 @@ class ClaudeHearing:
     def _asked(self, question_id: str, request: _Request) -> None:
         self._begin()
         self._questions[question_id] = None
-        self._heard.append(Asked(question_id, request.tool_name, _shown(request)))
+        self._heard.append(Asked(question_id, request.tool_name, _shown(request), _call(request)))
 
     def _settled(self, question_id: str) -> None:
         if question_id in self._questions:
@@ -251,7 +259,7 @@ class ClaudeHearing:
             text = self._spoken.text or said.result or ""
             return Ended(text, spent=spent, stop_reason=said.stop_reason or "")
         words = said.result or " ".join(said.errors)
-        return Ended(words, failure_of(self._failure_code, words, said.api_error_status), spent)
+        return Ended(words, failure_in(words, said.api_error_status, self._failure_code), spent)
 
     def _told(self) -> Sequence[Heard]:
         """What may be told now; of a turn of somebody else, nothing."""
@@ -261,6 +269,17 @@ class ClaudeHearing:
             return ()
         told, self._heard = self._heard, []
         return told
+
+
+def _call(request: _Request) -> str:
+    """The same for the same call only: its tool and all of its input but what describes it."""
+    try:
+        given = msgspec.json.decode(bytes(request.input), type=dict[str, Any])
+    except UNREADABLE:
+        return ""
+    given.pop("description", None)
+    exact = msgspec.json.encode((request.tool_name, given), order="deterministic")
+    return sha256(exact).hexdigest()
 
 
 def _shown(request: _Request) -> str:

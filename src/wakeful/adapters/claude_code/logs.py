@@ -1,15 +1,12 @@
 """Where Claude Code keeps its transcripts: `projects/<folder>/<uuid>.jsonl`, subagents in a folder beside each."""
 
-import re
 from pathlib import Path
-from typing import Final
 
 from wakeful.adapters.claude_code.registry import subject_of
 from wakeful.adapters.claude_code.transcript import TranscriptReader
 from wakeful.adapters.logs.eye import LogSource, Owner
 from wakeful.domain.ids import is_uuid
-
-_NOT_IN_FOLDERS: Final = re.compile("[^a-zA-Z0-9]")
+from wakeful.domain.resuming import project_folder
 
 
 def claude_logs(config_folders: tuple[Path, ...], host: str) -> LogSource:
@@ -19,10 +16,10 @@ def claude_logs(config_folders: tuple[Path, ...], host: str) -> LogSource:
         # Asked about every log there is, so the common case comes first and by number.
         if len(parts) == 2:
             conversation = parts[1].removesuffix(".jsonl")
-            return Owner(subject_of(conversation, host)) if is_uuid(conversation) else None
+            return Owner(subject_of(conversation, host, parts[0])) if is_uuid(conversation) else None
         match parts:
-            case (_, conversation, "subagents", _) if is_uuid(conversation):
-                return Owner(subject_of(conversation, host), side=True)
+            case (folder, conversation, "subagents", _) if is_uuid(conversation):
+                return Owner(subject_of(conversation, host, folder), side=True)
         return None
 
     return LogSource(
@@ -34,8 +31,3 @@ def claude_logs(config_folders: tuple[Path, ...], host: str) -> LogSource:
         reader=TranscriptReader,
         folder_of=project_folder,
     )
-
-
-def project_folder(cwd: str) -> str:
-    """The name of the folder below `projects` in which conversations held in `cwd` are kept."""
-    return _NOT_IN_FOLDERS.sub("-", cwd)

@@ -5,6 +5,7 @@ A file left behind by a process that is gone is the positive evidence a death ne
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from sys import intern
 from typing import Final
 
 import msgspec
@@ -131,8 +132,11 @@ def read_entry(path: Path) -> Entry | None:
         return None
 
 
-def subject_of(conversation: str, host: str) -> Subject:
-    """The session of a Claude Code conversation, which must be a UUID: that is always an id."""
-    return Subject(
-        SessionId(f"claude-{conversation}"), "claude", host, "claude-code", ConversationId(conversation)
-    )
+def subject_of(conversation: str, host: str, folder: str = "") -> Subject:
+    """The session of a Claude Code conversation, which must be a UUID: that is always an id.
+
+    `folder` is where its log is, as far as that is known.
+    """
+    session_id, conversation_id = SessionId(f"claude-{conversation}"), ConversationId(conversation)
+    # One text for the many sessions of a folder.
+    return Subject(session_id, "claude", host, "claude-code", conversation_id, folder=intern(folder))

@@ -19,7 +19,7 @@ from wakeful.adapters.shapes import UNREADABLE
 from wakeful.domain.errors import BadSessionId
 from wakeful.domain.events import Answered, Asked, CallStarted, Event, Retried
 from wakeful.domain.ids import ConversationId, SessionId, parse_session_id
-from wakeful.domain.subject import Subject
+from wakeful.domain.subject import STREAM, Subject
 from wakeful.ports.clock import Clock
 from wakeful.ports.eyes import Changes, Folders, Witness
 
@@ -152,7 +152,7 @@ class StreamEye:
     def _report(self, session_id: SessionId, events: list[Event]) -> None:
         if events:
             conversation = ConversationId(session_id.removeprefix("claude-"))
-            subject = Subject(session_id, "claude", self._host, "stream", conversation)
+            subject = Subject(session_id, "claude", self._host, STREAM, conversation)
             self._witness.heard(subject, events, live=True)
 
 

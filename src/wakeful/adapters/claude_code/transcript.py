@@ -14,18 +14,27 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from wakeful.adapters.call_kinds import kind_of
-from wakeful.adapters.limit_end import limit_end_in
+from wakeful.adapters.claude_code.background import (
+    NOTIFICATION_BYTES_MAX,
+    ended_by,
+    is_notification,
+    left_running,
+    task_ended,
+)
+from wakeful.adapters.failure_words import turn_failed
 from wakeful.adapters.shapes import (
     UNREADABLE,
     conversation_of,
     declared_timeout_seconds,
     path_in,
+    question_of,
     read_strange,
     text_of,
 )
 from wakeful.adapters.stamps import wall_of
 from wakeful.domain import events as e
 from wakeful.domain.activity import is_boundary
+from wakeful.domain.briefs import OPENINGS
 from wakeful.domain.echoes import echoes_in
 
 
@@ -63,19 +72,32 @@ class _Record(Struct, gc=False, rename="camel"):
     message: _Message | None = None
     subtype: str = ""
     timestamp: datetime | None = None
+    permission_mode: str | None = None
+    entrypoint: str | None = None
     is_meta: bool = False
     is_compact_summary: bool = False
     is_api_error_message: bool = False
     error: Raw = Raw(b"")
     api_error_status: int | None = None
     content: Raw = Raw(b"")
+    attachment: Raw = Raw(b"")
+    prompt_source: Raw = Raw(b"")
+    tool_use_result: Raw = Raw(b"")
+    tool_ends_turn: Raw = Raw(b"")
+    mcp_meta: Raw = Raw(b"")
+    data: Raw = Raw(b"")
 
 
 _decode: Final = msgspec.json.Decoder(_Record).decode
 
-_INSTANT_TOOLS: Final = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Read", "Write"})
-# Claude Code ends a Bash call that declared nothing after two minutes.
+_FILE_TOOLS: Final = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Read", "Write"})
+# In modes that ask nothing about files the longest of 106 recorded calls took 1.0 s.
+_FILE_SECONDS_MAX: Final = 5.0
+# Claude Code ends a Bash call that declared nothing after two minutes, and any after ten.
 _BASH_TIMEOUT_SECONDS: Final = 120.0
+_BASH_SECONDS_MAX: Final = 600.0
+# `claude -p`, and whoever drives it by its stream: what is to be asked is refused or asked there.
+_HEADLESS_ENTRY: Final = "sdk-cli"
 _INTERRUPTED: Final = b"[Request interrupted by user"
 # Calls that never ran: a person said no, or another call of the same message failed.
 _REFUSED: Final = re.compile(
@@ -93,39 +115,27 @@ _LOCAL: Final = (
     b"<bash-stderr>",
     b"Caveat: ",
 )
-_NOTIFICATION: Final = b"<task-notification>"
-_TASK: Final = re.compile(rb"<task-id>([\w-]{1,40})<")
-# What a call says that came back although its command or its agent goes on.
-_GOES_ON: Final = re.compile(
-    rb'(?:"Command [^"]{0,100}? with ID: |\[\{"type": ?"text", ?"text": ?"Async agent [^"]{0,60}?agentId: )'
-    rb"([\w-]{1,40})"
-)
+# Names a skill or a command whose text is the client's next record: the prompt of a turn.
+_COMMAND: Final = b"<command-message>"
+# A hook would not let the turn end: the model is asked again.
+_STOP_REFUSED: Final = b"Stop hook feedback:"
+_SESSION_START: Final = b'"SessionStart"'
 # Enough to know any of the above by.
-_OPENING_MAX: Final = 64
+_OPENING_MAX: Final = NOTIFICATION_BYTES_MAX
 _FINAL_STOPS: Final = frozenset({"end_turn", "stop_sequence", "refusal"})
-
-FAILURES: Final[Mapping[str, e.Failure]] = {
-    "authentication_failed": e.Failure.AUTH,
-    "oauth_org_not_allowed": e.Failure.AUTH,
-    "billing_error": e.Failure.LIMIT,
-    "rate_limit": e.Failure.LIMIT,
-    "overloaded": e.Failure.PROVIDER,
-    "server_error": e.Failure.PROVIDER,
-    "invalid_request": e.Failure.REQUEST,
-    "model_not_found": e.Failure.REQUEST,
-    "max_output_tokens": e.Failure.REQUEST,
-}
-_AUTH_WORDS: Final = ("invalid api key", "please run /login", "failed to authenticate", "not logged in")
-# The status of the provider's answer, as the sentence says it.
-_STATUS: Final = re.compile(r"api error:? \(?([45]\d\d)\b")
-_LIMIT_WORDS: Final = ("usage limit", "limit reached", "hit your limit", "credit balance")
+# Dialects that state no other stop reason state this one, for messages of the client's own.
+_CLIENTS_STOP: Final = "stop_sequence"
+# What a server may put beside its result.
+_END_TURN: Final = re.compile(rb'"claude/endTurn": ?true')
+# A run ended by its own limit, or by a hook that let nothing follow.
+_LIMIT_REACHED: Final = re.compile(rb'\{"type": ?"(?:max_turns_reached|hook_stopped_continuation)"')
 
 # Records that are known and say nothing about a turn.
 _QUIET: Final = frozenset(
     {
         "agent-color", "agent-name", "agent-setting", "ai-title", "attachment", "attribution-snapshot",
         "bridge-session", "content-replacement", "custom-title", "file-history-snapshot", "fork-context-ref",
-        "last-prompt", "mode", "permission-mode", "pr-link", "queue-operation", "summary", "tag",
+        "last-prompt", "mode", "pr-link", "queue-operation", "summary", "tag",
         "worktree-state",
     }
 )  # fmt: skip
@@ -137,6 +147,9 @@ class TranscriptReader:
     def __init__(self) -> None:
         self._counted_message = ""
         self._header: tuple[str | None, str | None, str | None] = (None, None, None)
+        # The record before this one named a command; a hook refused the turn's end.
+        self._commanded = self._refused = False
+        self._mode: str | None = None
 
     def read(self, line: bytes) -> Sequence[e.Event]:
         try:
@@ -145,20 +158,46 @@ class TranscriptReader:
             return read_strange(line, error, self.read, _misshapen)
         read = _READS.get(record.type)
         if read is None:
-            return _quiet(record) if record.type in _QUIET else (_unknown(record.type),)
+            return self._unread(record)
         at = wall_of(record.timestamp)
         if at is None:
             return (e.Drifted(0.0, "timestamp"),)
-        events = (e.Progressed(at),) if record.is_sidechain else read(record, at)
+        events = (e.Progressed(at),) if record.is_sidechain else self._in_order(record, read(record, at), at)
         message = record.message
         if message is not None and message.usage is not None and not record.is_sidechain:
             events = self._counted(events, message.id, message.usage, at)
+        if record.permission_mode is not None:
+            events = (*self._mode_set(record, at), *events)
         header = (record.session_id, record.cwd, record.version)
         if header == self._header:
             return events
         self._header = header
         opened = e.Opened(at, conversation_of(record.session_id), record.cwd, record.version)
         return (opened, *events)
+
+    def _in_order(self, record: _Record, events: Sequence[e.Event], at: float) -> Sequence[e.Event]:
+        """What a record means because of the one before it."""
+        if record.type == "user":
+            commanded, self._commanded = self._commanded, False
+            if not events and not record.is_compact_summary:
+                return self._client_wrote(record, at, commanded=commanded)
+        elif record.type == "assistant":
+            self._commanded = self._refused = False
+        elif record.subtype == "stop_hook_summary" and self._refused:
+            self._refused = False
+            return ()
+        return events
+
+    def _client_wrote(self, record: _Record, at: float, *, commanded: bool) -> Sequence[e.Event]:
+        """A text of the client's own is a prompt behind a command, from its queue, or where a hook refused the end."""
+        opening = _opening(record)
+        if not record.is_meta:
+            self._commanded = opening.startswith(_COMMAND)
+            return ()
+        self._refused = opening.startswith(_STOP_REFUSED)
+        queued = bool(bytes(record.prompt_source)) and not opening.startswith(_LOCAL)
+        is_prompt = commanded or queued or self._refused
+        return (e.Prompted(at, by_person=commanded),) if is_prompt else ()
 
     def is_boundary(self, line: bytes) -> bool:
         # Cheap looks first: marks between messages and the results of calls never begin a turn.
@@ -167,6 +206,19 @@ class TranscriptReader:
         if b'"tool_result"' in line or b'"thinking"' in line or b'"tool_use"' in line:
             return False
         return any(is_boundary(event) for event in TranscriptReader().read(line))
+
+    def _unread(self, record: _Record) -> Sequence[e.Event]:
+        if record.type == "permission-mode":
+            return self._mode_set(record, 0.0)
+        return _quiet(record) if record.type in _QUIET else (_unknown(record.type),)
+
+    def _mode_set(self, record: _Record, at: float) -> Sequence[e.Event]:
+        """A person can change it in the middle of a turn."""
+        mode = e.HEADLESS if record.entrypoint == _HEADLESS_ENTRY else record.permission_mode
+        if mode is None or mode == self._mode:
+            return ()
+        self._mode = mode
+        return (e.PermissionModeSet(at, mode),)
 
     def _counted(
         self, events: Sequence[e.Event], message_id: str, usage: _Usage, at: float
@@ -189,14 +241,14 @@ def calls_in(line: bytes, at: float) -> list[e.CallStarted]:
 
 
 def _quiet(record: _Record) -> Sequence[e.Event]:
-    """Of the records that tell nothing of a turn one tells of a background task: the queued word of its end."""
-    at = wall_of(record.timestamp) if record.type == "queue-operation" else None
-    return _task_ended(bytes(record.content)[1:_OPENING_MAX], at) if at is not None else ()
-
-
-def _task_ended(opening: bytes, at: float) -> Sequence[e.Event]:
-    task = _TASK.search(opening) if opening.startswith(_NOTIFICATION) else None
-    return (e.TaskEnded(at, task[1].decode()),) if task is not None else ()
+    """Of the records between messages two tell of a turn: the queued word of a task's end, and a limit reached."""
+    if record.type == "queue-operation" and (at := wall_of(record.timestamp)) is not None:
+        return task_ended(bytes(record.content)[1:], at)
+    if record.type == "attachment" and not record.is_sidechain:
+        at = wall_of(record.timestamp)
+        if at is not None and _LIMIT_REACHED.match(bytes(record.attachment)) is not None:
+            return (e.TurnEnded(at, by_mark=True),)
+    return ()
 
 
 def _unknown(kind: object) -> e.Event:
@@ -219,7 +271,24 @@ def _user(record: _Record, at: float) -> Sequence[e.Event]:
     content = record.message.content
     if isinstance(content, str):
         return _said(content[:_OPENING_MAX].encode(), at, is_meta=record.is_meta)
-    return _user_blocks(content, at, is_meta=record.is_meta)
+    events = _user_blocks(record, content, at)
+    return (*events, e.TurnEnded(at)) if _ends_turn(record, content) else events
+
+
+def _opening(record: _Record) -> bytes:
+    """The first words of a user's message."""
+    content = record.message.content if record.message is not None else UNSET
+    if isinstance(content, str):
+        return content[:_OPENING_MAX].encode()
+    blocks = content if isinstance(content, list) else []
+    text = next((block.text for block in blocks if block.type == "text"), Raw(b""))
+    return bytes(text)[1:_OPENING_MAX]
+
+
+def _ends_turn(record: _Record, blocks: list[_Block]) -> bool:
+    """Whether this result is the turn's last word, as the answer of a run that was given a schema is."""
+    said = bytes(record.tool_ends_turn) == b"true" or _END_TURN.search(bytes(record.mcp_meta)) is not None
+    return said and not any(block.is_error for block in blocks)
 
 
 def _said(opening: bytes, at: float, *, is_meta: bool) -> Sequence[e.Event]:
@@ -228,21 +297,21 @@ def _said(opening: bytes, at: float, *, is_meta: bool) -> Sequence[e.Event]:
         return (e.TurnInterrupted(at),)
     if is_meta or opening.startswith(_LOCAL):
         return ()
-    if opening.startswith(_NOTIFICATION):
-        return (*_task_ended(opening, at), e.Prompted(at, by_person=False))
-    return (e.Prompted(at),)
+    if is_notification(opening):
+        return (*task_ended(opening, at), e.Prompted(at, by_person=False))
+    return (e.Prompted(at, by_wakeful=opening.startswith(OPENINGS)),)
 
 
-def _user_blocks(blocks: list[_Block], at: float, *, is_meta: bool) -> Sequence[e.Event]:
+def _user_blocks(record: _Record, blocks: list[_Block], at: float) -> list[e.Event]:
     events: list[e.Event] = []
     others: list[_Block] = []
     for block in blocks:
         if block.type == "tool_result":
-            events.append(_call_ended(block, at))
+            events += _call_ended(block, bytes(record.tool_use_result), at)
         else:
             others.append(block)
     # Text beside results is the client's, not a prompt; it can still say that the turn was cut.
-    is_meta = is_meta or bool(events)
+    is_meta = record.is_meta or bool(events)
     for block in others:
         if block.type == "text":
             events += _text_said(block, at, is_meta=is_meta)
@@ -258,15 +327,16 @@ def _text_said(block: _Block, at: float, *, is_meta: bool) -> Sequence[e.Event]:
     return _said(text[1:_OPENING_MAX], at, is_meta=is_meta)
 
 
-def _call_ended(block: _Block, at: float) -> e.Event:
+def _call_ended(block: _Block, result: bytes, at: float) -> Sequence[e.Event]:
     if block.tool_use_id is UNSET:
-        return e.Drifted(at, "tool_result.tool_use_id")
+        return (e.Drifted(at, "tool_result.tool_use_id"),)
     content = bytes(block.content)
     is_error = block.is_error is True
     refused = is_error and _REFUSED.search(content, 0, _REFUSAL_BYTES_MAX) is not None
-    goes_on = None if is_error else _GOES_ON.match(content)
-    background = goes_on[1].decode() if goes_on is not None else ""
-    return e.CallEnded(at, block.tool_use_id, is_error, refused, content, background=background)
+    background = "" if is_error else left_running(result, content)
+    ended = e.CallEnded(at, block.tool_use_id, is_error, refused, content, background=background)
+    task = "" if is_error or background else ended_by(result)
+    return (ended, e.TaskEnded(at, task)) if task else (ended,)
 
 
 def _assistant(record: _Record, at: float) -> Sequence[e.Event]:
@@ -279,15 +349,15 @@ def _assistant(record: _Record, at: float) -> Sequence[e.Event]:
     if message.stop_reason is UNSET:
         return (e.Drifted(at, "assistant.message.stop_reason"),)
     if len(message.content) == 1:  # as clients write them
-        return (_assistant_block(message.content[0], message.stop_reason, at),)
-    return [_assistant_block(block, message.stop_reason, at) for block in message.content]
+        return (_assistant_block(message.content[0], message, at),)
+    return [_assistant_block(block, message, at) for block in message.content]
 
 
-def _assistant_block(block: _Block, stop_reason: str | None, at: float) -> e.Event:
+def _assistant_block(block: _Block, message: _Message, at: float) -> e.Event:
     if block.type == "tool_use":
-        return _call_started(block, at)
+        return _call_started(block, message.id, at)
     if block.type == "text":
-        return _text(stop_reason, bytes(block.text), at)
+        return _text(message.stop_reason or None, bytes(block.text), at)
     if block.type is UNSET:
         return e.Drifted(at, "assistant.message.content.type")
     return e.Progressed(at)
@@ -296,18 +366,24 @@ def _assistant_block(block: _Block, stop_reason: str | None, at: float) -> e.Eve
 def _text(stop_reason: str | None, text: bytes, at: float) -> e.Event:
     words = crc32(text)
     if stop_reason in _FINAL_STOPS:
-        return e.TurnEnded(at, words=words)
+        stated = words if stop_reason != _CLIENTS_STOP else 0
+        return e.TurnEnded(at, words=stated, asks=question_of(text))
     echoes = echoes_in(text)
-    return e.Progressed(at, words, echoes) if stop_reason == "tool_use" else e.Spoke(at, words, echoes)
+    if stop_reason == "tool_use":
+        return e.Progressed(at, words, echoes)
+    return e.Spoke(at, words, echoes, question_of(text))
 
 
-def _call_started(block: _Block, at: float) -> e.Event:
+def _call_started(block: _Block, message: str, at: float) -> e.Event:
     if block.id is UNSET or block.name is UNSET or block.input is UNSET:
         missing = next(name for name in ("id", "name", "input") if getattr(block, name) is UNSET)
         return e.Drifted(at, f"tool_use.{missing}")
     given = bytes(block.input)
     seconds, kind = _timeout_seconds(block.name, given), kind_of(block.name)
-    return e.CallStarted(at, block.id, block.name, kind, given, seconds, True, block.name in _INSTANT_TOOLS)
+    limit = _limit_seconds(block.name, seconds)
+    return e.CallStarted(
+        at, block.id, block.name, kind, given, seconds, enforced=True, limit_seconds=limit, message=message
+    )
 
 
 def _timeout_seconds(tool: str, given: bytes) -> float | None:
@@ -315,27 +391,17 @@ def _timeout_seconds(tool: str, given: bytes) -> float | None:
     return _BASH_TIMEOUT_SECONDS if declared is None and tool == "Bash" else declared
 
 
+def _limit_seconds(tool: str, seconds: float | None) -> float | None:
+    """How long the client lets such a call run."""
+    if tool in _FILE_TOOLS:
+        return _FILE_SECONDS_MAX
+    return min(seconds, _BASH_SECONDS_MAX) if tool == "Bash" and seconds is not None else None
+
+
 def _turn_failed(record: _Record, blocks: list[_Block], at: float) -> e.Event:
     text = " ".join(text_of(bytes(block.text)) for block in blocks)
     code = bytes(record.error).decode("utf-8", "replace").strip('"')
-    failure = failure_of(code, text, record.api_error_status)
-    return e.TurnFailed(at, failure, text, record.api_error_status, limit_end_in(text, at))
-
-
-def failure_of(code: str, text: str, status: int | None) -> e.Failure:
-    """Why a turn failed. Older dialects give no code, only the sentence shown to the person."""
-    if code in FAILURES:
-        return FAILURES[code]
-    lower = text.lower()
-    if status is None and (stated := _STATUS.search(lower)) is not None:
-        status = int(stated[1])
-    if status in {401, 403} or any(words in lower for words in _AUTH_WORDS):
-        return e.Failure.AUTH
-    if status == 429 or any(words in lower for words in _LIMIT_WORDS):
-        return e.Failure.LIMIT
-    if status is not None and 400 <= status < 500:
-        return e.Failure.REQUEST
-    return e.Failure.PROVIDER if lower.startswith("api error") else e.Failure.UNKNOWN
+    return turn_failed(text, at, status=record.api_error_status, code=code)
 
 
 def _system(record: _Record, at: float) -> Sequence[e.Event]:
@@ -348,8 +414,9 @@ def _system(record: _Record, at: float) -> Sequence[e.Event]:
     return (e.Retried(at),) if record.subtype == "api_error" else ()
 
 
-def _progress(_record: _Record, at: float) -> Sequence[e.Event]:
-    return (e.Progressed(at),)
+def _progress(record: _Record, at: float) -> Sequence[e.Event]:
+    """Hooks that run when a session starts are at work before anybody asked for anything."""
+    return () if _SESSION_START in bytes(record.data)[:_OPENING_MAX] else (e.Progressed(at),)
 
 
 _Read = Callable[[_Record, float], Sequence[e.Event]]

@@ -4,6 +4,7 @@ A prompt goes in by a nameless file, never as an argument: those are short and e
 native process below npm's wrapper: it does the work, holds the writer lock and survives the wrapper's death.
 """
 
+import os
 import shutil
 import signal
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ from wakeful.adapters.system import proc
 from wakeful.adapters.system.ending import end, sweep
 from wakeful.adapters.system.launch import launch
 from wakeful.adapters.system.run_folder import RunFolder
-from wakeful.domain.hosting import Hosting
+from wakeful.domain.hosting import SESSION_VARIABLE, Hosting
 from wakeful.domain.ids import ConversationId, SessionId, is_uuid, parse_session_id
 from wakeful.domain.process import Process, Sight
 from wakeful.ports.clock import Clock
@@ -101,6 +102,43 @@ class CodexDriver:
 
     async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
         """A process of its own for the prompt, with the places of the first one; declined while one lives."""
+        return await self._delivered(hosting, prompt, environ, "")
+
+    async def deliver_once(
+        self,
+        hosting: Hosting,
+        prompt: str,
+        prompt_id: str,
+        *,
+        again: bool,
+        environ: Mapping[str, str] | None = None,
+    ) -> Seen:
+        if again and (settled := self._has_had(hosting, prompt_id)) is not None:
+            return settled
+        return await self._delivered(hosting, prompt, environ, prompt_id)
+
+    def was_given(self, hosting: Hosting, prompt_id: str) -> bool:
+        return RunFolder(self._root, hosting.session_id).prompt_id == prompt_id
+
+    def _has_had(self, hosting: Hosting, prompt_id: str) -> Seen | None:
+        """Whether a process was started for this prompt, by what that one said; None: no turn of it ever began."""
+        folder = RunFolder(self._root, hosting.session_id)
+        known = folder.prompt_id
+        if known is None:
+            return Seen(Outcome.UNVERIFIED, "which prompt its last process had was not written down")
+        if known != prompt_id:
+            return None
+        turn = Turn()
+        for line in folder.output.read_bytes().splitlines():
+            turn.feed(line)
+        if turn.begun or turn.over:
+            return Seen(Outcome.RECOVERED, "it has had this prompt already")
+        alive = proc.carriers(SESSION_VARIABLE, hosting.session_id, os.getuid())
+        return Seen(Outcome.UNVERIFIED, "it runs and its turn has not begun yet") if alive else None
+
+    async def _delivered(
+        self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None, prompt_id: str
+    ) -> Seen:
         check_prompt(prompt)
         if not await self._has_left(hosting):
             return Seen(Outcome.DECLINED, "it is still at work: Codex takes a prompt between its turns only")
@@ -114,6 +152,7 @@ class CodexDriver:
             environ=_at_its_places(self._environ if environ is None else environ, hosting),
             resume=True,
             prompt=prompt,
+            prompt_id=prompt_id or None,
         )
         seen = await self.start(order)
         if seen.hosting is None:
@@ -155,7 +194,7 @@ class CodexDriver:
         unnamed = parse_session_id(f"new-{order.intent_id}")
         folder = RunFolder(self._root, order.session_id or unnamed)
         going_on = ("resume", order.conversation_id) if order.resume and order.conversation_id else ()
-        with folder.reading(prompt) as streams:
+        with folder.reading(prompt, order.prompt_id or "") as streams:
             process = launch(
                 (program, "exec", "--json", *flags, *going_on, "-"),
                 cwd=order.cwd,

@@ -9,9 +9,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from wakeful.adapters.codex.outcomes import turn_failed
+from wakeful.adapters.failure_words import failure_in
 from wakeful.adapters.shapes import UNREADABLE
-from wakeful.domain.events import Failure, TurnFailed
 from wakeful.domain.gateway.heard import Ended, Heard, Spent, Taken, Words
 
 BREAK: Final = "\n\n"
@@ -72,6 +71,9 @@ class CodexHearing:
     def caught_up(self) -> Sequence[Heard]:
         return ()
 
+    def given_here(self) -> None:
+        """Every process is one turn: its file has nothing else."""
+
     def begin_anew(self) -> None:
         """Another process goes on in this conversation, with a file of its own."""
         self._text = ""
@@ -83,5 +85,4 @@ class CodexHearing:
 
 
 def _failed(message: str) -> Ended:
-    failed = turn_failed(message, b"", 0.0)
-    return Ended(message, failed.failure if isinstance(failed, TurnFailed) else Failure.UNKNOWN)
+    return Ended(message, failure_in(message))

@@ -5,10 +5,9 @@ never taken for an outcome.
 """
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
-from wakeful.adapters.limit_end import limit_end_in
+from wakeful.adapters.failure_words import status_in, turn_failed as failed_turn
 from wakeful.domain import events as e
 
 # The longest header seen has 130 bytes; a list of parts begins with some more around its first text.
@@ -60,37 +59,7 @@ def _failed_in_json(output: bytes) -> bool:
     return _JSON_FAILED.search(edges) is not None
 
 
-_STATUS: Final = re.compile(r"(?:http_status_code\W{1,3}|\bstatus:? )(\d{3})\b")
-# In order: what a login needs is said before what a limit or an outage looks like.
-_WORDS: Final[Mapping[e.Failure, tuple[str, ...]]] = {
-    e.Failure.AUTH: ("unauthorized", "not logged in", "missing environment variable"),
-    e.Failure.LIMIT: ("usage limit", "usage_limit", "quota", "rate limit"),
-    e.Failure.PROVIDER: ("high demand", "at capacity", "overloaded", "stream disconnected", "server_error"),
-    e.Failure.REQUEST: ("context window", "context_window", "bad_request", "invalid_request"),
-}
-
-
-def turn_failed(message: str, cause: bytes, at: float) -> e.Event:
+def turn_failed(message: str, cause: bytes, at: float) -> e.TurnFailed:
     """The failure of a turn by the sentence shown to the person and the client's own cause beside it."""
-    text = f"{message} {cause.decode('utf-8', 'replace')}".lower()
-    found = _STATUS.search(text)
-    status = int(found[1]) if found is not None else None
-    failure = _failure_of(status) or _failure_in(text)
-    return e.TurnFailed(at, failure, message, status, limit_end_in(message, at))
-
-
-def _failure_of(status: int | None) -> e.Failure | None:
-    if status is None:
-        return None
-    if status in {401, 403}:
-        return e.Failure.AUTH
-    if status == 429:
-        return e.Failure.LIMIT
-    return e.Failure.PROVIDER if status >= 500 else e.Failure.REQUEST
-
-
-def _failure_in(text: str) -> e.Failure:
-    for failure, words in _WORDS.items():
-        if any(word in text for word in words):
-            return failure
-    return e.Failure.UNKNOWN
+    code = cause.decode("utf-8", "replace")
+    return failed_turn(message, at, status=status_in(f"{message} {code}"), code=code)

@@ -16,17 +16,20 @@ from msgspec.structs import replace
 
 from wakeful.adapters.call_kinds import kind_of
 from wakeful.adapters.codex.outcomes import call_ended, turn_failed
+from wakeful.adapters.codex.permissions import is_escalated, own_limit_seconds
 from wakeful.adapters.shapes import (
     UNREADABLE,
     conversation_of,
     declared_timeout_seconds,
     path_in,
+    question_of,
     read_strange,
     text_of,
 )
 from wakeful.adapters.stamps import wall_of
 from wakeful.domain import events as e
 from wakeful.domain.activity import BACKGROUND_MAX, is_boundary
+from wakeful.domain.briefs import OPENINGS
 from wakeful.domain.echoes import echoes_in
 
 
@@ -68,12 +71,17 @@ class _Payload(Struct, frozen=True, gc=False):
     input: Raw | UnsetType = UNSET
     action: Raw | UnsetType = UNSET
     message: Raw = Raw(b"")
+    last_agent_message: Raw = Raw(b"")
     cwd: str | None = None
     cli_version: str | None = None
+    approval_policy: Raw = Raw(b"")
+    approvals_reviewer: str | None = None
     item: _Item | UnsetType = UNSET
     error: _Error | None = None
     info: _Counted | None = None
     usage: _Usage | UnsetType = UNSET
+    root_turn_id: Raw | UnsetType = UNSET
+    turn_attribution: Raw | UnsetType = UNSET
 
 
 _NO_PAYLOAD: Final = _Payload()
@@ -99,6 +107,8 @@ _SESSION: Final = re.compile(rb'"session_id"\s*:\s*"?(\d{1,20})')
 # Codex wakes itself up by such a message; the parts of a user message are JSON inside JSON here.
 _HEARTBEAT: Final = b"<heartbeat>"
 _HEARTBEAT_BYTES_MAX: Final = 200
+# What stands before the first of several texts of a person.
+_FIRST_TEXT: Final = b'[{"type":"text","text":'
 # A message is a list of texts.
 _NO_TEXT: Final = b"[]"
 _TEXT_END: Final = b'"}]'
@@ -221,13 +231,23 @@ def _spent(usage: _Usage, at: float) -> e.Event:
 
 
 def _context(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
-    """Stands in every turn, so that a log read from its last turn on knows its folder."""
-    return (e.Opened(at, cwd=payload.cwd),)
+    """Stands before every request, so that a log read from its last turn on knows its folder and its permission mode."""
+    events = (e.Opened(at, cwd=payload.cwd), e.Progressed(at))
+    policy = bytes(payload.approval_policy)
+    if not policy:
+        return events
+    by_person = payload.approvals_reviewer in {None, "user"}
+    return (*events, e.PermissionModeSet(at, text_of(policy) if by_person else "auto"))
 
 
-def _turn_started(_reader: RolloutReader, _payload: _Payload, at: float) -> Sequence[e.Event]:
-    """Who asked is said by the message that follows."""
-    return (e.Prompted(at, by_person=False),)
+def _turn_started(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
+    """Who asked is said by the message that follows; none does while a command typed with `!` runs.
+
+    Nor while `/compact` summarises: that alone, in dialects that attribute turns, is nobody's.
+    """
+    if payload.root_turn_id is not UNSET and payload.turn_attribution is UNSET:
+        return (e.Prompted(at, by_person=False), e.Compacting(at))
+    return (e.Prompted(at, by_person=False, unasked=True),)
 
 
 def _prompted(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
@@ -235,7 +255,9 @@ def _prompted(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[
 
 
 def _prompt(text: Raw, at: float) -> e.Event:
-    return e.Prompted(at, by_person=_HEARTBEAT not in bytes(text)[:_HEARTBEAT_BYTES_MAX])
+    opening = bytes(text)[:_HEARTBEAT_BYTES_MAX]
+    by_wakeful = opening.removeprefix(_FIRST_TEXT)[1:].startswith(OPENINGS)
+    return e.Prompted(at, by_person=_HEARTBEAT not in opening, by_wakeful=by_wakeful)
 
 
 def _progressed(_reader: RolloutReader, _payload: _Payload, at: float) -> Sequence[e.Event]:
@@ -258,7 +280,7 @@ def _compacted(_reader: RolloutReader, _payload: _Payload, at: float) -> Sequenc
 
 def _turn_ended(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
     if payload.error is None:
-        return (e.TurnEnded(at),)
+        return (e.TurnEnded(at, asks=question_of(bytes(payload.last_agent_message))),)
     return (turn_failed(payload.error.message, bytes(payload.error.codex_error_info), at),)
 
 
@@ -272,6 +294,8 @@ def _item(payload: _Payload, at: float) -> Sequence[e.Event]:
         return (e.Drifted(at, "item_completed.item" if item is UNSET else "item_completed.item.type"),)
     if item.type == "UserMessage":
         return (_prompt(item.content, at),)
+    if item.type == "Plan":
+        return (e.Proposed(at),)
     if item.type == "CommandExecution" and item.id and item.status in {"failed", "declined"}:
         refused = item.status == "declined"
         return (e.CallEnded(at, item.id, not refused, refused, bytes(item.aggregated_output)),)
@@ -290,7 +314,8 @@ def _called(payload: _Payload, at: float) -> e.Event:
     if text.startswith(b'"'):
         text = text_of(text).encode()
     seconds = declared_timeout_seconds(text)
-    return e.CallStarted(at, payload.call_id, tool, kind_of(tool), text, seconds, True)
+    limit, escalated = own_limit_seconds(tool, text, seconds), is_escalated(text)
+    return e.CallStarted(at, payload.call_id, tool, kind_of(tool), text, seconds, True, limit, escalated)
 
 
 def _search_ended(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:

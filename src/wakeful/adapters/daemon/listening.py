@@ -44,9 +44,12 @@ class Listener:
         self._ask_pid = ask_pid
         self._known: dict[SessionId, Process] = {}
 
-    async def listen(self, session_id: SessionId, hearing: Hearing) -> AsyncIterator[Heard]:
+    async def listen(self, session_id: SessionId, hearing: Hearing, epoch: int = 0) -> AsyncIterator[Heard]:
+        """`epoch`: the process that was given the prompt, where that is known."""
         folder = RunFolder(self._root, session_id)
         process = await self._sought(session_id)
+        if epoch and (process is None or _epoch(process) == epoch):
+            hearing.given_here()
         while True:
             async for heard in _said(folder, process or _nobody(), hearing):
                 yield heard
@@ -58,13 +61,14 @@ class Listener:
 
     async def _sought(self, session_id: SessionId) -> Process | None:
         """The process, also when it is so new that hardly anybody knows it."""
-        process = await self._process(session_id)
+        process = await self.process_of(session_id)
         if process is None:
             await asyncio.sleep(UNKNOWN_SECONDS_MAX)
-            process = await self._process(session_id)
+            process = await self.process_of(session_id)
         return process
 
-    async def _process(self, session_id: SessionId) -> Process | None:
+    async def process_of(self, session_id: SessionId) -> Process | None:
+        """The process that lives for it now."""
         known = self._known.get(session_id)
         if known is not None and proc.sight(known) is Sight.ALIVE:
             return known
@@ -89,7 +93,7 @@ class Listener:
         stirred = False
         while True:
             async with Stirring(folder.path) as stirring:
-                process = await self._process(session_id)
+                process = await self.process_of(session_id)
                 if process is not None and process != before and folder.output.is_file():
                     return process
                 stirred = await stirring.wait(LOOK_SECONDS if stirred else None)

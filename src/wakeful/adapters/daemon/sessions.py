@@ -1,5 +1,6 @@
 """The port of sessions, over the daemon's Unix socket and its run folders. Keeps nothing that a restart would lose."""
 
+import signal
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -10,8 +11,10 @@ from msgspec import Struct
 from wakeful.adapters.daemon.door import Door
 from wakeful.adapters.daemon.listening import Listener
 from wakeful.adapters.providers import provider as client
+from wakeful.adapters.system.ending import end
 from wakeful.domain.gateway.heard import Heard
 from wakeful.domain.ids import SessionId, parse_session_id
+from wakeful.domain.process import Sight
 from wakeful.domain.work import prompt_id_for
 from wakeful.ports.hands import Reply
 from wakeful.ports.sessions import Answered, Refused, Seat, Standing
@@ -21,6 +24,8 @@ from wakeful.ports.store import Outcome
 START_SECONDS_MAX: Final = 180.0
 ACT_SECONDS_MAX: Final = 60.0
 LOOK_SECONDS_MAX: Final = 10.0
+# SIGKILL is not argued with; a kernel may take a moment.
+KILL_SECONDS_MAX: Final = 5.0
 NOT_FOUND: Final = "session-not-found"
 AMBIGUOUS: Final = "ambiguous-session"
 
@@ -29,6 +34,7 @@ class _Deed(Struct):
     session_id: str
     outcome: Outcome
     words: str
+    epoch: int = 0
 
 
 class _Finding(Struct):
@@ -79,6 +85,13 @@ class DaemonSessions:
     async def stop(self, session_id: SessionId) -> Answered:
         return await self._act(session_id, "stop", {})
 
+    async def end_process(self, session_id: SessionId) -> bool:
+        process = await self._listener.process_of(session_id)
+        if process is None:
+            return False
+        ending = await end(process, ((signal.SIGKILL, KILL_SECONDS_MAX),))
+        return ending.sight is Sight.DEAD
+
     async def revive(self, session_id: SessionId) -> Answered:
         return await self._act(session_id, "revive", {"by": "the chat gateway"}, START_SECONDS_MAX)
 
@@ -95,9 +108,11 @@ class DaemonSessions:
             return None
         return parse_session_id(record.id)
 
-    async def hear(self, provider: str, session_id: SessionId, key: str) -> AsyncIterator[Heard]:
+    async def hear(
+        self, provider: str, session_id: SessionId, key: str, epoch: int = 0
+    ) -> AsyncIterator[Heard]:
         hearing = client(provider).hearing(str(prompt_id_for(key)))
-        async for heard in self._listener.listen(session_id, hearing):
+        async for heard in self._listener.listen(session_id, hearing, epoch):
             yield heard
 
     async def close(self) -> None:
@@ -135,4 +150,4 @@ def _path(session_id: SessionId, tail: str = "") -> str:
 
 def _answered(body: bytes) -> Answered:
     deed = msgspec.json.decode(body, type=_Deed)
-    return Answered(deed.outcome, deed.words, deed.session_id)
+    return Answered(deed.outcome, deed.words, deed.session_id, deed.epoch)

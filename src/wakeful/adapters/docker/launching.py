@@ -12,11 +12,10 @@ from typing import Final
 
 from wakeful.adapters.docker.declaring import AgentRefused, ready_pattern
 from wakeful.adapters.docker.engine import Container, Engine, EngineRefused, Ran, shown
-from wakeful.adapters.docker.sightings import AGENT_VARIABLE
 from wakeful.adapters.tmux.screen import last_words
 from wakeful.domain.agents import AgentSpec, Glimpse
 from wakeful.domain.errors import OperatorError
-from wakeful.domain.hosting import EPOCH_VARIABLE
+from wakeful.domain.hosting import AGENT_VARIABLE, EPOCH_VARIABLE
 from wakeful.domain.process import Sight
 from wakeful.ports.runtime import CommandMissing, NotReady
 
@@ -46,6 +45,8 @@ exec tmux -u set-option -g update-environment "$names" ';' \\
   new-session -d -s {SESSION} -x 160 -y 50 /bin/sh -c "$marks" sh "$@" ';' \\
   set-option -w -t {TARGET} remain-on-exit on ';' set-option -t {TARGET} destroy-unattached off
 """
+
+_LET_GO: Final = ("set-option", "-w", "-t", TARGET, "remain-on-exit", "off")
 
 Look = Callable[[], Awaitable[Glimpse]]
 
@@ -126,15 +127,14 @@ class Launching:
                     return await self._let_go()
             await asyncio.sleep(POLL_SECONDS if self._ready is None else SCREEN_POLL_SECONDS)
             glimpse = await self._look_twice()
-        reason = glimpse.reason or f"it never showed {self._spec.ready!r}"
-        raise self._not_ready(reason)
+        raise self._not_ready(glimpse.reason or unready(self._spec))
 
     async def _shows_ready(self) -> bool:
         return self._ready is None or self._ready.search(await self._screen()) is not None
 
     async def _let_go(self) -> Glimpse:
         """From now on the session ends with its agent."""
-        await self._tmux("set-option", "-w", "-t", TARGET, "remain-on-exit", "off")
+        await self._tmux(*_LET_GO)
         glimpse = await self._look_twice()
         if _is_lost(glimpse):
             raise await self._ended(glimpse)
@@ -169,6 +169,30 @@ class Launching:
 
     def _not_ready(self, reason: str) -> NotReady:
         return NotReady(name=self._spec.name, seconds=self._spec.ready_seconds, reason=reason)
+
+
+async def is_ready(engine: Engine, container_id: str, pattern: re.Pattern[str]) -> bool:
+    """Whether its agent was seen ready, or shows it now: until then its pane is kept. Raises EngineGone, EngineRefused."""
+
+    async def tmux(*words: str) -> bytes:
+        return (await engine.run(container_id, ("tmux", "-u", *words))).output
+
+    if (await tmux("show-options", "-w", "-v", "-t", TARGET, "remain-on-exit")).strip() != b"on":
+        return True
+    screen = await tmux("capture-pane", "-p", "-t", TARGET)
+    if pattern.search(screen.decode(errors="replace")) is None:
+        return False
+    await tmux(*_LET_GO)
+    return True
+
+
+async def close_session(engine: Engine, container_id: str) -> None:
+    """End the tmux session of the agent, and with it the agent. Raises EngineGone, EngineRefused."""
+    await engine.run(container_id, ("tmux", "-u", "kill-session", "-t", TARGET))
+
+
+def unready(spec: AgentSpec) -> str:
+    return f"its screen never showed {spec.ready!r}"
 
 
 def _is_lost(glimpse: Glimpse) -> bool:

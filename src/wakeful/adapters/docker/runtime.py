@@ -6,10 +6,11 @@ prevents seeing is `unknown` with its reason.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wakeful.adapters.docker import remote, sightings
 from wakeful.adapters.docker.declaring import (
@@ -22,9 +23,9 @@ from wakeful.adapters.docker.declaring import (
 )
 from wakeful.adapters.docker.ears import EVERYBODY, Ears
 from wakeful.adapters.docker.engine import Container, Engine, EngineRefused
-from wakeful.adapters.docker.launching import SESSION, AgentThere, Launching
+from wakeful.adapters.docker.launching import SESSION, AgentThere, Launching, close_session, is_ready, unready
 from wakeful.adapters.system import proc
-from wakeful.domain.agents import AgentSpec, Glimpse
+from wakeful.domain.agents import AgentSpec, Glimpse, Move, move_of
 from wakeful.domain.errors import WorldError
 from wakeful.domain.process import Process, Sight
 from wakeful.ports.clock import Clock
@@ -46,6 +47,8 @@ class _Place(Struct):
     container: Container
     first: Process | None
     scene: sightings.Scene | None = None
+    # The agent whose screen was seen to say that it is ready.
+    ready: Process | None = None
 
 
 class DockerRuntime:
@@ -93,13 +96,32 @@ class DockerRuntime:
         return await self.look(spec)
 
     async def look(self, spec: AgentSpec) -> Glimpse:
+        return await self._looked(spec, self._look_for_ready)
+
+    async def _looked(self, spec: AgentSpec, look: Callable[[AgentSpec], Awaitable[Glimpse]]) -> Glimpse:
         try:
             async with asyncio.timeout(LOOK_SECONDS_MAX):
-                return await self._look(spec)
+                return await look(spec)
         except TimeoutError:
             return _unseen(f"no answer within {LOOK_SECONDS_MAX:g} s")
         except WorldError as problem:
             return _unseen(str(problem))
+
+    async def _look_for_ready(self, spec: AgentSpec) -> Glimpse:
+        """A look that also asks the screen of an agent nobody has seen ready yet."""
+        seen = await self._look(spec)
+        pattern = ready_pattern(spec)
+        if pattern is None or seen.container_id is None or move_of(seen) is not Move.READY:
+            return seen
+        place = self._places.get(spec.name)
+        agent = place.scene.agent.process if place and place.scene and place.scene.agent else None
+        if place is not None and agent is not None and place.ready == agent:
+            return seen
+        if not await is_ready(self._engine, seen.container_id, pattern):
+            return replace(seen, ready=False, reason=unready(spec))
+        if place is not None:
+            place.ready = agent
+        return seen
 
     async def found(self, known: frozenset[str]) -> list[Found]:
         """What else looks like an agent. Raises EngineGone, EngineRefused."""
@@ -143,12 +165,27 @@ class DockerRuntime:
         # What was seen before does not count for this.
         self._forget(spec.name)
         seen = await self.look(spec)
+        if seen.agent is Sight.ALIVE and not seen.ready:
+            seen = await self._ended(there, spec)
         if seen.agent is Sight.ALIVE:
             raise AgentThere(name=spec.name, reason=f"it runs as process {seen.pid}")
         if seen.agent is Sight.UNKNOWN:
             # It might live, and two agents on one conversation corrupt it.
             raise NotReady(name=spec.name, seconds=spec.ready_seconds, reason=seen.reason)
-        return await Launching(self._engine, there, spec, lambda: self.look(spec)).launch(epoch, environ)
+        return await Launching(self._engine, there, spec, lambda: self._looked(spec, self._look)).launch(
+            epoch, environ
+        )
+
+    async def _ended(self, there: Container, spec: AgentSpec) -> Glimpse:
+        """What is seen of an agent that was never ready, after its session was closed."""
+        await close_session(self._engine, there.id)
+        seen = await self._looked(spec, self._look)
+        for _ in range(ENDING_LOOKS_MAX):
+            if seen.agent is not Sight.ALIVE:
+                break
+            await asyncio.sleep(ENDING_SECONDS)
+            seen = await self._looked(spec, self._look)
+        return seen
 
     async def _clear_away(self, there: Container, spec: AgentSpec) -> None:
         if there.labels.get(AGENT_LABEL) != spec.name:

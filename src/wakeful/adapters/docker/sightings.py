@@ -22,10 +22,9 @@ from wakeful.adapters.docker.agent_process import (
 )
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.namespaces import inner_pid
-from wakeful.domain.hosting import EPOCH_VARIABLE
+from wakeful.domain.hosting import AGENT_VARIABLE, EPOCH_VARIABLE
 from wakeful.domain.process import Process, Sight
 
-AGENT_VARIABLE: Final = "WAKEFUL_AGENT"
 _SERVER: Final = "tmux: server"
 
 Children = Callable[[Process], list[Process]]

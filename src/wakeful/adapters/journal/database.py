@@ -17,6 +17,7 @@ from wakeful.adapters.journal.events import Placed
 from wakeful.adapters.sqlite.errors import BUSY_SECONDS_MAX, StoreCorrupt, translate
 from wakeful.adapters.sqlite.opening import CHECKED_BYTES_MAX
 from wakeful.domain.errors import OperatorError
+from wakeful.domain.journal import Trace
 from wakeful.faults import reach
 
 AUDIT_COLUMNS: Final = ("id", "at", "event", "trace_id", "step", "details", "events_end")
@@ -93,6 +94,19 @@ class GaiaDatabase:
         with self._explained():
             rows = self._rows.execute(query, (trace_id, *kinds)).fetchall()
         return [(event, step, msgspec.json.decode(details)) for event, step, details in rows]
+
+    def traces(self, trace_id: str) -> tuple[Trace, ...]:
+        """What is known of one session's steps, and when every session began; in the order it was written."""
+        query = (
+            "SELECT at, event, trace_id, step, id, details FROM audit"
+            " WHERE event = 'session.start' OR (trace_id = ? AND step IS NOT NULL) ORDER BY rowid"
+        )
+        with self._explained():
+            rows = self._rows.execute(query, (trace_id,)).fetchall()
+        return tuple(
+            Trace(at, event, session, step, row_id, msgspec.json.decode(details))
+            for at, event, session, step, row_id, details in rows
+        )
 
     def kind_of(self, trace_id: str) -> str | None:
         """How the newest session of a trace was opened; None if no row tells."""

@@ -47,6 +47,10 @@ class RootFiles:
         return str(self.places.root)
 
     @property
+    def state_path(self) -> str:
+        return str(self.places.state)
+
+    @property
     def timeline_path(self) -> str:
         return str(self.places.timeline)
 
@@ -85,6 +89,12 @@ class RootFiles:
     def told(self, cursor: int) -> Reading:
         told = self._events.read(cursor)
         return Reading(told.traces, told.end, told.notes)
+
+    def audited(self, trace_id: str) -> tuple[Trace, ...]:
+        # Looking makes no database; `database` would.
+        if self._database is None and not self.places.database.exists():
+            return ()
+        return self.database().traces(trace_id)
 
     def events_end(self) -> int:
         return self._events.size()

@@ -19,6 +19,7 @@ from wakeful.adapters.journal.integrity import inside
 from wakeful.adapters.system import inquiry, proc
 from wakeful.adapters.system.ending import TOOL_STEPS, end, sweep
 from wakeful.adapters.system.launch import find_program
+from wakeful.domain.child_environ import child_environ
 from wakeful.domain.journal import Last, StepEntry
 from wakeful.domain.process import Sight
 from wakeful.domain.recovery import Answer
@@ -60,7 +61,7 @@ class GatedProcess:
                 self._child = subprocess.Popen(
                     ["/bin/sh", "-c", _GATE, "sh", program, *argv[1:]],
                     cwd=cwd,
-                    env=environ,
+                    env=child_environ(environ),
                     stdin=subprocess.PIPE,
                     stdout=out,
                     stderr=err,
@@ -103,14 +104,12 @@ class StepProcesses:
         self._root = root
         self._query = query
         self._query_seconds = query_seconds
-        # By their `started_at`, the steps that this very program is inside of now.
-        self.running: set[str] = set()
 
     def sight(self, entry: StepEntry) -> Sight:
         """Whether anything of the step still runs: its process, or what that left behind."""
         if not entry.mark and (entry.last is Last.FAILED or _is_own(entry)):
-            # It ran inside a program, which saw it end; or inside us, and we know our own steps.
-            return Sight.ALIVE if entry.started_at in self.running else Sight.DEAD
+            # It ran inside a program, which saw it end; or inside us, and what we are inside of is never asked about.
+            return Sight.DEAD
         seen = _sight(entry)
         if seen is Sight.DEAD and entry.mark and proc.carriers(MARK_VARIABLE, entry.mark, os.getuid()):
             return Sight.ALIVE

@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from wakeful.adapters.call_kinds import kind_of
 from wakeful.adapters.limit_end import limit_end_in
-from wakeful.adapters.shapes import UNREADABLE, conversation_of, path_in, read_strange
+from wakeful.adapters.shapes import UNREADABLE, conversation_of, path_in, question_of, read_strange
 from wakeful.adapters.stamps import wall_of
 from wakeful.domain import events as e
 from wakeful.domain.echoes import echoes_in
@@ -95,7 +95,7 @@ def _returned(record: _Record, at: float) -> e.Event:
 
 def _spoke(record: _Record, at: float) -> e.Event:
     text = bytes(record.text)
-    return e.Spoke(at, crc32(text), echoes_in(text))
+    return e.Spoke(at, crc32(text), echoes_in(text), question_of(text))
 
 
 def _progressed(record: _Record, at: float) -> e.Event:

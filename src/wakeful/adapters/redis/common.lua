@@ -82,6 +82,20 @@ local function move(one, status)
   return moved
 end
 
+-- A session's name is unique to popoto: while a failed record has it, no worker can save the next attempt under it.
+local function fail(session)
+  local failed = move(session, 'failed')
+  redis.call('SREM', '$UniqueKeyF:AgentSession:session_id:' .. session.own, failed)
+end
+
+-- Take a record away, out of everything that lists it.
+local function remove(one)
+  for _, name in ipairs(sets_of(one)) do redis.call('SREM', name, one.key) end
+  for _, name in ipairs(sorted_of(one)) do redis.call('ZREM', name, one.key) end
+  redis.call('SREM', status_set(one, one.status), one.key)
+  redis.call('DEL', one.key)
+end
+
 -- A pending job like this one: every field stays as it was, but for the four that make it the next one.
 local function repeated(one, job_id, created_at, score, context)
   local fresh = record('RedisJob:' .. job_id .. ':' .. one.project .. ':pending')
@@ -107,10 +121,11 @@ local function repeated(one, job_id, created_at, score, context)
   end
 end
 
--- Both records are there and nothing around them is strange.
+-- The job is there, its session too if it has a record, and nothing around them is strange.
 local function fenceable(session, job)
-  if not session or not job or not exists(session.key) or not exists(job.key) then return 'gone' end
-  local strange = misfit(session, { session.status, 'failed' })
+  if not job or not exists(job.key) then return 'gone' end
+  if session and not exists(session.key) then return 'gone' end
+  local strange = (session and misfit(session, { session.status, 'failed' }))
     or misfit(job, { job.status, 'failed', 'pending' })
   if strange then return 'strange ' .. strange end
   return nil

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from wakeful.adapters.redis import scripts
 from wakeful.adapters.redis.connection import Connection, Word
@@ -20,8 +21,11 @@ from wakeful.adapters.redis.records import (
     job_of,
     packed,
     parts_of,
+    session_key,
     session_of,
 )
+from wakeful.domain.errors import BadSessionId
+from wakeful.domain.ids import parse_session_id
 from wakeful.domain.plaintext import plain
 from wakeful.ports.jobs import (
     Fenced,
@@ -41,9 +45,12 @@ from wakeful.ports.jobs import (
 BUDGET_SECONDS: Final = 7 * 86_400
 # The oldest are looked at first, and a revived job is among them: what came after it is another message.
 JOBS_SINCE_MAX: Final = 500
+# A log that is back takes them in one go; whatever is left comes with the next cycle.
+OWED_EVENTS_AT_ONCE_MAX: Final = 1000
 REVIVALS: Final = "wakeful:revivals"
 EPISODES: Final = "wakeful:episodes"
 OWED: Final = "wakeful:owed"
+OWED_EVENTS: Final = "wakeful:owed-events"
 
 _decode_revival: Final = msgspec.json.Decoder(Revival).decode
 _decode_owed: Final = msgspec.json.Decoder(Owed).decode
@@ -70,8 +77,11 @@ class RedisJobs:
         running = await self._jobs("running", strange)
         pending = await self._jobs("pending", strange)
         by_session = _by_session(running)
+        active = {each.session_id for each in sessions}
+        unrecorded = [job for session_id, job in by_session.items() if session_id not in active]
+        watched = [Watched(each, by_session.get(each.session_id)) for each in sessions]
         return Snapshot(
-            watched=tuple(Watched(each, by_session.get(each.session_id)) for each in sessions),
+            watched=(*watched, *await self._unrecorded(unrecorded, strange)),
             pending=tuple(pending),
             running_projects=frozenset(job.project_key for job in running),
             strange=tuple(strange),
@@ -79,11 +89,13 @@ class RedisJobs:
 
     async def look_again(self, watched: Watched) -> Watched | None:
         strange: list[str] = []
-        sessions = await self._sessions([watched.session.key], strange)
-        if not sessions:
-            return None
         keys = [watched.job.key] if watched.job is not None else []
-        return Watched(sessions[0], next(iter(await self._jobs_at(keys, "running", strange)), None))
+        jobs = await self._jobs_at(keys, "running", strange)
+        active = [watched.session.key] if _is_active(watched.session.key) else []
+        sessions = await self._sessions(active, strange)
+        if sessions:
+            return Watched(sessions[0], next(iter(jobs), None))
+        return next(iter(await self._unrecorded(jobs, strange)), None)
 
     async def message_text(self, watched: Watched) -> str:
         keys = [watched.job.key] if watched.job is not None else []
@@ -140,6 +152,29 @@ class RedisJobs:
         answer = await self._connection.run(scripts.ADVANCE, [_budget(before.work)], values)
         return self._fenced(answer) is Fenced.DONE
 
+    async def withdraw(self, revival: Revival) -> bool:
+        failed = parts_of(revival.failed_key)
+        if failed is None or revival.job_id is None:
+            return False
+        session = parts_of(revival.session_key)
+        keys: list[Word] = [
+            _budget(revival.work),
+            _raw(f"RedisJob:{revival.job_id}:{failed.second}:pending"),
+            _raw(revival.failed_key),
+            _raw(session.with_status("failed") if session is not None else ""),
+            REVIVALS,
+        ]
+        answer = await self._connection.run(scripts.WITHDRAW, keys, [_encode(revival), revival.work])
+        return self._fenced(answer) is Fenced.DONE
+
+    async def last_activity(self, revival: Revival) -> float | None:
+        parts = parts_of(revival.session_key)
+        if parts is None:
+            return None
+        asked = [("HGET", _raw(parts.with_status(each)), "last_activity") for each in SESSION_STATUSES]
+        seconds = [_seconds(answer) for answer in await self._connection.ask_all(asked)]
+        return max((each for each in seconds if each is not None), default=None)
+
     async def open_revivals(self) -> list[Revival]:
         works = await self._connection.ask("ZRANGE", REVIVALS, 0, -1)
         kept = await self._connection.ask_all(("GET", b"wakeful:revival:" + work) for work in works)
@@ -187,6 +222,13 @@ class RedisJobs:
         taken = await self._connection.ask_all(("HDEL", OWED, name) for name in kept)
         return [_decode_owed(body) for body, ours in zip(kept.values(), taken, strict=True) if ours == 1]
 
+    async def owe_event(self, event: bytes) -> None:
+        await self._connection.ask("RPUSH", OWED_EVENTS, event)
+
+    async def take_owed_events(self) -> list[bytes]:
+        taken = await self._connection.ask("LPOP", OWED_EVENTS, OWED_EVENTS_AT_ONCE_MAX)
+        return list(taken or ())
+
     async def close(self) -> None:
         await self._connection.close()
 
@@ -215,6 +257,34 @@ class RedisJobs:
         hashes = await self._hashes(keys, SESSION_FIELDS, strange)
         sessions = [session_of(key, fields, strange) for key, fields in hashes]
         return await self._truly_active([each for each in sessions if each is not None])
+
+    async def _unrecorded(self, jobs: Sequence[Job], strange: list[str]) -> list[Watched]:
+        """Running jobs whose session no record calls active: a worker may keep its own account of what it runs.
+
+        A record that was saved as ended since its job was made says that it ended.
+        """
+        running_at = {each.job_id: each.running_at for each in await self.open_revivals()} if jobs else {}
+        found = []
+        for job in jobs:
+            session = await self._session_of(job, strange)
+            if session is not None:
+                seen = [at for at in (session.last_activity, running_at.get(job.job_id)) if at is not None]
+                found.append(Watched(replace(session, last_activity=max(seen, default=None)), job))
+        return found
+
+    async def _session_of(self, job: Job, strange: list[str]) -> QueuedSession | None:
+        """What the newest record says of a job's attempt; None if that ended, or nobody could act on it."""
+        keys = [session_key(job.project_key, job.session_id or "", status) for status in SESSION_STATUSES]
+        records = await self._hashes(keys, SESSION_FIELDS, strange)
+        found = [session_of(key, fields, strange) for key, fields in records]
+        # Of two that are as new the one that says more is believed: a late save leaves an active one behind.
+        newest = max(filter(None, reversed(found)), key=lambda each: each.last_activity or 0.0, default=None)
+        if newest is None:
+            return _without_record(job, strange)
+        if (newest.last_activity or 0.0) < (job.created_at or 0.0):
+            # What an earlier attempt did says nothing about this one.
+            return replace(newest, last_activity=None, started_at=None)
+        return newest if _is_active(newest.key) else None
 
     async def _truly_active(self, sessions: Sequence[QueuedSession]) -> list[QueuedSession]:
         """Without those of which a record with another status is as new: a late save leaves both behind."""
@@ -292,6 +362,20 @@ class RedisJobs:
         if kind == "strange":
             raise RecordStrange(place=self.place, reason=plain(what, 120))
         return Fenced(kind)
+
+
+def _without_record(job: Job, strange: list[str]) -> QueuedSession | None:
+    try:
+        session_id = parse_session_id(job.session_id or "")
+    except BadSessionId as problem:
+        strange.append(f"{plain(job.key, 120)}: {problem}")
+        return None
+    return QueuedSession(key="", session_id=session_id, project_key=job.project_key, chat_id=job.chat_id)
+
+
+def _is_active(key: str) -> bool:
+    parts = parts_of(key)
+    return parts is not None and parts.status == "active"
 
 
 def _by_session(running: Sequence[Job]) -> dict[str, Job]:

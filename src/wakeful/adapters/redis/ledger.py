@@ -25,4 +25,6 @@ class JobsLedger:
         await self._jobs.mark(f"issue:{project}", url)
 
     async def newest(self, project: str) -> str | None:
-        return (await self._jobs.episodes()).get(f"issue:{project}")
+        kept = (await self._jobs.episodes()).get(f"issue:{project}")
+        # An earlier version kept reports under the same name.
+        return None if kept is None or kept.startswith("{") else kept

@@ -52,6 +52,16 @@ def parts_of(key: str) -> KeyParts | None:
     return KeyParts(*parts) if len(parts) == 4 else None
 
 
+def session_key(project_key: str, session_id: str, status: str) -> str:
+    """Where popoto keeps the record of a session."""
+    return f"AgentSession:{escaped(project_key)}:{escaped(session_id)}:{status}"
+
+
+def escaped(field: str) -> str:
+    """A field as a part of a key; `unescaped` is the way back."""
+    return "".join(_COLON if each == ":" else f"/{each}" if each in _ESCAPED else each for each in field)
+
+
 def unescaped(part: str) -> str:
     """A part of a key as its field says it: a slash stands before what Redis' patterns would take for theirs."""
     out, at = [], 0

@@ -14,5 +14,6 @@ def _script(name: str) -> str:
 REVIVE: Final = _script("revive.lua")
 FENCE: Final = _script("fence.lua")
 ENQUEUE: Final = _script("enqueue.lua")
+WITHDRAW: Final = _script("withdraw.lua")
 ADVANCE: Final = (_HERE / "advance.lua").read_text("utf-8")
 YIELD: Final = (_HERE / "yield.lua").read_text("utf-8")

@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
-from wakeful.adapters.claude_code.transcript import FAILURES
-from wakeful.adapters.limit_end import limit_end_in
+from wakeful.adapters.failure_words import turn_failed
 from wakeful.adapters.shapes import UNREADABLE
 from wakeful.domain import events as e
+from wakeful.domain.briefs import OPENINGS
 from wakeful.domain.ids import ConversationId
 
 PAYLOAD_BYTES_MAX: Final = 1024 * 1024
@@ -41,6 +41,7 @@ class _Payload(Struct, gc=False):
     notification_type: str | None = None
     last_assistant_message: str | None = None
     error: Raw = Raw(b"")
+    prompt: Raw = Raw(b"")
 
 
 _decode: Final = msgspec.json.Decoder(_Payload).decode
@@ -101,13 +102,14 @@ def _notified(hook: _Payload, at: float) -> e.Event:
 def _failed(hook: _Payload, at: float) -> e.Event:
     code = bytes(hook.error).decode("utf-8", "replace").strip('"')
     message = (hook.last_assistant_message or "")[:_TEXT_CHARS_MAX]
-    failure = FAILURES.get(code, e.Failure.UNKNOWN)
-    return e.TurnFailed(at, failure, message, until=limit_end_in(message, at))
+    return turn_failed(message, at, code=code)
 
 
 _TELLS: Final[Mapping[str, Callable[[_Payload, float], e.Event]]] = {
     "SessionStart": _opened,
-    "UserPromptSubmit": lambda _hook, at: e.Prompted(at),
+    "UserPromptSubmit": lambda hook, at: e.Prompted(
+        at, by_wakeful=bytes(hook.prompt)[1:].startswith(OPENINGS)
+    ),
     "PermissionRequest": lambda hook, at: e.Asked(at, hook.tool_name or ""),
     "Elicitation": lambda _hook, at: e.Asked(at, ""),
     "Notification": _notified,

@@ -77,10 +77,10 @@ AND (leases.owner IS NULL OR leases.expires_at <= ?1)
 ORDER BY seq LIMIT 1
 
 -- name: claim_lease
-INSERT INTO leases (key, epoch, owner, since, expires_at, holder) VALUES (?, 1, ?, ?, ?, ?)
+INSERT INTO leases (key, epoch, owner, since, expires_at, holder) VALUES (?1, 1, ?2, ?3, ?4, ?5)
 ON CONFLICT (key) DO UPDATE SET epoch = epoch + 1, owner = excluded.owner, since = excluded.since,
     expires_at = excluded.expires_at, holder = excluded.holder
-WHERE leases.owner IS NULL OR leases.expires_at <= excluded.since
+WHERE leases.owner IS NULL OR leases.expires_at <= excluded.since OR leases.holder = ?6
 RETURNING epoch
 
 -- name: lease
@@ -91,7 +91,8 @@ SELECT key, epoch, owner, since, expires_at, holder FROM leases INDEXED BY lease
 WHERE owner IS NOT NULL ORDER BY key
 
 -- name: renew_lease
-UPDATE leases SET expires_at = ? WHERE key = ? AND epoch = ? AND owner IS NOT NULL
+UPDATE leases SET expires_at = ?, holder = coalesce(?, holder)
+WHERE key = ? AND epoch = ? AND owner IS NOT NULL
 
 -- name: yield_lease
 UPDATE leases SET owner = NULL, holder = NULL WHERE key = ? AND epoch = ? AND owner IS NOT NULL

@@ -82,6 +82,8 @@ class Claim(msgspec.Struct, frozen=True):
     owner: str
     ttl_seconds: float
     holder: Process | None
+    # Whose claim counts as ended, if it is this one's.
+    instead_of: Process | None = None
 
 
 def claim_next_run(
@@ -111,10 +113,10 @@ def claim_lease(
 
 def _claim(key: LeaseKey, claim: Claim, at: float, connection: sqlite3.Connection) -> Lease | HeldLease:
     until = at + claim.ttl_seconds
-    holder = _encode(claim.holder) if claim.holder is not None else None
+    wanted = (str(key), claim.owner, at, until, _encoded(claim.holder), _encoded(claim.instead_of))
     reach("store.write")
     # All rows: a RETURNING statement has done its work only once it was read to its end.
-    rows = connection.execute(QUERIES["claim_lease"], (str(key), claim.owner, at, until, holder)).fetchall()
+    rows = connection.execute(QUERIES["claim_lease"], wanted).fetchall()
     if rows:
         return Lease(key, rows[0][0], claim.owner, at, until, claim.holder)
     held = lease_of(*connection.execute(QUERIES["lease"], (str(key),)).fetchone())
@@ -129,10 +131,20 @@ def heartbeat(
 
 
 def renew_lease(
-    key: LeaseKey, epoch: int, ttl_seconds: float, now: WallClock, connection: sqlite3.Connection
+    key: LeaseKey,
+    epoch: int,
+    ttl_seconds: float,
+    holder: Process | None,
+    now: WallClock,
+    connection: sqlite3.Connection,
 ) -> float | None:
     until = now() + ttl_seconds
-    return until if _changed("renew_lease", (until, str(key), epoch), connection) else None
+    renewal = (until, _encoded(holder), str(key), epoch)
+    return until if _changed("renew_lease", renewal, connection) else None
+
+
+def _encoded(process: Process | None) -> bytes | None:
+    return _encode(process) if process is not None else None
 
 
 def end_run(

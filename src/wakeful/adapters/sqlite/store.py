@@ -187,14 +187,19 @@ class SqliteStore:
         *,
         ttl_seconds: float = LEASE_SECONDS,
         holder: Process | None = None,
+        instead_of: Process | None = None,
     ) -> Lease | HeldLease:
-        claim = runs.Claim(owner, ttl_seconds, holder)
+        claim = runs.Claim(owner, ttl_seconds, holder, instead_of)
         return await self._commit(partial(runs.claim_lease, key, claim, self._now), durable=True)
 
     async def renew_lease(
-        self, key: LeaseKey, epoch: int, ttl_seconds: float = LEASE_SECONDS
+        self,
+        key: LeaseKey,
+        epoch: int,
+        ttl_seconds: float = LEASE_SECONDS,
+        holder: Process | None = None,
     ) -> float | None:
-        return await self._commit(partial(runs.renew_lease, key, epoch, ttl_seconds, self._now))
+        return await self._commit(partial(runs.renew_lease, key, epoch, ttl_seconds, holder, self._now))
 
     async def yield_lease(self, key: LeaseKey, epoch: int) -> bool:
         return await self._commit(partial(_write, "yield_lease", [(str(key), epoch)])) == 1

@@ -15,6 +15,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from wakeful.domain.child_environ import child_environ
+
 # SIGKILL ends a process at once, unless the kernel itself is stuck on its behalf: then nobody can wait for it.
 REAP_SECONDS_MAX: Final = 1.0
 # A program that prints without end is cut off here.
@@ -55,7 +57,7 @@ async def ask(
             stdin=words if words is not None else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environ,
+            env=child_environ(os.environ if environ is None else environ),
             cwd=cwd,
             start_new_session=with_children,
         )

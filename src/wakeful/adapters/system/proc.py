@@ -181,6 +181,11 @@ def descendants(process: Process, known: Mapping[int, Sequence[Process]] | None 
     return list(found)
 
 
+def child_pids(pid: int) -> list[int]:
+    """The pids of its children, by one read; none where the kernel does not list them, or it is gone."""
+    return [int(each) for each in _look(f"/proc/{pid}/task/{pid}/children").split()]
+
+
 def command(pid: int) -> tuple[str, ...]:
     """Its argument list, empty when it is gone. May hold secrets and anything else: not for showing as it is."""
     raw = _look(f"/proc/{pid}/cmdline")

@@ -56,6 +56,7 @@ class RunFolder:
         self.input = self.path / "in"
         self.output = self.path / "out.jsonl"
         self._errors = self.path / "err"
+        self._prompt = self.path / "prompt"
 
     def has_reader(self) -> bool:
         """Whether some process holds the input open."""
@@ -77,13 +78,23 @@ class RunFolder:
             yield self._streams(opened, _open(opened, self.input, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC))
 
     @contextmanager
-    def reading(self, prompt: str) -> Iterator[Streams]:
-        """The same for a process that reads one prompt to its end."""
+    def reading(self, prompt: str, prompt_id: str = "") -> Iterator[Streams]:
+        """The same for a process that reads one prompt to its end. Which one it is stands there before it is started."""
         # Nameless, it cannot be read later by anybody else, and nothing is left to be cleaned up.
         with self._made() as opened, TemporaryFile(dir=self.path) as source:
             source.write(prompt.encode())
             source.seek(0)
-            yield self._streams(opened, source.fileno())
+            streams = self._streams(opened, source.fileno())
+            self._prompt.write_text(prompt_id)
+            yield streams
+
+    @property
+    def prompt_id(self) -> str | None:
+        """The prompt that the newest process was started for, empty if it had no name; None: nobody wrote that down."""
+        try:
+            return self._prompt.read_text()
+        except FileNotFoundError:
+            return None
 
     def trim(self) -> None:
         """Forget what was said so far; the process goes on appending."""

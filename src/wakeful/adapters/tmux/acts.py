@@ -12,7 +12,9 @@ from wakeful.adapters.tmux.keys import digest, typable
 from wakeful.adapters.tmux.pane import PaneHand, shown, until
 from wakeful.adapters.tmux.screen import Screen
 from wakeful.adapters.tmux.terminal import terminal_state
+from wakeful.adapters.tmux.typed_notes import Stage
 from wakeful.domain.process import Sight
+from wakeful.faults import reach
 from wakeful.ports.hands import Reply, Seen
 from wakeful.ports.store import Outcome
 
@@ -29,12 +31,16 @@ async def deliver(hand: PaneHand, prompt: str) -> Seen:
     before = await hand.type_in(text)
     if isinstance(before, Seen):
         return before
+    hand.note(Stage.ENTER)
+    reach("typing.seen")
     await hand.press("Enter")
+    reach("typing.entered")
 
     async def taken() -> bool | None:
         return _taken(hand, await hand.look(), before, text) or None
 
     if await until(taken, EFFECT_SECONDS_MAX):
+        hand.typed()
         return Seen(Outcome.RECOVERED, "the text stood in the input line and was taken with Enter")
     if proc.sight(hand.process) is not Sight.ALIVE:
         return Seen(Outcome.UNVERIFIED, "the agent ended after Enter was pressed")

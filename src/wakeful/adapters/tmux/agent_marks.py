@@ -20,6 +20,8 @@ class AgentMark(Struct, frozen=True):
     epoch: int
     process: Process | None
     ready: bool
+    # Whoever showed it. Marks of earlier versions have none.
+    server: Process | None = None
 
 
 class AgentMarks:

@@ -20,7 +20,7 @@ from wakeful.adapters.system.launch import find_program
 from wakeful.adapters.tmux.agent_marks import AgentMark, AgentMarks
 from wakeful.adapters.tmux.agent_panes import ENDED, agent_in
 from wakeful.adapters.tmux.failure import TmuxFailed
-from wakeful.adapters.tmux.launching import write_script
+from wakeful.adapters.tmux.launching import forget_secrets, write_script
 from wakeful.adapters.tmux.pane import shown
 from wakeful.adapters.tmux.panes import DEADLINE_SECONDS, Listing, PaneRow, list_panes, served
 from wakeful.adapters.tmux.private import discard, exists
@@ -66,12 +66,19 @@ class TmuxAgents:
         self._clock = clock
         self._deadline_seconds = deadline_seconds
         self._next: asyncio.Task[Listing] | None = None
-        self._server_lost_at: float | None = None
+        # Since when servers are known to be gone; None stands for one that no mark names.
+        self._lost_since: dict[Process | None, float] = {}
 
     async def start(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> Glimpse:
         await self._clear(spec)
-        process = await self._launch(spec, epoch, environ)
-        mark = AgentMark(epoch, process, ready=False)
+        # First of all: a crash of ours from here on leaves a start that came to nothing, not an agent that was stopped.
+        self._marks.keep(spec.name, AgentMark(epoch, None, ready=False))
+        try:
+            process, server = await self._launch(spec, epoch, environ)
+        except BaseException:
+            self._marks.drop(spec.name)
+            raise
+        mark = AgentMark(epoch, process, ready=False, server=server)
         self._marks.keep(spec.name, mark)
         await self._settle(spec, process)
         self._marks.keep(spec.name, replace(mark, ready=True))
@@ -88,7 +95,7 @@ class TmuxAgents:
         mark = self._marks.find(spec.name)
         gone = mark is not None and mark.process is not None and proc.sight(mark.process) is Sight.DEAD
         # Of a process that is gone only its server's fate is open: no program has to be run to learn that.
-        listing = Listing(self._socket, served(self._socket)) if gone else await self._listed()
+        listing = Listing(self._socket, self._served(mark)) if gone else await self._listed()
         seen = Glimpse(
             container=Sight.UNKNOWN,
             session=Sight.UNKNOWN,
@@ -100,15 +107,15 @@ class TmuxAgents:
         )
         if listing.sight is Sight.UNKNOWN:
             return seen
-        if listing.sight is Sight.DEAD:
+        if listing.sight is Sight.DEAD or _lost_its_server(mark):
             return self._without_server(seen, mark)
-        self._server_lost_at = None
+        self._lost_since.pop(None, None)
         if gone:
             return _lost(seen, ENDED)
         row = _row_of(spec, mark, listing)
         if row is None:
             return _without_session(seen, mark)
-        return self._with_session(seen, spec, mark, row)
+        return await self._readied(spec, mark, _with_session(seen, spec, row))
 
     async def found(self, known: frozenset[str]) -> list[Found]:
         listing = await self._listed()
@@ -136,37 +143,42 @@ class TmuxAgents:
         self._next = None
         return await list_panes(self._socket, self._deadline_seconds)
 
+    def _served(self, mark: AgentMark | None) -> Sight:
+        """Whether the server of an agent that ended lives: by its identity, for another one may serve the socket by now."""
+        if mark is None or mark.server is None:
+            return served(self._socket)
+        return Sight.DEAD if _lost_its_server(mark) else Sight.ALIVE
+
     def _without_server(self, seen: Glimpse, mark: AgentMark | None) -> Glimpse:
         """Nobody serves the socket. Without a mark there is nothing to be seen; with one, nobody knows at first."""
         if mark is None:
             return replace(seen, container=Sight.DEAD, session=Sight.DEAD, agent=Sight.DEAD, reason="")
         process = mark.process
-        if process is not None and process.boot_id != proc.boot_id():
+        if process is None:
+            # Nothing of it was ever seen on a server.
+            return _lost(seen, ENDED)
+        if process.boot_id != proc.boot_id():
             return _lost(seen, "the host was restarted")
         now = self._clock.now().awake
-        if self._server_lost_at is None:
-            self._server_lost_at = now
-        alive = process is not None and proc.sight(process) is not Sight.DEAD
-        if alive or now - self._server_lost_at < DOUBT_SECONDS:
-            lives = f"; process {process.pid} lives on without a terminal" if alive and process else ""
+        lost_at = self._lost_since.setdefault(mark.server, now)
+        alive = proc.sight(process) is not Sight.DEAD
+        if alive or now - lost_at < DOUBT_SECONDS:
+            lives = f"; process {process.pid} lives on without a terminal" if alive else ""
             return replace(seen, reason=f"the tmux server ended{lives}")
         return _lost(seen, "its tmux server ended")
 
-    def _with_session(self, seen: Glimpse, spec: AgentSpec, mark: AgentMark | None, row: PaneRow) -> Glimpse:
-        agent = agent_in(row.pid, spec.command)
-        if row.dead:
-            return _lost(seen, ENDED, session=Sight.ALIVE)
-        if agent.sight is Sight.ALIVE and mark is not None and not mark.ready and spec.ready:
-            # It lives, and was not seen ready: not yet, or a crash of ours was in between.
-            agent = replace(agent, sight=Sight.UNKNOWN, reason="not seen ready yet")
-        return replace(
-            seen,
-            container=Sight.ALIVE,
-            session=Sight.ALIVE,
-            agent=agent.sight,
-            pid=agent.pid,
-            reason=agent.reason,
-        )
+    async def _readied(self, spec: AgentSpec, mark: AgentMark | None, seen: Glimpse) -> Glimpse:
+        """The same; of a start that was cut off or failed, with what its screen says by now."""
+        if mark is None or mark.ready or seen.agent is not Sight.ALIVE:
+            return seen
+        try:
+            ready = not spec.ready or await self._shows(spec)
+        except TmuxFailed as problem:
+            return replace(seen, agent=Sight.UNKNOWN, reason=str(problem))
+        if not ready:
+            return replace(seen, ready=False, reason=_unready(spec))
+        self._marks.keep(spec.name, replace(mark, ready=True))
+        return seen
 
     async def _clear(self, spec: AgentSpec) -> None:
         """End whatever is left of it: processes by their identity, then its session, then its memory."""
@@ -194,7 +206,10 @@ class TmuxAgents:
             if _row_of(spec, None, await self._listed()) is not None:
                 raise
 
-    async def _launch(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> Process:
+    async def _launch(
+        self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]
+    ) -> tuple[Process, Process | None]:
+        """The first process of its pane, and the server that shows it."""
         cwd = spec.workdir or os.environ.get("HOME", "/")
         given = {**_usual(), **environ, **_marks_of(spec, epoch)}
         try:
@@ -215,7 +230,7 @@ class TmuxAgents:
             discard(script)
             raise
 
-    async def _new_session(self, spec: AgentSpec, epoch: int, script: str) -> Process:
+    async def _new_session(self, spec: AgentSpec, epoch: int, script: str) -> tuple[Process, Process | None]:
         for _ in range(ATTEMPTS_MAX):
             try:
                 told = await self._server.tell(*_new_session_words(spec, epoch, script))
@@ -226,10 +241,10 @@ class TmuxAgents:
                 await asyncio.sleep(LEAVING_SECONDS)
         else:
             raise TmuxFailed(reason=f"no session could be made in {ATTEMPTS_MAX} attempts")
-        process = proc.identify_if_seen(int(told.split()[-1]))
+        process, server = (proc.identify_if_seen(int(pid)) for pid in told.split()[-2:])
         if process is None:
             raise await self._not_ready(spec)
-        return process
+        return process, server
 
     async def _settle(self, spec: AgentSpec, process: Process) -> None:
         """See the program take the script's place and stay, and show what says that it is ready. Raises NotReady."""
@@ -243,9 +258,7 @@ class TmuxAgents:
                     return
                 screen_at = loop.time() + SCREEN_SECONDS
             await asyncio.sleep(POLL_SECONDS)
-        raise NotReady(
-            name=spec.name, seconds=spec.ready_seconds, reason=f"its screen never showed {spec.ready!r}"
-        )
+        raise NotReady(name=spec.name, seconds=spec.ready_seconds, reason=_unready(spec))
 
     async def _shows(self, spec: AgentSpec) -> bool:
         screen = await self._server.look(_target(spec))
@@ -271,6 +284,30 @@ def _without_session(seen: Glimpse, mark: AgentMark | None) -> Glimpse:
     if mark is not None:
         return _lost(seen, ENDED)
     return replace(seen, container=Sight.DEAD, session=Sight.DEAD, agent=Sight.DEAD)
+
+
+def _lost_its_server(mark: AgentMark | None) -> bool:
+    """Whether the server that showed it is gone, or has begun to end: its panes' programs go before its socket does."""
+    server = mark.server if mark is not None else None
+    return server is not None and (proc.sight(server) is Sight.DEAD or proc.is_ending(server.pid))
+
+
+def _with_session(seen: Glimpse, spec: AgentSpec, row: PaneRow) -> Glimpse:
+    if row.dead:
+        return _lost(seen, ENDED, session=Sight.ALIVE)
+    agent = agent_in(row.pid, spec.command)
+    return replace(
+        seen,
+        container=Sight.ALIVE,
+        session=Sight.ALIVE,
+        agent=agent.sight,
+        pid=agent.pid,
+        reason=agent.reason,
+    )
+
+
+def _unready(spec: AgentSpec) -> str:
+    return f"its screen never showed {spec.ready!r}"
 
 
 def _row_of(spec: AgentSpec, mark: AgentMark | None, listing: Listing) -> PaneRow | None:
@@ -310,8 +347,8 @@ def _new_session_words(spec: AgentSpec, epoch: int, script: str) -> tuple[str, .
         ("", MARK_SESSION): f"{PREFIX}{spec.name}",
         ("", MARK_EPOCH): str(epoch),
     }
-    words = ["new-session", "-d", "-P", "-F", "#{pane_id} #{pane_pid}", "-s", f"{PREFIX}{spec.name}", *SIZE]
+    words = ["new-session", "-d", "-P", "-F", "#{pane_pid} #{pid}", "-s", f"{PREFIX}{spec.name}", *SIZE]
     words += ["--", "/bin/sh", script, ";", "set-option", "-s", "exit-empty", "off"]
     for (flag, option), value in options.items():
         words += [";", "set-option", *([flag] if flag else []), "-t", target, option, value]
-    return tuple(words)
+    return (*words, *forget_secrets())

@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from wakeful.adapters.tmux.inputs import Standing
 from wakeful.adapters.tmux.keys import squeezed
 from wakeful.adapters.tmux.screen import Screen
 from wakeful.ports.hands import Reply
@@ -20,7 +21,7 @@ _WORKING: Final = "esc to interrupt"
 _ASKING: Final = re.compile(r"\s*Do you want to .*\?\s*")
 _OPTION: Final = re.compile(rf"\s*(?:{_SIGN}\s*)?([1-9])\.\s+(\S.*?)\s*")
 _MENU: Final = re.compile(
-    rf"esc to (?:cancel|exit|go back)|enter to (?:select|confirm)|{_SIGN} 1\. ", re.IGNORECASE
+    rf"esc to (?:cancel|exit|go back)|enter to (?:select|confirm|continue)|{_SIGN} [1-9]\. ", re.IGNORECASE
 )
 # A paste that is long or has many lines is shown by this alone; its number counts the pastes of the session.
 _PASTED: Final = re.compile(r"\[Pasted text #\d+(?: \+(\d+) lines?)?\]")
@@ -82,6 +83,13 @@ class ClaudeInput:
         if pasted is not None:
             return int(pasted[1] or 0) == text.count("\n")
         return squeezed(draft) == squeezed(text)
+
+    def standing(self, screen: Screen, prompt: str, text: str) -> Standing:  # noqa: ARG002 - the rules bound it
+        draft = self.draft(screen)
+        if not draft:
+            return Standing.HIDDEN if draft is None else Standing.EMPTY
+        is_ours = self.shows(screen, screen, text) or squeezed(text).startswith(squeezed(draft))
+        return Standing.OURS if is_ours else Standing.OTHER
 
     def works(self, screen: Screen) -> bool:
         bounds = _bounds(screen)

@@ -7,13 +7,20 @@ from wakeful.adapters.system import proc
 from wakeful.domain.process import Process
 
 
-def entry_of(process: Process) -> Entry | None:
-    """Its entry; None if it wrote none yet, or if the file is another process's."""
+def config_folder_of(process: Process) -> Path | None:
+    """Where it keeps its things; None if its environment cannot be read."""
     told = proc.environ_value(process.pid, "CLAUDE_CONFIG_DIR")
     home = proc.environ_value(process.pid, "HOME")
-    if not told and not home:
+    if told:
+        return Path(told)
+    return Path(home) / ".claude" if home else None
+
+
+def entry_of(process: Process) -> Entry | None:
+    """Its entry; None if it wrote none yet, or if the file is another process's."""
+    folder = config_folder_of(process)
+    if folder is None:
         return None
-    folder = Path(told) if told else Path(home or "/") / ".claude"
     entry = read_entry(folder / "sessions" / f"{process.pid}.json")
     try:
         return entry if entry is not None and entry.process == process else None

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from wakeful.adapters.driving import absence
 from wakeful.adapters.system import proc
 from wakeful.adapters.tmux import acts
+from wakeful.adapters.tmux.claude_dialogs import Shown, dialog_on
 from wakeful.adapters.tmux.claude_input import ClaudeInput, permission
 from wakeful.adapters.tmux.claude_status import status_of
 from wakeful.adapters.tmux.failure import TmuxFailed
@@ -27,12 +28,18 @@ from wakeful.adapters.tmux.server import TmuxServer
 from wakeful.adapters.tmux.starting import READY_SECONDS_MAX, Starting
 from wakeful.adapters.tmux.stopping import close_session, end_program, stopped, sweep_tools
 from wakeful.adapters.tmux.terminal import terminal_state
+from wakeful.adapters.tmux.typed_notes import TypedNote, TypedNotes
+from wakeful.domain.evidence import DialogKind
 from wakeful.domain.hosting import Hosting
+from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process, Sight
 from wakeful.ports.clock import Clock
 from wakeful.ports.hands import Begun, Order, Question, Reply, Seen, unannounced
 from wakeful.ports.store import Outcome
 
+_READERS: Final[Mapping[str, type[Input]]] = {
+    each.__name__: each for each in (ClaudeInput, CodexInput, PlainInput, ShellInput)
+}
 _NO_PANE: Final = Seen(Outcome.DECLINED, "nobody knows in which pane it runs")
 
 
@@ -96,6 +103,18 @@ class TmuxDriver:
             return seen
         return replace(seen, hosting=replace(hosting, typed=digest(prompt)))
 
+    async def settle_typed(self) -> dict[SessionId, Seen]:
+        """What became of every text whose typing was cut off by our end, by the session it was meant for."""
+        return {note.session_id: await self._settled(note) for note in TypedNotes(self._folder).all()}
+
+    async def _settled(self, note: TypedNote) -> Seen:
+        server = TmuxServer(note.pane.socket, self._deadline_seconds)
+        hand = PaneHand(server, note.pane, note.process, _READERS[note.reader](), self._folder)
+        try:
+            return await hand.settle(note)
+        except TmuxFailed as problem:
+            return Seen(Outcome.UNVERIFIED, f"nobody could see whether the text was taken: {problem}")
+
     async def questions(self, hosting: Hosting) -> tuple[Question, ...]:
         """The permission question on the screen of Claude Code; none for other programs. Raises TmuxFailed."""
         hand = self._hand(hosting)
@@ -140,7 +159,7 @@ class TmuxDriver:
         shell = proc.identify_if_seen((await server.look(hosting.pane.target)).pane_pid)
         if shell is None:
             return Seen(Outcome.DECLINED, "the shell of its pane is gone")
-        hand = PaneHand(server, hosting.pane, shell, ShellInput(), self._folder)
+        hand = PaneHand(server, hosting.pane, shell, ShellInput(), self._folder, hosting.session_id)
         seen = await seen_through(hand, resume(hand, hosting, order, command))
         if seen.hosting is None:
             return seen
@@ -170,6 +189,8 @@ class TmuxDriver:
         hand = self._hand(hosting)
         if not ready or hand is None:
             return Seen(Outcome.UNVERIFIED, f"started, but not ready after {READY_SECONDS_MAX:g} s")
+        if (asked := await _dialog_at(hand)) is not None:
+            return _kept_waiting(hosting, asked, prompt)
         if prompt is None:
             return Seen(Outcome.RECOVERED, f"started in the tmux session {hand.address.session}")
         seen = await self.deliver(hosting, prompt)
@@ -199,7 +220,8 @@ class TmuxDriver:
         if hosting.pane is None or hosting.process is None:
             return None
         server = TmuxServer(hosting.pane.socket, self._deadline_seconds)
-        return PaneHand(server, hosting.pane, hosting.process, reader_of(hosting.argv), self._folder)
+        reader = reader_of(hosting.argv)
+        return PaneHand(server, hosting.pane, hosting.process, reader, self._folder, hosting.session_id)
 
 
 async def seen_through(hand: PaneHand, act: Awaitable[Seen]) -> Seen:
@@ -232,6 +254,23 @@ def _is_ready(reader: Input, screen: Screen, process: Process | None) -> bool:
     state = terminal_state(screen.tty)
     reads = state is not None and not state.canonical and not state.unread
     return reads and process is not None and status_of(process) is not None
+
+
+async def _dialog_at(hand: PaneHand) -> Shown | None:
+    """The dialog that the program waits at, if it is one that is known."""
+    seen = dialog_on(await hand.look()) if isinstance(hand.reader, ClaudeInput) else None
+    return seen if seen is not None and seen.kind is not DialogKind.UNKNOWN else None
+
+
+def _kept_waiting(hosting: Hosting, asked: Shown, prompt: str | None) -> Seen:
+    """It runs, and a person has to answer it before it takes a prompt. Nothing is typed there."""
+    attach, at = f"`wakeful attach {hosting.session_id}`", f"a dialog of its client is open ({asked.kind})"
+    if prompt is None:
+        words = f"started; {at}: {attach} and answer it"
+        return Seen(Outcome.RECOVERED, words, untrusted=shown(asked.words))
+    untyped = f"its first prompt was not typed, because {at}: {attach}, answer it, then send the prompt again"
+    kept = replace(hosting, note=untyped)
+    return Seen(Outcome.UNVERIFIED, f"started; {untyped}", kept, untrusted=shown(asked.words))
 
 
 def reader_of(argv: tuple[str, ...]) -> Input:

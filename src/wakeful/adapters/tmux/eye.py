@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import Struct, structs
 
 from wakeful.adapters.system import proc
+from wakeful.adapters.tmux.dialogs import Dialogs
 from wakeful.adapters.tmux.listening import is_server, listening_at
 from wakeful.adapters.tmux.panes import DEADLINE_SECONDS, Listing, PaneRow, list_panes, sockets
 from wakeful.domain.evidence import Pane
@@ -22,6 +23,8 @@ from wakeful.domain.process import Process, Sight
 from wakeful.ports.eyes import Processes, Witness
 
 TICK_SECONDS: Final = 10.0
+# The end of a dialog is told by the client's registry; that another one follows it, nobody tells.
+DIALOG_TICK_SECONDS: Final = 2.0
 # Below this many sessions nobody needs to be forgotten.
 KEPT_MIN: Final = 64
 
@@ -51,6 +54,7 @@ class TmuxEye:
         processes: Processes,
         extra_sockets: tuple[Path, ...] = (),
         deadline_seconds: float = DEADLINE_SECONDS,
+        dialogs: Dialogs | None = None,
     ) -> None:
         self._tenant = tenant
         self._witness = witness
@@ -69,6 +73,9 @@ class TmuxEye:
         self._doubted: set[_Place] = set()
         self._panes: dict[Process, Pane] = {}
         self._swept = KEPT_MIN
+        # What clients ask before they take a prompt; without it panes are listed only for sessions that are known.
+        self._dialogs = dialogs
+        self._tick_seconds = TICK_SECONDS
         self._slow: str | None = None
         # Listings that came to nothing, since the start.
         self.failed = 0
@@ -88,12 +95,11 @@ class TmuxEye:
             self._soon.set()
 
     async def look(self) -> None:
-        """List every server once, and only if there is a session to place."""
-        arrived = [each for each in self._arrived if self._settle_in(each)]
-        self._arrived.clear()
+        """List every server once, and look who shows a dialog in its pane."""
+        arrived = self._settle_arrived()
         self._learn_sockets(self._unheard)
         named = (*self._extra_sockets, *self._named)
-        paths = sockets(os.getuid(), named) if self._chains else []
+        paths = sockets(os.getuid(), named) if self._chains or self._dialogs is not None else []
         listings = [await list_panes(path, self._deadline_seconds) for path in paths]
         unheard = [each.reason for each in listings if each.sight is Sight.UNKNOWN]
         self._slow = "; ".join(unheard) or None
@@ -103,19 +109,30 @@ class TmuxEye:
             self._place(session_id)
         if len(self._chains) > 2 * self._swept:
             self._sweep()
+        if self._dialogs is not None:
+            awaited = await self._dialogs.look(listings)
+            self._tick_seconds = DIALOG_TICK_SECONDS if awaited else TICK_SECONDS
+            # Who was found by its dialog is in one of the panes that were just listed.
+            for session_id in self._settle_arrived():
+                self._place(session_id)
 
     async def run(self) -> None:
         while True:
             self._soon.clear()
             await self.look()
             try:
-                async with asyncio.timeout(TICK_SECONDS):
+                async with asyncio.timeout(self._tick_seconds):
                     await self._soon.wait()
             except TimeoutError:
                 continue
 
     def catch_up(self, session_id: SessionId) -> None:
         """Nothing: the end of a pane's process is told by its pidfd."""
+
+    def _settle_arrived(self) -> list[SessionId]:
+        arrived = [each for each in self._arrived if self._settle_in(each)]
+        self._arrived.clear()
+        return arrived
 
     def _settle_in(self, session_id: SessionId) -> bool:
         """Learn where a new holder comes from; False if there is nobody to place."""

@@ -5,6 +5,7 @@ understood has none, and then nobody types.
 """
 
 import re
+from enum import Enum
 from typing import Final, Protocol
 
 from wakeful.adapters.tmux.keys import squeezed
@@ -27,6 +28,15 @@ _QUESTION: Final = re.compile(
 )
 
 
+class Standing(Enum):
+    """Whose what stands in an input line is, as far as one text is concerned."""
+
+    EMPTY = "nothing"
+    OURS = "the text or its beginning"
+    OTHER = "something else"
+    HIDDEN = "no input line is shown"
+
+
 class Input(Protocol):
     """How one program shows where text goes."""
 
@@ -47,6 +57,9 @@ class Input(Protocol):
 
     def shows(self, screen: Screen, before: Screen, text: str) -> bool:
         """Whether exactly this text stands in the input line that was empty before."""
+
+    def standing(self, screen: Screen, prompt: str, text: str) -> Standing:
+        """What stands in the input line, compared with this text; `prompt` stood before its cursor when it was empty."""
 
     def works(self, screen: Screen) -> bool:
         """Whether the screen says that a turn runs."""
@@ -79,6 +92,25 @@ class PlainInput:
         rows = [*(row.strip(_BOX) for row in screen.typed[: screen.cursor_row]), last]
         expected = squeezed(before.before_cursor.strip(_BOX) + text)
         return bool(last or screen.wrapped) and squeezed("".join(rows)).endswith(expected)
+
+    def standing(self, screen: Screen, prompt: str, text: str) -> Standing:
+        before, whole = squeezed(prompt.strip(_BOX)), squeezed(text)
+        if screen.behind_cursor.strip(_BOX):
+            # Somebody moved the cursor.
+            return Standing.OTHER
+        rows = [row.strip(_BOX) for row in screen.typed[: screen.cursor_row]]
+        shown = squeezed(screen.before_cursor.strip(_BOX))
+        if shown == before and not screen.wrapped:
+            return Standing.EMPTY
+        # A long line began in one of the rows above.
+        for row in (*reversed(rows), None):
+            part = shown.removeprefix(before)
+            if shown.startswith(before) and part and whole.startswith(part):
+                return Standing.OURS
+            if row is None or len(shown) > len(before) + len(whole):
+                break
+            shown = squeezed(row) + shown
+        return Standing.OTHER
 
     def works(self, screen: Screen) -> bool:  # noqa: ARG002 - the protocol's
         """Never: nobody knows how it would say so."""

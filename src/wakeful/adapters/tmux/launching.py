@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from wakeful.adapters.tmux.private import write_private
+from wakeful.domain.child_environ import child_environ, removed_names
 
 # What tmux tells its panes: the caller's own would name another terminal.
 _OF_TMUX: Final = ("TERM", "TMUX", "TMUX_PANE")
@@ -27,6 +28,13 @@ rm -f -- "$0"
 """
 
 
+def forget_secrets() -> tuple[str, ...]:
+    """The rest of a tmux command that takes from its server what one started by an earlier version may still know."""
+    return tuple(
+        word for name in removed_names(os.environ) for word in (";", "set-environment", "-g", "-u", name)
+    )
+
+
 def write_script(folder: str, cwd: str, argv: Sequence[str], environ: Mapping[str, str]) -> str:
     """Write the script, readable and runnable by its owner alone; its path. Raises TmuxFailed."""
     name = f"launch-{secrets.token_hex(8)}.sh"
@@ -37,7 +45,7 @@ def script_text(cwd: str, argv: Sequence[str], environ: Mapping[str, str]) -> st
     """The script. Variables whose names no shell can set are left out."""
     exports = [
         f"export {name}={shlex.quote(value)}\n"
-        for name, value in environ.items()
+        for name, value in child_environ(environ).items()
         if _SETTABLE.match(name) and name not in _READ_ONLY and name not in _OF_TMUX
     ]
     return f"{_HEAD}{''.join(exports)}cd -- {shlex.quote(cwd)} || exit 126\nexec {shlex.join(argv)}\n"

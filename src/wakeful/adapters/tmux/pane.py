@@ -5,19 +5,24 @@ only after the text was seen standing there. What may be typed and why is decide
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
+from msgspec.structs import replace
+
 from wakeful.adapters.system import proc
-from wakeful.adapters.tmux.inputs import Input
+from wakeful.adapters.tmux.inputs import Input, Standing
 from wakeful.adapters.tmux.keys import LINE_BYTES_MAX, squeezed
 from wakeful.adapters.tmux.screen import Screen, last_words
 from wakeful.adapters.tmux.server import TmuxServer
 from wakeful.adapters.tmux.terminal import belongs_to, in_front, is_interactive_shell, terminal_state
+from wakeful.adapters.tmux.typed_notes import Stage, TypedNote, TypedNotes
 from wakeful.domain.hosting import PaneAddress
+from wakeful.domain.ids import SessionId
 from wakeful.domain.plaintext import plain
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.redact import redact
+from wakeful.faults import reach
 from wakeful.ports.hands import Seen
 from wakeful.ports.store import Outcome
 
@@ -31,6 +36,25 @@ UNREAD: Final = "it has not read what was typed before"
 UNTRUSTED_CHARS_MAX: Final = 300
 # Killing a line joins it with the one above: two strokes for each row. No draft is taller than its pane.
 CLEAR_ROWS_MAX: Final = 100
+
+# What Enter does is seen within half a second; a daemon that comes back does not wait for a busy client.
+SETTLE_SECONDS_MAX: Final = 3.0
+NOBODY: Final = SessionId("")
+_REMOVED: Final = Seen(
+    Outcome.INEFFECTIVE, "the text stood in the input line: it was removed, nothing was sent"
+)
+_SETTLED: Final[Mapping[tuple[Standing, Stage | None], Seen]] = {
+    (Standing.OURS, None): _REMOVED,
+    (Standing.EMPTY, Stage.BEGUN): Seen(Outcome.INEFFECTIVE, "the text was not typed, nothing was sent"),
+    (Standing.EMPTY, Stage.ENTER): Seen(Outcome.RECOVERED, "the text was typed and sent"),
+    (Standing.EMPTY, None): Seen(
+        Outcome.UNVERIFIED, "the text was typed and is gone: somebody sent it or removed it"
+    ),
+    (Standing.OTHER, None): Seen(
+        Outcome.UNVERIFIED, "something else stands in the input line, which was left as it is"
+    ),
+}
+"""What a text amounts to whose typing was cut off, by what stands there now and how far it had come."""
 
 T = TypeVar("T")
 
@@ -54,7 +78,13 @@ class PaneHand:
     """Types into one pane. `touched` says whether a key may have reached it."""
 
     def __init__(
-        self, server: TmuxServer, address: PaneAddress, process: Process, reader: Input, folder: str
+        self,
+        server: TmuxServer,
+        address: PaneAddress,
+        process: Process,
+        reader: Input,
+        folder: str,
+        session_id: SessionId = NOBODY,
     ) -> None:
         self.address = address
         self.process = process
@@ -62,6 +92,10 @@ class PaneHand:
         self.touched = False
         self._server = server
         self._folder = folder
+        self._session_id = session_id
+        # Without a folder of this host nothing is noted.
+        self._notes = TypedNotes(folder) if folder else None
+        self._note: TypedNote | None = None
 
     async def look(self) -> Screen:
         """The pane now. Raises TmuxFailed."""
@@ -100,12 +134,18 @@ class PaneHand:
             screen = await self.look()
             return None if self.obstacle(screen, text) == UNREAD else screen
 
+        if (left := self._notes.find(self.address) if self._notes is not None else None) is not None:
+            await self.settle(left)
         # A terminal answers questions of its program into the same queue: that is read in a moment.
         before = await until(read_up, READ_SECONDS_MAX) or await self.look()
         if (reason := self.obstacle(before, text)) is not None:
             return Seen(Outcome.DECLINED, reason, untrusted=shown(self._seen(before)))
         self.touched = True
+        self._take_note(text, before)
+        reach("typing.begun")
         await self._server.paste(self.address.target, text, self._folder)
+        self.note(Stage.PASTED)
+        reach("typing.pasted")
 
         async def stands() -> bool | None:
             return self.reader.shows(await self.look(), before, text) or None
@@ -116,6 +156,56 @@ class PaneHand:
         if self._deaf(await self.look(), text) == UNREAD and await until(stands, READ_SECONDS_MAX):
             return before
         return await self._take_back(text)
+
+    def _take_note(self, text: str, before: Screen) -> None:
+        reader = type(self.reader).__name__
+        self._note = TypedNote(
+            self._session_id, self.address, self.process, reader, text, before.before_cursor
+        )
+        if self._notes is not None:
+            self._notes.keep(self._note)
+
+    def note(self, stage: Stage) -> None:
+        """The text that was typed in came so far. Raises TmuxFailed."""
+        assert self._note is not None, "something was typed in"
+        if self._notes is not None:
+            self._notes.keep(replace(self._note, stage=stage))
+
+    def typed(self) -> None:
+        """What became of the text was seen: nothing has to be known of it any more."""
+        if self._notes is not None:
+            self._notes.drop(self.address)
+
+    async def settle(self, note: TypedNote) -> Seen:
+        """What became of a text whose typing was cut off. It is removed where it stands; it is never sent here."""
+
+        async def told() -> Standing | None:
+            screen = await self.look()
+            standing = self.reader.standing(screen, note.prompt, note.text)
+            # Enter may have been pressed just before: what it does is seen in a moment.
+            unsure = standing is Standing.OURS and note.stage is Stage.ENTER
+            return None if unsure or self._deaf(screen, "") == UNREAD else standing
+
+        if note.process != self.process or proc.sight(self.process) is not Sight.ALIVE:
+            self.typed()
+            return Seen(Outcome.UNVERIFIED, "the agent ended, and nobody saw whether the text was taken")
+        screen = await self.look()
+        if (reason := self.closed(screen)) is not None:
+            return Seen(Outcome.UNVERIFIED, f"nobody can see whether the text was taken: {reason}")
+        standing = await until(told, SETTLE_SECONDS_MAX)
+        if standing is None:
+            standing = self.reader.standing(await self.look(), note.prompt, note.text)
+        return await self._settled(standing, note.stage)
+
+    async def _settled(self, standing: Standing, stage: Stage) -> Seen:
+        if standing is Standing.HIDDEN:
+            return Seen(
+                Outcome.UNVERIFIED, "no input line is shown: nobody can see whether the text was taken"
+            )
+        if standing is Standing.OURS and not await self.clear():
+            return Seen(Outcome.UNVERIFIED, "the text stands in the input line and could not be removed")
+        self.typed()
+        return _SETTLED.get((standing, stage)) or _SETTLED[standing, None]
 
     async def clear(self) -> bool:
         """Remove what stands in the input line; whether it is empty now. Raises TmuxFailed."""
@@ -143,7 +233,9 @@ class PaneHand:
 
     def _occupied(self, screen: Screen) -> str | None:
         if self.reader.question(screen) is not None:
-            return "a question is open in its terminal, and text could answer it"
+            return (
+                "a question is open in its terminal, and text could answer it: attach and answer that first"
+            )
         draft = self.reader.draft(screen)
         if draft is None:
             return "no input line is shown in its terminal"
@@ -153,7 +245,15 @@ class PaneHand:
         """The text is not seen standing: no Enter. What stands there is removed only if it is a part of ours."""
         screen = await self.look()
         draft = squeezed(self.reader.draft(screen) or "")
-        if draft and draft in squeezed(text) and self.closed(screen) is None and await self.clear():
+        prompt = self._note.prompt if self._note is not None else ""
+        is_ours = self.reader.standing(screen, prompt, text) is Standing.OURS
+        if (
+            draft
+            and (is_ours or draft in squeezed(text))
+            and self.closed(screen) is None
+            and await self.clear()
+        ):
+            self.typed()
             words = "the text did not arrive whole: it was removed again, and Enter was not pressed"
         else:
             words = "the text was not seen in the input line: Enter was not pressed"

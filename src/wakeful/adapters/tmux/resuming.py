@@ -17,6 +17,7 @@ from wakeful.adapters.tmux.programs import program_of, unwrapped
 from wakeful.adapters.tmux.screen import Screen, last_words
 from wakeful.adapters.tmux.starting import READY_SECONDS_MAX, marks_of
 from wakeful.adapters.tmux.terminal import front_group, group_of, is_interactive_shell, terminal_state
+from wakeful.adapters.tmux.typed_notes import Stage
 from wakeful.domain.hosting import INTENT_VARIABLE, Hosting
 from wakeful.domain.process import Process
 from wakeful.ports.hands import Order, Seen
@@ -37,12 +38,15 @@ async def resume(hand: PaneHand, hosting: Hosting, order: Order, command: tuple[
     before = await hand.type_in(typable(shlex.join(("env", *marks, *command)), several_lines=False))
     if isinstance(before, Seen):
         return before
+    hand.note(Stage.ENTER)
     await hand.press("Enter")
 
     async def held() -> Process | None:
         return _holder_below(hand.process, order)
 
     holder = await until(held, READY_SECONDS_MAX)
+    # A shell that runs a command shows no input line to look at.
+    hand.typed()
     if holder is None:
         seen = shown(last_words((await hand.look()).rows))
         return Seen(Outcome.UNVERIFIED, "the command was given, but no agent was seen", untrusted=seen)

@@ -8,6 +8,8 @@ import re
 from enum import StrEnum
 from typing import Final
 
+from wakeful.domain.outage import says_network
+
 # The longest complaint seen has 210 characters; with the server's own message behind it.
 SHORT_CHARS_MAX: Final = 300
 
@@ -50,7 +52,8 @@ _LIKELY: Final = re.compile("|".join(LIKELY_WORDS), re.IGNORECASE | re.DOTALL)
 def auth_tier(text: str) -> AuthTier | None:
     """How certainly this text is about a missing login; None: it is not, or it is too long to be a complaint."""
     short = text.strip()
-    if len(short) > SHORT_CHARS_MAX:
+    # A login check whose connection broke says 401 too, and no login helps.
+    if len(short) > SHORT_CHARS_MAX or says_network(short):
         return None
     if _SURE.match(short):
         return AuthTier.SURE

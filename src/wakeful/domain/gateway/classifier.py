@@ -44,6 +44,8 @@ CATEGORY_OF: Final[Mapping[Reason, Category]] = {
     Reason.TRUNCATED: Category.INVALID_RESPONSE,
     Reason.LOOP: Category.INVALID_RESPONSE,
 }
+# These are no answer at all, and say that something is wrong with who gave them; the others are judged by their words.
+NO_ANSWER: Final = frozenset({Reason.EMPTY, Reason.ERROR_LEAK})
 AUTH_REQUIRED: Final = "auth_required"
 USAGE_LIMITED: Final = "usage_limited"
 # What a restart does not heal, and makes worse.
@@ -55,9 +57,13 @@ class TimedOut(Struct, frozen=True):
 
 
 class NotBegun(Struct, frozen=True):
-    """There was no session to take the prompt. `words` are the daemon's or the client's, redacted."""
+    """There was no session to take the prompt. `words` are the daemon's or the client's, redacted.
+
+    `is_sure`: False where nobody knows whether it was taken.
+    """
 
     words: str
+    is_sure: bool = True
 
 
 class Rejected(Struct, frozen=True):
@@ -75,11 +81,13 @@ class Fault(Struct, frozen=True):
 
     category: Category
     pattern: str
+    # False: somebody did not like what an answer says, which tells nothing about its provider.
+    of_provider: bool = True
 
     @property
     def counts_for_breaker(self) -> bool:
-        """A missing login is not the breaker's business: there is a mode of its own for it."""
-        return self.pattern != AUTH_REQUIRED
+        """A missing login is not the breaker's business: there is a mode of its own for it. Nor is a matter of taste."""
+        return self.pattern != AUTH_REQUIRED and self.of_provider
 
 
 MEANINGS: Final[Mapping[Category, str]] = {
@@ -115,7 +123,7 @@ def classify(end: End) -> Fault | None:
         case TimedOut():
             return _plain(Category.TIMEOUT)
         case Rejected(reason):
-            return _plain(CATEGORY_OF[reason])
+            return Fault(CATEGORY_OF[reason], CATEGORY_OF[reason], of_provider=reason in NO_ANSWER)
         case Gone(words) | NotBegun(words):
             return _of_words(words, Category.PROCESS_CRASH)
         case Ended(text, failure):

@@ -18,11 +18,12 @@ class Words(Struct, frozen=True):
 
 
 class Asked(Struct, frozen=True):
-    """A permission is asked for. `tool` and `untrusted` are the agent's."""
+    """A permission is asked for. `tool` and `untrusted` are the agent's; `call` is a digest of the whole call, if known."""
 
     question_id: str
     tool: str
     untrusted: str
+    call: str = ""
 
 
 class Settled(Struct, frozen=True):

@@ -53,6 +53,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     provider: str = ""
     # Empty while ASKING: the prompt begins a conversation.
     session_id: str = ""
+    # The process of that session that was given the prompt; 0: nobody says.
+    epoch: int = 0
     # What was said instead, where nobody saw the prompt arrive.
     doubt: str = ""
     text: str = ""
@@ -60,6 +62,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     parts: dict[int, int] = {}
     # The pattern of a failure, `refused` or `stopped`; empty for an answer.
     fault: str = ""
+    # An answer that the validator rejected: shown when somebody asks for it, once.
+    withheld: str = ""
     cost_usd: float | None = None
     # In and out; nothing where the client does not say.
     tokens: tuple[int, int] = (0, 0)
@@ -87,5 +91,5 @@ class Conversation(Struct, frozen=True, kw_only=True):
     # Its session was not ended by us: it has a place in the pool.
     seated: bool = False
     used_at: float = 0.0
-    # Tools that somebody allowed for this session.
+    # Calls that somebody allowed for this session, by their digests. Earlier versions kept names of tools: those allow nothing.
     allowed: tuple[str, ...] = ()

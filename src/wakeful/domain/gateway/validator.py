@@ -1,7 +1,8 @@
 """What an answer is worth: five closed reasons to reject one. Pure.
 
-A rejected answer is never shown, so a false alarm costs somebody their answer: what is quoted in code is never held
-against it, short answers may be repeated, and a client that says the answer is complete is believed.
+A rejected answer is shown only when somebody asks for it, so a false alarm costs them a press and their trust: what is
+quoted in code is never held against it, short answers may be repeated, a new word is news, an error that was asked about
+is an answer, and a client that says the answer is complete is believed.
 """
 
 import re
@@ -112,22 +113,51 @@ _TRACE_LINE: Final = re.compile(
     r"|\s*File \"[^\"]+\", line \d+(?:, in .+)?\s*\Z|\s+\S+\.go:\d+ \+0x[0-9a-f]+\s*\Z|\s*Node\.js v\d"
 )
 # One line that is an error and nothing else, as runtimes and the two clients print it.
-_ERROR_ALONE: Final = re.compile(
-    r"(?:[A-Za-z_.]*(?:Error|Exception)(?: \[[A-Z_]+\])?: \S.*|API Error\b.*|Execution error|Request timed out\.?"
-    r"|Error: \S.*|stream disconnected before completion\b.*|unexpected status \d{3}\b.*"
-    r"|exceeded retry limit, last status: \d{3}\b.*)",
-    re.ASCII,
+_OF_A_PROGRAM: Final = r"[A-Za-z_.]*(?:Error|Exception)(?: \[[A-Z_]+\])?: \S.*|Error: \S.*"
+_OF_A_CLIENT: Final = (
+    r"API Error\b.*|Execution error|Request timed out\.?|stream disconnected before completion\b.*"
+    r"|unexpected status \d{3}\b.*|exceeded retry limit, last status: \d{3}\b.*"
+)
+_ERROR_ALONE: Final = re.compile(rf"(?:{_OF_A_PROGRAM}|{_OF_A_CLIENT})", re.ASCII)
+_CLIENT_ERROR: Final = re.compile(rf"(?:{_OF_A_CLIENT})", re.ASCII)
+# A program does not explain itself.
+_EXPLAINS: Final = re.compile(
+    r"\b(?:means?|meaning|because|happens?|happened|usually|therefore|in short|it is fine|you can|you need|you should"
+    r"|your|I|I've|we)\b"
+)
+# Whoever asks about one of these may be shown one.
+_ASKED_FOR: Final = re.compile(
+    r"\b(?:errors?|exceptions?|trace\w*|stack|logs?|output|crash\w*|fail\w*|wrong|broken|status)\b",
+    re.IGNORECASE,
 )
 
 
 def _leaks_an_error(candidate: Candidate) -> bool:
-    """An error alone, or a trace that is most of what stands outside of code."""
+    """An error alone, or a trace that is most of what stands outside of code, and that nobody asked for."""
     lines = [line for line in prose_lines(candidate.text) if line.strip()]
     if len(lines) == 1 and candidate.text.strip() == lines[0].strip():
-        return _ERROR_ALONE.fullmatch(lines[0].strip()) is not None
+        return _is_bare_error(lines[0].strip(), candidate.asked)
     # One line may be a sentence that looks like it.
     traced = _traced_lines(lines)
-    return traced >= 2 and 2 * traced > len(lines)
+    return traced >= 2 and 2 * traced > len(lines) and not _ASKED_FOR.search(candidate.asked)
+
+
+def _is_bare_error(line: str, asked: str) -> bool:
+    if _ERROR_ALONE.fullmatch(line) is None or (_EXPLAINS.search(line) and not _CLIENT_ERROR.match(line)):
+        return False
+    return _CLIENT_ERROR.match(line) is not None or _ASKED_FOR.search(asked) is None
+
+
+def without_trace(text: str) -> str:
+    """What may be seen of an answer that is still being written: nothing from the first line of a trace on."""
+    lines = text.splitlines(keepends=True)
+    outside = set(prose_lines(text))
+    for number, line in enumerate(lines):
+        bare = line.rstrip("\n")
+        alone = number == 0 and (_ERROR_ALONE.fullmatch(bare.strip()) and not _EXPLAINS.search(bare))
+        if bare in outside and (_TRACE_HEAD.match(bare) or _TRACE_LINE.match(bare) or alone):
+            return "".join(lines[:number]).rstrip()
+    return text
 
 
 def _traced_lines(lines: Sequence[str]) -> int:
@@ -144,7 +174,10 @@ def _traced_lines(lines: Sequence[str]) -> int:
 _FILLER: Final = re.compile(
     r"(?:hmm+|oh|ah|hi|hello|hey|sorry|apologies|i apologi[sz]e|i(?:'m| am) (?:so |very )?sorry|my apologies"
     r"|(?:sorry|apologies) (?:about|for) (?:that|the confusion)|i apologi[sz]e for (?:that|the|any) confusion"
-    r"|(?:but|and)|(?:i(?:'m| am) )?happy to help|thank you|thanks)"
+    r"|(?:but|and)|(?:i(?:'m| am) )?happy to help|thank you|thanks"
+    # A greeting, and what follows one: said to somebody who said hello.
+    r"|(?:hi|hello|hey)(?: there| again)?|good (?:morning|afternoon|evening)|welcome(?: back)?"
+    r"|(?:how|what) can i (?:help|do)(?: (?:you|for you))?(?: (?:today|with|with that|with this))?)"
 )
 _CONFUSED: Final = re.compile(
     r"(?:(?:sorry,? |i(?:'m| am) sorry,? )?(?:but )?)?(?:"
@@ -154,7 +187,6 @@ _CONFUSED: Final = re.compile(
     r"|(?:could|can|would|will) you (?:please )?(?:clarify|rephrase|explain|repeat|elaborate)(?: (?:that|this|your (?:message|request|question)|what you (?:mean|need|want)|what you(?:'re| are) (?:asking|looking for)))?(?: please)?"
     r"|(?:please )(?:clarify|rephrase|explain|repeat)(?: (?:that|this|your (?:message|request|question)|what you (?:mean|need|want)))?"
     r"|what (?:do you mean|are you asking(?: for)?|would you like me to do|do you want me to do|should i do)(?: (?:with|by|about) (?:that|this))?"
-    r"|how can i help(?: you)?(?: (?:today|with that|with this))?"
     r"|(?:it (?:looks|seems) like )?your message (?:seems to be|appears to be|is|was|got) (?:empty|blank|incomplete|cut off)"
     r"|i (?:don't|do not) have (?:any |enough )?context(?: (?:for|about) (?:that|this))?"
     r")"
@@ -192,18 +224,28 @@ def _is_truncated(candidate: Candidate) -> bool:
     return _DANGLING.search(prose[-1].rstrip()) is not None
 
 
+_WORD: Final = re.compile(r"\w+")
 # They ask for the last answer once more.
 _FOLLOW_UPS: Final = frozenset(PROMPTS.values())
 
 
 def _is_loop(candidate: Candidate) -> bool:
-    """Nearly what was answered before, to another question: whoever asks the same again may get the same again."""
+    """What was answered before to another question, without a new word: a status of B is news after one of A.
+
+    Whoever asks the same again may get the same again.
+    """
     if len(_normal(candidate.text)) < LOOP_CHARS_MIN:
         return False
     return any(
-        similarity(candidate.text, each.answered) > SIMILARITY_MAX and not _is_asked_again(candidate, each)
+        not _is_asked_again(candidate, each)
+        and similarity(candidate.text, each.answered) > SIMILARITY_MAX
+        and not _has_news(candidate.text, each.answered)
         for each in candidate.recent.exchanges
     )
+
+
+def _has_news(text: str, before: str) -> bool:
+    return bool(set(_WORD.findall(text.casefold())) - set(_WORD.findall(before.casefold())))
 
 
 def _is_asked_again(candidate: Candidate, earlier: Exchange) -> bool:
@@ -221,7 +263,7 @@ RULES: Final[Mapping[Reason, Rule]] = {
     Reason.ERROR_LEAK: Rule(
         _leaks_an_error,
         "one line that is an error and nothing else, or a stack trace that is most of it",
-        "code blocks, inline code, and a trace that is explained",
+        "code blocks, inline code, an error that is explained, and one that was asked about",
     ),
     Reason.CONFUSION: Rule(
         _is_confused,
@@ -235,8 +277,8 @@ RULES: Final[Mapping[Reason, Rule]] = {
     ),
     Reason.LOOP: Rule(
         _is_loop,
-        f"more than {SIMILARITY_MAX:.0%} like one of the last {RECENT_MAX} answers of the conversation",
-        f"answers below {LOOP_CHARS_MIN} characters, and the same question asked again, also by a button or its word",
+        f"more than {SIMILARITY_MAX:.0%} like one of the last {RECENT_MAX} answers, to another question, without a new word",
+        f"answers below {LOOP_CHARS_MIN} characters, a new name or number, and the same question asked again",
     ),
 }
 

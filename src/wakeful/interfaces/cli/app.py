@@ -6,6 +6,7 @@ Commands return their exit code or raise; nobody else calls `exit`.
 import io
 import os
 import sys
+from itertools import pairwise
 from typing import Final
 
 import click
@@ -150,34 +151,49 @@ def _explained(problem: Exception) -> int:
         # The first of several that failed together is the cause more often than not.
         return _explained(problem.exceptions[0])
     if isinstance(problem, WakefulError) and problem.exit_code != BUG:
-        _complain(str(problem))
-        return problem.exit_code
+        return _complain(str(problem), problem.exit_code, problem.code, retryable=problem.retryable)
     if isinstance(problem, click.ClickException):
         return _usage(problem)
     if isinstance(problem, OSError) and problem.strerror:
         place = f"{os.fsdecode(problem.filename)}: " if problem.filename is not None else ""
-        _complain(f"{place}{problem.strerror}")
-        return WorldError.exit_code
+        return _complain(f"{place}{problem.strerror}", WorldError.exit_code, "os-error")
     if os.environ.get("WAKEFUL_DEBUG") == "1":
         import traceback  # noqa: PLC0415 - a tenth of the start time, for nobody but us
 
         traceback.print_exception(problem)
-    _complain(f"this is a bug of ours: {type(problem).__name__}: {problem} (WAKEFUL_DEBUG=1 shows where)")
-    return BUG
+    words = f"this is a bug of ours: {type(problem).__name__}: {problem} (WAKEFUL_DEBUG=1 shows where)"
+    return _complain(words, BUG, "bug")
 
 
 def _usage(problem: click.ClickException) -> int:
     context = getattr(problem, "ctx", None)
+    exit_code = problem.exit_code if problem.exit_code != 1 else 2
     if isinstance(problem, click.exceptions.NoArgsIsHelpError):
         problem.show()
+        return exit_code
+    hint = f" Try '{context.command_path} --help'." if context is not None else ""
+    said = plain(problem.format_message())
+    return _complain(f"{said}{'' if said.endswith(('.', '?', '!')) else '.'}{hint}", exit_code, "usage")
+
+
+def _complain(message: str, exit_code: int, code: str, *, retryable: bool = False) -> int:
+    """Each line of a message on a line of its own: several problems may be reported together.
+
+    Whoever asked for JSON gets one object instead, on standard error as well.
+    """
+    lines = [plain(line) for line in message.splitlines() or [""]]
+    if _asked_for_json(sys.argv[1:]):
+        import json  # noqa: PLC0415 - only where something failed
+
+        said = {"code": code, "detail": "\n".join(lines), "exit_code": exit_code, "retryable": retryable}
+        lines = [json.dumps(said, ensure_ascii=False)]
     else:
-        hint = f" Try '{context.command_path} --help'." if context is not None else ""
-        said = plain(problem.format_message())
-        _complain(f"{said}{'' if said.endswith(('.', '?', '!')) else '.'}{hint}")
-    return problem.exit_code if problem.exit_code != 1 else 2
+        lines = [f"wakeful: {line}" for line in lines]
+    sys.stderr.write("".join(f"{line}\n" for line in lines))
+    return exit_code
 
 
-def _complain(message: str) -> None:
-    """Each line of a message on a line of its own: several problems may be reported together."""
-    for line in message.splitlines() or [""]:
-        sys.stderr.write(f"wakeful: {plain(line)}\n")
+def _asked_for_json(words: list[str]) -> bool:
+    """Whether `--json` or `-o json` is among the options; what stands behind `--` is another program's."""
+    options = words[: words.index("--")] if "--" in words else words
+    return bool({"--json", "-ojson", "-o=json"} & set(options)) or ("-o", "json") in pairwise(options)

@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from wakeful.config import Config, ConfigError
+from wakeful.domain.child_environ import child_environ
 from wakeful.domain.errors import WakefulError
 from wakeful.home import store_version
 from wakeful.interfaces.cli import outside_checks
@@ -49,8 +50,29 @@ def configuration(scene: Scene) -> Finding:
     if isinstance(scene.loaded, ConfigError):
         first = str(scene.loaded).splitlines()[0]
         return fail(first, "`wakeful config check` shows every problem")
-    files = {origin.rpartition(":")[0] for origin in scene.loaded.origins.values() if origin.startswith("/")}
-    return ok(", ".join(sorted(files)) or NO_FILE)
+    files = tuple(map(_absolute, scene.loaded.files))
+    read = _read_by_daemon(scene)
+    if read is not None and read != files:
+        words = ", ".join(read) or "no file"
+        return warn(f"{_named(files)}; but the daemon reads {words}", "wakeful down, then wakeful up")
+    return ok(_named(files))
+
+
+def _named(files: tuple[str, ...]) -> str:
+    return ", ".join(files) or NO_FILE
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).absolute())
+
+
+def _read_by_daemon(scene: Scene) -> tuple[str, ...] | None:
+    """Which files the running daemon has read; None if none runs, or one that does not say so."""
+    try:
+        answer = Client(scene.places).get("/api/status").body
+        return msgspec.json.decode(answer, type=Overview).daemon.config_files
+    except (DaemonNotRunning, DaemonSilent, msgspec.DecodeError):
+        return None
 
 
 def state_folder(scene: Scene) -> Finding:
@@ -134,7 +156,12 @@ def tmux(_scene: Scene) -> Finding:
         return warn("not installed", "install tmux if your agents are to run in it")
     try:
         answer = subprocess.run(
-            [program, "-V"], capture_output=True, text=True, timeout=TMUX_SECONDS_MAX, check=True
+            [program, "-V"],
+            env=child_environ(os.environ),
+            capture_output=True,
+            text=True,
+            timeout=TMUX_SECONDS_MAX,
+            check=True,
         )
     except (subprocess.SubprocessError, OSError) as problem:
         return fail(f"{program} -V failed: {problem}", "reinstall tmux")

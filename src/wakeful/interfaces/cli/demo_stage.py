@@ -19,6 +19,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
+from wakeful.domain.child_environ import child_environ
 from wakeful.domain.errors import WorldError
 from wakeful.interfaces.cli.client import Client, DaemonNotRunning, DaemonSilent, DaemonUnreachable
 from wakeful.interfaces.cli.demo_scenes import SILENCE_SECONDS, Scene
@@ -144,7 +145,7 @@ class Stage:
     def _tmux(self, *arguments: str) -> str:
         done = subprocess.run(
             ["tmux", "-u", "-S", str(self._tmux_socket), "-f", os.devnull, *arguments],
-            env=self._environ,
+            env=child_environ(self._environ),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

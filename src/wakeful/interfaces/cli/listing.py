@@ -15,11 +15,12 @@ from msgspec import Struct
 from wakeful.domain.calm import PauseRecord, paused_text
 from wakeful.domain.durations import age
 from wakeful.domain.errors import WorldError
-from wakeful.domain.findings import Attention, Code, Health, State
+from wakeful.domain.findings import NEEDS_YOU, Attention, Code, Health, State
 from wakeful.domain.ids import shortened
 from wakeful.domain.plaintext import plain
 from wakeful.domain.record import SessionRecord, WaitRecord
 from wakeful.domain.verdict import WaitKind
+from wakeful.domain.waits import PROBABLY_ASKS
 from wakeful.domain.wording import call_text
 
 S = TypeVar("S", bound=Struct)
@@ -64,7 +65,6 @@ class Row(Struct, frozen=True):
     doing: str
 
 
-_FIRST: Final = (Attention.PERSON, Attention.LOGIN, Attention.OPERATOR)
 _STATES: Final = (
     State.WAITING,
     State.PROMPTING,
@@ -126,7 +126,7 @@ def rows(records: Iterable[SessionRecord], now_wall: float) -> list[Row]:
 
 
 def needs_you(record: SessionRecord) -> bool:
-    return record.attention in _FIRST
+    return record.attention in NEEDS_YOU
 
 
 def counts_text(records: Sequence[SessionRecord]) -> str:
@@ -144,7 +144,7 @@ def short_ids(records: Sequence[SessionRecord]) -> dict[str, str]:
 
 def order_of(record: SessionRecord) -> tuple[int, int, float, str]:
     """Sorts those who need a person first, then by what they do; the most recently active first among equals."""
-    rank = _FIRST.index(record.attention) if needs_you(record) else len(_FIRST)
+    rank = NEEDS_YOU.index(record.attention) if needs_you(record) else len(NEEDS_YOU)
     return rank, _STATES.index(record.state), -(_wall(record.last_activity_at) or 0.0), record.id
 
 
@@ -204,11 +204,11 @@ def doing(record: SessionRecord) -> str:
         first_wait, *others = record.expected_waits
         return _wait_text(first_wait) + (f" (+{len(others)} more)" if others else "")
     if record.state is State.IDLE:
-        return "ready for a prompt"
+        return f"asks: {record.asks.untrusted}" if record.asks is not None else "ready for a prompt"
     if record.state is State.DETACHED:
         return "done, and no way leads to it for a prompt"
     if record.health is Health.UNKNOWN:
-        return "no process seen"
+        return "ended, and no log says how" if record.broken_at is not None else "no process seen"
     return "ended after its turn" if record.state is State.STOPPED else ""
 
 
@@ -217,7 +217,8 @@ def _wait_text(wait: WaitRecord) -> str:
     if wait.kind is WaitKind.MODEL:
         return "thinking"
     if wait.kind is WaitKind.PERSON:
-        return f"asks you · {about}" if about else "asks you"
+        asks = PROBABLY_ASKS if wait.probable else "asks you"
+        return f"{asks} · {about}" if about else asks
     return about or wait.evidence
 
 

@@ -1,12 +1,12 @@
 """Records as text for people: every field of the JSON, in its order, nothing renamed."""
 
-import shlex
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from wakeful.domain.plaintext import plain
+from wakeful.domain.resuming import command_line
 
 
 def record_lines(body: bytes) -> list[str]:
@@ -55,5 +55,5 @@ def scalar(value: Any, key: str = "") -> str:
         return "yes" if value else "no"
     if isinstance(value, list):
         texts = [plain(str(each)) for each in value]
-        return shlex.join(texts) if key == "argv" else " | ".join(texts)
+        return command_line(texts) if key == "argv" else " | ".join(texts)
     return plain(str(value))

@@ -6,6 +6,7 @@ from typing import Final
 import click
 import msgspec
 
+from wakeful.domain.checkpoint import file_name
 from wakeful.domain.recovery import Recovered, Status
 from wakeful.interfaces.cli.options import Number, answers_json
 from wakeful.interfaces.cli.output import note, say, show_json
@@ -59,10 +60,11 @@ def recovered_lines(recovered: Recovered) -> list[str]:
     ]
     lines.append(f"  completed: {', '.join(recovered.steps_completed) or 'nothing'}")
     lines.append(f"  next: {recovered.next_immediate_step or 'whatever the program does next'}")
-    if recovered.checkpoint is not None:
-        lines.append(
-            f"  read {recovered.checkpoint_path}, then decide: wakeful checkpoint show {recovered.checkpoint}"
-        )
+    folder = str(recovered.checkpoint_path).rpartition("/")[0]
+    lines += [
+        f"  read {folder}/{file_name(number)}, then decide: wakeful checkpoint show {number}"
+        for number in recovered.checkpoints
+    ]
     return lines
 
 

@@ -15,6 +15,7 @@ import click
 import msgspec
 
 from wakeful.domain.attaching import attach_argv
+from wakeful.domain.child_environ import child_environ
 from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.hosting import PaneAddress
 from wakeful.domain.ids import SessionId
@@ -163,7 +164,7 @@ def become(argv: list[str]) -> NoReturn:
         raise NeedsTerminal(command=shlex.join(argv))
     sys.stdout.flush()
     try:
-        os.execvp(argv[0], argv)  # noqa: S606 - a fixed program, its words from the daemon
+        os.execvpe(argv[0], argv, child_environ(os.environ))  # noqa: S606 - a fixed program, its words from the daemon
     except FileNotFoundError as error:
         raise TmuxMissing(program=argv[0]) from error
 

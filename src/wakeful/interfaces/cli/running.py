@@ -5,6 +5,7 @@ import os
 import select
 import sys
 import webbrowser
+from pathlib import Path
 from typing import Final
 
 import click
@@ -51,7 +52,8 @@ def up(
     if detach:
         given = _arguments(port, config_file, no_tcp=no_tcp)
         return start_behind(places, [*given, "--no-gateway"] if no_gateway else given)
-    config = _with_doors(load_settings(config_file).config, port, no_tcp=no_tcp)
+    loaded = load_settings(config_file)
+    config = _with_doors(loaded.config, port, no_tcp=no_tcp)
     from wakeful.serving import serve  # noqa: PLC0415 - a mistake in the options should not wait for it
 
     # A login code is for the eyes in front of a terminal, not for a log.
@@ -70,6 +72,7 @@ def up(
             port_asked_for=asked,
             gateway=gateway,
             supervised=supervised,
+            config_files=tuple(str(Path(each).absolute()) for each in loaded.files),
         )
     )
     return 0

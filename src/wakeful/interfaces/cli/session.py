@@ -24,6 +24,7 @@ _HERE: Final = "wakeful.interfaces.cli.session"
 _ACTS: Final = "wakeful.interfaces.cli.session_acts"
 COMMANDS: Final = {
     "list": Entry("See", "wakeful.interfaces.cli.ls:ls", "Every session; the same as `wakeful ls`"),
+    "ls": Entry("See", "wakeful.interfaces.cli.ls:ls", "The same as `list`"),
     "health": Entry("See", f"{_HERE}:health", "Whether it is well: exit 0, 1 no, 5 unknown"),
     "status": Entry("See", f"{_HERE}:status", "Its whole record"),
     "inspect": Entry("See", f"{_HERE}:inspect", "The record with evidence and policy"),

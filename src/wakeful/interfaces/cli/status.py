@@ -35,6 +35,8 @@ class _Daemon(Struct, frozen=True):
     eyes: tuple[Eye, ...]
     notes: tuple[str, ...]
     paused: PauseRecord | None = None
+    # Daemons of an earlier version do not say.
+    config_files: tuple[str, ...] | None = None
 
 
 class Overview(Struct, frozen=True):

@@ -4,6 +4,7 @@ The engine's client gets the terminal and everything that is typed; this command
 client was cut off. It never speaks: the terminal may be gone.
 """
 
+import os
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from types import FrameType
 from typing import Final
 
 from wakeful.domain.attaching import Visit
+from wakeful.domain.child_environ import child_environ
 from wakeful.interfaces.cli.run import NeedsTerminal, TmuxMissing, has_terminal
 
 LEAVE_SECONDS_MAX: Final = 10.0
@@ -27,7 +29,7 @@ def lend_terminal(visit: Visit, shown: str) -> int:
     if not has_terminal():
         raise NeedsTerminal(command=shown)
     try:
-        visitor = subprocess.Popen(visit.argv)
+        visitor = subprocess.Popen(visit.argv, env=child_environ(os.environ))
     except FileNotFoundError as error:
         raise TmuxMissing(program=visit.argv[0]) from error
     with _told_of_endings(visitor) as endings:
@@ -58,7 +60,11 @@ def _told_of_endings(visitor: "subprocess.Popen[bytes]") -> Iterator[list[int]]:
 def _leave(argv: Sequence[str]) -> None:
     """Best effort: nobody is there any more who could be told, and the client goes with the container anyway."""
     with subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        argv,
+        env=child_environ(os.environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     ) as leaving:
         try:
             leaving.wait(LEAVE_SECONDS_MAX)

@@ -5,9 +5,9 @@ Pure but for `print_why`, which colours on a terminal and is plain everywhere el
 
 import sys
 from collections.abc import Iterator
-from shlex import join
 from typing import Final
 
+from wakeful.domain.resuming import command_line
 from wakeful.domain.why import Why
 from wakeful.interfaces.cli.listing import decoded
 from wakeful.interfaces.cli.output import plain_keeping_indent, say
@@ -61,7 +61,7 @@ def why_lines(why: Why) -> Iterator[Line]:
     yield ()
     changes = f"at {why.next_change_at}" if why.next_change_at else "only when something happens"
     yield (("can change  ", "quiet"), (changes, "text"))
-    yield (("do          ", "quiet"), (join(why.command), "strong"))
+    yield (("do          ", "quiet"), (command_line(why.command), "strong"))
     yield ((f"            {why.command_text}", "quiet"),)
 
 

@@ -32,6 +32,7 @@ from wakeful.interfaces.http.live import LiveRoute
 from wakeful.interfaces.http.own_routes import OwnRoutes
 from wakeful.interfaces.http.penalties import Penalties
 from wakeful.interfaces.http.problems import answer_error
+from wakeful.interfaces.http.queries import refuse_unknown
 from wakeful.interfaces.http.repair_routes import RepairRoutes
 from wakeful.interfaces.http.report_routes import ReportRoutes
 from wakeful.interfaces.http.session_routes import SessionRoutes
@@ -103,6 +104,7 @@ def routed(handlers: Sequence[ControllerRouterHandler], openapi: OpenAPIConfig |
     """The bare application, without the gate."""
     return Litestar(
         list(handlers),
+        before_request=refuse_unknown,
         exception_handlers={
             WakefulError: answer_error,
             HTTPException: answer_error,

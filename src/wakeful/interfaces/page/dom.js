@@ -63,13 +63,19 @@ export function spoken(text) {
 
 /** A command as a person would type it, with a button that copies it. */
 export function command(argv, name) {
-  const text = argv.map(quoted).join(" ");
+  const text = commandLine(argv);
   const copy = button("Copy", async () => {
     await navigator.clipboard.writeText(text);
     copy.textContent = "Copied";
   }, "copy");
   copy.setAttribute("aria-label", `Copy the command to ${name}`);
   return holding("span", "command", element("code", "", text), copy);
+}
+
+/** As `command_line` of resuming.py: what a shell is to run is typed as it is. */
+function commandLine(argv) {
+  const inShell = argv.length === 3 && argv[0] === "sh" && argv[1] === "-c";
+  return inShell ? argv[2] : argv.map(quoted).join(" ");
 }
 
 function quoted(part) {

@@ -65,9 +65,9 @@ export function doing(record) {
   if (finding) return [finding.summary, ...finding.untrusted.slice(0, 1).map(callText)].join(" · ");
   const [wait, ...others] = record.expected_waits;
   if (wait) return waitText(wait) + (others.length ? ` (+${others.length} more)` : "");
-  if (record.state === "idle") return "ready for a prompt";
+  if (record.state === "idle") return record.asks ? `asks: ${record.asks.untrusted}` : "ready for a prompt";
   if (record.state === "detached") return "done, and no way leads to it for a prompt";
-  if (record.health === "unknown") return "no process seen";
+  if (record.health === "unknown") return record.broken_at ? "ended, and no log says how" : "no process seen";
   return record.state === "stopped" ? "ended after its turn" : "";
 }
 
@@ -81,7 +81,8 @@ function clock(stamp) {
 function waitText(wait) {
   const about = callText(wait.untrusted);
   if (wait.kind === "model") return "thinking";
-  if (wait.kind === "person") return about ? `asks you · ${about}` : "asks you";
+  const asks = wait.probable ? "probably asks for a permission" : "asks you";
+  if (wait.kind === "person") return about ? `${asks} · ${about}` : asks;
   return about || wait.evidence;
 }
 

@@ -12,7 +12,7 @@ const CALLS_SHOWN = 12;
 const PAST_SHOWN = 14;
 // A page of transitions has a thousand; who has more is drawn from the newest of these.
 const PAGES_MAX = 20;
-const ENDS = { ok: "came back", error: "failed", refused: "refused", open: "running", cut_off: "cut off" };
+const ENDS = { ok: "came back", error: "failed", refused: "refused", open: "running", waiting: "waiting for you", cut_off: "cut off", unseen: "no result seen" };
 
 export class SessionView {
   #timeline = new Timeline(byId("timeline"));
@@ -196,10 +196,10 @@ function reading({ at, source, text, untrusted }) {
   return line;
 }
 
-/** What is open in a session whose agent is gone will not come back. */
+/** What is open where no agent was seen is neither running nor known to be cut off. */
 function callLine(call, { session_alive: alive }) {
   const { tool, input, result } = call.untrusted;
-  const end = call.end === "open" && !alive ? "cut_off" : call.end;
+  const end = call.end === "open" && !alive ? "unseen" : call.end;
   const took = call.ended_at ? age(call.at, Date.parse(call.ended_at)) : "";
   const about = element("code", "said", aboutCall(tool, input) ?? `${tool} ${input}`);
   const line = holding("li", "", moment(call.at), about, element("span", "end", [ENDS[end], took].filter(Boolean).join(", ")));

@@ -42,7 +42,7 @@ function kindOf({ state, health, reason }) {
 /** A call that was cut off ended nobody knows when: it is not drawn as if it had run. */
 function endOf(call, now) {
   if (OVER.has(call.end) && call.ended_at) return Date.parse(call.ended_at);
-  return call.end === "open" ? now : 0;
+  return call.end === "open" || call.end === "waiting" ? now : 0;
 }
 
 /** When tools ran. They run side by side: one run for all that overlap. */

@@ -1,6 +1,7 @@
 """`wakeful top`: the board, a detail of one session, and the keys. Joins link, table and words; decides nothing."""
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
 from wakeful.domain.actions import HELD
 from wakeful.domain.agents import AgentState
+from wakeful.domain.child_environ import child_environ
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.plaintext import plain
 from wakeful.domain.record import SessionRecord
@@ -252,7 +254,7 @@ class TopApp(App[None]):
         argv = [sys.executable, "-P", "-m", "wakeful", "attach", str(record.id)]
         with self.suspend():
             # Its complaints are shown here afterwards: the terminal they would stand in is covered again.
-            done = subprocess.run(argv, stderr=subprocess.PIPE, check=False)
+            done = subprocess.run(argv, env=child_environ(os.environ), stderr=subprocess.PIPE, check=False)
         if done.returncode:
             said = plain(done.stderr.decode(errors="replace").removeprefix("wakeful: "), ATTACH_WORDS_MAX)
             self.notify(said, severity="warning", timeout=8, markup=False)

@@ -108,7 +108,7 @@ def _end_of(call: Call, now_wall: float) -> float:
     """A call that was cut off ended nobody knows when: it is not drawn as if it had run."""
     if call.end in _OVER and call.ended_at is not None:
         return wall(call.ended_at)
-    return now_wall if call.end == "open" else 0.0
+    return now_wall if call.end in {"open", "waiting"} else 0.0
 
 
 def _detailed(span: Span, runs: Sequence[_Run], known: float) -> Iterator[Span]:

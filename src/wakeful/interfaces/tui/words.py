@@ -5,7 +5,6 @@ Styles are names of the theme, so that light and dark look right. Whatever an ag
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from shlex import join
 from typing import Final
 
 from msgspec import Struct
@@ -17,6 +16,7 @@ from wakeful.domain.findings import Health
 from wakeful.domain.ladder import Hold
 from wakeful.domain.plaintext import plain
 from wakeful.domain.record import SessionRecord
+from wakeful.domain.resuming import command_line
 from wakeful.domain.why import Why
 from wakeful.domain.wording import call_text
 from wakeful.interfaces.cli.listing import needs_you
@@ -40,6 +40,8 @@ _ENDS: Final = {
     "error": ("✗", "error"),
     "refused": ("⊘", "warning"),
     "open": ("…", "text"),
+    "waiting": ("◆", "needs-you"),
+    "unseen": ("?", "quiet"),
     "cut_off": ("✗", "quiet"),
 }
 _EVIDENCE_MAX: Final = 6
@@ -150,7 +152,9 @@ def detail(record: SessionRecord, told: Told | None, now_wall: float, *, columns
     asks = needs_you(record) and why.health is Health.HEALTHY
     lines.append(((plain(why.sentence), "needs-you" if asks else HEALTHS[why.health]),))
     lines += [] if is_wide else [_ladder_line(why)]
-    lines.append((("→ ", "quiet"), (plain(join(why.command)), "strong"), (f"  {why.command_text}", "quiet")))
+    lines.append(
+        (("→ ", "quiet"), (plain(command_line(why.command)), "strong"), (f"  {why.command_text}", "quiet"))
+    )
     lines.append(_standing(record, now_wall))
     lines += [(), *ladder_lines(why)] if is_wide else []
     lines += _section("Not to be had now", [*refused_lines(why)])
@@ -186,8 +190,8 @@ def _ladder_line(why: Why) -> Line:
 
 
 def _call(call: Call, record: SessionRecord, now_wall: float) -> Line:
-    """What is open in a session whose agent is gone will not come back."""
-    end = "cut_off" if call.end == "open" and not record.session_alive else call.end
+    """What is open where no agent was seen is neither running nor known to be cut off."""
+    end = "unseen" if call.end == "open" and not record.session_alive else call.end
     mark, style = _ENDS.get(end, ("?", "warning"))
     words = plain(call_text(f"{call.untrusted.tool} {call.untrusted.input}"), 200)
     return ((f"  {mark} ", style), (f"{_age(call.at, now_wall):>4} ", "quiet"), (words, "text"))

@@ -135,10 +135,10 @@ class Asking:
         if turn.cut is not Cut.CONVERSATION:
             await self._conversations.seat(turn.key, seat, session_id)
         if answered.outcome is Outcome.UNVERIFIED and not await self._is_at_work(session_id):
-            return NotBegun(answered.words)
+            return NotBegun(answered.words, is_sure=False)
         # What had no effect may be told by the turn itself: a login that is refused is said there.
         doubt = answered.words if answered.outcome is Outcome.INEFFECTIVE else ""
-        await passage.keep(stage=Stage.ASKED, session_id=session_id, doubt=doubt)
+        await passage.keep(stage=Stage.ASKED, session_id=session_id, doubt=doubt, epoch=answered.epoch)
         return None
 
     async def _is_at_work(self, session_id: str) -> bool:

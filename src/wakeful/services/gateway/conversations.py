@@ -12,6 +12,8 @@ from wakeful.ports.sessions import Seat
 from wakeful.ports.store import Note, Store
 
 KIND: Final = "gateway.conversation"
+# Older ones are asked about again: nobody remembers what they allowed before so many others.
+ALLOWED_MAX: Final = 200
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Conversation).decode
 
@@ -66,11 +68,11 @@ class Conversations:
         if self._known.pop(key, None) is not None:
             await self._store.drop_note(KIND, key)
 
-    async def allow(self, key: ConversationKey, tool: str) -> None:
-        """A tool may be used in this session without asking again."""
+    async def allow(self, key: ConversationKey, call: str) -> None:
+        """Exactly this call may be made in this session without asking again."""
         known = self._known.get(key)
-        if known is not None and tool not in known.allowed:
-            await self._keep(key, replace(known, allowed=(*known.allowed, tool)))
+        if known is not None and call and call not in known.allowed:
+            await self._keep(key, replace(known, allowed=(*known.allowed, call)[-ALLOWED_MAX:]))
 
     async def _keep(self, key: ConversationKey, conversation: Conversation) -> None:
         self._known[key] = conversation

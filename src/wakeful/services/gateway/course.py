@@ -25,6 +25,7 @@ from wakeful.services.gateway.judging import STOPPED_WORDS, End, Judging, Lost, 
 from wakeful.services.gateway.needs import Answer, Answers, Finish, Limits, SeatFor, Witness
 from wakeful.services.gateway.passage import Passage
 from wakeful.services.gateway.questions import Questions
+from wakeful.services.gateway.withheld import show_button, withheld_text
 
 log = logging.getLogger("wakeful.gateway")
 
@@ -107,13 +108,15 @@ class Course:
             await self._stop(ear)
 
     async def replace(self, key: ConversationKey) -> bool:
-        """End the process of the turn that runs, and have its conversation go on in another. False: none is heard of."""
+        """End the process of the turn that runs; the healer has the turn go on in another. False: none is heard of.
+
+        As a crash, not as a stop: what was stopped is over, and its turn with it. The healer keeps to its budget, and
+        asks a person first where a call that reaches others was cut off.
+        """
         ear = self._ears.get(key)
-        if ear is None:
+        if ear is None or not await self._sessions.end_process(ear.session_id):
             return False
-        await self._sessions.stop(ear.session_id)
-        resumed = await self._sessions.resume(ear.session_id, self._seat_for(key).environ)
-        log.warning("%s was replaced: %s", ear.session_id, resumed.words)
+        log.warning("the process of %s was ended in its turn: the healer goes on with it", ear.session_id)
         return True
 
     async def heir_of(self, key: ConversationKey, session_id: str) -> SessionId | None:
@@ -144,6 +147,8 @@ class Course:
         buttons: Buttons = ()
         if not passage.turn.fault:
             text, buttons = await self._finish.carry_out(passage.turn)
+        elif passage.turn.withheld:
+            buttons = show_button(passage.turn)
         await passage.answer.finish(text, buttons)
         reach("turn.said")
         await _close(passage, farewell, Stage.FAILED if passage.turn.fault else Stage.DONE)
@@ -169,7 +174,8 @@ class Course:
             text = self._guard.refusal(provider) or text
         spent = end.spent if isinstance(end, Ended) else NOTHING
         pattern = fault.pattern if fault is not None else ""
-        await passage.decide(text, STOPPED if isinstance(end, Stopped) else pattern, spent)
+        withheld = withheld_text(end, fault)
+        await passage.decide(text, STOPPED if isinstance(end, Stopped) else pattern, spent, withheld)
         if isinstance(end, TimedOut):
             # What was given up must not meet the next message.
             await self._interrupt(SessionId(passage.turn.session_id))

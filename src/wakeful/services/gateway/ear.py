@@ -15,6 +15,7 @@ from wakeful.domain.gateway.auth_text import auth_tier
 from wakeful.domain.gateway.classifier import NotBegun, TimedOut
 from wakeful.domain.gateway.heard import Asked, Ended, Gone, Heard, Settled, Taken, Words
 from wakeful.domain.gateway.turn import Turn
+from wakeful.domain.gateway.validator import without_trace
 from wakeful.domain.ids import SessionId
 from wakeful.ports.clock import Clock
 from wakeful.ports.sessions import Sessions
@@ -85,7 +86,7 @@ class Ear:
         return end
 
     async def _hear(self) -> End:
-        said = self._sessions.hear(self._turn.provider, self.session_id, self._key)
+        said = self._sessions.hear(self._turn.provider, self.session_id, self._key, self._turn.epoch)
         async with aclosing(said) as stream:  # type: ignore[type-var]
             async for heard in stream:
                 self.heard_at, self._last = self._clock.now().awake, heard
@@ -105,9 +106,9 @@ class Ear:
                 self._text += text
                 # A client's complaint about its login is not for the chat, not even while it is being written.
                 if auth_tier(self._text) is None:
-                    self._grow(self._text)
+                    self._grow(without_trace(self._text))
             case Asked():
-                await self._questions.ask(self._turn.place, self.session_id, heard)
+                await self._questions.ask(self._turn.place, self.session_id, heard, self._turn.user_id)
             case Settled(question_id):
                 await self._questions.settled(self.session_id, question_id)
             case Gone():

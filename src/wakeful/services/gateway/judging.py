@@ -24,6 +24,9 @@ from wakeful.domain.gateway.validator import Finish, Recent, validate
 
 STOPPED_WORDS: Final = "Stopped."
 NOT_BEGUN_WORDS: Final = "The agent could not be asked. Please try again in a moment."
+UNSURE_WORDS: Final = (
+    "I do not know whether the agent got this message. Please look at what is done before you send it again."
+)
 LOST_WORDS: Final = "This message was lost while I was restarted. Please send it again."
 # Conversations whose last answers are remembered: more than ever have a session at once.
 KEYS_MAX: Final = 200
@@ -63,7 +66,9 @@ class Judging:
             if fault is None:
                 return None, end.text
         assert fault is not None, "an end that is no answer is a failure"
-        return fault, NOT_BEGUN_WORDS if isinstance(end, NotBegun) else user_words(fault)
+        if isinstance(end, NotBegun):
+            return fault, NOT_BEGUN_WORDS if end.is_sure else UNSURE_WORDS
+        return fault, user_words(fault)
 
     def forget(self, key: ConversationKey) -> None:
         """Another conversation begins there."""

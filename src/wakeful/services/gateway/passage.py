@@ -29,10 +29,11 @@ class Passage:
         """A placeholder, and its number kept."""
         await self.answer.place(self.turn.message_id)
 
-    async def decide(self, text: str, fault: str, spent: Spent = NOTHING) -> None:
-        """What will be said is kept before it is said."""
+    async def decide(self, text: str, fault: str, spent: Spent = NOTHING, withheld: str = "") -> None:
+        """What will be said is kept before it is said, and so is what will not."""
         tokens = (spent.input_tokens, spent.output_tokens)
-        await self.keep(stage=Stage.ANSWERING, text=text, fault=fault, cost_usd=spent.cost_usd, tokens=tokens)
+        kept = {"text": text, "fault": fault, "withheld": withheld}
+        await self.keep(stage=Stage.ANSWERING, **kept, cost_usd=spent.cost_usd, tokens=tokens)
 
     async def _keep_part(self, number: int, message_id: int) -> None:
         reach("turn.sent")

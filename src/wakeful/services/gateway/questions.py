@@ -14,7 +14,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.domain.gateway.access import PRESS_WORDS, TOKEN_BYTES, PermissionChoice, PressRefusal, new_token
+from wakeful.domain.gateway.access import (
+    PRESS_WORDS,
+    TOKEN_BYTES,
+    PermissionChoice,
+    PressRefusal,
+    Role,
+    new_token,
+)
 from wakeful.domain.gateway.heard import Asked
 from wakeful.domain.gateway.messages import Button, Buttons, Place, Pressed
 from wakeful.domain.ids import SessionId
@@ -41,9 +48,11 @@ log = logging.getLogger("wakeful.gateway")
 
 SAID: Final = {
     PermissionChoice.ALLOW_ONCE: "Allowed once.",
-    PermissionChoice.ALLOW_SESSION: "Allowed for this session.",
+    PermissionChoice.ALLOW_SESSION: "Allowed for this session: exactly this call.",
     PermissionChoice.DENY: "Denied.",
 }
+# What "for this session" covers is said before somebody presses it.
+COVERS: Final = "“For this session” covers exactly this call, and no other."
 EXPIRED: Final = "Nobody answered: denied."
 
 
@@ -57,6 +66,10 @@ class Question(Struct, frozen=True, kw_only=True):
     tool: str
     shown: str
     until: float
+    # The digest of the whole call; empty: nobody knows it, and it can be allowed once only.
+    call: str = ""
+    # Whose message the agent works on; 0: an earlier version did not say.
+    user_id: int = 0
     said: str = ""
     parts: dict[int, int] = {}
 
@@ -77,6 +90,7 @@ class Questions:
         store: Store,
         clock: Clock,
         conversations: Conversations,
+        role_of: Callable[[int], Role],
         seconds_max: float,
         new_name: Callable[[], str] = lambda: new_token(secrets.token_bytes(TOKEN_BYTES)),
     ) -> None:
@@ -86,6 +100,7 @@ class Questions:
         self._store = store
         self._clock = clock
         self._conversations = conversations
+        self._role_of = role_of
         self._seconds_max = seconds_max
         self._new_name = new_name
         self._known: dict[str, Question] = {}
@@ -109,11 +124,14 @@ class Questions:
         """Whether this session waits for a person."""
         return any(each.session_id == session_id and not each.said for each in self._known.values())
 
-    async def ask(self, place: Place, session_id: str, asked: Asked) -> None:
-        """Show the question, unless it was shown before or somebody has answered it for the whole session."""
+    async def ask(self, place: Place, session_id: str, asked: Asked, user_id: int) -> None:
+        """Show the question, unless it was shown before or somebody has allowed this very call for the whole session.
+
+        `user_id`: whose message the agent works on; they and the admins may answer.
+        """
         if self._find(session_id, asked.question_id) is not None:
             return
-        if self._is_allowed(place, asked.tool) and await self._is_told(session_id, asked.question_id):
+        if self._is_allowed(place, asked.call) and await self._is_told(session_id, asked.question_id):
             return
         question = Question(
             name=self._new_name(),
@@ -121,7 +139,9 @@ class Questions:
             session_id=session_id,
             place=place,
             tool=asked.tool,
-            shown=f"May the agent use {plain(asked.tool, TOOL_CHARS_MAX)}?\n\n{asked.untrusted}",
+            shown=_shown(asked),
+            call=asked.call,
+            user_id=user_id,
             until=self._clock.now().wall + self._seconds_max,
         )
         await self._keep(question)
@@ -129,13 +149,14 @@ class Questions:
         self._wait_for(question)
 
     async def pressed(self, pressed: Pressed) -> bool:
-        """Answer what was asked; False if this is no button of ours. Who may press was decided before."""
+        """Answer what was asked; False if this is no button of ours. Whoever asked the agent may, and every admin."""
         prefix, _, rest = pressed.choice.partition(":")
         name, _, choice = rest.partition(":")
         if prefix != PREFIX:
             return False
         question = self._known.get(name)
-        if (refusal := _refusal(question, pressed, choice)) is not None:
+        is_admin = self._role_of(pressed.user_id) is Role.ADMIN
+        if (refusal := _refusal(question, pressed, choice, is_admin=is_admin)) is not None:
             await self._settle_press(pressed, PRESS_WORDS[refusal])
             return True
         assert question is not None, "one that is unknown is refused"
@@ -166,7 +187,7 @@ class Questions:
     def _wait_for(self, question: Question) -> None:
         self._known[question.name] = question
         self._timers[question.name] = asyncio.create_task(self._expire(question))
-        self._show(question, question.shown, _buttons(question.name))
+        self._show(question, question.shown, _buttons(question))
 
     def _show(self, question: Question, words: str, buttons: Buttons = ()) -> None:
         """Let its message say this, whatever it says now."""
@@ -203,7 +224,7 @@ class Questions:
     async def _decide(self, question: Question, choice: PermissionChoice) -> bool:
         """Whether the answer was given."""
         if choice is PermissionChoice.ALLOW_SESSION:
-            await self._conversations.allow(question.place.key, question.tool)
+            await self._conversations.allow(question.place.key, question.call)
         reply = Reply.DENY if choice is PermissionChoice.DENY else Reply.ALLOW
         try:
             return await self._answer(question, reply, SAID[choice])
@@ -222,9 +243,9 @@ class Questions:
             await self._close(question, words)
         return done
 
-    def _is_allowed(self, place: Place, tool: str) -> bool:
+    def _is_allowed(self, place: Place, call: str) -> bool:
         conversation = self._conversations.get(place.key)
-        return conversation is not None and tool in conversation.allowed
+        return conversation is not None and bool(call) and call in conversation.allowed
 
     async def _is_told(self, session_id: str, question_id: str) -> bool:
         """Say that it was allowed before. False: nobody was there to be told, so a person is asked."""
@@ -295,13 +316,26 @@ class Questions:
         await self._store.keep_note(Note(KIND, question.name, msgspec.json.encode(question)))
 
 
-def _refusal(question: Question | None, pressed: Pressed, choice: str) -> PressRefusal | None:
+def _refusal(
+    question: Question | None, pressed: Pressed, choice: str, *, is_admin: bool
+) -> PressRefusal | None:
     if question is None or choice not in set(PermissionChoice):
         return PressRefusal.FORGED
     if question.place.key != pressed.place.key:
         return PressRefusal.ELSEWHERE
+    if not is_admin and pressed.user_id != question.user_id:
+        return PressRefusal.NOT_ASKER
     return PressRefusal.LATE if question.said else None
 
 
-def _buttons(name: str) -> Buttons:
-    return tuple((Button(each.label, f"{PREFIX}:{name}:{each}"),) for each in PermissionChoice)
+def _shown(asked: Asked) -> str:
+    words = f"May the agent use {plain(asked.tool, TOOL_CHARS_MAX)}?\n\n{asked.untrusted}"
+    return f"{words}\n\n{COVERS}" if asked.call else words
+
+
+def _buttons(question: Question) -> Buttons:
+    """What nobody can tell from other calls cannot be allowed for longer than once."""
+    choices = [
+        each for each in PermissionChoice if question.call or each is not PermissionChoice.ALLOW_SESSION
+    ]
+    return tuple((Button(each.label, f"{PREFIX}:{question.name}:{each}"),) for each in choices)

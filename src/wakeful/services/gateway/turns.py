@@ -17,7 +17,8 @@ from wakeful.domain.gateway.pool import Evicted, EvictionReason, Next, Pool
 from wakeful.domain.gateway.turn import Cut, Stage, Turn
 from wakeful.domain.ids import SessionId
 from wakeful.ports.clock import Clock
-from wakeful.ports.sessions import Sessions
+from wakeful.ports.sessions import Refused, Sessions
+from wakeful.services.gateway.asking import BEYOND
 from wakeful.services.gateway.book import Book
 from wakeful.services.gateway.conversations import Conversations
 from wakeful.services.gateway.course import STOPPED, Course
@@ -31,6 +32,11 @@ DROP_SECONDS: Final = 3600.0
 # A turn that a full disk or a bug of ours left in its middle. A bug stays one: then only the next start tries again.
 AGAIN_SECONDS: Final = 30.0
 TRIES_MAX: Final = 5
+# A daemon that is away is waited for as long as a turn waits for it (needs.Limits); whoever needs the place waits, too.
+END_AGAIN_SECONDS: Final = 2.0
+AWAY_SECONDS_MAX: Final = 600.0
+# Sessions that make room for others. Whoever stops one by hand is not kept waiting.
+UNASKED: Final = frozenset({EvictionReason.IDLE_TTL, EvictionReason.LRU_LIMIT})
 
 log = logging.getLogger("wakeful.gateway")
 
@@ -209,7 +215,9 @@ class Turns:
         self._spawn(self._one(following.key, self._course.begin(following.item), before))
 
     def _leave(self, evicted: Evicted[Turn]) -> asyncio.Task[None]:
-        """End a session while others go on; only its own conversation waits for that."""
+        """End a session while others go on; only its own conversation waits for that, and whoever gets its place."""
+        if evicted.key in self._leaving:
+            return self._leaving[evicted.key]
         task = self._leaving[evicted.key] = self._spawn(self._end(evicted))
         task.add_done_callback(lambda _: self._leaving.pop(evicted.key, None))
         return task
@@ -278,14 +286,29 @@ class Turns:
             evicted.session_id,
             evicted.reason,
         )
+        until = self._clock.now().awake + AWAY_SECONDS_MAX
+        while not await self._is_ended(evicted):
+            # What was not ended still runs: it has its place in the pool, and is counted.
+            self.pool.hold(evicted.key, evicted.session_id, self._clock.now().awake)
+            if evicted.reason not in UNASKED or self._clock.now().awake >= until:
+                return
+            await self._clock.sleep_until(self._clock.now().awake + END_AGAIN_SECONDS)
+        if self.pool.session_of(evicted.key) == evicted.session_id:
+            self.pool.evict(evicted.key, EvictionReason.RESTART, self._clock.now().awake)
+
+    async def _is_ended(self, evicted: Evicted[Turn]) -> bool:
         try:
             if evicted.session_id:
                 heir = await self._heir_of(evicted.key, evicted.session_id)
                 await self._sessions.stop(heir or SessionId(evicted.session_id))
             await self._conversations.unseat(evicted.key)
+        except Refused as refused:
+            log.warning("%s could not be ended: %s", evicted.session_id, refused)
+            return refused.reason in BEYOND
         except WakefulError as problem:
-            # What still runs is counted again after the next start.
             log.warning("%s could not be ended: %s", evicted.session_id, problem)
+            return False
+        return True
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -1,0 +1,43 @@
+"""What a write to an agent's own plan changes: how many items there are, and how many are done. Pure.
+
+Words are not looked at: a plan that is only worded anew is no progress, one that grows or gets done is.
+"""
+
+import re
+from typing import Final
+
+from msgspec import Struct
+
+# The whole plan at once, in several clients; and one item of it.
+_PLANS: Final = re.compile(
+    r"(?:^|[_.-])(?:todo_?write|update_plan|(?:write|update|set)_todos?(?:_list)?|manage_todo_list|TaskUpdate)$",
+    re.IGNORECASE,
+)
+_STATUS: Final = re.compile(rb'"status" ?: ?"(\w{1,40})"')
+_DONE: Final = frozenset({b"cancelled", b"completed", b"deleted", b"done"})
+_ITEM: Final = re.compile(rb'"taskId" ?: ?"?([\w-]{1,40})')
+
+
+class PlanShape(Struct, frozen=True, gc=False):
+    """What a plan looks like without its words. `item`: the one that was written, where it was only one."""
+
+    items: int
+    done: int
+    item: bytes = b""
+
+    def goes_beyond(self, before: "PlanShape") -> bool:
+        """Whether an item was created or done since; another item than before is another write."""
+        return self.items > before.items or self.done > before.done or self.item != before.item
+
+
+def is_plan(tool: str) -> bool:
+    """Whether a tool writes the agent's own plan."""
+    return _PLANS.search(tool) is not None
+
+
+def plan_shape(given: bytes) -> PlanShape:
+    statuses = _STATUS.findall(given)
+    item = _ITEM.search(given)
+    if item is not None:  # an update of one item creates none
+        return PlanShape(0, sum(status in _DONE for status in statuses), item[1])
+    return PlanShape(len(statuses), sum(status in _DONE for status in statuses))

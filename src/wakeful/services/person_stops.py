@@ -1,0 +1,59 @@
+"""Processes that a person ordered to be ended: kept before they are, so that their end alarms nobody.
+
+By process and not by session: whoever goes on with a conversation does so in another process, and what becomes of that
+one is news again. A restart of the daemon between the order and the end changes nothing.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.domain.ids import SessionId
+from wakeful.domain.process import Process
+from wakeful.ports.clock import Clock
+from wakeful.ports.store import Note, Store
+
+KIND: Final = "person_stop"
+# As long as resolved incidents are: nobody looks at what ended before.
+KEPT_SECONDS: Final = 30 * 86_400.0
+
+
+class PersonStop(Struct, frozen=True):
+    """One order: whom it ends, and the sessions they ran, as far as that was known."""
+
+    at: float
+    processes: tuple[Process, ...]
+    sessions: tuple[SessionId, ...] = ()
+
+
+Ended = Callable[[Collection[Process], Collection[SessionId]], Collection[SessionId]]
+_decode: Final = msgspec.json.Decoder(PersonStop).decode
+
+
+class PersonStops:
+    """`ended` is told of what ends because a person wants it, and answers with the sessions that concerns."""
+
+    def __init__(self, store: Store, clock: Clock, ended: Ended) -> None:
+        self._store = store
+        self._clock = clock
+        self._ended = ended
+
+    async def load(self) -> None:
+        """Know again what was ordered before a restart, and forget what was long ago."""
+        oldest = self._clock.now().wall - KEPT_SECONDS
+        for note in await self._store.notes(KIND):
+            stop = _decode(note.body)
+            if stop.at < oldest:
+                await self._store.drop_note(KIND, note.key)
+            else:
+                self._ended(stop.processes, stop.sessions)
+
+    async def order(self, processes: Collection[Process]) -> None:
+        """A person wants these ended: call it before anything is done to them."""
+        if processes:
+            sessions = self._ended(processes, ())
+            stop = PersonStop(self._clock.now().wall, tuple(processes), tuple(sessions))
+            await self._store.keep_note(Note(KIND, uuid4().hex, msgspec.json.encode(stop)))

@@ -1,0 +1,145 @@
+"""No child of Wakeful has a secret of Wakeful's in its environment, whichever way it was started.
+
+The daemon has every secret in its own environment, and so has whoever types the commands: as a person who exported
+the bot's token in their shell. What a child has is read from /proc and from tmux.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent_houses import AgentHouse
+from bot_api import BotApi
+from cheap_claude import install
+from clients import require_tmux, wait_for
+from daemons import RunningDaemon
+from gateway_houses import end_agents
+from stand_in_gh import StandInGh
+from wakeful.adapters.system import proc
+
+SECRET = "s3cret-value"
+SECRETS = {
+    "WAKEFUL_ALERTS__URLS": f"json://127.0.0.1:1/{SECRET}",
+    "WAKEFUL_ALERTS__PING_URL": f"http://127.0.0.1:1/{SECRET}",
+    "WAKEFUL_ALERTS__TELEGRAM_TOKEN": f"1:{SECRET}",
+}
+USER = 42
+
+
+@pytest.fixture
+def house(daemon: RunningDaemon, tmp_path: Path) -> Iterator[AgentHouse]:
+    """A daemon with secrets, whose hook and whose `gh` write down what they were given."""
+    require_tmux()
+    hook = tmp_path / "hook"
+    hook.write_text(
+        f"#!{sys.executable} -S\nimport os\nopen({str(tmp_path / 'hooked')!r}, 'w').write(str(os.environ))\n"
+    )
+    hook.chmod(0o755)
+    gh = StandInGh(tmp_path / "gh")
+    declared = '[agents.bot]\nruntime = "tmux"\ncommand = ["sleep", "100000"]\nenv = ["WAKEFUL_ALERTS__TELEGRAM_TOKEN"]\n'
+    hooked = f'[hooks]\nsession_health_update_after = ["{hook}"]\n'
+    house = AgentHouse(daemon, declared + hooked)
+    daemon.watch(**SECRETS, WAKEFUL_GITHUB__REPO="me/agents", WAKEFUL_HEAL__CONFIRM_SECONDS="0.5")
+    daemon.environ["PATH"] = (
+        f"{gh.bin}:{install(tmp_path / 'bin').removesuffix('/claude')}:{daemon.environ['PATH']}"
+    )
+    yield house
+    house.end()
+    end_agents(tmp_path, daemon)
+
+
+def environ_of(pid: int) -> str:
+    """What its first program was given."""
+    text = wait_for(
+        lambda: Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace") or None, "environ"
+    )
+    assert "HOME=" in text, text
+    return text
+
+
+def pid_of(daemon: RunningDaemon, session_id: str, unlike: int | None = None) -> int:
+    seen = daemon.wait_for_session(
+        lambda each: each["id"] == session_id and each["session_alive"] and each["pid"] not in (None, unlike),
+        f"life of {session_id}",
+    )
+    pid: int = seen["pid"]
+    return pid
+
+
+def test_no_agent_has_a_secret_however_it_came_to_life(house: AgentHouse, tmp_path: Path) -> None:
+    """Started without a terminal, healed after kill -9, resumed by hand, started in tmux, started by the hub."""
+    daemon = house.daemon
+    daemon.up()
+    headless = daemon.run("run", "--json", "--headless", "--prompt", "hang", "--", "claude").json[
+        "session_id"
+    ]
+    started = pid_of(daemon, headless)
+    found = {"started": environ_of(started)}
+    os.kill(started, signal.SIGKILL)
+    healed = pid_of(daemon, headless, unlike=started)
+    found["healed"] = environ_of(healed)
+    wait_for(
+        lambda: (
+            json.loads(daemon.run("session", "status", headless, "--json").out)["state"] == "idle" or None
+        ),
+        "end",
+    )
+    os.kill(healed, signal.SIGKILL)
+    wait_for(lambda: proc.identify_if_seen(healed) is None or None, "its end")
+    daemon.run("session", "resume", headless)
+    found["resumed"] = environ_of(pid_of(daemon, headless, unlike=healed))
+    shown = daemon.run("run", "--json", "--detach", "--name", "shown", "--", "sleep", "100000").json[
+        "session_id"
+    ]
+    found["in a terminal"] = environ_of(pid_of(daemon, shown))
+    found["by the hub"] = environ_of(house.start("bot")["pid"])
+    found["tmux server"] = environ_of(house.server.pid)
+    found["tmux global"] = house.server.tmux("show-environment", "-g")
+    found["hook"] = wait_for(lambda: _text(tmp_path / "hooked"), "hook")
+    found["gh"] = wait_for(lambda: _text(tmp_path / "gh" / "calls.jsonl"), "gh")
+    assert [way for way, environ in found.items() if SECRET in environ] == []
+    assert all(len(environ) > 50 for environ in found.values()), "each was really read"
+
+
+def test_a_tmux_server_of_an_earlier_version_forgets_them(house: AgentHouse) -> None:
+    """It was started with the daemon's whole environment; the next agent takes the secrets out of what it hands on."""
+    house.server.socket.parent.mkdir(mode=0o700)
+    house.server.start("before", "sleep", "100000")
+    for name, value in SECRETS.items():
+        house.server.tmux("set-environment", "-g", name, value)
+    house.daemon.up()
+    house.start("bot")
+    assert SECRET not in house.server.tmux("show-environment", "-g")
+
+
+def test_the_gateways_agents_have_no_token(house: AgentHouse, api: BotApi) -> None:
+    """Only the gateway itself has it: not the agent it starts, nor the one that is healed after kill -9."""
+    daemon = house.daemon
+    daemon.watch(
+        WAKEFUL_GATEWAY__TOKEN=api.token,
+        WAKEFUL_GATEWAY__API=api.url,
+        WAKEFUL_GATEWAY__ALLOW=str(USER),
+        WAKEFUL_RESPONSE_ACTIONS__ENABLED="false",
+    )
+    daemon.up()
+    api.says("hang", user=USER)
+    first = daemon.wait_for_session(lambda each: each["managed"] and each["session_alive"], "agent")
+    wait_for(lambda: "Half of" in "".join(api.seen(USER)) or None, "half an answer")
+    found = [environ_of(first["pid"])]
+    os.kill(first["pid"], signal.SIGKILL)
+    found.append(environ_of(pid_of(daemon, first["id"], unlike=first["pid"])))
+    wait_for(lambda: "done after all" in "".join(api.seen(USER)) or None, "answer")
+    assert [api.token in each or SECRET in each for each in found] == [False, False]
+    gateways = list(proc.carriers("WAKEFUL_GATEWAY__TOKEN", api.token, os.getuid()))
+    words = [" ".join(proc.command(each.pid)) for each in gateways]
+    assert len(words) == 2, words
+    assert all("wakeful" in each for each in words), words
+
+
+def _text(path: Path) -> str | None:
+    return (path.read_text() or None) if path.exists() else None

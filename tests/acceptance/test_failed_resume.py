@@ -1,0 +1,72 @@
+"""A claim about a real client that was killed: somebody's resume that fails elsewhere is no news about it."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clients import UNTIL_TOLD, ClaudeHome, end_tmux, wait_for
+from daemons import RunningDaemon
+from operators import DONE, bash
+from wakeful.testing.scripted_model import script
+
+Record = dict[str, Any]
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Path]:
+    socket = tmp_path / "tmux.sock"
+    yield socket
+    end_tmux(socket)
+
+
+def happenings(daemon: RunningDaemon) -> list[str]:
+    return [event["event"] for event in daemon.run("events", "--json").json["events"]]
+
+
+def killed_in_a_tool(daemon: RunningDaemon, claude: ClaudeHome, terminal: Path) -> Record:
+    """Its pane stays with a shell; the record once its death was written down."""
+    settings = claude.home / ".claude" / "settings.json"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text(json.dumps({"permissions": {"allow": ["Bash"]}}))
+    claude.in_tmux(terminal, script(bash(UNTIL_TOLD), DONE), "a", shell_wrapped=True)
+    claude.wait_for_tool("sleep")
+    alive = daemon.wait_for_session(lambda each: each["session_alive"], "life")
+    os.kill(alive["pid"], signal.SIGKILL)
+    claude.let_tool_end()
+    wait_for(lambda: happenings(daemon) == ["session_unhealthy"] or None, "word of its death")
+    return daemon.wait_for_session(lambda each: each["health"] == "dead", "death")
+
+
+def test_a_resume_that_fails_elsewhere_is_no_news(
+    daemon: RunningDaemon, claude: ClaudeHome, terminal: Path, tmp_path: Path
+) -> None:
+    """From another folder it finds no conversation: the pane is still there, and the session died when it died."""
+    daemon.environ["WAKEFUL_HEAL__CONFIRM_SECONDS"] = "0.5"
+    daemon.watch(**claude.environ())
+    daemon.up()
+    dead = killed_in_a_tool(daemon, claude, terminal)
+    assert [each["code"] for each in dead["findings"]] == ["agent_exited"]
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    resume = ["claude", "--resume", dead["conversation_id"], "-p", "go on"]
+    for _ in range(2):
+        failed = subprocess.run(
+            resume,
+            check=False,
+            cwd=elsewhere,
+            env=claude.environ(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=60,
+        )
+        assert (failed.returncode, b"No conversation found" in failed.stderr) == (1, True)
+        after = daemon.wait_for_session(lambda each: not each["session_alive"], "end of the resume")
+        assert (after["findings"], after["alive_to"]) == (dead["findings"], "pane_process")
+        assert "attach" in [each["name"] for each in after["actions"] if each["allowed"]]
+    assert happenings(daemon) == ["session_unhealthy"]

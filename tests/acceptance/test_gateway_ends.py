@@ -1,0 +1,89 @@
+"""Claims about turns whose agent, or daemon, ends at a bad moment: every answer belongs to the message it was asked in."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bot_api import BotApi
+from cheap_claude import install
+from clients import CodexHome, wait_for
+from daemons import RunningDaemon
+from gateway_houses import end_agents
+from phones import Phone
+
+USER = 42
+ROUNDS = 3
+
+
+@pytest.fixture
+def chat(daemon: RunningDaemon, api: BotApi, tmp_path: Path) -> Iterator[BotApi]:
+    """A bot whose agents answer with the words of the question."""
+    program = Path(install(tmp_path / "bin"))
+    daemon.environ["PATH"] = f"{program.parent}:{daemon.environ['PATH']}"
+    daemon.watch(
+        WAKEFUL_GATEWAY__TOKEN=api.token,
+        WAKEFUL_GATEWAY__API=api.url,
+        WAKEFUL_GATEWAY__ALLOW=str(USER),
+        WAKEFUL_GATEWAY__EDIT_SECONDS="0.05",
+        WAKEFUL_RESPONSE_ACTIONS__ENABLED="false",
+        WAKEFUL_HEAL__CONFIRM_SECONDS="1",
+    )
+    daemon.up()
+    yield api
+    end_agents(tmp_path, daemon)
+
+
+def said(api: BotApi) -> list[str]:
+    return [text for text in api.seen(USER) if text != "…"]
+
+
+def ask(api: BotApi, words: str) -> str:
+    """What is answered to it."""
+    count = len(api.seen(USER))
+    api.says(words, user=USER)
+    try:
+        wait_for(lambda: len(said(api)) > count or None, f"answer to {words!r}", 40)
+        return wait_for(
+            lambda: next((each for each in said(api)[count:] if words in each or "Brought" in each), None),
+            words,
+        )
+    except AssertionError as error:
+        error.add_note(f"seen: {api.seen(USER)}")
+        raise
+
+
+def test_an_agent_that_ends_after_its_answer_does_not_give_it_to_the_next_message(chat: BotApi) -> None:
+    """It dies with its result said and its log unwritten, is brought back and told to go on; the next message comes at once."""
+    assert ask(chat, "hello") == "Answer to: hello."
+    for number in range(ROUNDS):
+        assert ask(chat, f"last {number}") == f"At last. \n\nAnswer to: last {number}."
+        assert ask(chat, f"next {number}") == f"Answer to: next {number}."
+
+
+def written(codex: CodexHome) -> str:
+    return "".join(each.read_text() for each in codex.logs())
+
+
+def until_ended(codex: CodexHome, turns: int) -> None:
+    wait_for(lambda: written(codex).count("task_complete") == turns or None, f"end of {turns} turns")
+
+
+def test_a_codex_turn_that_ended_while_the_daemon_was_away_is_answered(
+    codex: CodexHome, daemon: RunningDaemon, api: BotApi
+) -> None:
+    """The daemon dies as it hands the prompt over, the first one and a later one; the turn ends before it is back."""
+    daemon.watch(WAKEFUL_FAULTS="once.done:1:kill")
+    phone = Phone(api, daemon, codex, "edit_seconds = 0.1\n")
+    for number in range(2):
+        phone.ask({"text": f"Done number {number}, as asked."})
+        wait_for(lambda: daemon.has_ended() or None, "end of the daemon")
+        until_ended(codex, number + 1)
+        if number == 1:
+            del daemon.environ["WAKEFUL_FAULTS"]
+        else:
+            daemon.watch(WAKEFUL_FAULTS="once.done:2:kill")
+        daemon.up()
+        phone.sees(f"Done number {number}, as asked.")
+    assert phone.times("could not be asked") == 0
+    assert written(codex).count("task_complete") == 2, "each was asked once"

@@ -1,0 +1,119 @@
+"""Claims about calls that wait for a permission, with the real clients: waiting for a person, nowhere cut off."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from clients import ClaudeHome, CodexHome, end_tmux, wait_for
+from daemons import RunningDaemon
+from operators import DONE, bash
+from tmux_servers import Server
+from wakeful.testing.scripted_model import script
+
+ESCALATED = {
+    "tool": "exec_command",
+    "input": {
+        "cmd": "until [ -e told ]; do sleep 0.2; done",
+        "sandbox_permissions": "require_escalated",
+        "justification": "to wait",
+        "yield_time_ms": 30_000,
+    },
+}
+Record = dict[str, Any]
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Path]:
+    socket = tmp_path / "tmux.sock"
+    yield socket
+    end_tmux(socket)
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Iterator[Server]:
+    """A terminal for `wakeful top`."""
+    server = Server(tmp_path / "top")
+    yield server
+    server.end()
+
+
+def calls_of(daemon: RunningDaemon, session_id: str) -> list[str]:
+    with httpx.Client(transport=httpx.HTTPTransport(uds=str(daemon.socket))) as door:
+        answer = door.get(f"http://wakeful/api/sessions/{session_id}/calls").json()
+    return [call["end"] for call in answer["calls"]]
+
+
+def is_waiting(record: Record) -> bool:
+    return bool(record["state"] == "waiting" and record["attention"] == "person")
+
+
+def said(daemon: RunningDaemon, session_id: str) -> str:
+    """All that the commands about one session print."""
+    commands = [
+        ("ls",),
+        ("report",),
+        *(("session", each, session_id) for each in ("why", "status", "inspect")),
+    ]
+    return "\n".join(daemon.run(*command).out for command in commands)
+
+
+def show_top(daemon: RunningDaemon, server: Server) -> None:
+    words = [f"{name}={shlex.quote(value)}" for name, value in daemon.environ.items()]
+    command = f"env -i TERM=tmux-256color {' '.join(words)} {shlex.join(daemon.argv('top'))}"
+    server.tmux("new-session", "-d", "-x", "160", "-y", "60", "-s", "top", command)
+
+
+def test_claude_at_a_permission_prompt_waits(
+    daemon: RunningDaemon, claude: ClaudeHome, terminal: Path, top: Server
+) -> None:
+    """Its call is `waiting` to HTTP, commands and top, and nothing calls it cut off; answered, it came back."""
+    daemon.watch(**claude.environ())
+    daemon.up()
+    pane = claude.in_tmux(terminal, script(bash("touch made"), DONE), "a")
+    session_id = daemon.wait_for_session(is_waiting, "permission")["id"]
+    wait_for(lambda: calls_of(daemon, session_id) == ["waiting"] or None, "call that waits")
+    assert "cut off" not in said(daemon, session_id).lower().replace("_", " ")
+    show_top(daemon, top)
+    shown = wait_for(
+        lambda: seen if "◆" in (seen := top.tmux("capture-pane", "-p", "-t", "top")) else None,
+        "waiting call in top",
+    )
+    assert "Bash: touch made" in next(line for line in shown.splitlines() if "◆" in line)
+    reached = daemon.run("session", "wait", session_id, "--until", "waiting", "--timeout", "5s")
+    assert reached.exit_code == 0, reached.err
+    wait_for(lambda: "Do you want to proceed?" in pane.screen() or None, "question on the screen")
+    pane.press("Enter")
+    daemon.wait_for_session(lambda record: record["state"] == "idle", "end")
+    assert calls_of(daemon, session_id) == ["ok"]
+
+
+def test_an_escalated_call_of_codex_probably_asks(
+    daemon: RunningDaemon, codex: CodexHome, terminal: Path
+) -> None:
+    """At once, told as a guess, no trouble; once it runs it is at work again, and it simply ends."""
+    daemon.watch(CODEX_HOME=codex.home / ".codex")
+    daemon.up()
+    asked = ("-a", "on-request", "-s", "read-only", script(ESCALATED, DONE))
+    pane = codex.in_tmux(terminal, "a", *asked)
+    waiting = daemon.wait_for_session(is_waiting, "approval")
+    wait_for(lambda: "Would you like to run the following command?" in pane.screen() or None, "question")
+    session_id = waiting["id"]
+    (wait,) = waiting["expected_waits"]
+    assert (wait["kind"], wait["probable"], waiting["health"]) == ("person", True, "healthy")
+    assert daemon.run("session", "why", session_id).out.startswith("probably asks for a permission: `until ")
+    assert "probably asks for a permission · exec_command: until" in daemon.run("ls").out
+    assert calls_of(daemon, session_id) == ["waiting"]
+    wait_for(lambda: "proceed" in pane.screen() or None, "choice")
+    pane.press("Enter")
+    running = daemon.wait_for_session(lambda record: record["state"] == "prompting", "call that runs")
+    assert [each["evidence"] for each in running["expected_waits"]] == [
+        "call open and its process was seen alive"
+    ]
+    codex.let_tool_end()
+    daemon.wait_for_session(lambda record: record["state"] == "idle", "end")
+    assert calls_of(daemon, session_id) == ["ok"]
+    assert daemon.run("incidents", "--all", "--json").json["incidents"] == []

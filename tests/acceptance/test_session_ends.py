@@ -1,0 +1,170 @@
+"""How turns of the real clients begin and end: a run that ended well is no death, and one that hangs is no idleness."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clients import UNTIL_TOLD, ClaudeHome, CodexHome, TmuxSession, end_tmux, wait_for
+from daemons import RunningDaemon
+from operators import DONE, bash
+from wakeful.testing.scripted_model import ScriptedModel, script
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+ANSWER = {"tool": "StructuredOutput", "input": {"n": 3}}
+LOOKING = {**bash("true"), "loop": True}
+FREE = "--dangerously-skip-permissions"
+# Far below what the command of the test takes.
+SILENCE_SECONDS = 4
+Record = dict[str, Any]
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Path]:
+    socket = tmp_path / "terminal.sock"
+    yield socket
+    end_tmux(socket)
+
+
+@pytest.fixture
+def watching(daemon: RunningDaemon, claude: ClaudeHome) -> RunningDaemon:
+    daemon.watch(**claude.environ())
+    daemon.up()
+    return daemon
+
+
+@pytest.fixture
+def watching_codex(daemon: RunningDaemon, codex: CodexHome) -> RunningDaemon:
+    daemon.watch(**codex.environ(), WAKEFUL_DETECT__SILENCE_SECONDS=str(SILENCE_SECONDS))
+    daemon.up()
+    return daemon
+
+
+def codes(record: Record) -> list[str]:
+    return [finding["code"] for finding in record["findings"]]
+
+
+def kinds(record: Record) -> list[str]:
+    return [wait["kind"] for wait in record["expected_waits"]]
+
+
+def alarms(daemon: RunningDaemon) -> list[Any]:
+    """Every critical event and every incident so far."""
+    events = daemon.run("events", "--json").json["events"]
+    return [*events, *daemon.run("incidents", "--json").json["incidents"]]
+
+
+@pytest.mark.parametrize(
+    ("steps", "arguments", "exit_code"),
+    [
+        pytest.param((ANSWER,), ("--json-schema", json.dumps(SCHEMA)), 0, id="a schema that was filled"),
+        pytest.param((LOOKING,), ("--max-turns", "2", FREE), 1, id="as many turns as it may"),
+    ],
+)
+def test_a_run_that_ended_by_its_own_rules_is_no_death(
+    watching: RunningDaemon, claude: ClaudeHome, steps: tuple[Record], arguments: tuple[str], exit_code: int
+) -> None:
+    """Neither ends with a text: stopped and healthy, with no event and no incident."""
+    assert claude.run_print(script(*steps), *arguments).wait(60) == exit_code
+    ended = watching.wait_for_session(lambda each: each["state"] == "stopped", "end")
+    assert (ended["health"], codes(ended), alarms(watching)) == ("healthy", [], [])
+
+
+def test_a_skill_that_hangs_is_at_work_and_dies_in_its_turn(
+    watching: RunningDaemon, claude: ClaudeHome, model: ScriptedModel, terminal: Path
+) -> None:
+    """The client itself wrote the prompt of such a turn: seen before any output, and dead after kill -9."""
+    skill = claude.project / ".claude" / "skills" / "deploy" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text(f"---\nname: deploy\ndescription: deploys\n---\n{script({'hang': 'mid'})}\n")
+    pane = claude.in_tmux(terminal, "/deploy now", "a")
+    assert model.wait_until(lambda: model.hanging > 0, 60)
+    working = watching.wait_for_session(lambda each: each["state"] == "prompting", "turn")
+    assert kinds(working) == ["model"]
+    os.kill(int(pane.shown("pane_pid")), signal.SIGKILL)
+    dead = watching.wait_for_session(lambda each: each["state"] == "stopped", "end")
+    assert (dead["health"], codes(dead)) == ("dead", ["session_dead"])
+
+
+def test_an_agent_in_the_background_is_waited_for(
+    watching: RunningDaemon, claude: ClaudeHome, terminal: Path
+) -> None:
+    """Between turns the session says what goes on behind it, until the word of its end."""
+    allowed = claude.project / ".claude" / "settings.json"
+    allowed.parent.mkdir()
+    allowed.write_text(json.dumps({"permissions": {"allow": ["Bash", "Agent"]}}))
+    job = {"description": "a job", "prompt": script(bash(UNTIL_TOLD), DONE), "run_in_background": True}
+    launch = {"tool": "Agent", "input": {**job, "subagent_type": "general-purpose"}}
+    claude.in_tmux(terminal, script(launch, {"text": "Launched"}), "a")
+    watching.wait_for_session(lambda each: kinds(each) == ["background"], "agent in the background")
+    claude.let_tool_end()
+    watching.wait_for_session(lambda each: each["state"] == "idle" and not kinds(each), "end")
+
+
+def test_how_a_session_ended_whose_log_was_removed_is_unknown(
+    watching: RunningDaemon, claude: ClaudeHome, model: ScriptedModel
+) -> None:
+    """Killed in a turn, its log deleted, Wakeful started anew: only a registry file is left, and that is no good end."""
+    process = claude.run_print(script({"hang": "mid"}))
+    assert model.wait_until(lambda: model.hanging > 0, 60)
+    watching.wait_for_session(lambda each: each["state"] == "prompting", "turn")
+    process.kill()
+    watching.wait_for_session(lambda each: each["health"] == "dead", "death")
+    claude.logs()[0].unlink()
+    watching.end()
+    watching.up()
+    listed = watching.run("session", "list", "--all", "--json").json["sessions"]
+    assert [(each["state"], each["health"], codes(each)) for each in listed] == [("stopped", "unknown", [])]
+
+
+def codex_screen(codex: CodexHome, terminal: Path) -> TmuxSession:
+    pane = codex.in_tmux(terminal, "a")
+    # Its first screen is drawn before it takes a key; the line below the input is the last to come.
+    shows(pane, "for shortcuts")
+    return pane
+
+
+def shows(pane: TmuxSession, text: str) -> None:
+    wait_for(lambda: text in pane.screen() or None, f"{text!r} on the screen")
+
+
+def type_in(pane: TmuxSession, text: str) -> None:
+    pane.tmux("send-keys", "-l", text)
+    shows(pane, text[:20])
+    wait_for(lambda: _entered(pane), "input that was taken")
+
+
+def _entered(pane: TmuxSession) -> bool | None:
+    """Enter, until the line is no longer the input: keys sent while it draws its first screen are lost."""
+    pane.press("Enter")
+    return any(word in pane.screen() for word in ("esc to interrupt", "Worked for")) or None
+
+
+def test_a_command_typed_into_codex_is_no_wait_for_the_model(
+    watching_codex: RunningDaemon, codex: CodexHome, terminal: Path
+) -> None:
+    """`!` runs it in a turn of its own that asks nothing of the model: at work, and never silent."""
+    pane = codex_screen(codex, terminal)
+    type_in(pane, script(DONE))
+    watching_codex.wait_for_session(lambda each: each["state"] == "idle", "end")
+    pane.tmux("send-keys", "-l", f"!{UNTIL_TOLD}")
+    shows(pane, "until [ -e told ]")
+    pane.press("Enter")
+    shows(pane, "esc to interrupt")
+    running = watching_codex.wait_for_session(lambda each: each["state"] == "prompting", "command")
+    assert kinds(running) == ["tool"]
+    held = wait_for(lambda: _held_back(watching_codex, running["id"]), "silence held back")
+    assert held["by"] == "tool"
+    codex.let_tool_end()
+    watching_codex.wait_for_session(lambda each: each["state"] == "idle", "end")
+    assert alarms(watching_codex) == []
+
+
+def _held_back(daemon: RunningDaemon, session_id: str) -> Record | None:
+    """The silence that would have been found by now, were it not for a wait."""
+    rules: list[Record] = daemon.run("session", "why", session_id, "--json").json["held_back"]
+    return next((rule for rule in rules if rule["code"] == "silent"), None)

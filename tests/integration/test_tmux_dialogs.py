@@ -1,0 +1,156 @@
+"""Claims about reading the dialogs of a client from its screen: what is known is named, what is not is called unknown."""
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from clients import wait_for
+from tmux_servers import Server
+from wakeful.adapters.system import proc
+from wakeful.adapters.tmux.claude_dialogs import dialog_on
+from wakeful.adapters.tmux.dialogs import Dialogs
+from wakeful.adapters.tmux.screen import Screen
+from wakeful.domain.evidence import DialogKind
+from wakeful.domain.process import Process
+from wakeful.domain.subject import Subject
+
+ANGLE = "\u276f"
+RULE = "─" * 40
+CONVERSATION = "0b1f3c52-7d1e-4a53-9d0e-2f5c1d0a9b11"
+
+
+def screen(*rows: str, row: int = 0) -> Screen:
+    return Screen.parse(f"10 0 0 0 0 80 1 {row} /dev/pts/1\n".encode() + "\n".join(rows).encode())
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind"),
+    [
+        (
+            (" Quick safety check: Is this a project", f" {ANGLE} 1. Yes, I trust this folder"),
+            DialogKind.TRUST,
+        ),
+        ((" Quick safety", " check: Is this", f" {ANGLE} 1. Yes"), DialogKind.TRUST),
+        (("WARNING: Claude Code running in Bypass", "Permissions mode", f"{ANGLE} 1. No"), DialogKind.BYPASS),
+        (("Select login method:", f" {ANGLE} 1. Claude account", "Esc to cancel"), DialogKind.LOGIN),
+        (("Detected a custom API key in your environment", f"  {ANGLE} 2. No"), DialogKind.API_KEY),
+        (
+            ("Security notes:", "1. Claude can make mistakes.", "Press Enter to continue…"),
+            DialogKind.SECURITY_NOTES,
+        ),
+        # Words without a key to press, a key without known words, and nothing at all.
+        (("Quick safety check: passed", "Loading…"), DialogKind.UNKNOWN),
+        (
+            ("Choose a colour for your new keyboard", f"{ANGLE} 1. Red", "Enter to confirm"),
+            DialogKind.UNKNOWN,
+        ),
+        (("", ""), DialogKind.UNKNOWN),
+    ],
+)
+def test_a_dialog_is_known_by_its_words_and_by_the_key_it_waits_for(
+    rows: tuple[str, ...], kind: DialogKind
+) -> None:
+    """However the pane breaks them; one without the other is a screen that nobody knows."""
+    seen = dialog_on(screen(*rows))
+    assert seen is not None
+    assert seen.kind is kind
+
+
+def test_an_input_line_and_a_permission_question_are_no_dialogs_of_a_start() -> None:
+    """Inside a conversation others say what a screen means, whatever the agent printed above."""
+    line = screen("Quick safety check: x", f"{ANGLE} 1. Yes", RULE, f"{ANGLE} ", RULE, row=3)
+    asked = screen(RULE, "Bash command", "Do you want to proceed?", f" {ANGLE} 1. Yes", "  2. No", row=3)
+    assert (dialog_on(line), dialog_on(asked)) == (None, None)
+
+
+class Notes:
+    """A witness that takes notes of dialogs."""
+
+    def __init__(self) -> None:
+        self.asked_by: dict[Process, tuple[Subject, DialogKind, str]] = {}
+
+    def asked(
+        self, subject: Subject, process: Process, kind: DialogKind, words: str, *, cwd: str | None
+    ) -> None:
+        assert cwd is not None
+        self.asked_by[process] = subject, kind, words
+
+    def not_asked(self, process: Process) -> None:
+        del self.asked_by[process]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    """A program of the client's name that shows what it is told to."""
+    (tmp_path / "bin").mkdir()
+    copy = tmp_path / "bin" / "claude"
+    shutil.copy("/bin/bash", copy)
+    return str(copy)
+
+
+def look(server: Server, notes: Notes, folder: Path, starting_seconds: float = 0.0) -> bool:
+    dialogs = Dialogs(notes, lambda _process: None, (folder,), "here", starting_seconds=starting_seconds)  # type: ignore[arg-type]
+    return asyncio.run(dialogs.look([server.look()]))
+
+
+def shows(server: Server, text: str) -> None:
+    wait_for(lambda: text in server.tmux("capture-pane", "-p") or None, text)
+
+
+def test_a_screen_that_nobody_knows_is_called_unknown_and_its_words_are_made_safe(
+    server: Server, tmp_path: Path, program: str
+) -> None:
+    """A client that changed its dialogs is not guessed at, and its secrets and controls are not passed on."""
+    key = "sk-ant-api03-" + "a" * 40
+    told = f"printf 'Brand new dialog {key} \\342\\200\\256 here'; sleep 600; :"
+    pid = server.start("a", "env", f"CLAUDE_CONFIG_DIR={tmp_path}", program, "-c", told)
+    shows(server, "here")
+    notes = Notes()
+    assert look(server, notes, tmp_path)
+    ((process, (subject, kind, words)),) = notes.asked_by.items()
+    assert (process.pid, kind, subject.awaited) == (pid, DialogKind.UNKNOWN, True)
+    assert "Brand new dialog" in words
+    assert key not in words
+    assert "\u202e" not in words
+
+
+def test_who_has_just_started_is_given_its_time(server: Server, tmp_path: Path, program: str) -> None:
+    """An empty screen in the first seconds says nothing, and the next look comes soon."""
+    server.start("a", "env", f"CLAUDE_CONFIG_DIR={tmp_path}", program, "-c", "sleep 600; :")
+    notes = Notes()
+    assert look(server, notes, tmp_path, starting_seconds=60.0)
+    assert notes.asked_by == {}
+
+
+def test_whose_registry_nobody_watches_is_left_alone(server: Server, tmp_path: Path, program: str) -> None:
+    """It would be listed at its dialog and never become a session."""
+    server.start("a", "env", f"CLAUDE_CONFIG_DIR={tmp_path}/other", program, "-c", "sleep 600; :")
+    notes = Notes()
+    assert not look(server, notes, tmp_path)
+
+
+def test_a_conversation_that_its_command_names_is_known_from_its_dialog_on(
+    server: Server, tmp_path: Path, program: str
+) -> None:
+    """Nothing has to stand for it until it begins."""
+    words = ("-c", "sleep 600; :", "x", "--session-id", CONVERSATION)
+    server.start("a", "env", f"CLAUDE_CONFIG_DIR={tmp_path}", program, *words)
+    notes = Notes()
+    wait_for(lambda: look(server, notes, tmp_path) or None, "client")
+    ((subject, _, _),) = notes.asked_by.values()
+    assert (subject.id, subject.awaited) == (f"claude-{CONVERSATION}", False)
+
+
+def test_a_client_below_a_script_is_found(server: Server, tmp_path: Path, program: str) -> None:
+    """A shell that runs a script is the leader of the group its programs are in."""
+    inner = f"{program} -c 'sleep 600; :'; true"
+    pid = server.start("a", "env", f"CLAUDE_CONFIG_DIR={tmp_path}", "sh", "-c", inner)
+    notes = Notes()
+    wait_for(lambda: look(server, notes, tmp_path) or None, "client")
+    (process,) = notes.asked_by
+    parent = proc.parent_of(process)
+    assert parent is not None
+    assert (parent.pid, os.path.basename(proc.command(process.pid)[0])) == (pid, "claude")  # noqa: PTH119

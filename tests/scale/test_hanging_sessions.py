@@ -1,0 +1,117 @@
+"""A claim about many agents whose model hangs every time: each is revived once, given up once and told of once.
+
+A real daemon and real processes; the agents are cheap ones. The suite has ten, `WAKEFUL_HANGING=50` has fifty.
+"""
+
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from cheap_claude import install
+from clients import wait_for
+from daemons import RunningDaemon
+from gateway_houses import end_agents
+from telegrams import Telegram
+
+AGENTS = int(os.environ.get("WAKEFUL_HANGING", "10"))
+# All of them are asked before the first is found silent.
+SILENCE_SECONDS = 6 + AGENTS // 5
+CHAT = "77"
+
+
+@pytest.fixture
+def telegram() -> Iterator[Telegram]:
+    telegram = Telegram()
+    yield telegram
+    telegram.end()
+
+
+def test_each_is_revived_once_given_up_once_and_told_of_once(
+    daemon: RunningDaemon, telegram: Telegram, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where the log of an agent that was ended shows it idle for a while before it reads why it is back."""
+    daemon.watch(
+        WAKEFUL_HEAL__CONFIRM_SECONDS="1",
+        WAKEFUL_HEAL__PACE_SECONDS="0.1",
+        WAKEFUL_HEAL__PACE_BURST=str(AGENTS),
+        WAKEFUL_DETECT__SILENCE_SECONDS=str(SILENCE_SECONDS),
+        WAKEFUL_ALERTS__TELEGRAM_TOKEN="123:abc",
+        WAKEFUL_ALERTS__TELEGRAM_CHAT=CHAT,
+        WAKEFUL_ALERTS__TELEGRAM_API=telegram.http.url,
+    )
+    daemon.up()
+    try:
+        sessions = _start_all(daemon, tmp_path)
+        wait_for(lambda: len(_given_up(daemon)) == AGENTS or None, "give-ups", 4 * SILENCE_SECONDS + 60)
+        # Whoever was revived again would be found silent and ended within this time.
+        time.sleep(SILENCE_SECONDS + 10)
+        counted = [_figures(daemon, telegram, each) for each in sessions]
+    finally:
+        daemon.end()
+        end_agents(tmp_path, daemon)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{AGENTS} hanging sessions: {_words(counted)}\n")
+    assert set(counted) == {(1, 1, 1, 1)}
+
+
+def _start_all(daemon: RunningDaemon, folder: Path) -> list[str]:
+    """All of them are up before the first is asked anything: where some fail early, the others are not revived."""
+    program, project = install(folder / "bin"), folder / "project"
+    project.mkdir()
+
+    def start(_number: int) -> str:
+        started = daemon.run("run", "--json", "--headless", "--", program, cwd=project)
+        assert started.exit_code == 0, started.err
+        return str(started.json["session_id"])
+
+    def ask(session_id: str) -> None:
+        answered = client.post(f"/api/sessions/{session_id}/send", json={"prompt": "stuck here"})
+        assert answered.json()["outcome"] == "recovered", answered.text
+
+    transport = httpx.HTTPTransport(uds=str(daemon.socket))
+    with (
+        ThreadPoolExecutor(4) as pool,
+        httpx.Client(transport=transport, base_url="http://wakeful", timeout=60) as client,
+    ):
+        sessions = list(pool.map(start, range(AGENTS)))
+        list(pool.map(ask, sessions))
+        return sessions
+
+
+def _events(daemon: RunningDaemon) -> list[dict[str, Any]]:
+    log = Path(daemon.environ["WAKEFUL_HOME"], "logs/critical_events.jsonl")
+    # The last line may be on its way.
+    whole = log.read_bytes().rpartition(b"\n")[0] if log.exists() else b""
+    return [msgspec.json.decode(line) for line in whole.splitlines()]
+
+
+def _given_up(daemon: RunningDaemon) -> set[str]:
+    return {each["session_id"] for each in _events(daemon) if each["event"] == "revival_failed"}
+
+
+def _figures(daemon: RunningDaemon, telegram: Telegram, session_id: str) -> tuple[int, int, int, int]:
+    """Revivals, give-ups, alerts of the problem and alerts of the give-up."""
+    events = [each for each in _events(daemon) if each["session_id"] == session_id]
+    revivals = sum(each["action_taken"] == "revival_attempted" for each in events)
+    give_ups = sum(each["event"] == "revival_failed" for each in events)
+    told = [each for each in telegram.texts(CHAT) if session_id in each]
+    gave_up = sum("gave up" in each for each in told)
+    return revivals, give_ups, len(told) - gave_up, gave_up
+
+
+def _words(counted: list[tuple[int, int, int, int]]) -> str:
+    names = ("revivals", "give-ups", "alerts of the problem", "alerts of the give-up")
+    columns = zip(*counted, strict=True)
+    return "; ".join(
+        f"{name} per session {dict(sorted(Counter(column).items()))}"
+        for name, column in zip(names, columns, strict=True)
+    )

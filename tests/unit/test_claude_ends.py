@@ -1,0 +1,110 @@
+"""How runs of Claude Code end, and turns begin, as its transcript has them: read, folded and judged together."""
+
+import json
+from typing import Any
+
+import pytest
+
+import transcripts
+from folding import codes, folded, held
+from wakeful.adapters.claude_code.transcript import TranscriptReader
+from wakeful.domain.activity import Activity
+from wakeful.domain.findings import Code, Health, State
+from wakeful.domain.judge import judge
+from wakeful.domain.moment import Instant
+from wakeful.domain.policy import Policy
+from wakeful.domain.process import Sight
+from wakeful.domain.verdict import Verdict, WaitKind
+
+AT = 1_767_603_600.0
+ID = "11111111-1111-4111-8111-111111111111"
+SAID = transcripts.prompt(AT, ID)
+CALLED = transcripts.call(AT + 1, ID, "true")
+
+
+def record(kind: str, seconds: float, **fields: Any) -> dict[str, Any]:
+    return transcripts.record(kind, AT + seconds, ID, **fields)
+
+
+def result(seconds: float, content: Any = "ok", **fields: Any) -> dict[str, Any]:
+    block = {"type": "tool_result", "tool_use_id": "toolu_1", "content": content}
+    return record("user", seconds, message={"role": "user", "content": [block]}, **fields)
+
+
+def told(seconds: float, text: str, **fields: Any) -> dict[str, Any]:
+    return record("user", seconds, message={"role": "user", "content": text}, **fields)
+
+
+def read(*records: dict[str, Any]) -> Activity:
+    reader = TranscriptReader()
+    return folded([event for each in records for event in reader.read(json.dumps(each).encode())])
+
+
+def judged(seconds: float, sight: Sight, *records: dict[str, Any]) -> Verdict:
+    now = Instant(AT + seconds, AT + seconds)
+    return judge(read(*records), held(sight, ended_at=now if sight is Sight.DEAD else None), Policy(), now)
+
+
+MAX_TURNS = record("attachment", 3, attachment={"type": "max_turns_reached", "maxTurns": 2, "turnCount": 3})
+HOOK = record("attachment", 3, attachment={"type": "hook_stopped_continuation", "message": "enough"})
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        [result(2, "Structured output provided successfully", toolEndsTurn=True)],
+        [result(2), MAX_TURNS],
+        [result(2), HOOK],
+    ],
+)
+def test_a_run_that_ended_by_its_own_rules_is_no_death(ending: list[dict[str, Any]]) -> None:
+    """A schema that was filled, `--max-turns` and a hook's stop are ends: stopped, healthy, nothing found."""
+    gone = judged(4, Sight.DEAD, SAID, CALLED, *ending)
+    assert (gone.state, gone.health, gone.findings) == (State.STOPPED, Health.HEALTHY, ())
+    alive = judged(4000, Sight.ALIVE, SAID, CALLED, *ending)
+    assert (alive.state, alive.findings) == (State.IDLE, ())
+
+
+def test_a_run_that_was_cut_off_is_still_a_death() -> None:
+    """Without the client's word that it was the last, a result is owed an answer."""
+    assert codes(judged(4, Sight.DEAD, SAID, CALLED, result(2))) == [Code.SESSION_DEAD]
+    failed = result(2, toolEndsTurn=True)
+    failed["message"]["content"][0]["is_error"] = True
+    assert codes(judged(4, Sight.DEAD, SAID, CALLED, failed)) == [Code.SESSION_DEAD]
+
+
+COMMAND = told(0, "<command-message>deploy</command-message>\n<command-name>/deploy</command-name>")
+SKILL = told(0, "Base directory for this skill: /x", isMeta=True)
+FIRED = told(0, "check the build", isMeta=True, promptSource="system")
+REFUSED = told(0, "Stop hook feedback:\n[check]: go on", isMeta=True)
+MARK = record("system", 0, subtype="stop_hook_summary")
+
+
+@pytest.mark.parametrize("begun", [[COMMAND, SKILL], [FIRED], [REFUSED, MARK]])
+def test_a_turn_that_no_typed_prompt_began_is_one(begun: list[dict[str, Any]]) -> None:
+    """A skill, a task at its time, a hook that asks for more: at work, silent when it hangs, dead when killed."""
+    before = [SAID, transcripts.answer(AT, ID)]
+    assert judged(5, Sight.ALIVE, *before, *begun).state is State.PROMPTING
+    assert codes(judged(700, Sight.ALIVE, *before, *begun)) == [Code.SILENT]
+    assert codes(judged(5, Sight.DEAD, *before, *begun)) == [Code.SESSION_DEAD]
+
+
+@pytest.mark.parametrize(
+    "launched",
+    [
+        {"isAsync": True, "status": "async_launched", "agentId": "a7", "description": "sub job"},
+        {"status": "async_launched", "taskId": "w1", "taskType": "local_workflow"},
+        {"taskId": "b5", "timeoutMs": 60000, "persistent": False},
+    ],
+)
+def test_what_was_launched_behind_the_turn_is_waited_for(launched: dict[str, Any]) -> None:
+    """An agent, a workflow and a monitor are background waits until the word of their end."""
+    left = [SAID, CALLED, result(2, "in new words", toolUseResult=launched), transcripts.answer(AT + 3, ID)]
+    waits = judged(60, Sight.ALIVE, *left).waits
+    assert [wait.kind for wait in waits] == [WaitKind.BACKGROUND]
+    task = launched.get("agentId") or launched["taskId"]
+    word = f"<task-notification>\n<task-id>{task}</task-id>\n"
+    event = told(50, f"{word}<event>tick</event>\n</task-notification>")
+    assert judged(60, Sight.ALIVE, *left, event, transcripts.answer(AT + 51, ID)).waits
+    over = told(50, f"{word}<status>completed</status>\n</task-notification>")
+    assert judged(60, Sight.ALIVE, *left, over, transcripts.answer(AT + 51, ID)).waits == ()
