@@ -7,7 +7,7 @@ shown to people is decided here as well, for every interface but the page, whose
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from shlex import join
+from shlex import join, quote
 from typing import Final
 
 from wakeful.domain.plaintext import plain
@@ -25,7 +25,13 @@ _SIMPLE: Final = re.compile(r"(?:/[a-zA-Z0-9_.-]{1,15})+", re.ASCII)
 
 def resume_argv(provider: str, conversation: str, place: str) -> tuple[str, ...]:
     """Goes to its folder, then on with the conversation."""
-    return (*_SHELL, f"{join(('cd', place))} && {join((*_CLIENTS[provider], conversation))}")
+    return (*_SHELL, _resume_in(provider, place) + quote(conversation))
+
+
+@lru_cache(maxsize=1024)
+def _resume_in(provider: str, place: str) -> str:
+    # Cached: a cold start writes it for every session, and most folders hold several.
+    return f"{join(('cd', place))} && {join(_CLIENTS[provider])} "
 
 
 def command_line(argv: Sequence[str]) -> str:
