@@ -30,6 +30,7 @@ from wakeful.config import (
     field_of,
     provider_of,
 )
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.durations import BadDuration, seconds_of
 from wakeful.domain.plaintext import plain
 from wakeful.gateway_config import CHATS, PROVIDER_SECTIONS, UserIds, read_chats
@@ -258,7 +259,7 @@ def _listed(setting: _Setting, key: Key) -> list[Any]:
     if not text.lstrip().startswith("["):
         return [part for part in text.split(parting) if part]
     try:
-        return msgspec.json.decode(text, type=list[int] if key.kind == UserIds else list[str])
+        return decode_json(text, list[int] if key.kind == UserIds else list[str])
     except msgspec.DecodeError as problem:
         said = f"{setting.key}: {_written(text, key)} begins like a JSON list of texts and is none"
         ways = f'write ["one", "two"] or one{parting}two'

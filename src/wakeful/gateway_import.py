@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.config import KEYS, ConfigError
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.plaintext import plain
 from wakeful.domain.redact import redact
 
@@ -48,8 +49,8 @@ class Imported(Struct, frozen=True):
 def read_gateway_json(content: bytes, shown: str) -> Imported:
     """The settings of such a file. Raises ConfigError with every problem there is, one to a line."""
     try:
-        document = msgspec.json.decode(content.removeprefix(_BYTE_ORDER_MARK))
-    except (msgspec.DecodeError, RecursionError) as problem:
+        document = decode_json(content.removeprefix(_BYTE_ORDER_MARK))
+    except msgspec.DecodeError as problem:
         raise ConfigError(problems=f"{shown}: not JSON: {plain(str(problem), 200)}") from problem
     if not isinstance(document, dict):
         raise ConfigError(problems=f"{shown}: must be a JSON object, as gateway.json is")

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from wakeful.adapters.system.proc import identify
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import WakefulError, WorldError
 from wakeful.domain.ids import SessionId, parse_session_id
 from wakeful.domain.work import LEASE_SECONDS, ConversationHeld, LeaseLost, WorkState, parse_work_id
@@ -35,7 +36,7 @@ def claim_next_run(
     WorldError without a daemon.
     """
     order = {**_claimant(owner), "project": project, "ttl_seconds": ttl_seconds}
-    return msgspec.json.decode(_post("/api/work/claim", order).body, type=Claimed).run
+    return decode_json(_post("/api/work/claim", order).body, Claimed).run
 
 
 def heartbeat_run_lease(work_id: str, epoch: int, *, ttl_seconds: float = LEASE_SECONDS) -> str:
@@ -51,7 +52,7 @@ def complete_run(work_id: str, epoch: int, result: str = "") -> None:
 def fail_run(work_id: str, epoch: int, reason: str = "") -> WorkState:
     """The run failed; whether its work is pending again or has failed. Raises LeaseLost."""
     answer = _post(f"/api/work/{parse_work_id(work_id)}/fail", {"epoch": epoch, "reason": reason})
-    return msgspec.json.decode(answer.body, type=WorkRecord).state
+    return decode_json(answer.body, WorkRecord).state
 
 
 class Ownership:
@@ -79,7 +80,7 @@ def own(
     """
     order = {**_claimant(owner), "ttl_seconds": ttl_seconds}
     answer = _post(f"/api/sessions/{parse_session_id(session_id)}/claim", order)
-    ours = Ownership(msgspec.json.decode(answer.body, type=LeaseRecord))
+    ours = Ownership(decode_json(answer.body, LeaseRecord))
     over = threading.Event()
     keeper = threading.Thread(
         target=_keep, args=(ours, over, ttl_seconds), name=f"own-{ours.session_id}", daemon=True
@@ -129,7 +130,7 @@ def _claimant(owner: str | None) -> dict[str, Any]:
 
 def _renewed(target: str, epoch: int, ttl_seconds: float) -> str:
     answer = _post(target, {"epoch": epoch, "ttl_seconds": ttl_seconds})
-    return msgspec.json.decode(answer.body, type=Renewed).lease_until
+    return decode_json(answer.body, Renewed).lease_until
 
 
 def _post(target: str, order: dict[str, Any]) -> Answer:

@@ -21,6 +21,7 @@ from wakeful.adapters.logs.recorded import RecordingUnreadable, recorded_files, 
 from wakeful.adapters.neutral.reader import NeutralReader
 from wakeful.adapters.shapes import read_torn
 from wakeful.adapters.tool_use.reader import ToolUseReader, project_in
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.errors import OperatorError, WakefulError
 from wakeful.domain.events import Event
 from wakeful.domain.ids import is_uuid
@@ -44,7 +45,7 @@ _NOT_IN_IDS: Final = re.compile(r"[^A-Za-z0-9._:@+-]+")
 _TOOL_USE: Final = frozenset({b'"pre_tool_use"', b'"post_tool_use"'})
 _at: Final = attrgetter("at")
 # A first record can be long (instructions, tools), and only its keys are asked for.
-_decode_keys: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_keys: Final = json_decoder(dict[str, msgspec.Raw])
 
 
 class NoSuchRecording(OperatorError):
@@ -154,7 +155,7 @@ def format_of(file: Path) -> str | None:
 def _shape(line: bytes) -> str | None:
     try:
         record = _decode_keys(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except msgspec.DecodeError:
         return None
     if "events" in record and "id" in record:
         return CASES

@@ -29,6 +29,7 @@ from wakeful.adapters.system.trouble_file import TroubleFile
 from wakeful.config import Config
 from wakeful.daemon import Daemon
 from wakeful.domain.calm import pause_words
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import WorldError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
@@ -133,7 +134,7 @@ async def _standings(store: Store) -> dict[SessionId, SessionStanding]:
     standings = {}
     for row in await store.sessions():
         try:
-            standings[row.id] = standing_of(msgspec.json.decode(row.record, type=SessionRecord))
+            standings[row.id] = standing_of(decode_json(row.record, SessionRecord))
         except msgspec.DecodeError:
             log.info("the stored record of %s is of another version", row.id)
     return standings

@@ -13,12 +13,10 @@ from msgspec import Struct
 
 from wakeful.adapters.logs.lines import AROUND, rescue
 from wakeful.domain import events as e
+from wakeful.domain.decoding import decode_json, json_decoder
 from wakeful.domain.errors import BadSessionId
 from wakeful.domain.ids import ConversationId, parse_session_id
 from wakeful.domain.questions import question_in
-
-UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding a line can raise. A ValidationError is a DecodeError too."""
 
 MALFORMED: Final = e.Malformed(0.0, "not a JSON object")
 
@@ -39,8 +37,8 @@ class _Timed(Struct, gc=False):
 _TAIL_BYTES: Final = 24
 _QUESTION_MARKS: Final = (b"?", b"\xef\xbc\x9f", b"\xd8\x9f")
 
-_decode_timed: Final = msgspec.json.Decoder(_Timed).decode
-_decode_text: Final = msgspec.json.Decoder(str).decode
+_decode_timed: Final = json_decoder(_Timed)
+_decode_text: Final = json_decoder(str)
 
 
 def read_strange(
@@ -49,7 +47,7 @@ def read_strange(
     read: Callable[[bytes], Sequence[e.Event]],
     misshapen: Callable[[dict[str, Any], msgspec.ValidationError], e.Event],
 ) -> Sequence[e.Event]:
-    """The events of a line that `read` failed to decode with one of UNREADABLE: of another shape, torn, or blank."""
+    """The events of a line that `read` failed to decode : of another shape, torn, or blank."""
     if isinstance(error, msgspec.ValidationError) and (strange := plain_record(line)) is not None:
         return (misshapen(strange, error),)
     return read_torn(line, read) if line.strip(AROUND) else ()
@@ -80,8 +78,8 @@ def plain_record(line: bytes) -> dict[str, Any] | None:
     Decoders complain about the first wrong type they meet, also in a line that is torn behind it.
     """
     try:
-        record = msgspec.json.decode(line)
-    except UNREADABLE:
+        record = decode_json(line)
+    except msgspec.DecodeError:
         return None
     return record if isinstance(record, dict) else None
 
@@ -96,7 +94,7 @@ def text_of(raw: bytes) -> str:
     """The text of a JSON string that was kept undecoded; as it stands there if it cannot be decoded."""
     try:
         return _decode_text(raw)
-    except UNREADABLE:
+    except msgspec.DecodeError:
         return raw.decode("utf-8", "replace")
 
 
@@ -120,7 +118,7 @@ def declared_timeout_seconds(given: bytes) -> float | None:
         return None
     try:
         timed = _decode_timed(given)
-    except UNREADABLE:  # only the tool itself knows what such a timeout means
+    except msgspec.DecodeError:  # only the tool itself knows what such a timeout means
         return None
     milliseconds = timed.timeout if timed.timeout is not None else timed.timeout_ms
     return milliseconds / 1000 if milliseconds is not None else None

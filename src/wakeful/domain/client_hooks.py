@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.json_text import (
     Container,
@@ -144,7 +145,7 @@ def _ours(text: str) -> list[tuple[str, dict[str, Any]]]:
     """Every handler of ours, with the event it is for."""
     parse(text)
     spelled = [(event.name, text[part.value : part.end]) for _, (_, event), _, (_, part) in _handlers(text)]
-    return [(event, json.loads(handler)) for event, handler in spelled if _is_ours(handler)]
+    return [(event, decode_json(handler)) for event, handler in spelled if _is_ours(handler)]
 
 
 def _without_one(text: str) -> str | None:
@@ -185,5 +186,5 @@ def _inside(text: str, outer: Container | None, name: str) -> Iterator[tuple[Pla
 
 
 def _is_ours(handler: str) -> bool:
-    told = json.loads(handler)
+    told = decode_json(handler)
     return isinstance(told, dict) and str(told.get("command", "")).endswith(MARK)

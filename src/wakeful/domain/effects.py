@@ -12,13 +12,14 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.domain.activity import INPUT_BYTES_KEPT_MAX, Activity, OpenCall
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.effect_rules import MEANINGS, RANK, Effect, Rule
 from wakeful.domain.events import CallKind
 from wakeful.domain.moment import Instant
 from wakeful.domain.shell_effects import Ruling, judge_text, judge_words
 from wakeful.domain.tool_script import read_tool_script
 
-_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_decode: Final = json_decoder(dict[str, Any])
 
 
 class EffectVerdict(Struct, frozen=True):
@@ -136,7 +137,7 @@ def shell_command(given: bytes) -> str | list[str] | None:
     """What a shell tool was given to run: a text or an argument list. Raises ValueError if its input was cut."""
     try:
         asked = _decode(given)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise ValueError("not whole") from error
     inner = asked.get("action")
     asked = inner if isinstance(inner, dict) else asked
@@ -167,7 +168,7 @@ def _typed(given: bytes) -> Ruling:
     """An empty line asks how it goes, Ctrl-C ends it, anything else is typed into it."""
     try:
         chars = _decode(given).get("chars", "")
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except msgspec.DecodeError:
         return Ruling(Rule.UNREADABLE)
     return _typed_chars(chars if isinstance(chars, str) else None)
 

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from wakeful.domain.decoding import decode_json, json_decoder
 from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.process import Process
 
@@ -189,10 +190,9 @@ class Trace(Struct, frozen=True):
     details: dict[str, Any]
 
 
-_decode: Final = msgspec.json.Decoder(SessionState).decode
-_decode_trace: Final = msgspec.json.Decoder(Trace).decode
+_decode: Final = json_decoder(SessionState)
+_decode_trace: Final = json_decoder(Trace)
 _encode: Final = msgspec.json.Encoder().encode
-_NOT_JSON: Final = (UnicodeDecodeError, RecursionError)
 
 
 def state_bytes(state: SessionState) -> bytes:
@@ -212,14 +212,12 @@ def read_state(content: bytes, path: str) -> SessionState:
     except msgspec.DecodeError as problem:
         reason = "it is empty" if not content.strip(b"\0 \n") else "it is no JSON"
         raise StateTorn(path=path, reason=reason) from problem
-    except _NOT_JSON as problem:
-        raise StateTorn(path=path, reason="it is no JSON") from problem
 
 
 def _is_json(content: bytes) -> bool:
     try:
-        msgspec.json.decode(content)
-    except (msgspec.DecodeError, *_NOT_JSON):
+        decode_json(content)
+    except msgspec.DecodeError:
         return False
     return True
 
@@ -238,7 +236,7 @@ def read_trace(line: bytes) -> Trace | None:
     """The event of a line; None for one that is torn or another program's."""
     try:
         return _decode_trace(line)
-    except (msgspec.DecodeError, *_NOT_JSON):
+    except msgspec.DecodeError:
         return None
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.redact import WITHHELD, redact
 
 # Shorter ones would cut holes into ordinary words, and are no secrets.
@@ -32,8 +33,8 @@ class Scrub:
     def json(self, body: bytes) -> bytes:
         """The same document, indented, with every string of it redacted; withheld if it is none."""
         try:
-            document = msgspec.json.decode(body)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            document = decode_json(body)
+        except msgspec.DecodeError:
             return msgspec.json.encode(WITHHELD)
         return msgspec.json.format(msgspec.json.encode(self._value(document)), indent=2)
 

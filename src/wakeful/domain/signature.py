@@ -13,6 +13,7 @@ from zlib import crc32
 
 import msgspec
 
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.masking import masked, masked_command
 from wakeful.domain.plan_items import PlanShape, is_plan, plan_shape
 
@@ -152,7 +153,7 @@ _WAITING_WORDS: Final = (
     b': ":',
 )
 
-_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_decode: Final = json_decoder(dict[str, Any])
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -358,7 +359,7 @@ def _normalised(manner: _Manner, given: bytes) -> tuple[str, str, bytes]:
         return "", "", _DESCRIBED.sub(b"", given, count=1) if _ERRAND in manner.beside else given
     try:
         asked = _decode(given)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except msgspec.DecodeError:
         return "", "", given
     for key in manner.beside.intersection(asked):
         del asked[key]

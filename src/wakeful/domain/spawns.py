@@ -10,6 +10,7 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct, field
 
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.moment import Instant
 from wakeful.domain.signature import is_spawn
 
@@ -22,7 +23,7 @@ WINDOW_SECONDS: Final = 600.0
 SPAWNS_KEPT_MAX: Final = 128
 PROMPTS_KEPT_MAX: Final = 32
 _PROMPT_KEYS: Final = ("prompt", "message", "task", "instructions")
-_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_decode: Final = json_decoder(dict[str, Any])
 
 
 class _Prompted(Struct, gc=False):
@@ -72,7 +73,7 @@ def _prompt_key(given: bytes) -> int:
     """A number for what the agent is asked to do, however the call is described; of any input if it has no prompt."""
     try:
         asked = _decode(given)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except msgspec.DecodeError:
         return crc32(given)
     prompt = next((asked[key] for key in _PROMPT_KEYS if isinstance(asked.get(key), str)), None)
     return crc32(given if prompt is None else " ".join(prompt.split()).encode())

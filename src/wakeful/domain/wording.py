@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.moment import Instant, iso
 from wakeful.domain.plaintext import plain
 from wakeful.domain.redact import redact
@@ -38,7 +39,7 @@ QUOTED_CHARS_MAX: Final = 60
 def telling(arguments: str) -> str:
     """The part of a call's JSON input that a person would name; empty if it has none."""
     try:
-        decoded = msgspec.json.decode(arguments, type=dict[str, Any])
+        decoded = decode_json(arguments, dict[str, Any])
     except msgspec.DecodeError:
         # Records keep the beginning of a long input only.
         found = _TELLING_CUT.search(arguments)

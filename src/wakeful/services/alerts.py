@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from wakeful.domain.alerts import Alert, Rules, prefaced
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.errors import WorldError
 from wakeful.domain.owed import (
     Owed,
@@ -42,7 +43,7 @@ HUSHED_SECONDS: Final = 60.0
 # The only channel that knows chats.
 CHAT_CHANNEL: Final = "telegram"
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(Owed).decode
+_decode: Final = json_decoder(Owed)
 
 log = logging.getLogger("wakeful.alerts")
 

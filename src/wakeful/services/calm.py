@@ -23,6 +23,7 @@ from wakeful.domain.calm import (
     pause_words,
     project_name,
 )
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.record import SessionRecord, safe
 from wakeful.ports.clock import Clock
@@ -210,6 +211,6 @@ def _name(by: str) -> str:
 
 def _decoded(note: Note, kind: type[S]) -> S | None:
     try:
-        return msgspec.json.decode(note.body, type=kind)
+        return decode_json(note.body, kind)
     except msgspec.DecodeError:
         return None

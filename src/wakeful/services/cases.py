@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from wakeful.domain import events as e
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.findings import Code, Health, State
 from wakeful.domain.ids import SessionId
@@ -29,7 +30,6 @@ NOTE_CHARS_MAX: Final = 2000
 RESULT_END_CHARS: Final = 1000
 # Words that the reader of cases takes for a person's refusal.
 _REFUSED: Final = "The user doesn't want to proceed"
-_NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Expect(StrEnum):
@@ -250,8 +250,8 @@ def _asks(entry: Entry) -> bool:
 
 def _input(call: e.CallStarted) -> Any:
     try:
-        given = _redacted(msgspec.json.decode(call.input))
-    except _NOT_JSON:
+        given = _redacted(decode_json(call.input))
+    except msgspec.DecodeError:
         return {"text": _shown(call.input.decode("utf-8", "replace"))}
     if call.timeout_seconds is not None and isinstance(given, dict) and "timeout_ms" not in given:
         given.setdefault("timeout", round(call.timeout_seconds * 1000))
@@ -278,9 +278,9 @@ def _named(key: str, value: Any) -> Any:
 
 def _result(raw: bytes) -> str:
     try:
-        decoded = _redacted(msgspec.json.decode(raw)) if raw else ""
+        decoded = _redacted(decode_json(raw)) if raw else ""
         return decoded if isinstance(decoded, str) else _shown(msgspec.json.encode(decoded).decode())
-    except _NOT_JSON:
+    except msgspec.DecodeError:
         return _shown(raw.decode("utf-8", "replace"))
 
 

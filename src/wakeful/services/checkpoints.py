@@ -21,6 +21,7 @@ from wakeful.domain.checkpoint import (
     is_about_the_same,
     numbered,
 )
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.errors import OperatorError, WakefulError, WorldError
 from wakeful.domain.moment import iso
 from wakeful.domain.record import safe
@@ -109,8 +110,8 @@ class _Kept(Struct, frozen=True):
         return self.stored.decided(decision.choice, decision.by, decision.at)
 
 
-_decode: Final = msgspec.json.Decoder(Checkpoint).decode
-_decode_decision: Final = msgspec.json.Decoder(_Decision).decode
+_decode: Final = json_decoder(Checkpoint)
+_decode_decision: Final = json_decoder(_Decision)
 # A kind nobody here carries out: whoever asks the store next does.
 _RECORDED: Final = Done(Outcome.RECOVERED, "the decision is kept: `wakeful recover` goes on from it")
 

@@ -25,6 +25,7 @@ from wakeful.domain.agents import (
     move_of,
     parse_agent_name,
 )
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
@@ -162,7 +163,7 @@ class AgentBook:
                 await self._store.drop_note(KIND, note.key)
                 continue
             try:
-                kept = msgspec.json.decode(note.body, type=Kept)
+                kept = decode_json(note.body, Kept)
             except msgspec.DecodeError:
                 log.info("what is kept of agent %s is of another version", note.key)
                 continue

@@ -12,6 +12,7 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.errors import WorldError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Incident, Origin
@@ -25,7 +26,7 @@ OPEN: Final = "incident_open"
 KEPT_SECONDS: Final = 30 * 86_400.0
 # What comes back so soon is the same episode: sessions recover and fail at their own pace.
 SAME_SECONDS: Final = 120.0
-_decode: Final = msgspec.json.Decoder(Incident).decode
+_decode: Final = json_decoder(Incident)
 
 log = logging.getLogger("wakeful.healing")
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.errors import WorldError
 from wakeful.ports.clock import Clock
 from wakeful.ports.forge import Filing, Forge, Report
@@ -22,7 +23,7 @@ TROUBLE: Final = "issue_trouble"
 # One forge, one trouble: whatever is wrong with it is told once until it works again.
 _KEY: Final = "forge"
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(Report).decode
+_decode: Final = json_decoder(Report)
 log: Final = logging.getLogger("wakeful.issues")
 
 Tell = Callable[[str], Awaitable[None]]

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.lessons import BadLesson, Lesson, prefix_words
 from wakeful.domain.record import safe
 from wakeful.ports.clock import Clock
@@ -13,7 +14,7 @@ from wakeful.ports.store import Note, Store
 KIND: Final = "lesson"
 # Whoever has more exceptions than this in one store has no rule left.
 LESSONS_MAX: Final = 1000
-_decode: Final = msgspec.json.Decoder(Lesson).decode
+_decode: Final = json_decoder(Lesson)
 
 
 class Lessons:

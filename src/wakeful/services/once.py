@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.errors import OperatorError, WakefulError
 from wakeful.domain.ids import SessionId
 from wakeful.faults import reach
@@ -44,7 +45,7 @@ class _Kept(Struct, frozen=True):
     deed: Deed | None = None
 
 
-_decode: Final = msgspec.json.Decoder(_Kept).decode
+_decode: Final = json_decoder(_Kept)
 
 
 class OnceHands:

@@ -11,6 +11,7 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct
 
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process
 from wakeful.ports.clock import Clock
@@ -30,7 +31,7 @@ class PersonStop(Struct, frozen=True):
 
 
 Ended = Callable[[Collection[Process], Collection[SessionId]], Collection[SessionId]]
-_decode: Final = msgspec.json.Decoder(PersonStop).decode
+_decode: Final = json_decoder(PersonStop)
 
 
 class PersonStops:

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.hosting import INTENT_VARIABLE, SESSION_VARIABLE, Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
@@ -21,7 +22,7 @@ from wakeful.ports.store import Intent, Outcome, Store
 from wakeful.services.acts import INTERRUPTED, Act, ActGate, Purpose
 from wakeful.services.holdings import Holdings
 
-_decode_purpose: Final = msgspec.json.Decoder(Purpose).decode
+_decode_purpose: Final = json_decoder(Purpose)
 
 
 async def reconcile(

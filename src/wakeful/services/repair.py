@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import SessionNotFound
 from wakeful.domain.findings import State
 from wakeful.domain.ids import SessionId, parse_session_id
@@ -115,7 +116,7 @@ class Repairs:
 
 def _decoded(row: SessionRow) -> SessionRecord | None:
     try:
-        return msgspec.json.decode(row.record, type=SessionRecord)
+        return decode_json(row.record, SessionRecord)
     except msgspec.DecodeError:
         return None
 

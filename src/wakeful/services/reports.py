@@ -8,10 +8,9 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
-import msgspec
-
 from wakeful.domain.calm import PauseRecord
 from wakeful.domain.checkpoint import Checkpoint
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.events import Event, Spent as SpentEvent
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Incident
@@ -96,16 +95,14 @@ class Reports:
         by_session: dict[SessionId, list[Moves]] = {}
         for each in await self._memory.moves(since_wall):
             by_session.setdefault(each.session_id, []).append(each)
-        found = [
-            msgspec.json.decode(note.body, type=Incident) for note in await self._memory.notes(incidents.KIND)
-        ]
+        found = [decode_json(note.body, Incident) for note in await self._memory.notes(incidents.KIND)]
         return Past(since_wall, by_session, found, await self._held())
 
     async def _held(self) -> dict[str, int]:
         """Who waits for a person's decision, and in which checkpoint."""
         decided = {note.key for note in await self._memory.notes(checkpoints.DECISION)}
         notes = [note for note in await self._memory.notes(checkpoints.KIND) if note.key not in decided]
-        found = [msgspec.json.decode(note.body, type=Checkpoint) for note in notes]
+        found = [decode_json(note.body, Checkpoint) for note in notes]
         return {each.subject: each.number for each in found if each.is_open}
 
     def _account(self, watched: Watched, spent: dict[SessionId, Spent]) -> Account:

@@ -13,6 +13,7 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.events import CallEnded, CallStarted, Event
 from wakeful.domain.findings import Code
@@ -51,7 +52,7 @@ FILE_AGAIN_SECONDS: Final = 600.0
 # An agent that was seen ready is found in its pane within this; a busy host needs many times what it takes.
 AGENT_HEARS_SECONDS_MAX: Final = 30.0
 AGENT_POLL_SECONDS: Final = 0.1
-_decode: Final = msgspec.json.Decoder(Revival).decode
+_decode: Final = json_decoder(Revival)
 ELSEWHERE: Final = "another daemon on this store brings it back"
 
 log = logging.getLogger("wakeful.healing")

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from wakeful.domain.alerts import resolved
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.moment import iso
 from wakeful.domain.news import forge_news, text_of
 from wakeful.ports.clock import Clock
@@ -27,7 +28,7 @@ OWED: Final = "unfiled:"
 _OWED_BEFORE: Final = "issue:"
 WITHOUT_ONE: Final = "wrote its event without one; it is filed later"
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(Report).decode
+_decode: Final = json_decoder(Report)
 log = logging.getLogger("wakeful.watchdog")
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from wakeful.domain.actions import is_cut_off
 from wakeful.domain.activity import Activity, fold
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.eligibility import OUT_OF_REACH
 from wakeful.domain.events import Event, Opened
 from wakeful.domain.evidence import (
@@ -47,7 +48,7 @@ from wakeful.services.surroundings import Surroundings
 from wakeful.services.watched import Kept, Standing, Watched, standing_of, transition_of
 
 _encode: Final = msgspec.json.Encoder().encode
-_decode_kept: Final = msgspec.json.Decoder(Kept).decode
+_decode_kept: Final = json_decoder(Kept)
 # A few milliseconds of judging, then the loop may serve a request.
 JUDGED_AT_ONCE_MAX: Final = 100
 # A permission that was only guessed may have been given meanwhile: its call's process would show that. At first looked

@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from wakeful.domain.critical import reason_of
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import Instant
@@ -16,7 +17,7 @@ from wakeful.ports.store import Note, Store
 from wakeful.services.watched import Watched
 
 KIND: Final = "trouble"
-_decode: Final = msgspec.json.Decoder(Trouble).decode
+_decode: Final = json_decoder(Trouble)
 
 
 class Troubles:

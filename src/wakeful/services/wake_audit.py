@@ -13,6 +13,7 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.eligibility import Reason
 from wakeful.domain.errors import WorldError
 from wakeful.domain.heartbeat import Snapshot
@@ -202,7 +203,7 @@ class AuditBook:
         found = []
         for note in await self._store.notes(KIND):
             try:
-                found.append(msgspec.json.decode(note.body, type=Audit))
+                found.append(decode_json(note.body, Audit))
             except msgspec.DecodeError:
                 log.info("a decision about a wake is of another version: %s", note.key)
         return found

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.eligibility import PolicyState
 from wakeful.domain.errors import WorldError
 from wakeful.domain.heartbeat import (
@@ -49,7 +50,7 @@ class PolicyBook:
         """Know again which snapshots were valid last."""
         for note in await self._store.notes(KIND):
             try:
-                self._valid[note.key] = msgspec.json.decode(note.body, type=Snapshot)
+                self._valid[note.key] = decode_json(note.body, Snapshot)
             except msgspec.DecodeError:
                 log.info("the snapshot of agent %s is of another version", note.key)
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening, critical_event
+from wakeful.domain.decoding import json_decoder
 from wakeful.ports.clock import Clock
 from wakeful.ports.forge import Filing, Forge, Report
 from wakeful.ports.jobs import Jobs
@@ -17,7 +18,7 @@ from wakeful.services.watchdog_calls import Callback, Calls, Ending, Said
 FORGE_SECONDS_MAX: Final = 21.0
 
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(CriticalEvent).decode
+_decode: Final = json_decoder(CriticalEvent)
 log = logging.getLogger("wakeful.watchdog")
 
 

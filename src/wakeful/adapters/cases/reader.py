@@ -15,8 +15,9 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from wakeful.adapters.call_kinds import kind_of
 from wakeful.adapters.failure_words import says_limit
 from wakeful.adapters.limit_end import limit_end_in
-from wakeful.adapters.shapes import UNREADABLE, declared_timeout_seconds
+from wakeful.adapters.shapes import declared_timeout_seconds
 from wakeful.domain import events as e
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.echoes import echoes_in
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.questions import question_in
@@ -57,7 +58,7 @@ class _Line(Struct, gc=False):
     expect: str | None = None
 
 
-_decode: Final = msgspec.json.Decoder(_Line).decode
+_decode: Final = json_decoder(_Line)
 
 # As Claude Code does with a Bash call that declares nothing.
 _BASH_TIMEOUT_SECONDS: Final = 120.0
@@ -86,7 +87,7 @@ def read_case(line: bytes, place: str) -> LabelledCase:
     """The case of one line. Raises BadCase, which says where."""
     try:
         case = _decode(line)
-    except UNREADABLE as problem:
+    except msgspec.DecodeError as problem:
         raise BadCase(place=place, problem=str(problem)) from problem
     return LabelledCase(case.id, tuple(_events(case.events)), case.now, case.proc == "gone", case.expect)
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from wakeful.adapters.shapes import UNREADABLE
 from wakeful.domain import events as e
+from wakeful.domain.decoding import json_decoder
 
 _NOTIFICATION: Final = b"<task-notification>"
 _TASK: Final = re.compile(rb"<task-id>([\w-]{1,40})<")
@@ -51,7 +51,7 @@ class _Result(Struct, gc=False):
     task: _Task | None = None
 
 
-_decode: Final = msgspec.json.Decoder(_Result).decode
+_decode: Final = json_decoder(_Result)
 
 
 def is_notification(opening: bytes) -> bool:
@@ -92,7 +92,7 @@ def _said(result: bytes) -> _Result | None:
         return None
     try:
         return _decode(result)
-    except UNREADABLE:  # of another shape: its words are read instead
+    except msgspec.DecodeError:  # of another shape: its words are read instead
         return None
 
 

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from wakeful.adapters.failure_words import failure_in
-from wakeful.adapters.shapes import UNREADABLE
 from wakeful.domain.briefs import SPEAKER
+from wakeful.domain.decoding import decode_json, json_decoder
 from wakeful.domain.gateway.heard import Asked, Ended, Heard, Settled, Spent, Taken, Words
 from wakeful.domain.plaintext import plain
 from wakeful.domain.redact import redact
@@ -84,7 +84,7 @@ class _Line(Struct, gc=False):
     usage: _Usage | None = None
 
 
-_decode: Final = msgspec.json.Decoder(_Line).decode
+_decode: Final = json_decoder(_Line)
 
 
 class _Spoken:
@@ -143,7 +143,7 @@ class ClaudeHearing:
         """What is new. Lines that are torn, unknown or of another shape tell nothing."""
         try:
             said = _decode(line)
-        except UNREADABLE:
+        except msgspec.DecodeError:
             return ()
         if said.parent_tool_use_id is None:
             self._take(said)
@@ -274,8 +274,8 @@ class ClaudeHearing:
 def _call(request: _Request) -> str:
     """The same for the same call only: its tool and all of its input but what describes it."""
     try:
-        given = msgspec.json.decode(bytes(request.input), type=dict[str, Any])
-    except UNREADABLE:
+        given = decode_json(bytes(request.input), dict[str, Any])
+    except msgspec.DecodeError:
         return ""
     given.pop("description", None)
     exact = msgspec.json.encode((request.tool_name, given), order="deterministic")

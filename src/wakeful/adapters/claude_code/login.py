@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.adapters.system.client_asking import PROBE_PROMPT, ClientAsking, stamp
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.gateway.auth_mode import AuthEvent
 from wakeful.domain.gateway.auth_text import AuthTier, auth_tier
 
@@ -39,7 +40,7 @@ class ClaudeLogin:
     async def status(self) -> AuthEvent:
         answer = await self._client.ask_status("auth", "status")
         try:
-            said = msgspec.json.decode(answer.output, type=_Status)
+            said = decode_json(answer.output, _Status)
         except (msgspec.DecodeError, UnicodeError):
             return AuthEvent.STATUS_UNKNOWN
         return AuthEvent.STATUS_GOOD if said.logged_in else AuthEvent.STATUS_GONE
@@ -48,7 +49,7 @@ class ClaudeLogin:
         flags = ("--output-format", "json", "--max-turns", "1", "--no-session-persistence", "--tools", "")
         answer = await self._client.ask_probe("-p", PROBE_PROMPT, *flags)
         try:
-            said = msgspec.json.decode(answer.output, type=_Result)
+            said = decode_json(answer.output, _Result)
         except (msgspec.DecodeError, UnicodeError):
             return AuthEvent.STATUS_UNKNOWN
         if not said.is_error:

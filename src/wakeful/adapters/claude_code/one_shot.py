@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.adapters.system.client_asking import ClientAsking
+from wakeful.domain.decoding import decode_json
 
 
 class _Result(Struct):
@@ -23,7 +24,7 @@ class ClaudeOneShot:
         flags = ("--output-format", "json", "--max-turns", "1", "--no-session-persistence", "--tools", "")
         answer = await self._client.ask_model(prompt, seconds_max, "-p", *flags)
         try:
-            said = msgspec.json.decode(answer.output, type=_Result)
+            said = decode_json(answer.output, _Result)
         except (msgspec.DecodeError, UnicodeError):
             return None
         return None if said.is_error else said.result

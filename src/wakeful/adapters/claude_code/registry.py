@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from wakeful.adapters.logs.small import entries, read_small, watch_or_await
 from wakeful.adapters.system.proc import boot_id
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.evidence import Status
 from wakeful.domain.ids import ConversationId, SessionId, is_uuid
 from wakeful.domain.process import Process
@@ -39,7 +40,7 @@ class Entry(Struct, rename="camel"):
         return Process(self.pid, int(self.proc_start), boot_id())
 
 
-_decode: Final = msgspec.json.Decoder(Entry).decode
+_decode: Final = json_decoder(Entry)
 
 
 class RegistryEye:

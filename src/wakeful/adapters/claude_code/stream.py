@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from wakeful.adapters.shapes import UNREADABLE
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.plaintext import plain
 from wakeful.domain.redact import redact
 
@@ -56,7 +56,7 @@ class _Line(Struct, gc=False):
     error: Any = None
 
 
-_decode: Final = msgspec.json.Decoder(_Line).decode
+_decode: Final = json_decoder(_Line)
 
 
 class Stream:
@@ -83,7 +83,7 @@ class Stream:
     def feed(self, line: bytes) -> None:
         try:
             said = _decode(line)
-        except UNREADABLE:
+        except msgspec.DecodeError:
             return
         match said.type:
             case "system" if said.subtype == "session_state_changed":

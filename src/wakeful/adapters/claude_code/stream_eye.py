@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from wakeful.adapters.claude_code.transcript import calls_in
 from wakeful.adapters.logs.small import watch_or_await
-from wakeful.adapters.shapes import UNREADABLE
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.errors import BadSessionId
 from wakeful.domain.events import Answered, Asked, CallStarted, Event, Retried
 from wakeful.domain.ids import ConversationId, SessionId, parse_session_id
@@ -43,7 +43,7 @@ class _Line(Struct, gc=False):
     parent_tool_use_id: str | None = None
 
 
-_decode: Final = msgspec.json.Decoder(_Line).decode
+_decode: Final = json_decoder(_Line)
 
 
 class _Place(Struct):
@@ -173,7 +173,7 @@ def _whole(lines: list[bytes]) -> Iterator[tuple[bytes, _Line]]:
             continue
         try:
             yield line, _decode(line)
-        except UNREADABLE:
+        except msgspec.DecodeError:
             continue
 
 

@@ -23,7 +23,6 @@ from wakeful.adapters.claude_code.background import (
 )
 from wakeful.adapters.failure_words import turn_failed
 from wakeful.adapters.shapes import (
-    UNREADABLE,
     conversation_of,
     declared_timeout_seconds,
     path_in,
@@ -35,6 +34,7 @@ from wakeful.adapters.stamps import wall_of
 from wakeful.domain import events as e
 from wakeful.domain.activity import is_boundary
 from wakeful.domain.briefs import OPENINGS
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.echoes import echoes_in
 
 
@@ -88,7 +88,7 @@ class _Record(Struct, gc=False, rename="camel"):
     data: Raw = Raw(b"")
 
 
-_decode: Final = msgspec.json.Decoder(_Record).decode
+_decode: Final = json_decoder(_Record)
 
 _FILE_TOOLS: Final = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Read", "Write"})
 # In modes that ask nothing about files the longest of 106 recorded calls took 1.0 s.
@@ -154,7 +154,7 @@ class TranscriptReader:
     def read(self, line: bytes) -> Sequence[e.Event]:
         try:
             record = _decode(line)
-        except UNREADABLE as error:
+        except msgspec.DecodeError as error:
             return read_strange(line, error, self.read, _misshapen)
         read = _READS.get(record.type)
         if read is None:
@@ -235,7 +235,7 @@ def calls_in(line: bytes, at: float) -> list[e.CallStarted]:
     """The calls that a message of the agent's begins, in a transcript or on a stream; none in what cannot be read."""
     try:
         record = _decode(line)
-    except UNREADABLE:
+    except msgspec.DecodeError:
         return []
     return [event for event in _assistant(record, at) if isinstance(event, e.CallStarted)]
 

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from wakeful.adapters.shapes import UNREADABLE
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.plaintext import plain
 from wakeful.domain.redact import redact
 
@@ -27,7 +27,7 @@ class _Line(Struct, gc=False):
     error: _Failure | None = None
 
 
-_decode: Final = msgspec.json.Decoder(_Line).decode
+_decode: Final = json_decoder(_Line)
 
 
 class Turn:
@@ -49,7 +49,7 @@ class Turn:
         """Lines that are torn, unknown or of another shape change nothing."""
         try:
             said = _decode(line)
-        except UNREADABLE:
+        except msgspec.DecodeError:
             return
         match said.type:
             case "thread.started":

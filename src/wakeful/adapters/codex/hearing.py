@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.adapters.failure_words import failure_in
-from wakeful.adapters.shapes import UNREADABLE
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.gateway.heard import Ended, Heard, Spent, Taken, Words
 
 BREAK: Final = "\n\n"
@@ -39,7 +39,7 @@ class _Line(Struct, gc=False):
     usage: _Usage | None = None
 
 
-_decode: Final = msgspec.json.Decoder(_Line).decode
+_decode: Final = json_decoder(_Line)
 
 
 class CodexHearing:
@@ -52,7 +52,7 @@ class CodexHearing:
         """What is new. Lines that are torn, unknown or of another shape tell nothing."""
         try:
             said = _decode(line)
-        except UNREADABLE:
+        except msgspec.DecodeError:
             return ()
         match said.type:
             case "turn.started":

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.adapters.system.client_asking import PROBE_PROMPT, ClientAsking, stamp
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.gateway.auth_mode import AuthEvent
 from wakeful.domain.gateway.auth_text import AuthTier, auth_tier
 
@@ -58,7 +59,7 @@ class CodexLogin:
 def _learnt(line: bytes) -> AuthEvent | None:
     """What the last word about the turn says; None: another line."""
     try:
-        said = msgspec.json.decode(line, type=_Line)
+        said = decode_json(line, _Line)
     except (msgspec.DecodeError, UnicodeError):
         return None
     if said.type == "turn.completed":

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.adapters.system.client_asking import ClientAsking
+from wakeful.domain.decoding import decode_json
 
 
 class _Item(Struct):
@@ -36,6 +37,6 @@ class CodexOneShot:
 
 def _read(line: bytes) -> _Line | None:
     try:
-        return msgspec.json.decode(line, type=_Line)
+        return decode_json(line, _Line)
     except (msgspec.DecodeError, UnicodeError):
         return None

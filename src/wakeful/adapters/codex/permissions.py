@@ -6,6 +6,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from wakeful.domain.decoding import json_decoder
+
 # A command that goes on is handed back after this time; 1,207 of 1,419 recorded calls came back sooner.
 _YIELD_SECONDS: Final = 10.0
 # A patch takes no time: the longest of 100 recorded ones took 0.15 s.
@@ -20,7 +22,7 @@ class _Yielding(Struct, gc=False):
     yield_time_ms: float | None = None
 
 
-_decode_yielding: Final = msgspec.json.Decoder(_Yielding).decode
+_decode_yielding: Final = json_decoder(_Yielding)
 
 
 def own_limit_seconds(tool: str, given: bytes, declared_seconds: float | None) -> float | None:
@@ -37,7 +39,7 @@ def _yield_seconds(given: bytes) -> float | None:
         return None
     try:
         milliseconds = _decode_yielding(given).yield_time_ms
-    except (msgspec.DecodeError, UnicodeDecodeError):  # only the tool itself knows what such a number means
+    except msgspec.DecodeError:  # only the tool itself knows what such a number means
         return None
     return milliseconds / 1000 if milliseconds is not None else None
 

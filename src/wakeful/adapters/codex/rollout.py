@@ -18,7 +18,6 @@ from wakeful.adapters.call_kinds import kind_of
 from wakeful.adapters.codex.outcomes import call_ended, turn_failed
 from wakeful.adapters.codex.permissions import is_escalated, own_limit_seconds
 from wakeful.adapters.shapes import (
-    UNREADABLE,
     conversation_of,
     declared_timeout_seconds,
     path_in,
@@ -30,6 +29,7 @@ from wakeful.adapters.stamps import wall_of
 from wakeful.domain import events as e
 from wakeful.domain.activity import BACKGROUND_MAX, is_boundary
 from wakeful.domain.briefs import OPENINGS
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.echoes import echoes_in
 
 
@@ -93,7 +93,7 @@ class _Record(Struct, gc=False):
     payload: _Payload = _NO_PAYLOAD
 
 
-_decode: Final = msgspec.json.Decoder(_Record).decode
+_decode: Final = json_decoder(_Record)
 
 _NESTED: Final = frozenset({"event_msg", "response_item"})
 # Where a call's arguments stand, and its tool's name where the record has none.
@@ -130,7 +130,7 @@ class RolloutReader:
     def read(self, line: bytes) -> Sequence[e.Event]:
         try:
             record = _decode(line)
-        except UNREADABLE as error:
+        except msgspec.DecodeError as error:
             return read_strange(line, error, self.read, _misshapen)
         payload = record.payload
         read = _NESTED_READS.get((record.type, payload.type)) or _READS.get(record.type)

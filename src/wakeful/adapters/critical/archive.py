@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from wakeful.adapters.critical.whole_lines import locked, sync_folder, write_whole
 from wakeful.domain.critical import stamp, wall_of_stamp
+from wakeful.domain.decoding import json_decoder
 from wakeful.faults import reach
 
 _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -34,8 +35,8 @@ class _Note(Struct, frozen=True):
     sizes: dict[str, int]
 
 
-_decode_stamped: Final = msgspec.json.Decoder(_Stamped).decode
-_decode_note: Final = msgspec.json.Decoder(_Note).decode
+_decode_stamped: Final = json_decoder(_Stamped)
+_decode_note: Final = json_decoder(_Note)
 
 
 def archive(path: Path, before_wall: float) -> int:
@@ -130,7 +131,7 @@ def _parted(content: bytes, before_wall: float) -> tuple[dict[str, bytes], bytes
 def _wall(line: bytes) -> float | None:
     try:
         return wall_of_stamp(_decode_stamped(line).timestamp)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except msgspec.DecodeError:
         return None
 
 

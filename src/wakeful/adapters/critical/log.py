@@ -14,10 +14,11 @@ import msgspec
 from wakeful.adapters.critical import archive
 from wakeful.adapters.critical.whole_lines import append, explained, locked, read_lines, sync_folder
 from wakeful.domain.critical import CriticalEvent, line_of, wall_of_stamp
+from wakeful.domain.decoding import json_decoder
 
 # 000 keeps what nobody has archived for this long.
 RETENTION_SECONDS: Final = 30 * 86_400.0
-_decode: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_decode: Final = json_decoder(dict[str, Any])
 
 
 class CriticalLog:
@@ -59,7 +60,7 @@ def decoded(line: bytes) -> dict[str, Any]:
     """The event in a line; empty if there is none."""
     try:
         return _decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except msgspec.DecodeError:
         return {}
 
 

@@ -10,6 +10,7 @@ import httpx
 import msgspec
 from msgspec import Struct
 
+from wakeful.domain.decoding import decode_json
 from wakeful.ports.sessions import DaemonCutOff, DaemonNotRunning, DaemonSilent, Refused
 
 # Twenty-four conversations, each with a question of its own and one that waits for a start.
@@ -65,7 +66,7 @@ class Door:
 
 def _refusal(status: int, body: bytes) -> Refused:
     try:
-        problem = msgspec.json.decode(body, type=_Problem)
+        problem = decode_json(body, _Problem)
     except msgspec.DecodeError:
         problem = _Problem()
     return Refused(detail=problem.detail or f"status {status}", reason=problem.code, status=status)

@@ -3,10 +3,10 @@
 from typing import Final
 from urllib.parse import urlencode
 
-import msgspec
 from msgspec import Struct
 
 from wakeful.adapters.daemon.door import Door
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.ids import SessionId, parse_session_id
 from wakeful.domain.report import Report
 from wakeful.ports.house import HouseStanding, OpenCheckpoint
@@ -62,13 +62,13 @@ class DaemonHouse:
         self._door = door
 
     async def standing(self) -> HouseStanding:
-        status = msgspec.json.decode(await self._door.get("/api/status", LOOK_SECONDS_MAX), type=_Status)
+        status = decode_json(await self._door.get("/api/status", LOOK_SECONDS_MAX), _Status)
         paused = status.daemon.paused
         return HouseStanding(status.mode, paused.by if paused is not None else None, status.daemon.notes)
 
     async def checkpoints(self) -> tuple[OpenCheckpoint, ...]:
         body = await self._door.get("/api/checkpoints", LOOK_SECONDS_MAX)
-        listed = msgspec.json.decode(body, type=_Checkpoints).checkpoints
+        listed = decode_json(body, _Checkpoints).checkpoints
         return tuple(_open(each) for each in listed if each.state == "open")
 
     async def decide(self, number: int, choice: str, by: str) -> str:
@@ -78,9 +78,7 @@ class DaemonHouse:
         if choice == "done":
             choice, order["done"] = "continue", True
         target = f"/api/checkpoints/{number:d}/{choice}"
-        return msgspec.json.decode(
-            await self._door.post(target, order, DECIDE_SECONDS_MAX), type=_Decided
-        ).words
+        return decode_json(await self._door.post(target, order, DECIDE_SECONDS_MAX), _Decided).words
 
     async def pause(self, by: str) -> None:
         await self._door.post("/api/pause", {"by": by}, LOOK_SECONDS_MAX)
@@ -94,7 +92,7 @@ class DaemonHouse:
 
     async def report(self, since: str) -> Report:
         body = await self._door.get(f"/api/report?{urlencode({'since': since})}", REPORT_SECONDS_MAX)
-        return msgspec.json.decode(body, type=Report)
+        return decode_json(body, Report)
 
 
 def _open(each: _Checkpoint) -> OpenCheckpoint:

@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from wakeful.adapters.daemon.door import Door
 from wakeful.adapters.daemon.listening import Listener
 from wakeful.adapters.providers import provider as client
 from wakeful.adapters.system.ending import end
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.gateway.heard import Heard
 from wakeful.domain.ids import SessionId, parse_session_id
 from wakeful.domain.process import Sight
@@ -136,7 +136,7 @@ class DaemonSessions:
             if refused.reason in {NOT_FOUND, AMBIGUOUS}:
                 return None
             raise
-        return msgspec.json.decode(body, type=_Record)
+        return decode_json(body, _Record)
 
     async def _pid(self, session_id: SessionId) -> int | None:
         record = await self._record(session_id)
@@ -149,5 +149,5 @@ def _path(session_id: SessionId, tail: str = "") -> str:
 
 
 def _answered(body: bytes) -> Answered:
-    deed = msgspec.json.decode(body, type=_Deed)
+    deed = decode_json(body, _Deed)
     return Answered(deed.outcome, deed.words, deed.session_id, deed.epoch)

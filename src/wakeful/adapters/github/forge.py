@@ -17,6 +17,7 @@ from msgspec import Struct, structs
 from wakeful.adapters.github.gh import GhGarbled, GhLoggedOut, GhMissing, GhRefused, ask_gh
 from wakeful.adapters.github.issue_text import PREFIX, body_of, marker_of, title_of
 from wakeful.adapters.github.ledger import Ledger
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.plaintext import plain
 from wakeful.ports.forge import Filing, Report
@@ -59,8 +60,8 @@ class _Issue(Struct):
     body: str
 
 
-_decode_visibility: Final = msgspec.json.Decoder(_Visibility).decode
-_decode_issues: Final = msgspec.json.Decoder(list[_Issue]).decode
+_decode_visibility: Final = json_decoder(_Visibility)
+_decode_issues: Final = json_decoder(list[_Issue])
 
 
 class GhForge:
@@ -160,7 +161,7 @@ class GhForge:
 def _understood(what: str, said: bytes, decode: Callable[[bytes], T]) -> T:
     try:
         return decode(said)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+    except msgspec.DecodeError as problem:
         raise GhGarbled(what=what, reason=_shown(said)) from problem
 
 

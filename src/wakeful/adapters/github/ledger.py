@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from wakeful.adapters.critical.whole_lines import append, explained, locked, read_lines
 from wakeful.adapters.system.clock import SystemClock
+from wakeful.domain.decoding import json_decoder
 from wakeful.ports.store import Note, Store
 
 WINDOW_SECONDS: Final = 3600.0
@@ -63,7 +64,7 @@ class _Entry(Struct, frozen=True):
     url: str | None = None
 
 
-_decode: Final = msgspec.json.Decoder(_Entry).decode
+_decode: Final = json_decoder(_Entry)
 
 
 class FileLedger:
@@ -116,7 +117,7 @@ class FileLedger:
 def _decoded(line: bytes) -> _Entry | None:
     try:
         return _decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except msgspec.DecodeError:
         # Torn by a crash: its issue is found on GitHub, by its marker.
         return None
 

@@ -16,6 +16,7 @@ import msgspec
 from wakeful.adapters.journal.events import Placed
 from wakeful.adapters.sqlite.errors import BUSY_SECONDS_MAX, StoreCorrupt, translate
 from wakeful.adapters.sqlite.opening import CHECKED_BYTES_MAX
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.journal import Trace
 from wakeful.faults import reach
@@ -93,7 +94,7 @@ class GaiaDatabase:
         )
         with self._explained():
             rows = self._rows.execute(query, (trace_id, *kinds)).fetchall()
-        return [(event, step, msgspec.json.decode(details)) for event, step, details in rows]
+        return [(event, step, decode_json(details)) for event, step, details in rows]
 
     def traces(self, trace_id: str) -> tuple[Trace, ...]:
         """What is known of one session's steps, and when every session began; in the order it was written."""
@@ -104,7 +105,7 @@ class GaiaDatabase:
         with self._explained():
             rows = self._rows.execute(query, (trace_id,)).fetchall()
         return tuple(
-            Trace(at, event, session, step, row_id, msgspec.json.decode(details))
+            Trace(at, event, session, step, row_id, decode_json(details))
             for at, event, session, step, row_id, details in rows
         )
 
@@ -202,5 +203,5 @@ def _item_row(item: Item) -> tuple[object, ...]:
 
 def _item(row: tuple[Any, ...]) -> dict[str, Any]:
     item = dict(zip(ITEM_COLUMNS, row, strict=True))
-    rest = msgspec.json.decode(item.pop("rest"))
-    return {**item, "priority": msgspec.json.decode(item["priority"]), **rest}
+    rest = decode_json(item.pop("rest"))
+    return {**item, "priority": decode_json(item["priority"]), **rest}

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from wakeful.adapters.critical.whole_lines import explained
 from wakeful.adapters.system import proc
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.errors import WorldError
 from wakeful.domain.plaintext import plain
 from wakeful.domain.process import Process, Sight
@@ -56,7 +57,7 @@ class _Found(NamedTuple):
     gone: bool
 
 
-_decode: Final = msgspec.json.Decoder(LockHolder).decode
+_decode: Final = json_decoder(LockHolder)
 
 
 @contextmanager
@@ -168,7 +169,7 @@ def _judged(content: bytes) -> _Found:
     """Whose lock it is. One that names nobody was made by another program, and may be held."""
     try:
         holder = _decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except msgspec.DecodeError:
         return _bare(content)
     owner = f"pid {holder.pid} ({plain(holder.command, 80)}) since {plain(holder.since, 40)}"
     return _Found(owner, gone=proc.sight(holder.process) is Sight.DEAD)

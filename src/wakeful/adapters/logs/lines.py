@@ -10,7 +10,9 @@ from io import BytesIO
 from itertools import islice
 from typing import Final
 
-from msgspec import DecodeError, Raw, Struct, json
+from msgspec import DecodeError, Raw, Struct
+
+from wakeful.domain.decoding import json_decoder
 
 # 75 times the longest of 15,932 recorded lines (216 KB): room for images, and little enough to hold.
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -27,7 +29,7 @@ AROUND: Final = BLANK + b"\n"
 # `\Z`: an endless string is one token too, or looking for its end from every quote would be quadratic.
 _TOKEN_BACKWARDS: Final = re.compile(rb'[{}]|"[^"]*+(?:"(?=\\(?:\\\\)*+(?!\\))[^"]*+)*+(?:"|\Z)')
 _DEPTH: Final = {b"}": 1, b"{": -1}
-_OBJECT: Final = json.Decoder(dict[str, Raw])
+_decode_object: Final = json_decoder(dict[str, Raw])
 
 
 class Oversized(Struct, frozen=True, gc=False):
@@ -127,6 +129,6 @@ def rescue(line: bytes) -> bytes | None:
 
 def _whole_object(suffix: bytes) -> bytes | None:
     try:
-        return suffix if _OBJECT.decode(suffix) else None
-    except (DecodeError, UnicodeDecodeError, RecursionError):  # no record after all: that is the answer
+        return suffix if _decode_object(suffix) else None
+    except DecodeError:  # no record after all: that is the answer
         return None

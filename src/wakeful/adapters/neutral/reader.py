@@ -13,9 +13,10 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from wakeful.adapters.call_kinds import kind_of
 from wakeful.adapters.limit_end import limit_end_in
-from wakeful.adapters.shapes import UNREADABLE, conversation_of, path_in, question_of, read_strange
+from wakeful.adapters.shapes import conversation_of, path_in, question_of, read_strange
 from wakeful.adapters.stamps import wall_of
 from wakeful.domain import events as e
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.echoes import echoes_in
 
 
@@ -42,7 +43,7 @@ class _Record(Struct, gc=False):
     message: str = ""
 
 
-_decode: Final = msgspec.json.Decoder(_Record).decode
+_decode: Final = json_decoder(_Record)
 
 
 class NeutralReader:
@@ -51,7 +52,7 @@ class NeutralReader:
     def read(self, line: bytes) -> Sequence[e.Event]:
         try:
             record = _decode(line)
-        except UNREADABLE as error:
+        except msgspec.DecodeError as error:
             return read_strange(line, error, self.read, _misshapen)
         if record.event is UNSET:
             return (e.Drifted(0.0, "event"),)

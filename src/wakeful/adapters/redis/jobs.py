@@ -24,6 +24,7 @@ from wakeful.adapters.redis.records import (
     session_key,
     session_of,
 )
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.errors import BadSessionId
 from wakeful.domain.ids import parse_session_id
 from wakeful.domain.plaintext import plain
@@ -52,8 +53,8 @@ EPISODES: Final = "wakeful:episodes"
 OWED: Final = "wakeful:owed"
 OWED_EVENTS: Final = "wakeful:owed-events"
 
-_decode_revival: Final = msgspec.json.Decoder(Revival).decode
-_decode_owed: Final = msgspec.json.Decoder(Owed).decode
+_decode_revival: Final = json_decoder(Revival)
+_decode_owed: Final = json_decoder(Owed)
 _encode: Final = msgspec.json.encode
 
 

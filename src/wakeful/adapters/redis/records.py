@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from wakeful.domain.decoding import decode_msgpack
 from wakeful.domain.errors import BadSessionId
 from wakeful.domain.ids import parse_session_id
 from wakeful.domain.plaintext import plain
@@ -83,7 +84,7 @@ def decoded(raw: object) -> Any:
     if not isinstance(raw, bytes):
         return None
     try:
-        return msgspec.msgpack.decode(raw)
+        return decode_msgpack(raw)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
 

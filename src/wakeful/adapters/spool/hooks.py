@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from wakeful.adapters.failure_words import turn_failed
-from wakeful.adapters.shapes import UNREADABLE
 from wakeful.domain import events as e
 from wakeful.domain.briefs import OPENINGS
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.ids import ConversationId
 
 PAYLOAD_BYTES_MAX: Final = 1024 * 1024
@@ -44,7 +44,7 @@ class _Payload(Struct, gc=False):
     prompt: Raw = Raw(b"")
 
 
-_decode: Final = msgspec.json.Decoder(_Payload).decode
+_decode: Final = json_decoder(_Payload)
 
 
 def read_hook(payload: bytes, at: float) -> Hook | None:
@@ -53,7 +53,7 @@ def read_hook(payload: bytes, at: float) -> Hook | None:
         return None
     try:
         hook = _decode(payload)
-    except UNREADABLE:
+    except msgspec.DecodeError:
         return None
     # A UUID is the only id of both clients, and the only one that may become part of a session's name.
     version = _UUID.fullmatch(hook.session_id)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from wakeful.adapters.sqlite.sql import QUERIES
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process
 from wakeful.domain.work import (
@@ -31,7 +32,7 @@ from wakeful.faults import reach
 Row = tuple[Any, ...]
 WallClock = Callable[[], float]
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(Process).decode
+_decode: Final = json_decoder(Process)
 
 
 def work_row(work: Work) -> Row:

@@ -20,6 +20,7 @@ from wakeful.adapters.sqlite.opening import Connections, moves_of, open_database
 from wakeful.adapters.sqlite.runs import WallClock
 from wakeful.adapters.sqlite.sql import QUERIES
 from wakeful.adapters.system.clock import SystemClock
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process
@@ -280,7 +281,7 @@ class SqliteStore:
 
 
 def _hosting(encoded: bytes) -> Hosting:
-    return msgspec.json.decode(encoded, type=Hosting)
+    return decode_json(encoded, Hosting)
 
 
 def _only(value: float | None) -> float | None:

@@ -17,6 +17,7 @@ import psutil  # type: ignore[import-untyped]  # it ships no types
 from msgspec import Struct
 
 from wakeful.adapters.system.inquiry import ask
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.gateway.host_watch import HostReading, Unit
 
 ASK_SECONDS_MAX: Final = 5.0
@@ -100,7 +101,7 @@ class HostFigures:
             return (Unit(PM2_ITSELF, "stopped"),) if ran else None
         try:
             answer = await ask((program, "jlist"), ASK_SECONDS_MAX, environ=self._environ, with_children=True)
-            listed = msgspec.json.decode(_last_line(answer.output), type=list[_Pm2])
+            listed = decode_json(_last_line(answer.output), list[_Pm2])
         except (OSError, msgspec.DecodeError, UnicodeError):
             return None
         units = [Unit(each.name, each.pm2_env.status) for each in listed]
@@ -112,7 +113,7 @@ class HostFigures:
         try:
             async with asyncio.timeout(ASK_SECONDS_MAX):
                 body = await _get(self._docker_socket, "/containers/json?all=1")
-            listed = msgspec.json.decode(body, type=list[_Container])
+            listed = decode_json(body, list[_Container])
         except (OSError, EOFError, ValueError, TimeoutError, msgspec.DecodeError):
             return None
         units = [Unit(each.names[0].removeprefix("/"), _state(each)) for each in listed if each.names]

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.adapters.system import proc
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.process import Process, Sight
 
 log = logging.getLogger("wakeful")
@@ -40,7 +41,7 @@ class TroubleFile:
     def read(self) -> str:
         """What is said now; empty if nothing is, or nobody who lives says it."""
         try:
-            said = msgspec.json.decode(self._path.read_bytes(), type=_Trouble)
+            said = decode_json(self._path.read_bytes(), _Trouble)
         except (OSError, msgspec.DecodeError):
             return ""
         return "" if proc.sight(said.writer) is Sight.DEAD else said.words

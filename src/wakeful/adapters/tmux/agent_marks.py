@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.adapters.tmux.failure import TmuxFailed
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.process import Process
 
 
@@ -33,7 +34,7 @@ class AgentMarks:
     def find(self, name: str) -> AgentMark | None:
         """What is remembered; None also for a damaged file, which the next start writes anew."""
         try:
-            return msgspec.json.decode(self._path(name).read_bytes(), type=AgentMark)
+            return decode_json(self._path(name).read_bytes(), AgentMark)
         except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
             return None
 

@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from wakeful.adapters.shapes import UNREADABLE
 from wakeful.adapters.tmux.private import discard, write_private
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.hosting import PaneAddress
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process
@@ -43,7 +43,7 @@ class TypedNote(Struct, frozen=True):
     stage: Stage = Stage.BEGUN
 
 
-_decode: Final = msgspec.json.Decoder(TypedNote).decode
+_decode: Final = json_decoder(TypedNote)
 
 
 class TypedNotes:
@@ -85,5 +85,5 @@ def _read(path: Path) -> TypedNote | None:
     """None if there is none, or none that was written whole."""
     try:
         return _decode(path.read_bytes())
-    except (FileNotFoundError, *UNREADABLE):
+    except (FileNotFoundError, msgspec.DecodeError):
         return None

@@ -13,13 +13,13 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from wakeful.adapters.shapes import (
-    UNREADABLE,
     declared_timeout_seconds,
     path_in,
     read_strange,
 )
 from wakeful.adapters.stamps import wall_of
 from wakeful.domain import events as e
+from wakeful.domain.decoding import json_decoder
 
 
 class _Record(Struct, gc=False):
@@ -36,7 +36,7 @@ class _Record(Struct, gc=False):
     exit_code: Raw = Raw(b"")
 
 
-_decode: Final = msgspec.json.Decoder(_Record).decode
+_decode: Final = json_decoder(_Record)
 
 _EVENTS: Final = frozenset({"pre_tool_use", "post_tool_use"})
 _ABSENT: Final = frozenset({b"", b"null"})
@@ -59,7 +59,7 @@ class ToolUseReader:
     def read(self, line: bytes) -> Sequence[e.Event]:
         try:
             record = _decode(line)
-        except UNREADABLE as error:
+        except msgspec.DecodeError as error:
             return read_strange(line, error, self.read, _misshapen)
         if record.event is UNSET:
             return (e.Drifted(0.0, "event"),)

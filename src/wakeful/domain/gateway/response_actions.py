@@ -10,6 +10,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from wakeful.domain.decoding import decode_json
+
 PROMPT_CHARS_MAX: Final = 2000
 RESPONSE_CHARS_MAX: Final = 4000
 # The longest answer there is has 46 characters.
@@ -72,7 +74,7 @@ def read_decision(text: str) -> tuple[Action, ...]:
     if len(text) > DECISION_CHARS_MAX:
         return ()
     try:
-        chosen = msgspec.json.decode(text, type=_Decision).actions
+        chosen = decode_json(text, _Decision).actions
     except (msgspec.DecodeError, UnicodeError):
         return ()
     return tuple(action for action in Action if action in chosen) if len(set(chosen)) == len(chosen) else ()

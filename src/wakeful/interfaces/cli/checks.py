@@ -18,6 +18,7 @@ import msgspec
 
 from wakeful.config import Config, ConfigError
 from wakeful.domain.child_environ import child_environ
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import WakefulError
 from wakeful.home import store_version
 from wakeful.interfaces.cli import outside_checks
@@ -70,7 +71,7 @@ def _read_by_daemon(scene: Scene) -> tuple[str, ...] | None:
     """Which files the running daemon has read; None if none runs, or one that does not say so."""
     try:
         answer = Client(scene.places).get("/api/status").body
-        return msgspec.json.decode(answer, type=Overview).daemon.config_files
+        return decode_json(answer, Overview).daemon.config_files
     except (DaemonNotRunning, DaemonSilent, msgspec.DecodeError):
         return None
 
@@ -112,7 +113,7 @@ def daemon(scene: Scene) -> Finding:
 def eyes(scene: Scene) -> Finding:
     try:
         answer = Client(scene.places).get("/api/status").body
-        told = msgspec.json.decode(answer, type=Overview).daemon.eyes
+        told = decode_json(answer, Overview).daemon.eyes
     except (DaemonNotRunning, DaemonSilent):
         return ok("nothing is watched while no daemon runs")
     except msgspec.DecodeError:
@@ -212,7 +213,7 @@ def version_on_disk(program: Path) -> str | None:
     """The version of a client, from the package that holds it or from the folder that is named after it."""
     for folder in list(program.parents)[:4]:
         try:
-            manifest = msgspec.json.decode((folder / "package.json").read_bytes(), type=dict[str, object])
+            manifest = decode_json((folder / "package.json").read_bytes(), dict[str, object])
         except (OSError, msgspec.DecodeError):
             continue
         if isinstance(manifest.get("version"), str):

@@ -6,6 +6,7 @@ Nothing here prints, and nothing here knows what an answer means.
 import os
 from typing import Final, NamedTuple, cast
 
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import OperatorError, OwnError, WakefulError, WorldError
 from wakeful.interfaces.cli import wire
 from wakeful.places import SOCKET_PATH_BYTES_MAX, Places
@@ -141,6 +142,6 @@ def _problem(reply: wire.Reply) -> dict[str, object]:
     import msgspec  # noqa: PLC0415 - only refusals are decoded here
 
     try:
-        return msgspec.json.decode(reply.body, type=dict[str, object])
+        return decode_json(reply.body, dict[str, object])
     except msgspec.DecodeError:
         return {}

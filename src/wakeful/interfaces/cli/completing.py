@@ -11,6 +11,7 @@ import msgspec
 from click.shell_completion import CompletionItem
 from msgspec import Struct
 
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import BadSessionId, WakefulError
 from wakeful.domain.ids import parse_session_id
 from wakeful.interfaces.cli.client import Client
@@ -89,7 +90,7 @@ def _fitting(incomplete: str, candidates: Iterable[tuple[str, str]]) -> list[Com
 def _asked(target: str, shape: type[T]) -> T | None:
     try:
         answer = Client(Places.of(os.environ)).get(target, timeout_seconds=ASK_SECONDS_MAX)
-        return msgspec.json.decode(answer.body, type=shape)
+        return decode_json(answer.body, shape)
     except (WakefulError, msgspec.DecodeError):
         # Whoever types is not told: the command that is typed will say what is wrong.
         return None

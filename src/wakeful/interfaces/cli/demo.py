@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 from msgspec import Struct
 
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import WorldError
 from wakeful.domain.findings import State
 from wakeful.domain.record import SessionRecord
@@ -185,7 +185,7 @@ class Feed:
                 return
             except ConnectionClosed as problem:
                 raise DaemonLost from problem
-            yield from (change.record for change in msgspec.json.decode(message, type=_Batch).changes)
+            yield from (change.record for change in decode_json(message, _Batch).changes)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.ids import SessionId
 from wakeful.interfaces.cli.calm import who
@@ -41,7 +42,7 @@ def restore(*, dry_run: bool, as_json: bool) -> int:
     """
     client = Client(Places.of(os.environ))
     answer = client.get("/api/lost")
-    found = msgspec.json.decode(answer.body)
+    found = decode_json(answer.body)
     lost = found["lost"]
     if not as_json:
         for line in paused_lines(answer.body):
@@ -80,7 +81,7 @@ def _restored(client: Client, lost: dict[str, Any], *, quiet: bool) -> dict[str,
         # One that cannot be brought back must not keep the others from it.
         outcome, words = "declined", str(error)
     else:
-        deed = msgspec.json.decode(answer.body)
+        deed = decode_json(answer.body)
         outcome, words = deed["outcome"], deed["words"]
     done = {**lost, "outcome": outcome, "words": words}
     if not quiet:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.domain.calm import PauseRecord, paused_text
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.durations import age
 from wakeful.domain.errors import WorldError
 from wakeful.domain.findings import NEEDS_YOU, Attention, Code, Health, State
@@ -106,7 +107,7 @@ def decode_sessions(body: bytes) -> Sessions:
 def decoded(body: bytes, kind: type[S]) -> S:
     """An answer of the daemon. Raises DaemonOfAnotherVersion."""
     try:
-        return msgspec.json.decode(body, type=kind, dec_hook=lambda wanted, text: wanted(text))
+        return decode_json(body, kind, dec_hook=lambda wanted, text: wanted(text))
     except msgspec.DecodeError as problem:
         raise DaemonOfAnotherVersion from problem
 

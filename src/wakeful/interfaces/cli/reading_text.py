@@ -3,27 +3,26 @@
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.plaintext import plain
 from wakeful.domain.resuming import command_line
 
 
 def record_lines(body: bytes) -> list[str]:
     """The fields of a JSON object, one to a line, nested ones indented."""
-    return list(_lines(msgspec.json.decode(body, type=dict[str, Any]), indent=""))
+    return list(_lines(decode_json(body, dict[str, Any]), indent=""))
 
 
 def ending_lines(body: bytes) -> list[str]:
     """How waiting ended, in one line."""
-    answer = msgspec.json.decode(body, type=dict[str, Any])
+    answer = decode_json(body, dict[str, Any])
     ending, session = answer["ending"].replace("_", " "), answer["session"]
     return [plain(f"{ending}: {session['id']} is {session['state']}, {session['health']}")]
 
 
 def kept_lines(body: bytes) -> list[str]:
     """What became of a report of a wrong verdict."""
-    kept = msgspec.json.decode(body, type=dict[str, Any])
+    kept = decode_json(body, dict[str, Any])
     said = ", ".join(kept["verdict"]["findings"]) or kept["verdict"]["health"]
     return [
         plain(f"kept: {kept['id']} with {kept['events']} events; said {said}, expected {kept['expect']}"),

@@ -16,6 +16,7 @@ import msgspec
 
 from wakeful.domain.attaching import attach_argv
 from wakeful.domain.child_environ import child_environ
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.hosting import PaneAddress
 from wakeful.domain.ids import SessionId
@@ -93,7 +94,7 @@ def run(
     client = Client(Places.of(os.environ))
     answer = client.post("/api/sessions", msgspec.json.encode(request), timeout_seconds=ACT_SECONDS_MAX)
     code = show_deed(answer, as_json=as_json)
-    started = msgspec.json.decode(answer.body)
+    started = decode_json(answer.body)
     if code or as_json or detach or headless or command[0].endswith("codex"):
         return code
     if not has_terminal():
@@ -171,7 +172,7 @@ def become(argv: list[str]) -> NoReturn:
 
 def _argv(session_id: SessionId, answer: Answer) -> list[str]:
     """The command for this pane. Raises NotShown, and NestedTerminal inside of another tmux server."""
-    pane: dict[str, Any] | None = msgspec.json.decode(answer.body)["pane"]
+    pane: dict[str, Any] | None = decode_json(answer.body)["pane"]
     if pane is None:
         advice = f"`wakeful session status {session_id}` says how it is."
         raise NotShown(shown=session_id, advice=advice)

@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from wakeful.config import Config
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import WorldError
 from wakeful.home import require_home
 from wakeful.interfaces.cli.client import Client
@@ -119,7 +120,7 @@ def down() -> int:
 def open_page(*, browser: bool, as_json: bool) -> int:
     """Print a link that logs the web page in, once, within ten minutes."""
     answer = Client(Places.of(os.environ)).post("/api/login-codes")
-    link = str(msgspec.json.decode(answer.body, type=dict[str, object])["url"])
+    link = str(decode_json(answer.body, dict[str, object])["url"])
     if as_json:
         show_json(answer.body)
     else:

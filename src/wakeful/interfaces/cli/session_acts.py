@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.ids import SessionId
 from wakeful.interfaces.cli.client import Answer, Client
@@ -60,7 +61,7 @@ def questions(*, session_id: SessionId, as_json: bool) -> int:
     if as_json:
         show_json(answer.body)
         return answer.exit_code
-    for each in msgspec.json.decode(answer.body)["questions"]:
+    for each in decode_json(answer.body)["questions"]:
         say(f"{each['id']}  {each['tool']}  {each['untrusted']}")
     return answer.exit_code
 
@@ -150,7 +151,7 @@ def show_deed(answer: Answer, *, as_json: bool) -> int:
     if as_json:
         show_json(answer.body)
     else:
-        deed = msgspec.json.decode(answer.body)
+        deed = decode_json(answer.body)
         say(f"{deed['session_id']}: {deed['act']} {deed['outcome']}: {deed['words']}")
     return answer.exit_code
 
@@ -168,7 +169,7 @@ def _asked(session_id: SessionId) -> Answer:
 
 
 def _only_question(session_id: SessionId) -> str:
-    ids = [each["id"] for each in msgspec.json.decode(_asked(session_id).body)["questions"]]
+    ids = [each["id"] for each in decode_json(_asked(session_id).body)["questions"]]
     if not ids:
         raise NoQuestion(shown=session_id)
     if len(ids) > 1:
@@ -180,5 +181,5 @@ def _show_handover(answer: Answer, words: str, *, as_json: bool) -> int:
     if as_json:
         show_json(answer.body)
     else:
-        say(f"{msgspec.json.decode(answer.body)['session_id']} {words}")
+        say(f"{decode_json(answer.body)['session_id']} {words}")
     return answer.exit_code

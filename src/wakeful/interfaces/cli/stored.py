@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from wakeful.domain.calm import Mute, PauseRecord, mute_list
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.incident import Incident
 from wakeful.domain.incident_record import incident_list
@@ -52,7 +53,7 @@ def paused() -> PauseRecord | None:
 
 
 def _kept(kind: str, shape: type[S]) -> list[S]:
-    return [msgspec.json.decode(each.body, type=shape) for each in stored_notes(_store(), kind)]
+    return [decode_json(each.body, shape) for each in stored_notes(_store(), kind)]
 
 
 def _store() -> Path:

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from wakeful.config_reading import Document, read_file
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import OperatorError
 from wakeful.places import Places
 
@@ -52,7 +53,7 @@ def trust(document: Document, places: Places) -> None:
 
 def _trusted(places: Places) -> dict[str, str]:
     try:
-        return msgspec.json.decode(Path(places.trusted).read_bytes(), type=dict[str, str])
+        return decode_json(Path(places.trusted).read_bytes(), dict[str, str])
     except FileNotFoundError:
         return {}
     except msgspec.DecodeError as problem:

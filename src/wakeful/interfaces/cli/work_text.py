@@ -2,8 +2,7 @@
 
 from typing import Any, Final
 
-import msgspec
-
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.plaintext import plain
 
 SUMMARY_CHARS_MAX: Final = 60
@@ -67,7 +66,7 @@ def yielded_lines(body: bytes) -> list[str]:
 
 
 def _fields(body: bytes) -> dict[str, Any]:
-    return msgspec.json.decode(body, type=dict[str, Any])
+    return decode_json(body, dict[str, Any])
 
 
 def _cells(work: dict[str, Any]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.domain.calm import PauseRecord
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.ids import parse_session_id
 from wakeful.domain.wake import parse_target
@@ -95,7 +96,7 @@ class Questions:
     ) -> bytes:
         asked = {"project": project, "health": health, "state": state, "limit": limit, "cursor": cursor}
         query = urlencode({name: value for name, value in asked.items() if value is not None})
-        return msgspec.json.encode(msgspec.json.decode(self._get(f"/api/sessions?{query}"), type=Rows))
+        return msgspec.json.encode(decode_json(self._get(f"/api/sessions?{query}"), Rows))
 
     def session_health(self, session_id: str) -> bytes:
         return self._get(f"/api/sessions/{parse_session_id(session_id)}")
@@ -140,7 +141,7 @@ def set_apart(body: bytes) -> bytes:
     People see where a quotation ends; a model that reads a sentence of ours shall not find an order in it.
     """
     quotations: list[str] = []
-    document = _without_quotations(msgspec.json.decode(body), quotations)
+    document = _without_quotations(decode_json(body), quotations)
     return msgspec.json.encode({**document, "untrusted": quotations})
 
 

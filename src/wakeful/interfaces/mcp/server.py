@@ -14,6 +14,7 @@ from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
 from wakeful import __version__
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import WakefulError
 from wakeful.interfaces.cli.session import WAIT_SECONDS_MAX
 from wakeful.interfaces.mcp.questions import LIMIT, LIMIT_MAX, Health, Questions, State, Until, refusal_of
@@ -118,5 +119,5 @@ async def _answered(question: Callable[[], bytes]) -> CallToolResult:
             is_error=True,
         )
     return CallToolResult(
-        content=[TextContent(type="text", text=body.decode())], structured_content=msgspec.json.decode(body)
+        content=[TextContent(type="text", text=body.decode())], structured_content=decode_json(body)
     )

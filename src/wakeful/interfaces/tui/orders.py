@@ -11,6 +11,7 @@ import msgspec
 from wakeful.domain.actions import HELD, ActionName
 from wakeful.domain.agents import AgentState
 from wakeful.domain.checkpoint import Choice, ChoiceName
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.plaintext import plain
 from wakeful.domain.record import SessionRecord
@@ -165,7 +166,7 @@ def approval_of(order: Order, refused: WakefulError) -> Order | None:
 def give(client: Client, order: Order) -> str:
     """Ask the daemon; what it saw, in a few words. Blocks. Raises what it refused with."""
     answer = client.post(order.target, msgspec.json.encode(order.body), timeout_seconds=ACT_SECONDS_MAX)
-    said = msgspec.json.decode(answer.body)
+    said = decode_json(answer.body)
     return plain(_outcome(order.target, said), 200)
 
 

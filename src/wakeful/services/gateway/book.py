@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.gateway.messages import ConversationKey
 from wakeful.domain.gateway.turn import KEPT_SECONDS, Stage, Turn
 from wakeful.faults import reach
@@ -19,7 +20,7 @@ KIND: Final = "gateway.turn"
 # Numbers of updates have at most 10 digits today; keys are ordered as texts.
 _DIGITS: Final = 20
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(Turn).decode
+_decode: Final = json_decoder(Turn)
 
 
 class Book:

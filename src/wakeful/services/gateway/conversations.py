@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.gateway.messages import ConversationKey
 from wakeful.domain.gateway.turn import Conversation
 from wakeful.ports.clock import Clock
@@ -15,7 +16,7 @@ KIND: Final = "gateway.conversation"
 # Older ones are asked about again: nobody remembers what they allowed before so many others.
 ALLOWED_MAX: Final = 200
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(Conversation).decode
+_decode: Final = json_decoder(Conversation)
 
 
 class Conversations:

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.gateway.classifier import Fault
 from wakeful.domain.gateway.messages import Buttons
 from wakeful.domain.gateway.shown import is_long
@@ -15,7 +16,7 @@ from wakeful.services.gateway.answering import Answers
 from wakeful.services.gateway.tags_run import Rights, TagsRun, with_line
 
 KIND: Final = "gateway.tags"
-_decode: Final = msgspec.json.Decoder(dict[int, str]).decode
+_decode: Final = json_decoder(dict[int, str])
 
 Ended = Callable[[Turn, Fault | None, float], Awaitable[None]]
 

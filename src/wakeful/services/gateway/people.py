@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.gateway.access import Access, Pairing, Role, looks_like_code, open_pairing
 from wakeful.domain.gateway.messages import Incoming, Pressed
 from wakeful.ports.chat import Chat, ChatFailed
@@ -19,7 +20,7 @@ PAIRED: Final = "gateway.paired"
 WELCOME: Final = "You are paired: write, and the agent of this chat answers. /help says more."
 # One pairing at a time.
 _OPEN: Final = "open"
-_decode: Final = msgspec.json.Decoder(Pairing).decode
+_decode: Final = json_decoder(Pairing)
 
 log = logging.getLogger("wakeful.gateway")
 

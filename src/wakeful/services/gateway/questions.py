@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.gateway.access import (
     PRESS_WORDS,
     TOKEN_BYTES,
@@ -74,7 +75,7 @@ class Question(Struct, frozen=True, kw_only=True):
     parts: dict[int, int] = {}
 
 
-_decode: Final = msgspec.json.Decoder(Question).decode
+_decode: Final = json_decoder(Question)
 
 
 class Questions:

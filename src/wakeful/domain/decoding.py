@@ -1,0 +1,62 @@
+"""The one place where bytes from outside become values. A lint rule forbids decoding anywhere else.
+
+Anybody can write these bytes: an agent, a log, a registry file, a chat, a peer. Whatever they hold, a caller gets a value
+or `msgspec.DecodeError`: invalid UTF-8, lone surrogates, deep nesting and absurd numbers are malformed input, never an exception
+that travels up to a loop.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, overload
+
+import msgspec
+
+T = TypeVar("T")
+
+
+# msgspec decodes text with Python's codec and counts nesting with Python's stack: their errors are not its own.
+_FROM_PYTHON: Final = (UnicodeDecodeError, RecursionError, OverflowError)
+
+
+def json_decoder(kind: type[T]) -> Callable[[bytes | str], T]:
+    """A function that decodes JSON into `kind`. It raises msgspec.DecodeError."""
+    decode = msgspec.json.Decoder(kind).decode
+
+    def decode_or_refuse(raw: bytes | str) -> T:
+        try:
+            return decode(raw)
+        except _FROM_PYTHON as problem:
+            raise _malformed(problem) from problem
+
+    return decode_or_refuse
+
+
+@overload
+def decode_json(raw: bytes | str) -> Any: ...
+@overload
+def decode_json(
+    raw: bytes | str, kind: type[T], *, dec_hook: Callable[[type[Any], Any], Any] | None = None
+) -> T: ...
+def decode_json(
+    raw: bytes | str, kind: Any = Any, *, dec_hook: Callable[[type[Any], Any], Any] | None = None
+) -> Any:
+    """The value of a JSON document. Raises msgspec.DecodeError."""
+    try:
+        return msgspec.json.decode(raw, type=kind, dec_hook=dec_hook)
+    except _FROM_PYTHON as problem:
+        raise _malformed(problem) from problem
+
+
+def decode_msgpack(raw: bytes) -> Any:
+    """The value of a MessagePack document. Raises msgspec.DecodeError."""
+    try:
+        return msgspec.msgpack.decode(raw)
+    except (*_FROM_PYTHON, ValueError) as problem:
+        raise _malformed(problem) from problem
+
+
+def _malformed(problem: Exception) -> msgspec.DecodeError:
+    if isinstance(problem, msgspec.DecodeError):
+        return problem
+    # The problem's own text may quote what could not be read.
+    why = "is nested too deeply" if isinstance(problem, RecursionError) else "holds bytes that are no text"
+    return msgspec.DecodeError(f"the input {why}")

@@ -1,0 +1,66 @@
+"""Claims about bytes from outside: whatever they are, decoding them gives a value or one kind of error."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+from msgspec import Struct
+
+from wakeful.domain.decoding import decode_json, decode_msgpack, json_decoder
+
+
+class Entry(Struct):
+    pid: int
+    words: str = ""
+    at: float = 0.0
+
+
+HOSTILE = [
+    b'{"pid":7,"words":"\xff\xfe"}',
+    b'{"pid":7,"words":"\\ud800"}',
+    b'{"pid":7,"words":"\\udc00\\ud800"}',
+    b'{"pid":7,"at":1e999}',
+    b'{"pid":' + b"9" * 5000 + b"}",
+    b"[" * 100_000,
+    b'{"pid":' * 100_000,
+    b'{"pid":7,"other":' + b"[" * 100_000,
+    b"\xff" * 41,
+    b"\0" * 41,
+    b"",
+    b"7",
+]
+
+
+@pytest.mark.parametrize("raw", HOSTILE, ids=lambda raw: repr(raw[:24]))
+def test_hostile_bytes_are_malformed(raw: bytes) -> None:
+    """Invalid UTF-8, lone surrogates, deep nesting and absurd numbers raise what a caller catches, and nothing else."""
+    with pytest.raises(msgspec.DecodeError):
+        json_decoder(Entry)(raw)
+    with pytest.raises(msgspec.DecodeError):
+        decode_json(raw, Entry)
+
+
+def test_an_error_quotes_nothing_of_what_it_could_not_read() -> None:
+    """It may reach a log or a chat; what it could not read may be a secret."""
+    with pytest.raises(msgspec.DecodeError) as caught:
+        decode_json(b'"hunter2 \xff"')
+    assert "hunter2" not in str(caught.value)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_give_a_value_or_one_error(raw: bytes) -> None:
+    """Whichever decoder is asked."""
+    for decode in (decode_json, json_decoder(dict[str, Any]), decode_msgpack):
+        try:
+            decode(raw)
+        except msgspec.DecodeError as problem:
+            assert str(problem)
+
+
+def test_deep_messagepack_is_malformed() -> None:
+    """Records of other programs in Redis are MessagePack."""
+    with pytest.raises(msgspec.DecodeError):
+        decode_msgpack(b"\x91" * 100_000)
+    with pytest.raises(msgspec.DecodeError):
+        decode_msgpack(b"\xa1\xff")
