@@ -28,7 +28,7 @@ from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.incident import Cause, Fate, Incident, Member
 from wakeful.domain.incident_words import did_words, words_of
 from wakeful.domain.moment import Instant, iso
-from wakeful.domain.news import News, forge_news, text_of
+from wakeful.domain.news import News, failure_news, forge_news, text_of
 from wakeful.domain.plan import Decision, Step
 from wakeful.domain.process import Sight
 from wakeful.domain.record import SessionRecord, describe
@@ -271,6 +271,9 @@ EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
     ),
     "Issues cannot be filed": lambda: text_of(
         forge_news("gh is logged out", "tower", _WALL, did=KEPT_FOR_LATER)
+    ),
+    "A part of Wakeful is down": lambda: text_of(
+        failure_news("claude-registry", "OSError: too many open files", "tower", _WALL)
     ),
     "A program's journal was settled": lambda: _journal(_RECOVERED),
     "A program's journal could not be settled": lambda: _journal(

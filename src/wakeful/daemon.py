@@ -6,10 +6,11 @@ and the order of its start and its end are in serving.py.
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from wakeful.adapters.logs.eye import LogEye
 from wakeful.adapters.logs.folders import FolderWatch
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.system.exits import ExitWatch
@@ -25,6 +26,7 @@ from wakeful.handwork import Handwork
 from wakeful.hubwork import build_hub
 from wakeful.lookout import BOOKMARKS_AT_ONCE_MAX, Lookout
 from wakeful.places import Places
+from wakeful.ports.eyes import Eye
 from wakeful.ports.store import Bookmark, Store, Transition
 from wakeful.services.calm import Calm
 from wakeful.services.expiry import RunExpiry
@@ -35,6 +37,9 @@ from wakeful.services.scribe import Scribe
 from wakeful.services.work import WorkDesk
 from wakeful.wakework import WakeWork
 
+if TYPE_CHECKING:
+    from wakeful.adapters.docker.eyes import ContainerEyes
+
 # A backstop: whatever inotify did not tell is found this late. Costs 55 ms of CPU per 10,000 logs.
 SWEEP_SECONDS: Final = 300.0
 # While some folder cannot be watched at all, sweeping is how it is seen.
@@ -44,6 +49,7 @@ BOOKMARK_SECONDS: Final = 5.0
 # 000 keeps what it wrote down for 30 days.
 RETENTION_SECONDS: Final = 30 * 86_400.0
 PRUNE_SECONDS: Final = 6 * 3600.0
+JUDGING: Final = "judging"
 
 
 class Daemon(Lookout):
@@ -91,6 +97,7 @@ class Daemon(Lookout):
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._searches: set[asyncio.Task[None]] = set()
+        self._retries: dict[str, asyncio.TimerHandle] = {}
         # Programs of ours that are kept running as long as this one does.
         self.beside: list[KeptChild] = []
         self.mode = config.daemon.mode
@@ -145,7 +152,7 @@ class Daemon(Lookout):
         try:
             async for told in self._folders:
                 for eye in self.eyes:
-                    eye.told(told)
+                    self.observe(eye, eye.told, told)
         finally:
             self.listening = False
 
@@ -156,11 +163,28 @@ class Daemon(Lookout):
             await asyncio.sleep(SLOW_SWEEP_SECONDS if slow else SWEEP_SECONDS)
             began = self._loop.time()
             for log_eye in self.logs:
-                await log_eye.sweep()
+                await self._sweep(log_eye)
             for eye in (*self.holders, self.streams, self.spool):
-                eye.look()
+                self.observe(eye, eye.look)
             await self.proofs.prove_all()
             self.sweeping.take(self._loop.time() - began)
+
+    def look_later(self, source: Eye, seconds: float) -> None:
+        """A source that raised is looked at again; once that works, it is told of changes as before."""
+        if source.name not in self._retries:
+            self._retries[source.name] = self._loop.call_later(seconds, self._look_again_at, source)
+
+    def _look_again_at(self, source: Eye) -> None:
+        self._retries.pop(source.name, None)
+        self.observe(source, source.look)
+        if source.name not in self._retries:
+            self.failures.works(source.name)
+
+    async def _sweep(self, source: "LogEye | ContainerEyes") -> None:
+        try:
+            await source.sweep()
+        except Exception as error:  # noqa: BLE001 - the other sources are swept all the same
+            self.look_later(source, self.failures.failed(source.name, error))
 
     async def forget_old(self) -> None:
         """Transitions are kept for a month; a session's newest one stays."""
@@ -192,14 +216,23 @@ class Daemon(Lookout):
 
     def _settle(self) -> None:
         began = self._loop.time()
-        more = self.supervisor.settle()
+        try:
+            more = self.supervisor.settle()
+        except Exception as error:  # noqa: BLE001 - what is left to judge is judged after a rest
+            self._loop.call_later(self.failures.failed(JUDGING, error), self._settle)
+            return
+        self.failures.works(JUDGING)
         self.judging.take(self._loop.time() - began)
         if more:
             self._loop.call_soon(self._settle)
 
     def _ring(self) -> None:
         self._timer = None
-        following = self.supervisor.ring()
+        try:
+            following = self.supervisor.ring()
+        except Exception as error:  # noqa: BLE001 - the deadlines after this one are still to come
+            self.alarm(self._loop.time() + self.failures.failed(JUDGING, error))
+            return
         if following is not None:
             self.alarm(following)
 

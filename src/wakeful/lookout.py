@@ -4,13 +4,12 @@ Nothing here writes, listens or stays. The daemon builds on it; `wakeful ls` wit
 """
 
 import asyncio
-import logging
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from wakeful import __version__
 from wakeful.adapters.claude_code.entry_holder import EntryHolder
@@ -42,6 +41,7 @@ from wakeful.ports.clock import Clock
 from wakeful.ports.eyes import Eye, Folders, Processes
 from wakeful.ports.store import Bookmark, Transition
 from wakeful.services.desk import Desk, EyeRecord, ProcessRecord, Standing
+from wakeful.services.failures import Failures
 from wakeful.services.feed import Change, Feed
 from wakeful.services.roster import Roster
 from wakeful.services.supervision import Supervisor
@@ -55,7 +55,8 @@ START_SLACK_SECONDS: Final = 2.0
 # Half a megabyte: ten thousand at once, as after a start, would hold up the loop and swell the memory for good.
 BOOKMARKS_AT_ONCE_MAX: Final = 500
 
-log = logging.getLogger("wakeful")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class PlainProcesses:
@@ -79,6 +80,7 @@ class Lookout:
         bookmarks: Mapping[str, Bookmark] | None = None,
     ) -> None:
         self.clock = clock
+        self.failures = Failures(clock)
         self.watch = processes.watch
         self._processes = processes
         self._told_by = folders
@@ -160,9 +162,23 @@ class Lookout:
     async def look(self) -> None:
         """One pass of every eye, and a verdict for everything they saw."""
         for eye in self.eyes:
-            eye.look()
-        await self.tmux.look()
+            self.observe(eye, eye.look)
+        try:
+            await self.tmux.look()
+        except Exception as error:  # noqa: BLE001 - the sessions that other sources know are shown all the same
+            self.failures.failed(self.tmux.name, error)
         self.settle()
+
+    def observe(self, source: Eye, act: Callable[P, T], *given: P.args, **named: P.kwargs) -> T | None:
+        """What a source answers. One that raises is down; it blinds none of the others."""
+        try:
+            return act(*given, **named)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must end nothing else
+            self.look_later(source, self.failures.failed(source.name, error))
+            return None
+
+    def look_later(self, source: Eye, seconds: float) -> None:
+        """Nothing: a single look does not wait."""
 
     def settle(self) -> None:
         """Judge everything that evidence has touched, now."""
@@ -176,8 +192,9 @@ class Lookout:
         self.settle()
 
     def eye_records(self) -> tuple[EyeRecord, ...]:
-        told = [EyeRecord(eye.name, eye.slow, eye.left_out) for eye in self.eyes]
-        return (*told, EyeRecord(self.tmux.name, self.tmux.slow))
+        down = {each.name: each.line for each in self.failures.down}
+        told = [EyeRecord(eye.name, down.get(eye.name) or eye.slow, eye.left_out) for eye in self.eyes]
+        return (*told, EyeRecord(self.tmux.name, down.get(self.tmux.name) or self.tmux.slow))
 
     def tenant(self, session_id: SessionId) -> Tenant | None:
         watched = self.roster.watched.get(session_id)
@@ -196,13 +213,13 @@ class Lookout:
         """Nothing: a single look leaves nothing behind."""
 
     def catch_up(self, session_id: SessionId) -> None:
-        for eye in self.logs:
-            eye.catch_up(session_id)
-        self.streams.catch_up(session_id)
+        for eye in (*self.logs, self.streams):
+            self.observe(eye, eye.catch_up, session_id)
 
     def recall_events(self, session_id: SessionId, limit: int) -> list[Event]:
         """The newest events of the session's log, whichever eye follows it."""
-        return [event for eye in self.logs for event in eye.recall_events(session_id, limit)]
+        recalled = [self.observe(eye, eye.recall_events, session_id, limit) for eye in self.logs]
+        return [event for events in recalled for event in events or ()]
 
     def take_bookmarks(self) -> list[Bookmark]:
         """How far logs were read that have not said so yet; BOOKMARKS_AT_ONCE_MAX of them if there may be more.
@@ -211,15 +228,13 @@ class Lookout:
         """
         bookmarks: list[Bookmark] = []
         for eye in self.logs:
-            try:
-                bookmarks += islice(eye.take_bookmarks(), BOOKMARKS_AT_ONCE_MAX - len(bookmarks))
-            except Exception:
-                log.exception("%s could not say how far it has read", eye.name)
+            room = BOOKMARKS_AT_ONCE_MAX - len(bookmarks)
+            bookmarks += self.observe(eye, _some_bookmarks, eye, room) or ()
         return bookmarks
 
     def seek_holder(self, session_id: SessionId) -> None:
         for eye in self.holders:
-            eye.catch_up(session_id)
+            self.observe(eye, eye.catch_up, session_id)
 
     def tree(self, holder: Process) -> list[ProcessRecord]:
         """The processes below a holder: its tools, its helpers, and theirs."""
@@ -253,7 +268,8 @@ class Lookout:
     def hear_last_calls(self, session_id: SessionId) -> None:
         """A client begins a call before its log has it: of one killed in between, only its stream knows."""
         watched = self.roster.watched[session_id]
-        self._hear(watched, self.streams.calls_after(session_id, watched.activity.newest_call))
+        newest = watched.activity.newest_call
+        self._hear(watched, self.observe(self.streams, self.streams.calls_after, session_id, newest) or ())
 
     def left_behind(self, session_id: SessionId, orphans: tuple[Orphan, ...]) -> None:
         """Pass on which tools outlived their agent; one that is younger than its log is a call the log does not know."""
@@ -282,6 +298,10 @@ class Lookout:
         """Nobody goes on by a single look."""
         del session_id
         return False
+
+
+def _some_bookmarks(eye: "LogEye | ContainerEyes", room: int) -> list[Bookmark]:
+    return list(islice(eye.take_bookmarks(), room))
 
 
 def _tool_use_dirs(config: Config) -> tuple[str, ...]:
@@ -321,7 +341,7 @@ def look_once(config: Config, paused: PauseRecord | None = None) -> Desk:
         started_at=None,
         listening=(),
         eyes=lookout.eye_records(),
-        notes=("no daemon: this is one look, nothing is watched",),
+        notes=("no daemon: this is one look, nothing is watched", *lookout.failures.lines),
         paused=paused,
     )
     return Desk(

@@ -52,12 +52,12 @@ from wakeful.ports.store import Store
 from wakeful.reporting import build_reports
 from wakeful.services.cases import CaseBook
 from wakeful.services.desk import Desk, History, Standing
+from wakeful.services.failures import FailureAlerts
 from wakeful.services.waiting import ended_or_failed
 from wakeful.services.watched import Standing as SessionStanding, standing_of
 from wakeful.wakework import timer_rules
 
 DRAIN_SECONDS: Final = 5.0
-STORE_RETRY_SECONDS: Final = 5.0
 
 log = logging.getLogger("wakeful")
 
@@ -207,6 +207,7 @@ def _desk(config: Config, places: Places, doors: Doors, daemon: Daemon, history:
                 *doors.notes,
                 *trouble,
                 *daemon.care.notes,
+                *daemon.failures.lines,
                 *(each.line for each in daemon.beside),
                 *daemon.calm.lines(daemon.clock.now().wall),
             ),
@@ -270,34 +271,31 @@ _MODES: Final = {
 }
 
 
-async def _whatever_the_store_says(task: Callable[[], Coroutine[None, None, None]], otherwise: str) -> None:
-    """Keep a background task going: a full disk must not end the daemon, which still sees and tells the truth."""
-    while True:
-        try:
-            await task()
-        except WorldError as error:
-            log.warning("%s: %s", otherwise, error)
-            await asyncio.sleep(STORE_RETRY_SECONDS)
-
-
 async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], ended: asyncio.Event) -> None:
     """Serve until told to end, then close in the reverse order: listeners first, memory last."""
+    keep = daemon.failures.keep_running
+    alerts = FailureAlerts(daemon.failures, daemon.care.alerts, daemon.host)
+    # A full disk must not end the daemon either: it still sees and tells the truth.
+    stored = (
+        (daemon.keep_place, "bookmarks are not saved"),
+        (daemon.expiry.run, "leases do not expire"),
+        (daemon.forget_old, "old transitions are not dropped"),
+        (daemon.handwork.holdings.run, "claims are not renewed"),
+        (alerts.run, "what is down is not told"),
+        *daemon.care.tasks(),
+        *daemon.hub.tasks(),
+        *daemon.waking.tasks(),
+    )
     work = (
         *doors,
-        daemon.listen(),
-        daemon.sweep(),
-        daemon.tmux.run(),
-        daemon.scribe.run(),
-        daemon.lag.run(),
-        daemon.proofs.run(lambda: daemon.feed.is_heard),
-        _whatever_the_store_says(daemon.keep_place, "bookmarks are not saved"),
-        _whatever_the_store_says(daemon.expiry.run, "leases do not expire"),
-        _whatever_the_store_says(daemon.forget_old, "old transitions are not dropped"),
-        _whatever_the_store_says(daemon.handwork.holdings.run, "claims are not renewed"),
-        *(_whatever_the_store_says(task, otherwise) for task, otherwise in daemon.care.tasks()),
-        *(_whatever_the_store_says(task, otherwise) for task, otherwise in daemon.hub.tasks()),
-        *(_whatever_the_store_says(task, otherwise) for task, otherwise in daemon.waking.tasks()),
-        *(each.run() for each in daemon.beside),
+        keep("file watching", daemon.listen),
+        keep("sweep", daemon.sweep),
+        keep(daemon.tmux.name, daemon.tmux.run),
+        keep("transition writer", daemon.scribe.run),
+        keep("loop lag", daemon.lag.run),
+        keep("reachability checks", lambda: daemon.proofs.run(lambda: daemon.feed.is_heard)),
+        *(keep(otherwise, task, world_errors=True) for task, otherwise in stored),
+        *(keep("gateway", each.run) for each in daemon.beside),
     )
     tasks = [asyncio.create_task(each) for each in work]
     try:

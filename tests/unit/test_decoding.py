@@ -1,5 +1,6 @@
 """Claims about bytes from outside: whatever they are, decoding them gives a value or one kind of error."""
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -52,10 +53,8 @@ def test_an_error_quotes_nothing_of_what_it_could_not_read() -> None:
 def test_any_bytes_give_a_value_or_one_error(raw: bytes) -> None:
     """Whichever decoder is asked."""
     for decode in (decode_json, json_decoder(dict[str, Any]), decode_msgpack):
-        try:
+        with suppress(msgspec.DecodeError):
             decode(raw)
-        except msgspec.DecodeError as problem:
-            assert str(problem)
 
 
 def test_deep_messagepack_is_malformed() -> None:

@@ -47,6 +47,7 @@ class Matter(StrEnum):
     LEASE_ENDED = "lease_ended"
     ISSUES = "issues"
     GATEWAY = "gateway"
+    DOWN = "down"
 
 
 class Topic(Struct, frozen=True):

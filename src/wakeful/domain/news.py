@@ -47,3 +47,15 @@ def forge_news(words: str, host: str, since: float, *, did: str) -> News:
         otherwise="no issue tells of it; everything else goes on",
         command="gh auth status",
     )
+
+
+def failure_news(name: str, reason: str, host: str, since: float) -> News:
+    """That a source or a service of Wakeful raised an error."""
+    return News(
+        what=f"A part of Wakeful is down: {name}",
+        where=f"wakeful on {host} ({reason})",
+        since=since,
+        did="tries it again and again; everything else goes on",
+        otherwise="what it shows or does may be missing",
+        command="wakeful doctor",
+    )

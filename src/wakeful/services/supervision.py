@@ -5,6 +5,7 @@ session cost one verdict. One heap of deadlines wakes it: idle sessions cost not
 """
 
 import heapq
+import logging
 from collections.abc import Collection, Sequence
 from itertools import islice
 from math import inf
@@ -16,7 +17,7 @@ from wakeful.domain.actions import is_cut_off
 from wakeful.domain.activity import Activity, fold
 from wakeful.domain.decoding import json_decoder
 from wakeful.domain.eligibility import OUT_OF_REACH
-from wakeful.domain.events import Event, Opened
+from wakeful.domain.events import Drifted, Event, Opened
 from wakeful.domain.evidence import (
     Dialog,
     DialogKind,
@@ -51,12 +52,17 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode_kept: Final = json_decoder(Kept)
 # A few milliseconds of judging, then the loop may serve a request.
 JUDGED_AT_ONCE_MAX: Final = 100
+# So many tracebacks say what there is to say.
+UNJUDGED_LOGGED_MAX: Final = 10
 # A permission that was only guessed may have been given meanwhile: its call's process would show that. At first looked
 # for sooner than the 10 s after which people are told of a question, for a whole night once a minute.
 LOOK_SECONDS_MIN: Final = 5.0
 LOOK_SECONDS_MAX: Final = 60.0
 # What a client's registry calls a dialog that a person opened between two turns.
 DIALOG_OPEN: Final = "dialog open"
+
+
+log = logging.getLogger("wakeful")
 
 
 class Supervisor:
@@ -84,6 +90,8 @@ class Supervisor:
         # Clients that have begun no conversation yet, and what stands for it.
         self._awaited: dict[Process, SessionId] = {}
         self._withdrawn: list[SessionId] = []
+        # Those whose evidence raised an error, as far as the log tells of it.
+        self._unjudged: set[SessionId] = set()
         self._slept: Sleep | None = None
         roster.unfold = self.unfold
 
@@ -391,7 +399,7 @@ class Supervisor:
             del self._dirty[session_id]
             watched = self.roster.watched.get(session_id)
             if watched is not None:
-                self._settle_one(watched, now, transitions, changes)
+                self._settle_or_doubt(watched, now, transitions, changes)
         if changes:
             self._around.changed(transitions, changes)
         self._drop_withdrawn()
@@ -558,6 +566,21 @@ class Supervisor:
             if self._deadlines[0][0] == due:
                 self._around.alarm(due)
         watched.check_at = due
+
+    def _settle_or_doubt(
+        self, watched: Watched, now: Instant, transitions: list[Transition], changes: list[Change]
+    ) -> None:
+        """A session that cannot be judged is unknown, and keeps no other from being judged."""
+        session_id = watched.subject.id
+        try:
+            self._settle_one(watched, now, transitions, changes)
+        except Exception as error:
+            if len(self._unjudged) < UNJUDGED_LOGGED_MAX and session_id not in self._unjudged:
+                self._unjudged.add(session_id)
+                log.exception("%s cannot be judged", session_id, exc_info=error)
+            watched.activity = Activity()
+            fold(watched.activity, Drifted(now.wall, "evidence that can be judged"), now)
+            self._settle_one(watched, now, transitions, changes)
 
     def _settle_one(
         self, watched: Watched, now: Instant, transitions: list[Transition], changes: list[Change]
