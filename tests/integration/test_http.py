@@ -122,7 +122,7 @@ def test_an_answer_carries_its_exit_code(owner: httpx.Client, name: str, code: i
         ("GET", f"/api/sessions/{'x' * 5000}", 400, "bad-session-id"),
         ("GET", "/api/sessions/a%00b", 400, "bad-session-id"),
         ("GET", "/api/sessions/a%0Ab", 400, "bad-session-id"),
-        ("GET", "/api/sessions/a%2Fb%2F..%2Fc", 404, "no-such-route"),
+        ("GET", "/api/sessions/a%2Fb%2F..%2Fc", 400, "path-not-canonical"),
         ("GET", "/api/sessions/self", 404, "not-a-session"),
         ("GET", "/api/sessions?limit=0", 400, "bad-request"),
         ("GET", "/api/sessions?limit=many", 400, "bad-request"),

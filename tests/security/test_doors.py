@@ -462,3 +462,61 @@ def test_the_socket_file_is_the_owners_alone(doors: Doors) -> None:
     found = os.lstat(doors.path)
     assert stat.S_ISSOCK(found.st_mode)
     assert stat.S_IMODE(found.st_mode) == 0o600
+
+
+UNREADABLE = {
+    "invalid UTF-8": b'{"code":"\xff\xfe"}',
+    "invalid UTF-8 in a key": b'{"\xff":1}',
+    "invalid UTF-8 in what is skipped": b'{"other":"\xc3\x28"}',
+    "deep": b'{"a":' + b"[" * 100_000,
+    "deep and whole": b'{"a":' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+    "half a character": b'{"code":"\\ud800"}',
+    "no JSON": b"\x00\x01",
+    "half": b'{"code":',
+}
+
+
+@pytest.mark.parametrize("body", [pytest.param(body, id=name) for name, body in UNREADABLE.items()])
+def test_a_body_that_cannot_be_read_is_refused_everywhere(
+    own_doors: Doors, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By every route that takes one, with and without a token: a refusal, and no traceback in any log."""
+    orders = [(method, path) for method, path in every_route(own_doors) if method not in {"GET", "HEAD"}]
+    assert len(orders) > 15
+    with own_doors.socket() as owner, own_doors.tcp(token="") as stranger:
+        for method, path in orders:
+            answer = owner.request(method, path, content=body, headers={"content-type": "application/json"})
+            assert 400 <= answer.status_code < 500, (method, path, answer.status_code)
+            assert answer.headers["content-type"] == PROBLEM
+        answer = stranger.post("/api/login", content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == 400
+    assert [each for each in caplog.records if each.exc_info] == []
+
+
+def test_a_huge_number_is_no_bug_of_ours(own_doors: Doors, caplog: pytest.LogCaptureFixture) -> None:
+    """Where it is looked at it is refused; nowhere does it become a traceback."""
+    body = b'{"code":' + b"9" * 100_000 + b"}"
+    with own_doors.socket() as owner:
+        for method, path in every_route(own_doors):
+            if method not in {"GET", "HEAD"}:
+                answer = owner.request(
+                    method, path, content=body, headers={"content-type": "application/json"}
+                )
+                assert answer.status_code < 500, (method, path)
+    assert [each for each in caplog.records if each.exc_info] == []
+
+
+ODD_PATHS = ("/{}", "{}/", "{}%2f", "/.{}", "/x/..{}", "/%2e%2e{}", "{}//", "/%2F{}")
+
+
+@pytest.mark.parametrize("spelling", ODD_PATHS)
+def test_a_path_has_one_spelling(doors: Doors, spelling: str) -> None:
+    """No second one reaches a route, whoever asks: a guard that knows paths by their names cannot be walked around."""
+    for path in sorted({path for _, path in every_route(doors) if path != "/"}):
+        request = (
+            f"POST {spelling.format(path)} HTTP/1.1\r\nHost: 127.0.0.1:{doors.port}\r\nConnection: close\r\n"
+            f"Authorization: Bearer {doors.token}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}"
+        )
+        answer = raw(doors, request.encode())
+        assert answer.startswith(b"HTTP/1.1 400 "), (path, answer[:300])
+        assert b'"code":"path-not-canonical"' in answer

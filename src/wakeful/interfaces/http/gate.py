@@ -8,13 +8,24 @@ import asyncio
 import re
 from typing import Final
 
+import msgspec
+
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import WakefulError
 from wakeful.interfaces.http.access import WEBSOCKET, Access, Door, knock_of
 from wakeful.interfaces.http.access_log import AccessLog, Note
 from wakeful.interfaces.http.asgi import PEER, PROOF, App, Message, Receive, Scope, Send
 from wakeful.interfaces.http.penalties import Penalties
 from wakeful.interfaces.http.problems import MEDIA_TYPE, NoSuchRoute, bug, problem_body, problem_headers
-from wakeful.interfaces.http.refusals import BodyTooLarge, BodyTooSlow, CallerGone, GoingDown, WrongCredential
+from wakeful.interfaces.http.refusals import (
+    BodyTooLarge,
+    BodyTooSlow,
+    BodyUnreadable,
+    CallerGone,
+    GoingDown,
+    PathNotCanonical,
+    WrongCredential,
+)
 
 BODY_BYTES_MAX: Final = 1024 * 1024
 # A prompt may have a MiB, and JSON writes a quote or a line end in two bytes, other clients a letter in six; the
@@ -22,6 +33,8 @@ BODY_BYTES_MAX: Final = 1024 * 1024
 PROMPT_BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 _PROMPTED: Final = re.compile(r"/api/(?:sessions(?:/[^/]+/send)?|work)\Z")
 BODY_SECONDS_MAX: Final = 30
+# A router that takes two spellings for one path guards only one of them.
+_ODD_PATH: Final = re.compile(rb"//|/\.\.?(?:/|\Z)|.+/\Z|%(?:2[fFeE]|5[cC])|\\", re.DOTALL)
 _READING: Final = frozenset({"GET", "HEAD"})
 
 _POLICY: Final = (
@@ -71,6 +84,7 @@ class Gate:
 
     async def _let_in(self, door: Door, scope: Scope, receive: Receive, reply: "_Reply") -> None:
         method = scope.get("method", WEBSOCKET)
+        _check_path(scope)
         try:
             knock = knock_of(door, method, scope["path"], scope["headers"])
             scope[PROOF] = self._access.admit(knock)
@@ -81,7 +95,9 @@ class Gate:
             # Routed as GET; the server, which still sees HEAD, leaves the body out.
             scope = {**scope, "method": "GET"}
         elif method not in _READING and method != WEBSOCKET:
-            receive = _replayed(await _bounded_body(scope, receive), receive)
+            body = await _bounded_body(scope, receive)
+            _check_body(body)
+            receive = _replayed(body, receive)
         await self._app(scope, receive, reply)
 
 
@@ -89,6 +105,22 @@ def caller_of(scope: Scope) -> str:
     """Whom failures are counted for."""
     client = scope.get("client")
     return client[0] if client else "socket"
+
+
+def _check_path(scope: Scope) -> None:
+    """Before anybody is asked who they are. Raises PathNotCanonical."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogateescape")
+    if _ODD_PATH.search(raw) is not None:
+        raise PathNotCanonical
+
+
+def _check_body(body: bytes) -> None:
+    """No route ever sees bytes that cannot be decoded. Raises BodyUnreadable."""
+    try:
+        # Undecoded values are skipped without a look at their text, so that is looked at first.
+        decode_json(body.decode(), msgspec.Raw) if body else None
+    except (UnicodeDecodeError, msgspec.DecodeError) as problem:
+        raise BodyUnreadable from problem
 
 
 async def _bounded_body(scope: Scope, receive: Receive) -> bytes:

@@ -93,6 +93,18 @@ class BodyTooLarge(OperatorError):
     http_status = 413
 
 
+class BodyUnreadable(OperatorError):
+    """The body is not a JSON document in UTF-8, or it is nested too deeply."""
+
+    code = "body-unreadable"
+
+
+class PathNotCanonical(OperatorError):
+    """Write this path in its one form: no empty, `.` or `..` segment, no slash at its end, no encoded slash."""
+
+    code = "path-not-canonical"
+
+
 class BodyTooSlow(OperatorError):
     """The body did not arrive within {seconds_max} s."""
 
