@@ -63,15 +63,25 @@ def alarms(daemon: RunningDaemon) -> list[Any]:
     [
         pytest.param((ANSWER,), ("--json-schema", json.dumps(SCHEMA)), 0, id="a schema that was filled"),
         pytest.param((LOOKING,), ("--max-turns", "2", FREE), 1, id="as many turns as it may"),
+        pytest.param((LOOKING,), ("--max-budget-usd", "0.0007", FREE), 1, id="as much money as it may"),
     ],
 )
 def test_a_run_that_ended_by_its_own_rules_is_no_death(
     watching: RunningDaemon, claude: ClaudeHome, steps: tuple[Record], arguments: tuple[str], exit_code: int
 ) -> None:
-    """Neither ends with a text: stopped and healthy, with no event and no incident."""
+    """None ends with a text: stopped and healthy, with no event and no incident."""
     assert claude.run_print(script(*steps), *arguments).wait(60) == exit_code
     ended = watching.wait_for_session(lambda each: each["state"] == "stopped", "end")
     assert (ended["health"], codes(ended), alarms(watching)) == ("healthy", [], [])
+
+
+def test_a_run_whose_first_message_costs_more_than_its_budget_ended_nobody_knows_how(
+    watching: RunningDaemon, claude: ClaudeHome
+) -> None:
+    """Its log ends as after SIGTERM, and nothing in it says what a message costs: unknown, and no alarm."""
+    assert claude.run_print(script(LOOKING), "--max-budget-usd", "0.0001", FREE).wait(60) == 1
+    ended = watching.wait_for_session(lambda each: each["state"] == "stopped", "end")
+    assert (ended["health"], codes(ended), alarms(watching)) == ("unknown", [], [])
 
 
 def test_a_skill_that_hangs_is_at_work_and_dies_in_its_turn(

@@ -33,8 +33,7 @@ def sentence(
     if verdict.waits and (verdict.active_prompt or verdict.state is State.WAITING):
         return _waiting(verdict.waits, activity, now)
     if verdict.health is Health.UNKNOWN:
-        is_gone = verdict.agent is Sight.DEAD
-        return f"unknown: {'its process ended, and no log says how' if is_gone else 'nobody saw its process'}"
+        return f"unknown: {_unclear(activity, verdict)}"
     if verdict.state is State.STOPPED:
         ended = f"{_ending(activity, now)}, and its process ended"
         return "stopped by a person, which is final" if presence.stopped else f"stopped: {ended}"
@@ -174,10 +173,18 @@ _ENDINGS: Final[Mapping[Phase, str]] = {
 }
 
 
+def _unclear(activity: Activity, verdict: Verdict) -> str:
+    if verdict.agent is not Sight.DEAD:
+        return "nobody saw its process"
+    if activity.may_be_out_of_budget:
+        return "its process ended within a turn: its budget is used up, or somebody ended it"
+    return "its process ended, and no log says how"
+
+
 def _ending(activity: Activity, now: Instant) -> str:
     """How the last turn ended and when."""
     since = activity.phase_since or activity.last_at
-    how = _ENDINGS.get(activity.phase)
+    how = "used up its budget" if activity.is_out_of_budget else _ENDINGS.get(activity.phase)
     if how is None or since is None:
         return "no turn was seen"
     return f"{how} {length(now.seconds_since(since))} ago"

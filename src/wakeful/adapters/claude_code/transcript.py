@@ -42,7 +42,19 @@ from wakeful.domain.echoes import echoes_in
 class _Usage(Struct, gc=False):
     input_tokens: int = 0
     cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
     output_tokens: int = 0
+
+    @property
+    def weight(self) -> float:
+        """What they cost beside each other, by the price list of every model so far."""
+        written, read = 1.25 * self.cache_creation_input_tokens, 0.1 * self.cache_read_input_tokens
+        return self.input_tokens + written + read + 5.0 * self.output_tokens
+
+
+class _Budget(Struct, gc=False):
+    used: float
+    total: float
 
 
 class _Block(Struct, gc=False):
@@ -127,6 +139,8 @@ _FINAL_STOPS: Final = frozenset({"end_turn", "stop_sequence", "refusal"})
 _CLIENTS_STOP: Final = "stop_sequence"
 # What a server may put beside its result.
 _END_TURN: Final = re.compile(rb'"claude/endTurn": ?true')
+_BUDGET: Final = re.compile(rb'\{"type": ?"budget_usd"')
+_decode_budget: Final = msgspec.json.Decoder(_Budget).decode
 # A run ended by its own limit, or by a hook that let nothing follow.
 _LIMIT_REACHED: Final = re.compile(rb'\{"type": ?"(?:max_turns_reached|hook_stopped_continuation)"')
 
@@ -228,7 +242,7 @@ class TranscriptReader:
             return events
         self._counted_message = message_id
         tokens = usage.input_tokens + usage.cache_creation_input_tokens
-        return (*events, e.Spent(at, tokens, usage.output_tokens))
+        return (*events, e.Spent(at, tokens, usage.output_tokens, usage.weight))
 
 
 def calls_in(line: bytes, at: float) -> list[e.CallStarted]:
@@ -241,14 +255,27 @@ def calls_in(line: bytes, at: float) -> list[e.CallStarted]:
 
 
 def _quiet(record: _Record) -> Sequence[e.Event]:
-    """Of the records between messages two tell of a turn: the queued word of a task's end, and a limit reached."""
+    """Of the records between messages few tell of a turn: a task's end, a limit, a budget, the client's own end."""
     if record.type == "queue-operation" and (at := wall_of(record.timestamp)) is not None:
         return task_ended(bytes(record.content)[1:], at)
+    if record.type == "last-prompt":
+        return (e.LogClosed(0.0),)
     if record.type == "attachment" and not record.is_sidechain:
         at = wall_of(record.timestamp)
-        if at is not None and _LIMIT_REACHED.match(bytes(record.attachment)) is not None:
-            return (e.TurnEnded(at, by_mark=True),)
+        return _attached(bytes(record.attachment), at) if at is not None else ()
     return ()
+
+
+def _attached(attachment: bytes, at: float) -> Sequence[e.Event]:
+    if _LIMIT_REACHED.match(attachment) is not None:
+        return (e.TurnEnded(at, by_mark=True),)
+    if _BUDGET.match(attachment) is None:
+        return ()
+    try:
+        budget = _decode_budget(attachment)
+    except UNREADABLE:  # a turn can be judged without it
+        return (e.Skipped(0.0, "attachment.budget_usd"),)
+    return (e.Budgeted(at, budget.used, budget.total),)
 
 
 def _unknown(kind: object) -> e.Event:
