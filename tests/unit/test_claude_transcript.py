@@ -291,6 +291,7 @@ def test_what_the_clients_queue_submits_is_a_prompt() -> None:
     fired = user("check the build", isMeta=True, promptSource="system")
     assert told(fired) == [e.Prompted(AT, by_person=False)]
     assert told(user("<local-command-stdout>bye", isMeta=True, promptSource="system")) == []
+    assert told(user("a reminder", isMeta=True, promptSource=None)) == []
 
 
 def test_a_hook_that_refuses_the_end_asks_the_model_again() -> None:

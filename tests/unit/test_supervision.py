@@ -470,6 +470,23 @@ def test_a_resume_that_failed_elsewhere_changes_nothing(house: House) -> None:
     ]
 
 
+def test_a_process_that_worked_beside_another_one_is_no_failed_resume(house: House) -> None:
+    """The older one ended while this one waited for the model: its own death is when it died, and its tools are sought."""
+    older = house.start("a")
+    pass_time(house, 5)
+    newer = Process(9, 9, "boot")
+    house.supervisor.held(subject("a"), newer, Sight.ALIVE, source="a test")
+    pass_time(house, 5)
+    house.hear("a", Prompted(house.clock.now().wall))
+    pass_time(house, 60)
+    house.end(older)
+    pass_time(house, 60)
+    house.end(newer)
+    assert [(each.code, each.since) for each in record(house, "a").findings] == [
+        (Code.SESSION_DEAD, iso(house.clock.now().wall))
+    ]
+
+
 def resume(house: House, name: str, pane: Pane) -> Process:
     """Somebody resumes it elsewhere: its pane shows nothing of that."""
     process = Process(900_000 + int(house.clock.now().awake), 1, "boot")

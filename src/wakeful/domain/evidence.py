@@ -182,9 +182,11 @@ def hold(presence: Presence, holder: Holder) -> bool:
 def has_only_come_up(presence: Presence, last_at: Instant | None) -> bool:
     """Whether the newest holder wrote nothing since the one before it ended: a resume that has yet to begin, or failed.
 
-    `last_at`: the newest record of the log.
+    One that ended while the newest was there already does not count. `last_at`: the newest record of the log.
     """
     newest = presence.newest
+    if newest is None:
+        return False
     others = [each for each in presence.holders.values() if each is not newest and each.sight is Sight.DEAD]
-    ends = [each.ended_at or each.seen_at for each in others]
+    ends = [end for each in others if (end := each.ended_at or each.seen_at) <= newest.seen_at]
     return bool(ends) and (last_at is None or last_at < max(ends))

@@ -131,6 +131,8 @@ _LOCAL: Final = (
 _COMMAND: Final = b"<command-message>"
 # A hook would not let the turn end: the model is asked again.
 _STOP_REFUSED: Final = b"Stop hook feedback:"
+# No field, or one without a value.
+_NOWHERE: Final = (b"", b"null")
 _SESSION_START: Final = b'"SessionStart"'
 # Enough to know any of the above by.
 _OPENING_MAX: Final = NOTIFICATION_BYTES_MAX
@@ -209,7 +211,7 @@ class TranscriptReader:
             self._commanded = opening.startswith(_COMMAND)
             return ()
         self._refused = opening.startswith(_STOP_REFUSED)
-        queued = bool(bytes(record.prompt_source)) and not opening.startswith(_LOCAL)
+        queued = bytes(record.prompt_source) not in _NOWHERE and not opening.startswith(_LOCAL)
         is_prompt = commanded or queued or self._refused
         return (e.Prompted(at, by_person=commanded),) if is_prompt else ()
 
