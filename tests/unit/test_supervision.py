@@ -228,6 +228,21 @@ def test_the_last_lines_of_a_process_do_not_revive_it(house: House) -> None:
     assert codes(house, "a") == [Code.SESSION_DEAD]
 
 
+def test_what_a_process_wrote_while_nobody_watched_does_not_revive_it(house: House) -> None:
+    """It went on after the daemon ended, and died: when is not known, so that its last lines are its own."""
+    process = start_work(house)
+    kept = house.supervisor.kept(subject("a").id)
+    assert kept is not None
+    later = House()
+    later.clock.advance(HOUR)
+    later.end(process)
+    assert later.supervisor.recalled(subject("a"), kept)
+    unwatched = house.clock.now().wall + HOUR / 2
+    later.supervisor.heard(subject("a"), [Progressed(unwatched)], live=False)
+    later.settle()
+    assert codes(later, "a") == [Code.SESSION_DEAD]
+
+
 def test_a_process_that_takes_over_and_dies_is_dead(house: House) -> None:
     """Another writer is believed until it is known, no longer."""
     house.end(start_work(house))
