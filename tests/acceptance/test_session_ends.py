@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,12 +59,22 @@ def alarms(daemon: RunningDaemon) -> list[Any]:
     return [*events, *daemon.run("incidents", "--json").json["incidents"]]
 
 
+def stopping(hook: str) -> str:
+    """Settings by which this hook lets nothing follow."""
+    said = json.dumps({"continue": False, "stopReason": "enough"})
+    command = {"type": "command", "command": f"cat >/dev/null; echo {shlex.quote(said)}", "timeout": 5}
+    return json.dumps({"hooks": {hook: [{"hooks": [command]}]}})
+
+
 @pytest.mark.parametrize(
     ("steps", "arguments", "exit_code"),
     [
         pytest.param((ANSWER,), ("--json-schema", json.dumps(SCHEMA)), 0, id="a schema that was filled"),
         pytest.param((LOOKING,), ("--max-turns", "2", FREE), 1, id="as many turns as it may"),
         pytest.param((LOOKING,), ("--max-budget-usd", "0.0007", FREE), 1, id="as much money as it may"),
+        pytest.param(
+            (DONE,), ("--settings", stopping("UserPromptSubmit")), 0, id="a hook stopped its prompt"
+        ),
     ],
 )
 def test_a_run_that_ended_by_its_own_rules_is_no_death(
@@ -73,6 +84,27 @@ def test_a_run_that_ended_by_its_own_rules_is_no_death(
     assert claude.run_print(script(*steps), *arguments).wait(60) == exit_code
     ended = watching.wait_for_session(lambda each: each["state"] == "stopped", "end")
     assert (ended["health"], codes(ended), alarms(watching)) == ("healthy", [], [])
+
+
+def test_a_run_whose_answer_never_fits_its_schema_failed(watching: RunningDaemon, claude: ClaudeHome) -> None:
+    """Its client gives up after five answers and writes no word of it: a failed turn, not a death."""
+    wrong = {**ANSWER, "input": {"n": "three"}, "loop": True}
+    assert claude.run_print(script(wrong), "--json-schema", json.dumps(SCHEMA)).wait(60) == 1
+    ended = watching.wait_for_session(lambda each: each["state"] == "stopped", "end")
+    assert codes(ended) == ["turn_failed"]
+
+
+def test_a_run_that_is_asked_again_for_its_schema_is_at_work(
+    watching: RunningDaemon, claude: ClaudeHome, model: ScriptedModel
+) -> None:
+    """A text does not fill a schema: the client asks for more by itself, and the model hangs there."""
+    process = claude.run_print(script(DONE, {"hang": "mid"}), "--json-schema", json.dumps(SCHEMA))
+    assert model.wait_until(lambda: model.hanging > 0, 60)
+    working = watching.wait_for_session(lambda each: each["state"] == "prompting", "turn")
+    assert kinds(working) == ["model"]
+    process.kill()
+    dead = watching.wait_for_session(lambda each: each["state"] == "stopped", "end")
+    assert (dead["health"], codes(dead)) == ("dead", ["session_dead"])
 
 
 def test_a_run_whose_first_message_costs_more_than_its_budget_ended_nobody_knows_how(

@@ -146,14 +146,55 @@ def test_what_a_subagent_costs_is_not_known() -> None:
     assert judged(4, Sight.DEAD, *run, LAST_LINE).health is Health.UNKNOWN
 
 
+STOPPED_BY_HOOK = told(1, "Operation stopped by hook: enough")
+
+
+def test_a_prompt_that_a_hook_stopped_is_over() -> None:
+    """The client says so in the place of a prompt: no model is asked."""
+    gone = judged(4, Sight.DEAD, SAID, STOPPED_BY_HOOK)
+    assert (gone.state, gone.health, gone.findings) == (State.STOPPED, Health.HEALTHY, ())
+    assert judged(4000, Sight.ALIVE, SAID, STOPPED_BY_HOOK).state is State.IDLE
+
+
+def unfit(times: int) -> list[dict[str, Any]]:
+    """So many answers to a schema, none of which fits."""
+    records = [SAID]
+    for number in range(times):
+        called = transcripts.call(AT + 1 + number, ID, "n", f"toolu_{number}")
+        called["message"]["content"][0]["name"] = "StructuredOutput"
+        wrong = result(1.5 + number, "Output does not match required schema: /n: must be integer")
+        wrong["message"]["content"][0] |= {"is_error": True, "tool_use_id": f"toolu_{number}"}
+        records += [called, wrong]
+    return records
+
+
+@pytest.mark.parametrize("run", [unfit(5), [*unfit(2), LAST_LINE], [*unfit(5), LAST_LINE]])
+def test_a_run_whose_answer_never_fits_its_schema_failed(run: list[dict[str, Any]]) -> None:
+    """The client gives up after five, or as many as it was told, and only its last line says so: no death, no hang."""
+    gone = judged(9, Sight.DEAD, *run)
+    assert codes(gone) == [Code.TURN_FAILED]
+    assert gone.findings[0].untrusted == ("Output does not match required schema: /n: must be integer",)
+    assert codes(judged(4000, Sight.ALIVE, *run)) == [Code.TURN_FAILED]
+
+
+def test_an_answer_that_fits_in_the_end_is_no_failure() -> None:
+    """Asked again it may succeed; killed before it answered it is dead."""
+    assert codes(judged(9, Sight.DEAD, *unfit(3))) == [Code.SESSION_DEAD]
+    filled = result(8, "Structured output provided successfully", toolEndsTurn=True)
+    assert judged(9, Sight.DEAD, *unfit(4), CALLED, filled, LAST_LINE).findings == ()
+    again = [transcripts.prompt(AT + 8, ID), LAST_LINE]
+    assert codes(judged(9, Sight.DEAD, *unfit(2), *again)) == [Code.SESSION_DEAD]
+
+
 COMMAND = told(0, "<command-message>deploy</command-message>\n<command-name>/deploy</command-name>")
 SKILL = told(0, "Base directory for this skill: /x", isMeta=True)
 FIRED = told(0, "check the build", isMeta=True, promptSource="system")
 REFUSED = told(0, "Stop hook feedback:\n[check]: go on", isMeta=True)
 MARK = record("system", 0, subtype="stop_hook_summary")
+UNFILLED = told(0, "[structured-output-enforce] You MUST call the StructuredOutput tool", isMeta=True)
 
 
-@pytest.mark.parametrize("begun", [[COMMAND, SKILL], [FIRED], [REFUSED, MARK]])
+@pytest.mark.parametrize("begun", [[COMMAND, SKILL], [FIRED], [REFUSED, MARK], [UNFILLED]])
 def test_a_turn_that_no_typed_prompt_began_is_one(begun: list[dict[str, Any]]) -> None:
     """A skill, a task at its time, a hook that asks for more: at work, silent when it hangs, dead when killed."""
     before = [SAID, transcripts.answer(AT, ID)]

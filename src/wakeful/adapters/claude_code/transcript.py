@@ -129,8 +129,13 @@ _LOCAL: Final = (
 )
 # Names a skill or a command whose text is the client's next record: the prompt of a turn.
 _COMMAND: Final = b"<command-message>"
-# A hook would not let the turn end: the model is asked again.
-_STOP_REFUSED: Final = b"Stop hook feedback:"
+# A hook would not let the turn end, or the answer to a schema is missing: the model is asked again.
+_STOP_REFUSED: Final = (b"Stop hook feedback:", b"[structured-output-enforce]")
+# What the client writes in the place of a prompt that a hook let nothing follow.
+_STOPPED_BY_HOOK: Final = b"Operation stopped by hook"
+# An answer to a schema. Told so, the client gives up after five, or as many as it was told, and writes no word of it.
+_UNFIT: Final = b'"Output does not match required schema'
+_UNFIT_MAX: Final = 5
 # No field, or one without a value.
 _NOWHERE: Final = (b"", b"null")
 _SESSION_START: Final = b'"SessionStart"'
@@ -151,7 +156,7 @@ _QUIET: Final = frozenset(
     {
         "agent-color", "agent-name", "agent-setting", "ai-title", "attachment", "attribution-snapshot",
         "bridge-session", "content-replacement", "custom-title", "file-history-snapshot", "fork-context-ref",
-        "last-prompt", "mode", "pr-link", "queue-operation", "summary", "tag",
+        "mode", "pr-link", "queue-operation", "summary", "tag",
         "worktree-state",
     }
 )  # fmt: skip
@@ -166,6 +171,9 @@ class TranscriptReader:
         # The record before this one named a command; a hook refused the turn's end.
         self._commanded = self._refused = False
         self._mode: str | None = None
+        # How many answers to a schema in a row did not fit, and the failure it would be to end with the last one.
+        self._unfit = 0
+        self._gave_up: e.TurnFailed | None = None
 
     def read(self, line: bytes) -> Sequence[e.Event]:
         try:
@@ -197,12 +205,28 @@ class TranscriptReader:
             commanded, self._commanded = self._commanded, False
             if not events and not record.is_compact_summary:
                 return self._client_wrote(record, at, commanded=commanded)
-        elif record.type == "assistant":
+            return self._answered(events, at)
+        if record.type == "assistant":
             self._commanded = self._refused = False
         elif record.subtype == "stop_hook_summary" and self._refused:
             self._refused = False
             return ()
         return events
+
+    def _answered(self, events: Sequence[e.Event], at: float) -> Sequence[e.Event]:
+        """Count the answers to a schema that did not fit, and tell of the last that its client takes."""
+        ended = next((event for event in events if isinstance(event, e.CallEnded)), None)
+        if ended is None or not (ended.is_error and ended.result.startswith(_UNFIT)):
+            self._unfit, self._gave_up = 0, None
+            return events
+        self._unfit += 1
+        self._gave_up = e.TurnFailed(at, e.Failure.REQUEST, text_of(ended.result))
+        return events if self._unfit < _UNFIT_MAX else (*events, *self._closed())
+
+    def _closed(self) -> Sequence[e.Event]:
+        """The failure that the log ends with, if it is one that the client does not write; told once."""
+        failed, self._unfit, self._gave_up = self._gave_up, 0, None
+        return (failed,) if failed is not None else ()
 
     def _client_wrote(self, record: _Record, at: float, *, commanded: bool) -> Sequence[e.Event]:
         """A text of the client's own is a prompt behind a command, from its queue, or where a hook refused the end."""
@@ -226,6 +250,8 @@ class TranscriptReader:
     def _unread(self, record: _Record) -> Sequence[e.Event]:
         if record.type == "permission-mode":
             return self._mode_set(record, 0.0)
+        if record.type == "last-prompt":
+            return (*self._closed(), e.LogClosed(0.0))
         return _quiet(record) if record.type in _QUIET else (_unknown(record.type),)
 
     def _mode_set(self, record: _Record, at: float) -> Sequence[e.Event]:
@@ -257,11 +283,9 @@ def calls_in(line: bytes, at: float) -> list[e.CallStarted]:
 
 
 def _quiet(record: _Record) -> Sequence[e.Event]:
-    """Of the records between messages few tell of a turn: a task's end, a limit, a budget, the client's own end."""
+    """Of the records between messages few tell of a turn: a task's end, a limit that was reached, a budget."""
     if record.type == "queue-operation" and (at := wall_of(record.timestamp)) is not None:
         return task_ended(bytes(record.content)[1:], at)
-    if record.type == "last-prompt":
-        return (e.LogClosed(0.0),)
     if record.type == "attachment" and not record.is_sidechain:
         at = wall_of(record.timestamp)
         return _attached(bytes(record.attachment), at) if at is not None else ()
@@ -326,6 +350,8 @@ def _said(opening: bytes, at: float, *, is_meta: bool) -> Sequence[e.Event]:
         return (e.TurnInterrupted(at),)
     if is_meta or opening.startswith(_LOCAL):
         return ()
+    if opening.startswith(_STOPPED_BY_HOOK):
+        return (e.TurnEnded(at, by_mark=True),)
     if is_notification(opening):
         return (*task_ended(opening, at), e.Prompted(at, by_person=False))
     return (e.Prompted(at, by_wakeful=opening.startswith(OPENINGS)),)
