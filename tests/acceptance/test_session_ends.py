@@ -125,6 +125,10 @@ def test_a_skill_that_hangs_is_at_work_and_dies_in_its_turn(
     skill.write_text(f"---\nname: deploy\ndescription: deploys\n---\n{script({'hang': 'mid'})}\n")
     pane = claude.in_tmux(terminal, "/deploy now", "a")
     assert model.wait_until(lambda: model.hanging > 0, 60)
+    # Its client calls itself busy before its log is on disk; killed in between it leaves nothing to judge.
+    wait_for(
+        lambda: any(b'"isMeta":true' in log.read_bytes() for log in claude.logs()) or None, "skill in a log"
+    )
     working = watching.wait_for_session(lambda each: each["state"] == "prompting", "turn")
     assert kinds(working) == ["model"]
     os.kill(int(pane.shown("pane_pid")), signal.SIGKILL)
