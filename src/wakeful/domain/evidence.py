@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import Instant, Sleep
 from wakeful.domain.process import Process, Sight
 
@@ -115,8 +116,10 @@ class Presence(Struct, gc=False):
     # The newest line of its log that none of its known processes can have written: they had ended before.
     written_after_at: Instant | None = None
     vouched: bool = False
-    # A person's stop is final: whatever went before is nobody's trouble once its agent is gone.
+    # It ended on purpose: whatever went before is nobody's trouble once its agent is gone.
     stopped: bool = False
+    # Not a person, but Wakeful ended it: its work goes on in this conversation.
+    heir: SessionId | None = None
     cwd: str | None = None
     # The host's last sleep: whoever made no progress since has only just woken up.
     slept: Sleep | None = None
@@ -142,6 +145,14 @@ class Presence(Struct, gc=False):
         if len(self.holders) <= 1:  # nearly always, and asked for several times per verdict
             return next(iter(self.holders.values()), None)
         return max(self.living or self.holders.values(), key=_seen_at)
+
+
+STOPPED_BY_PERSON: Final = "a person stopped it"
+
+
+def ended_by(heir: SessionId | None) -> str:
+    """Who ended what ended on purpose: Wakeful, for the conversation in its place, or a person."""
+    return STOPPED_BY_PERSON if heir is None else f"its work goes on in {heir}"
 
 
 # A process writes its last lines up to 0.4 s before its end is told; a clock read twice differs by less.

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.domain.activity import Activity
-from wakeful.domain.evidence import Presence
+from wakeful.domain.evidence import Presence, ended_by
 from wakeful.domain.findings import Code, Health
 from wakeful.domain.moment import Instant
 from wakeful.domain.plan import REVIVED_SECONDS
@@ -17,7 +17,6 @@ from wakeful.domain.process import Sight
 from wakeful.domain.trouble import Trouble
 from wakeful.domain.verdict import Verdict
 
-STOPPED: Final = "a person stopped it"
 GONE: Final = "its process is gone"
 UNSEEN: Final = "nobody knows whether it still runs"
 STALE: Final = "nothing was heard of it any more"
@@ -42,7 +41,7 @@ def ending_of(
 ) -> Ending:
     """How the problem of a session without a finding ended."""
     if presence.stopped:
-        return Ending(STOPPED)
+        return Ending(ended_by(presence.heir))
     if verdict.agent is Sight.ALIVE:
         return _of_living(trouble, verdict, activity, presence, now)
     if activity.ended_well and trouble.code not in _BESIDE_TURNS:

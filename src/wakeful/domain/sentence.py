@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from wakeful.domain.activity import Activity, OpenCall
-from wakeful.domain.evidence import Presence
+from wakeful.domain.evidence import Presence, ended_by
 from wakeful.domain.findings import Code, Health, State
 from wakeful.domain.moment import Instant, latest
 from wakeful.domain.process import Sight
@@ -36,6 +36,8 @@ def sentence(
         return f"unknown: {_unclear(activity, verdict)}"
     if verdict.state is State.STOPPED:
         ended = f"{_ending(activity, now)}, and its process ended"
+        if presence.heir is not None:
+            return f"stopped: {ended_by(presence.heir)}"
         return "stopped by a person, which is final" if presence.stopped else f"stopped: {ended}"
     return _living(activity, presence, verdict, now, state)
 

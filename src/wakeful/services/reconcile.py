@@ -52,8 +52,9 @@ async def _settle(
     """Bring what is kept into line with what was seen."""
     known = holdings.find(seen.hosting.session_id if seen.hosting is not None else intent.session_id)
     if purpose.final and known is not None:
-        # It was asked for, whatever came of it.
-        await holdings.keep(replace(known, stopped=True))
+        # It was asked for, whatever came of it; of the process that it had then.
+        process = purpose.planned.process if purpose.planned is not None else known.process
+        await holdings.keep(replace(known, stopped=True, process=process))
     elif seen.hosting is not None:
         # A resume claims its epoch after it was intended; what is kept knows it.
         epoch = known.epoch if known is not None else seen.hosting.epoch

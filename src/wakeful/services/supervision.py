@@ -529,16 +529,18 @@ class Supervisor:
         return seen
 
     def _is_stopped(self, watched: Watched) -> bool:
-        """Whether a person ended it: the session, or the process that ran it last."""
+        """Whether it ended on purpose: the session, or the process that ran it last."""
         hosting, holder = self._hosted.get(watched.subject.id), watched.presence.newest
-        if hosting is not None and hosting.stopped:
-            return True
+        if hosting is not None and hosting.is_ended:
+            return hosting.is_ended_in(holder.process if holder is not None else None)
         if holder is None:
             return watched.subject.id in self._stopped_by_person
         return holder.process in self._ended_by_person
 
     def _judge(self, watched: Watched, now: Instant) -> None:
+        hosting = self._hosted.get(watched.subject.id)
         watched.presence.stopped = self._is_stopped(watched)
+        watched.presence.heir = hosting.heir if hosting is not None and watched.presence.stopped else None
         verdict = judge(watched.activity, watched.presence, self._policy, now)
         guess = next((wait for wait in verdict.waits if wait.probable), None)
         if guess is not None and self._look_at_tool(watched):
