@@ -4,11 +4,11 @@ The first finding speaks; without one, what the session waits for; without that,
 an agent or a client wrote stands inside backquotes only.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from wakeful.domain.activity import Activity, OpenCall
-from wakeful.domain.evidence import Presence, ended_by
+from wakeful.domain.evidence import Orphan, Presence, ended_by
 from wakeful.domain.findings import Code, Health, State
 from wakeful.domain.moment import Instant, latest
 from wakeful.domain.process import Sight
@@ -81,7 +81,7 @@ def _left_behind(presence: Presence) -> str:
     if not presence.orphans:
         return ""
     still = "its tool still runs" if len(presence.orphans) == 1 else "its tools still run"
-    return f"; {still} as {orphan_words(presence)}"
+    return f"; {still} as {orphan_words(presence.orphans)}"
 
 
 def _calls(calls: list[OpenCall]) -> str:
@@ -192,10 +192,18 @@ def _ending(activity: Activity, now: Instant) -> str:
     return f"{how} {length(now.seconds_since(since))} ago"
 
 
-def orphan_words(presence: Presence) -> str:
+def orphan_words(orphans: Sequence[Orphan]) -> str:
     """The tools that outlived their agent, by pid."""
-    pids = ", ".join(str(orphan.process.pid) for orphan in presence.orphans)
-    return f"{'process' if len(presence.orphans) == 1 else 'processes'} {pids}"
+    pids = ", ".join(str(orphan.process.pid) for orphan in orphans)
+    return f"{'process' if len(orphans) == 1 else 'processes'} {pids}"
+
+
+def still_runs(orphans: Sequence[Orphan]) -> str:
+    """What an agent left running is not over: nobody may take it for cut off. Empty if nothing was left."""
+    if not orphans:
+        return ""
+    verb = "runs" if len(orphans) == 1 else "run"
+    return f"its command still {verb} as {orphan_words(orphans)} and may yet happen"
 
 
 def agent_words(agent: Sight) -> str:

@@ -18,6 +18,7 @@ from wakeful.domain.hosting import Hosting, PaneAddress
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Sight
+from wakeful.domain.sentence import still_runs
 from wakeful.domain.work import conversation_id_for, prompt_id_for
 from wakeful.faults import reach
 from wakeful.ports.clock import Clock
@@ -372,6 +373,12 @@ class Hands:
             raise NothingToRelease(shown=session_id)
         await self._holdings.drop(hosting)
         return hosting
+
+    def still_runs(self, session_id: SessionId) -> str:
+        """Which commands outlived their agent and run at this moment, in words; empty if none does."""
+        watched = self._roster.watched.get(session_id)
+        left = watched.presence.orphans if watched is not None else ()
+        return still_runs([each for each in left if self._world.sight(each.process) is not Sight.DEAD])
 
     def _ended_on_purpose(self, watched: Watched) -> str | None:
         """Said once more inside the gate: a person may have stopped it while it was being brought back."""

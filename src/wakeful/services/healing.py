@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from wakeful.domain.alerts import called
 from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.errors import WakefulError, WorldError
-from wakeful.domain.evidence import Presence, ended_by, has_only_come_up
+from wakeful.domain.evidence import ended_by, has_only_come_up
 from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Fate, Origin
 from wakeful.domain.plan import ACTS, Decision, Rules, Step, plan
 from wakeful.domain.recovered import WELL, ending_of
-from wakeful.domain.sentence import orphan_words
+from wakeful.domain.sentence import still_runs
 from wakeful.domain.trouble import (
     Revival,
     Trouble,
@@ -317,7 +317,8 @@ class Healer:
         """Once for each trouble that is held; it may have been told before, when nothing could be done yet."""
         if not trouble.held:
             number = await self._holding.hold(watched, trouble)
-            did = f"held it: {decision.reason} (checkpoint {number}){_still_runs(watched.presence)}"
+            still = still_runs(watched.presence.orphans)
+            did = f"held it: {decision.reason} (checkpoint {number}){f'; {still}' if still else ''}"
             held = replace(trouble, held=True, checkpoint=number, did=did, logged=False, told=False)
             held = replace(held, outcome_due_at=None)
             # At once: somebody may answer before everybody is told.
@@ -529,14 +530,6 @@ class Healer:
         if did and not incident.did:
             incident = await self._incidents.keep(replace(incident, did=did))
         return await self._troubles.keep(replace(trouble, incident=incident.id))
-
-
-def _still_runs(presence: Presence) -> str:
-    """What an agent left running is not over: nobody may take it for cut off."""
-    if not presence.orphans:
-        return ""
-    verb = "runs" if len(presence.orphans) == 1 else "run"
-    return f"; its command still {verb} as {orphan_words(presence)} and may yet happen"
 
 
 def _summary(watched: Watched) -> str:

@@ -290,8 +290,15 @@ class Reviver:
             ended = await hands.stop(trouble.session_id, final=False)
             if ended.outcome is not Outcome.RECOVERED and watched.presence.living:
                 return ended
+            still = hands.still_runs(trouble.session_id)
+            if ended.outcome is not Outcome.RECOVERED and still:
+                # Tried again: once it has ended, its agent can run it again.
+                return replace(ended, outcome=Outcome.DECLINED, words=still)
             reach("heal.stopped")
-        return await hands.resume(trouble.session_id, context=self._context(watched, trouble), approved=True)
+        context = self._context(watched, trouble)
+        resumed = await hands.resume(trouble.session_id, context=context, approved=True)
+        still = hands.still_runs(trouble.session_id)
+        return replace(resumed, words=f"{resumed.words}; {still}") if still else resumed
 
     async def _fresh(self, hands: Hands, watched: Watched, trouble: Trouble, key: str) -> Deed:
         if watched.presence.living:

@@ -25,6 +25,7 @@ from wakeful.adapters.docker.ears import EVERYBODY, Ears
 from wakeful.adapters.docker.engine import Container, Engine, EngineRefused
 from wakeful.adapters.docker.launching import SESSION, AgentThere, Launching, close_session, is_ready, unready
 from wakeful.adapters.system import proc
+from wakeful.adapters.system.ending import TOOL_STEPS, end
 from wakeful.domain.agents import AgentSpec, Glimpse, Move, move_of
 from wakeful.domain.errors import WorldError
 from wakeful.domain.process import Process, Sight
@@ -172,9 +173,21 @@ class DockerRuntime:
         if seen.agent is Sight.UNKNOWN:
             # It might live, and two agents on one conversation corrupt it.
             raise NotReady(name=spec.name, seconds=spec.ready_seconds, reason=seen.reason)
+        await self._end_left_behind(there, spec)
         return await Launching(self._engine, there, spec, lambda: self._looked(spec, self._look)).launch(
             epoch, environ
         )
+
+    async def _end_left_behind(self, there: Container, spec: AgentSpec) -> None:
+        """Tools that outlived their agent go, as on the host: the next one will run them again. Raises AgentThere."""
+        if not self._sees_processes:
+            return
+        left = await asyncio.to_thread(sightings.left_behind, there.id, spec.name)
+        endings = await asyncio.gather(*(end(each, TOOL_STEPS) for each in left))
+        still = next((each.process.pid for each in endings if each.sight is not Sight.DEAD), None)
+        if still is not None:
+            reason = f"its last command still runs as process {still} and may yet happen"
+            raise AgentThere(name=spec.name, reason=reason)
 
     async def _ended(self, there: Container, spec: AgentSpec) -> Glimpse:
         """What is seen of an agent that was never ready, after its session was closed."""
