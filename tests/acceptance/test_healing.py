@@ -98,8 +98,7 @@ def test_a_stream_that_hangs_every_time_is_revived_once_and_given_up_once(
     written(healed, event="revival_failed")
     # Longer than a third attempt would need to be found silent (6 s) and replaced.
     time.sleep(12)
-    told = [each["event"] for each in events(healed)]
-    assert told == ["session_unhealthy", "revival_failed"]
+    assert [each["event"] for each in events(healed)] == ["session_unhealthy", "revival_failed"]
     healed.wait_until(session_id, "the second attempt, and no third", attempt=2)
     (told,) = telegram.texts(CHAT)
     assert "resumed its conversation" in told
