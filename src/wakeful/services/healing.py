@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from wakeful.domain.alerts import called
 from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.errors import WakefulError, WorldError
-from wakeful.domain.evidence import ended_by, has_only_come_up
+from wakeful.domain.evidence import ended_by
 from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Fate, Origin
@@ -457,9 +457,7 @@ class Healer:
             unclear = replace(trouble, unclear_since=unclear_since, revived_at=None)
             await self._tell_outcome(watched, await self._troubles.keep(unclear))
             return
-        if trouble.calm_since is None and (
-            self._awaits_answer(watched) or _is_resumed_without_a_word(watched)
-        ):
+        if trouble.calm_since is None and self._awaits_answer(watched):
             return
         if trouble.calm_since is None:
             if not await self._seen_well(watched, trouble):
@@ -536,9 +534,3 @@ def _summary(watched: Watched) -> str:
     """Its first finding's own words."""
     findings = watched.verdict.findings if watched.verdict is not None else ()
     return findings[0].summary if findings else ""
-
-
-def _is_resumed_without_a_word(watched: Watched) -> bool:
-    """A process holds it again and wrote nothing yet: most resumes that fail do so within seconds."""
-    presence, activity = watched.presence, watched.activity
-    return bool(presence.living) and activity.in_turn and has_only_come_up(presence, activity.last_at)
