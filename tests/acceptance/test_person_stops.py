@@ -24,7 +24,7 @@ from wakeful.testing.scripted_model import script
 HANGING = {"hang": "mid", "loop": True}
 CHAT = "77"
 # Confirmed after a fifth of a second, told at once: what comes, comes within this time.
-QUIET_SECONDS = 6.0
+QUIET_SECONDS = 3.0
 
 
 @pytest.fixture
