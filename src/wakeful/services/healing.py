@@ -365,8 +365,8 @@ class Healer:
         await self._papers.note(trouble, decision)
         # It may have been told before, when nothing could be done yet; whoever asked for it now knows of it.
         news = replace(trouble, logged=False, told=asked and before.told)
-        if asked or decision.step is Step.FRESH:
-            # A person waits for the answer; or this conversation is over, and nothing more comes of it.
+        if asked:
+            # A person waits for the answer.
             news = replace(news, outcome_due_at=None)
         if trouble.declined:
             self._scouts.came_to_nothing(trouble.session_id)

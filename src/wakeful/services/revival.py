@@ -232,7 +232,8 @@ class Reviver:
             revival_seen=outcome is Outcome.RECOVERED,
             revival_id=revival.id if spent else trouble.revival_id,
             heir=revival.heir,
-            outcome_due_at=now + OUTCOME_SECONDS_MAX if spent else None,
+            # A conversation that was replaced is over: nothing more comes of it.
+            outcome_due_at=now + OUTCOME_SECONDS_MAX if spent and revival.step is not Step.FRESH else None,
             continued_after_limit=limited,
         )
 
