@@ -11,6 +11,7 @@ import transcripts
 from cheap_claude import install
 from clients import require_tmux, wait_for
 from daemons import RunningDaemon
+from gateway_houses import end_agents
 from operators import assert_ended_quietly
 from tmux_servers import Server
 from transcripts import answer, call, prompt
@@ -20,11 +21,13 @@ CUT_OFF = "77aa0c1d-0000-4000-8000-000000000002"
 
 
 @pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Server]:
+def terminal(tmp_path: Path, daemon: RunningDaemon) -> Iterator[Server]:
     require_tmux()
     server = Server(tmp_path / "terminal")
     yield server
     server.end()
+    # An agent that nobody stopped outlives its daemon.
+    end_agents(daemon.home, daemon)
 
 
 def shown(terminal: Server) -> str:
