@@ -3,6 +3,8 @@
 import asyncio
 import os
 import shutil
+import time
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -10,13 +12,16 @@ import pytest
 from clients import wait_for
 from tmux_servers import Server
 from wakeful.adapters.system import proc
+from wakeful.adapters.tmux import dialogs
 from wakeful.adapters.tmux.claude_dialogs import dialog_on
-from wakeful.adapters.tmux.dialogs import Dialogs
+from wakeful.adapters.tmux.dialogs import Dialogs, client_in
 from wakeful.adapters.tmux.screen import Screen
+from wakeful.adapters.tmux.server import TmuxServer
 from wakeful.domain.evidence import DialogKind
 from wakeful.domain.process import Process
 from wakeful.domain.subject import Subject
 
+CLIENT_IN, LOOK = client_in, TmuxServer.look
 ANGLE = "\u276f"
 RULE = "─" * 40
 CONVERSATION = "0b1f3c52-7d1e-4a53-9d0e-2f5c1d0a9b11"
@@ -96,6 +101,40 @@ def look(server: Server, notes: Notes, folder: Path, starting_seconds: float = 0
     return asyncio.run(dialogs.look([server.look()]))
 
 
+class Watching:
+    """Looks again and again, and counts what each look cost."""
+
+    def __init__(self, server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.notes = Notes()
+        self._server = server
+        self._counted: list[str] = []
+        self._ahead_seconds = 0.0
+        monkeypatch.setattr(dialogs, "client_in", self._client_in)
+        monkeypatch.setattr(TmuxServer, "look", self._capture)
+        self._dialogs = Dialogs(
+            self.notes,  # type: ignore[arg-type]
+            lambda _process: None,
+            (folder,),
+            "here",
+            wall=lambda: time.time() + self._ahead_seconds,
+        )
+
+    def look(self, anew: Collection[int] = (), *, later: bool = True) -> list[str]:
+        """What was looked up. `later`: the second in which the panes last wrote is over."""
+        self._counted.clear()
+        self._ahead_seconds = 10.0 if later else -10.0
+        asyncio.run(self._dialogs.look([self._server.look()], anew))
+        return sorted(self._counted)
+
+    def _client_in(self, pid: int) -> Process | None:
+        self._counted.append("client")
+        return CLIENT_IN(pid)
+
+    async def _capture(self, target: str) -> Screen:
+        self._counted.append("screen")
+        return await LOOK(TmuxServer(str(self._server.socket)), target)
+
+
 def shows(server: Server, text: str) -> None:
     wait_for(lambda: text in server.tmux("capture-pane", "-p") or None, text)
 
@@ -121,7 +160,7 @@ def test_who_has_just_started_is_given_its_time(server: Server, tmp_path: Path, 
     """An empty screen in the first seconds says nothing, and the next look comes soon."""
     server.start("a", "env", f"CLAUDE_CONFIG_DIR={tmp_path}", program, "-c", "sleep 600; :")
     notes = Notes()
-    assert look(server, notes, tmp_path, starting_seconds=60.0)
+    wait_for(lambda: look(server, notes, tmp_path, starting_seconds=60.0) or None, "client")
     assert notes.asked_by == {}
 
 
@@ -154,3 +193,27 @@ def test_a_client_below_a_script_is_found(server: Server, tmp_path: Path, progra
     parent = proc.parent_of(process)
     assert parent is not None
     assert (parent.pid, os.path.basename(proc.command(process.pid)[0])) == (pid, "claude")  # noqa: PTH119
+
+
+def test_panes_that_show_nothing_new_cost_nothing(
+    server: Server, tmp_path: Path, program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither shells nor a client at its dialog are looked at twice; news, a hint and a second not over yet are."""
+    asks = f"printf 'Quick safety check: here {ANGLE} 1. Yes'; read; printf '\\nLoading'; sleep 600; :"
+    pid = server.start("asks", "env", f"CLAUDE_CONFIG_DIR={tmp_path}", program, "-c", asks)
+    shows(server, "here")
+    for number in range(3):
+        server.start(f"idle-{number}", "sleep", "600")
+    watching = Watching(server, tmp_path, monkeypatch)
+    everything = ["client"] * 4 + ["screen"]
+    assert watching.look(later=False) == everything
+    assert watching.look() == everything
+    ((client, (_, kind, _)),) = watching.notes.asked_by.items()
+    assert (client.pid, kind) == (pid, DialogKind.TRUST)
+    assert watching.look() == []
+    assert watching.look(anew=(pid,)) == ["client", "screen"]
+    written = server.look().wrote
+    wait_for(lambda: int(time.time()) > max(written) or None, "next second")
+    server.tmux("send-keys", "-t", "=asks:", "Enter")
+    wait_for(lambda: server.look().wrote != written or None, "news")
+    assert watching.look() == ["client", "screen"]
