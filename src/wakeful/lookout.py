@@ -204,6 +204,10 @@ class Lookout:
         """The newest events of the session's log, whichever eye follows it."""
         return [event for eye in self.logs for event in eye.recall_events(session_id, limit)]
 
+    def recall_lines(self, session_id: SessionId) -> list[bytes]:
+        """The newest lines of the session's log, whichever eye follows it."""
+        return [line for eye in self.logs for line in eye.recall_lines(session_id)]
+
     def take_bookmarks(self) -> list[Bookmark]:
         """How far logs were read that have not said so yet; BOOKMARKS_AT_ONCE_MAX of them if there may be more.
 

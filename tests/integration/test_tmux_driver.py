@@ -261,6 +261,7 @@ def test_a_text_arrives_literally(stage: Stage) -> None:
         assert seen.outcome is Outcome.RECOVERED, seen
     wait_for(lambda: len(stage.lines()) == len(texts) or None, "every line")
     assert stage.lines() == [text.strip() for text in texts]
+    stage.driver.forget_typed(hosting.session_id)
     assert list(stage.run_folder.iterdir()) == []
 
 

@@ -40,7 +40,7 @@ async def deliver(hand: PaneHand, prompt: str) -> Seen:
         return _taken(hand, await hand.look(), before, text) or None
 
     if await until(taken, EFFECT_SECONDS_MAX):
-        hand.typed()
+        hand.note(Stage.TAKEN)
         return Seen(Outcome.RECOVERED, "the text stood in the input line and was taken with Enter")
     if proc.sight(hand.process) is not Sight.ALIVE:
         return Seen(Outcome.UNVERIFIED, "the agent ended after Enter was pressed")

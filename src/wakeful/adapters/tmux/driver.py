@@ -34,7 +34,7 @@ from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process, Sight
 from wakeful.ports.clock import Clock
-from wakeful.ports.hands import Begun, Order, Question, Reply, Seen, unannounced
+from wakeful.ports.hands import Begun, Order, Question, Reply, Seen, TypedText, unannounced
 from wakeful.ports.store import Outcome
 
 _READERS: Final[Mapping[str, type[Input]]] = {
@@ -62,6 +62,8 @@ class TmuxDriver:
         self._folder = folder
         self._deadline_seconds = deadline_seconds
         self._starting = Starting(TmuxServer(socket, deadline_seconds, config), folder, clock)
+        # Where something was typed whose outcome is not written down yet.
+        self._typed_in: dict[SessionId, PaneHand] = {}
 
     def is_open(self, hosting: Hosting) -> bool:
         """Its agent runs, the first process of its pane lives, and the server's socket is there."""
@@ -98,22 +100,42 @@ class TmuxDriver:
         hand = self._hand(hosting)
         if hand is None:
             return _NO_PANE
+        self._typed_in[hosting.session_id] = hand
         seen = await seen_through(hand, acts.deliver(hand, prompt))
         if seen.outcome not in (Outcome.RECOVERED, Outcome.UNVERIFIED):
             return seen
         return replace(seen, hosting=replace(hosting, typed=digest(prompt)))
 
-    async def settle_typed(self) -> dict[SessionId, Seen]:
-        """What became of every text whose typing was cut off by our end, by the session it was meant for."""
-        return {note.session_id: await self._settled(note) for note in TypedNotes(self._folder).all()}
+    async def settle_typed(self) -> list[TypedText]:
+        """What became of every text whose typing was cut off by our end."""
+        return [
+            TypedText(
+                note.session_id,
+                note.at,
+                note.text,
+                await self._settled(note),
+                is_command=note.reader == ShellInput.__name__,
+            )
+            for note in TypedNotes(self._folder).all()
+        ]
 
     async def _settled(self, note: TypedNote) -> Seen:
         server = TmuxServer(note.pane.socket, self._deadline_seconds)
-        hand = PaneHand(server, note.pane, note.process, _READERS[note.reader](), self._folder)
+        if (reader := _READERS.get(note.reader)) is None:
+            # Written by another version.
+            TypedNotes(self._folder).drop(note.pane)
+            return Seen(Outcome.UNVERIFIED, "it is unknown whether the text was taken")
+        hand = PaneHand(server, note.pane, note.process, reader(), self._folder, note.session_id)
+        self._typed_in[note.session_id] = hand
         try:
             return await hand.settle(note)
         except TmuxFailed as problem:
-            return Seen(Outcome.UNVERIFIED, f"nobody could see whether the text was taken: {problem}")
+            return Seen(Outcome.UNVERIFIED, f"it is unknown whether the text was taken: {problem}")
+
+    def forget_typed(self, session_id: SessionId) -> None:
+        """Its outcome is written down: a note whose end was seen has done its work."""
+        if (hand := self._typed_in.pop(session_id, None)) is not None:
+            hand.forget()
 
     async def questions(self, hosting: Hosting) -> tuple[Question, ...]:
         """The permission question on the screen of Claude Code; none for other programs. Raises TmuxFailed."""
@@ -160,6 +182,7 @@ class TmuxDriver:
         if shell is None:
             return Seen(Outcome.DECLINED, "the shell of its pane is gone")
         hand = PaneHand(server, hosting.pane, shell, ShellInput(), self._folder, hosting.session_id)
+        self._typed_in[hosting.session_id] = hand
         seen = await seen_through(hand, resume(hand, hosting, order, command))
         if seen.hosting is None:
             return seen

@@ -32,7 +32,8 @@ class Standing(Enum):
     """Whose what stands in an input line is, as far as one text is concerned."""
 
     EMPTY = "nothing"
-    OURS = "the text or its beginning"
+    OURS = "the whole text"
+    PART = "the beginning of the text"
     OTHER = "something else"
     HIDDEN = "no input line is shown"
 
@@ -106,7 +107,7 @@ class PlainInput:
         for row in (*reversed(rows), None):
             part = shown.removeprefix(before)
             if shown.startswith(before) and part and whole.startswith(part):
-                return Standing.OURS
+                return Standing.OURS if part == whole else Standing.PART
             if row is None or len(shown) > len(before) + len(whole):
                 break
             shown = squeezed(row) + shown
