@@ -123,7 +123,11 @@ class Lookout:
             processes,
             _resolved((places.tmux, *config.eyes.tmux_sockets)),
             dialogs=Dialogs(
-                self.supervisor, self.supervisor.subject_held_by, self._claude_folders, self.host, apart
+                self.supervisor,
+                self.supervisor.subject_held_by,
+                {"claude": self._claude_folders, "codex": codex_homes(config)},
+                self.host,
+                apart,
             ),
         )
         self.streams = StreamEye(Path(places.run), self.host, clock, self.supervisor, folders)

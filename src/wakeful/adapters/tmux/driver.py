@@ -4,7 +4,7 @@ Whether it may act was decided before. Only sessions that carry our mark are end
 into, never closed.
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from wakeful.adapters.driving import absence
 from wakeful.adapters.system import proc
-from wakeful.adapters.tmux import acts
-from wakeful.adapters.tmux.claude_dialogs import Shown, dialog_on
+from wakeful.adapters.tmux import acts, claude_dialogs, codex_dialogs
 from wakeful.adapters.tmux.claude_input import ClaudeInput, permission
 from wakeful.adapters.tmux.claude_status import status_of
 from wakeful.adapters.tmux.failure import TmuxFailed
@@ -25,6 +24,7 @@ from wakeful.adapters.tmux.programs import program_of, resuming, unwrapped
 from wakeful.adapters.tmux.resuming import resume
 from wakeful.adapters.tmux.screen import Screen, last_words
 from wakeful.adapters.tmux.server import TmuxServer
+from wakeful.adapters.tmux.start_screens import Shown
 from wakeful.adapters.tmux.starting import READY_SECONDS_MAX, Starting
 from wakeful.adapters.tmux.stopping import close_session, end_program, stopped, sweep_tools
 from wakeful.adapters.tmux.terminal import terminal_state
@@ -39,6 +39,10 @@ from wakeful.ports.store import Outcome
 
 _READERS: Final[Mapping[str, type[Input]]] = {
     each.__name__: each for each in (ClaudeInput, CodexInput, PlainInput, ShellInput)
+}
+_DIALOGS: Final[Mapping[type[Input], Callable[[Screen], Shown | None]]] = {
+    ClaudeInput: claude_dialogs.dialog_on,
+    CodexInput: codex_dialogs.dialog_on,
 }
 _NO_PANE: Final = Seen(Outcome.DECLINED, "nobody knows in which pane it runs")
 
@@ -266,22 +270,25 @@ def _checked(order: Order) -> Input:
 
 
 def _is_ready(reader: Input, screen: Screen, process: Process | None) -> bool:
-    """Claude Code is ready with its first question, or with its input line once it reads keys and says how it is.
+    """Claude Code and Codex are ready with their first question, or with their input line once they read keys; Claude
+    Code also says how it is.
 
     It draws its input line before it reads, and what is typed in between is lost. Another program is ready when it runs.
     """
-    if not isinstance(reader, ClaudeInput):
+    if not isinstance(reader, (ClaudeInput, CodexInput)):
         return True
     if reader.draft(screen) is None:
         return reader.question(screen) is not None
     state = terminal_state(screen.tty)
     reads = state is not None and not state.canonical and not state.unread
-    return reads and process is not None and status_of(process) is not None
+    told = isinstance(reader, CodexInput) or (process is not None and status_of(process) is not None)
+    return reads and told
 
 
 async def _dialog_at(hand: PaneHand) -> Shown | None:
     """The dialog that the program waits at, if it is one that is known."""
-    seen = dialog_on(await hand.look()) if isinstance(hand.reader, ClaudeInput) else None
+    dialog_on = _DIALOGS.get(type(hand.reader))
+    seen = dialog_on(await hand.look()) if dialog_on is not None else None
     return seen if seen is not None and seen.kind is not DialogKind.UNKNOWN else None
 
 

@@ -242,9 +242,12 @@ class PaneHand:
     async def clear(self) -> bool:
         """Remove what stands in the input line; whether it is empty now. Raises TmuxFailed."""
         for _ in range(CLEAR_ROWS_MAX):
-            if not self.reader.draft(await self.look()):
+            draft = self.reader.draft(await self.look())
+            if draft == "":
                 return True
-            await self.press("C-u", "C-u")
+            # Without an input line the keys would go somewhere else.
+            if draft is not None:
+                await self.press("C-u", "C-u")
             await asyncio.sleep(POLL_SECONDS)
         return False
 
