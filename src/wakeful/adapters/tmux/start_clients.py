@@ -136,5 +136,11 @@ def holds_conversation(command: Sequence[str]) -> str | None:
     return None if first_word(words[1:], known.options) in known.others else name
 
 
+def dialog_of(command: Sequence[str], screen: Screen) -> Shown | None:
+    """What the client of this command shows; None if it shows an input line, or if the command starts no client."""
+    client = holds_conversation(command)
+    return None if client is None else _PROGRAMS[client].dialog_on(screen)
+
+
 def _before_prompt(words: Sequence[str]) -> Sequence[str]:
     return words[: words.index("--")] if "--" in words else words
