@@ -97,8 +97,7 @@ class PaneHand:
         self._server = server
         self._folder = folder
         self._session_id = session_id
-        # Without a folder of this host nothing is noted.
-        self._notes = TypedNotes(folder) if folder else None
+        self._notes = TypedNotes(folder)
         self._note: TypedNote | None = None
 
     async def look(self) -> Screen:
@@ -138,7 +137,7 @@ class PaneHand:
             screen = await self.look()
             return None if self.obstacle(screen, text) == UNREAD else screen
 
-        if (left := self._notes.find(self.address) if self._notes is not None else None) is not None:
+        if (left := self._notes.find(self.address)) is not None:
             await self.settle(left)
             self.forget()
         # A terminal answers questions of its program into the same queue: that is read in a moment.
@@ -173,20 +172,18 @@ class PaneHand:
             before.before_cursor,
             at=time.time(),
         )
-        if self._notes is not None:
-            self._notes.keep(self._note)
+        self._notes.keep(self._note)
 
     def note(self, stage: Stage) -> None:
         """The text that was typed in came so far. Raises TmuxFailed."""
         assert self._note is not None, "something was typed in"
-        if self._notes is not None:
-            self._notes.keep(replace(self._note, stage=stage))
+        self._notes.keep(replace(self._note, stage=stage))
 
     def forget(self) -> None:
         """Drop the note of a text if what became of it was seen."""
-        note = self._notes.find(self.address) if self._notes is not None else None
+        note = self._notes.find(self.address)
         if note is not None and note.is_settled:
-            self._drop()
+            self._notes.drop(self.address)
 
     async def settle(self, note: TypedNote) -> Seen:
         """What became of a text whose typing was cut off. It is removed where it stands; it is never sent here."""
@@ -202,7 +199,7 @@ class PaneHand:
         if note.is_settled:
             return _ENDED[note.stage]
         if note.process != self.process or proc.sight(self.process) is not Sight.ALIVE:
-            self._drop()
+            self._notes.drop(self.address)
             return Seen(Outcome.UNVERIFIED, "the agent ended, and it is unknown whether it took the text")
         screen = await self.look()
         if (reason := self.closed(screen)) is not None:
@@ -229,15 +226,11 @@ class PaneHand:
         seen = _SETTLED.get((standing, note.stage)) or _SETTLED[standing, None]
         ended = next((stage for stage, each in _ENDED.items() if each is seen), None)
         if ended is None:
-            self._drop()
-        elif self._notes is not None:
+            self._notes.drop(self.address)
+        else:
             # A second crash must not make it a riddle again.
             self._notes.keep(replace(note, stage=ended))
         return seen
-
-    def _drop(self) -> None:
-        if self._notes is not None:
-            self._notes.drop(self.address)
 
     async def clear(self) -> bool:
         """Remove what stands in the input line; whether it is empty now. Raises TmuxFailed."""
