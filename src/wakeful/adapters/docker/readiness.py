@@ -4,13 +4,14 @@ A declared `ready` decides alone. Without it a known client is ready once it sho
 once it runs.
 """
 
+from typing import Final
+
 from wakeful.adapters.docker.declaring import ready_pattern
 from wakeful.adapters.tmux.screen import FACTS, Screen
-from wakeful.adapters.tmux.start_clients import dialog_of, holds_conversation
+from wakeful.adapters.tmux.start_clients import dialog_in_the_way, dialog_of, holds_conversation
 from wakeful.domain.agents import AgentSpec
-from wakeful.domain.evidence import DialogKind
 
-UNKNOWN_SCREEN = "its client shows neither an input line nor a dialog that Wakeful knows"
+UNKNOWN_SCREEN: Final = "its client shows neither an input line nor a dialog that Wakeful knows"
 
 
 def needs_screen(spec: AgentSpec) -> bool:
@@ -32,9 +33,8 @@ def unready(spec: AgentSpec, seen: bytes) -> str | None:
     pattern = ready_pattern(spec)
     if pattern is not None and pattern.search("\n".join(screen.rows)) is not None:
         return None
-    dialog = dialog_of(spec.command, screen)
-    if dialog is not None and dialog.kind is not DialogKind.UNKNOWN:
-        return f"a dialog of its client is open ({dialog.kind}): `wakeful attach {spec.name}` and answer it"
+    if (dialog := dialog_in_the_way(spec.name, spec.command, screen)) is not None:
+        return dialog
     if pattern is not None:
         return f"its screen never showed {spec.ready!r}"
-    return None if dialog is None else UNKNOWN_SCREEN
+    return None if dialog_of(spec.command, screen) is None else UNKNOWN_SCREEN

@@ -22,6 +22,7 @@ from wakeful.adapters.tmux.programs import (
 from wakeful.adapters.tmux.screen import Screen
 from wakeful.adapters.tmux.start_screens import Shown
 from wakeful.adapters.tmux.terminal import front_group
+from wakeful.domain.evidence import DialogKind
 from wakeful.domain.ids import SessionId, is_uuid
 from wakeful.domain.process import Process
 from wakeful.domain.subject import Subject
@@ -140,6 +141,14 @@ def dialog_of(command: Sequence[str], screen: Screen) -> Shown | None:
     """What the client of this command shows; None if it shows an input line, or if the command starts no client."""
     client = holds_conversation(command)
     return None if client is None else _PROGRAMS[client].dialog_on(screen)
+
+
+def dialog_in_the_way(agent: str, command: Sequence[str], screen: Screen) -> str | None:
+    """Which known dialog the agent's client waits at, and what to do; None if it shows none."""
+    dialog = dialog_of(command, screen)
+    if dialog is None or dialog.kind is DialogKind.UNKNOWN:
+        return None
+    return f"a dialog of its client is open ({dialog.kind}): `wakeful attach {agent}` and answer it"
 
 
 def _before_prompt(words: Sequence[str]) -> Sequence[str]:
