@@ -196,6 +196,22 @@ def said_by_people(claude: ClaudeHome) -> list[str]:
     return [each.strip() for each in said if isinstance(each, str)]
 
 
+def test_the_log_proves_what_the_screen_does_not_show(daemon: RunningDaemon, claude: ClaudeHome) -> None:
+    """Killed after Enter, and a person scrolls in the pane: the conversation's log says that the prompt was sent."""
+    daemon.watch(**claude.environ(), WAKEFUL_FAULTS="typing.entered:1:kill")
+    daemon.up()
+    started = daemon.run("run", "--detach", "--name", NAME, "--", "claude", cwd=claude.project)
+    assert started.exit_code == 0, started.out + started.err
+    assert daemon.run("session", "send", NAME, FIRST).exit_code == 3
+    wait_for(lambda: daemon.has_ended() or None, "death of the daemon")
+    wait_for(partial(is_said, FIRST, partial(said_by_people, claude)), "prompt")
+    pane(daemon).tmux("copy-mode")
+    del daemon.environ["WAKEFUL_FAULTS"]
+    daemon.up()
+    assert warnings(daemon) == []
+    assert said_by_people(claude) == [FIRST]
+
+
 def test_killed_while_it_types_to_claude_code(daemon: RunningDaemon, claude: ClaudeHome) -> None:
     """The same with the real client, with short prompts and with pastes that it shows by a mark only."""
     dice = random.Random(4)
