@@ -122,8 +122,9 @@ def _rests(hand: PaneHand, screen: Screen) -> bool:
 
 
 def _prompts(hand: PaneHand, screen: Screen) -> bool:
-    """Whether the program shows a prompt; an empty row says nothing."""
-    return bool(screen.cursor_text.strip()) and hand.reader.draft(screen) == ""
+    """Whether the program shows a prompt; an empty row says nothing, nor does what the terminal shows of Ctrl-C."""
+    shown = screen.cursor_text.strip().removeprefix("^C").strip()
+    return bool(shown) and hand.reader.draft(screen) == ""
 
 
 async def _interrupted(hand: PaneHand, before: Screen, typed: str) -> Seen:
