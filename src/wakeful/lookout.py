@@ -123,7 +123,11 @@ class Lookout:
             processes,
             _resolved((places.tmux, *config.eyes.tmux_sockets)),
             dialogs=Dialogs(
-                self.supervisor, self.supervisor.subject_held_by, self._claude_folders, self.host, apart
+                self.supervisor,
+                self.supervisor.subject_held_by,
+                {"claude": self._claude_folders, "codex": codex_homes(config)},
+                self.host,
+                apart,
             ),
         )
         self.streams = StreamEye(Path(places.run), self.host, clock, self.supervisor, folders)
@@ -203,6 +207,10 @@ class Lookout:
     def recall_events(self, session_id: SessionId, limit: int) -> list[Event]:
         """The newest events of the session's log, whichever eye follows it."""
         return [event for eye in self.logs for event in eye.recall_events(session_id, limit)]
+
+    def recall_lines(self, session_id: SessionId) -> list[bytes]:
+        """The newest lines of the session's log, whichever eye follows it."""
+        return [line for eye in self.logs for line in eye.recall_lines(session_id)]
 
     def take_bookmarks(self) -> list[Bookmark]:
         """How far logs were read that have not said so yet; BOOKMARKS_AT_ONCE_MAX of them if there may be more.

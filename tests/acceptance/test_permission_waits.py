@@ -8,7 +8,9 @@ from typing import Any
 
 import httpx
 import pytest
+from playwright.sync_api import expect
 
+from browsers import chromium, needs_chromium
 from clients import ClaudeHome, end_tmux, wait_for
 from daemons import RunningDaemon
 from operators import DONE, bash
@@ -66,10 +68,22 @@ def show_top(daemon: RunningDaemon, server: Server) -> None:
     server.tmux("new-session", "-d", "-x", "160", "-y", "60", "-s", "top", command)
 
 
+def calls_on_page(daemon: RunningDaemon, session_id: str) -> str:
+    """What the page says of the session, its calls among it."""
+    link = daemon.run("open").out.strip()
+    with chromium() as browser:
+        page = browser.new_page()
+        page.goto(link)
+        page.locator(f'tr[data-id="{session_id}"] a').click()
+        expect(page.locator("#session-calls li")).to_contain_text("touch made")
+        return page.locator("body").inner_text()
+
+
+@needs_chromium
 def test_claude_at_a_permission_prompt_waits(
     daemon: RunningDaemon, claude: ClaudeHome, terminal: Path, top: Server
 ) -> None:
-    """Its call is `waiting` to HTTP, commands and top, and nothing calls it cut off; answered, it came back."""
+    """Its call is `waiting` to HTTP, commands, top and page, and nothing calls it cut off; answered, it came back."""
     daemon.watch(**claude.environ())
     daemon.up()
     pane = claude.in_tmux(terminal, script(bash("touch made"), DONE), "a")
@@ -82,12 +96,15 @@ def test_claude_at_a_permission_prompt_waits(
         "waiting call in top",
     )
     assert "Bash: touch made" in next(line for line in shown.splitlines() if "◆" in line)
+    on_page = calls_on_page(daemon, session_id)
+    assert ("waiting for you" in on_page, "cut off" in on_page) == (True, False), on_page
     reached = daemon.run("session", "wait", session_id, "--until", "waiting", "--timeout", "5s")
     assert reached.exit_code == 0, reached.err
     wait_for(lambda: "Do you want to proceed?" in pane.screen() or None, "question on the screen")
     pane.press("Enter")
     daemon.wait_for_session(lambda record: record["state"] == "idle", "end")
-    assert calls_of(daemon, session_id) == ["ok"]
+    # A client says idle some 50 ms before its log has the result.
+    wait_for(lambda: calls_of(daemon, session_id) == ["ok"] or None, "result", 5)
 
 
 def test_an_escalated_call_of_codex_probably_asks(daemon: RunningDaemon, tmp_path: Path) -> None:
@@ -120,5 +137,5 @@ def test_an_escalated_call_of_codex_probably_asks(daemon: RunningDaemon, tmp_pat
         codex.write("response_item", type="function_call_output", call_id="c", output="exit code: 0")
         codex.tell("task_complete", turn_id="t", last_agent_message="Done.")
         daemon.wait_for_session(lambda record: record["state"] == "idle", "end")
-        assert calls_of(daemon, session_id) == ["ok"]
+        wait_for(lambda: calls_of(daemon, session_id) == ["ok"] or None, "result", 5)
     assert daemon.run("incidents", "--all", "--json").json["incidents"] == []

@@ -7,7 +7,7 @@ import shutil
 import signal
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -375,6 +375,37 @@ def test_ready_is_what_its_screen_shows(docker: DockerEngine) -> None:
     never = spec("other", ready="Ready >", ready_seconds=0.6)
     with pytest.raises(NotReady, match="never showed 'Ready >'"):
         with_runtime(docker, lambda made: made.start(never, 1, {}))
+
+
+# It shows a dialog of Claude Code, and once a key was pressed an input line with the cursor in it.
+DIALOG: Final = """\
+printf 'Quick safety check: is this a project you trust?\\n %s 1. Yes, I trust this folder\\n' "$ANGLE"
+read -r key
+printf '\\033[2J\\033[H'
+printf '%s\\n%s \\n%s\\n' "$RULE" "$ANGLE" "$RULE"
+printf '\\033[2;3H'
+sleep 1000
+:
+"""
+
+
+def test_a_client_at_a_dialog_is_not_ready_and_the_dialog_is_named(docker: DockerEngine) -> None:
+    """The reason says which dialog it is and how to answer it; once that is done the agent runs."""
+    docker.docker("run", "-d", "--network", "none", "--name", "agent-bot", IMAGE, "sleep", "infinity")
+    docker.docker("cp", "-L", "/bin/sh", "agent-bot:/bin/claude")
+    environ = {"ANGLE": "\u276f", "RULE": "\u2500" * 20, "LANG": "C.UTF-8"}
+    declared = spec("bot", "claude", "-c", DIALOG, env=tuple(environ), ready_seconds=1.5)
+
+    async def scene(made: DockerRuntime) -> tuple[Glimpse, Glimpse]:
+        with pytest.raises(NotReady, match=r"\(folder trust\): `wakeful attach bot` and answer it"):
+            await made.start(declared, 1, environ)
+        asks = await made.look(declared)
+        in_container(docker, "tmux", "send-keys", "-t", "=agent:", "Enter")
+        return asks, await look_until(made, declared, Move.READY)
+
+    asks, ready = with_runtime(docker, scene)
+    assert (asks.agent, asks.ready, "folder trust" in asks.reason) == (Sight.ALIVE, False, True)
+    assert move_of(ready) is Move.READY
 
 
 def test_of_two_starts_at_once_one_wins(docker: DockerEngine) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
@@ -18,7 +19,7 @@ from wakeful.adapters.tmux.agent_marks import AgentMarks
 from wakeful.adapters.tmux.agents import DOUBT_SECONDS, TmuxAgents
 from wakeful.domain.agents import AgentRuntime, AgentSpec, Glimpse, Move, move_of
 from wakeful.domain.process import Process, Sight
-from wakeful.ports.runtime import EngineGone
+from wakeful.ports.runtime import EngineGone, NotReady
 from wakeful.testing.virtual_clock import VirtualClock
 
 SECRET = "a-value-nobody-may-read"
@@ -241,3 +242,17 @@ def test_the_last_agent_leaves_the_server_to_the_sessions_in_it(place: Place) ->
     place.server.tmux("send-keys", "-t", "=run:", "C-d")
     wait_for(lambda: place.server.look().panes == () or None, "end of the session")
     assert place.server.look().sight is Sight.ALIVE
+
+
+def test_an_agent_at_a_dialog_says_which_instead_of_what_it_never_showed(
+    place: Place, tmp_path: Path
+) -> None:
+    """The dialog and the way to answer it are the reason that it is not ready."""
+    client = tmp_path / "claude"
+    shutil.copy("/bin/bash", client)
+    asks = "printf 'Select login method:\\n \u276f 1. Claude account'; sleep 600; :"
+    wanted = spec("bot", str(client), "-c", asks, ready="never", ready_seconds=1.0)
+    with pytest.raises(NotReady, match=r"\(login\): `wakeful attach bot` and answer it"):
+        place.start(wanted)
+    seen = place.look(wanted)
+    assert (seen.ready, "(login)" in seen.reason) == (False, True)

@@ -579,6 +579,18 @@ def test_a_client_that_ended_at_its_dialog_was_no_session(house: House) -> None:
     assert (ended.state, ended.expected_waits) == (State.STOPPED, ())
 
 
+def test_what_stood_for_a_conversation_goes_with_its_last_dialog(house: House) -> None:
+    """A client that takes prompts and has no conversation is no session; one that asks again is listed again."""
+    ask(house, DialogKind.LOGIN)
+    house.supervisor.not_asked(AGENT)
+    house.supervisor.asked(AWAITED, AGENT, DialogKind.TRUST, "?", cwd=None)
+    house.settle()
+    assert record(house, "start-7").state is State.WAITING
+    house.supervisor.not_asked(AGENT)
+    house.settle()
+    assert AWAITED.id not in house.roster.watched
+
+
 def test_an_earlier_turn_says_nothing_while_its_client_stands_at_a_dialog(house: House) -> None:
     """Resumed after it was killed in a turn: until the dialog is answered it is neither at work nor silent."""
     house.hear("a", Prompted(house.clock.now().wall))

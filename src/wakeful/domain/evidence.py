@@ -48,6 +48,7 @@ class DialogKind(StrEnum):
     API_KEY = "API key"
     MCP_SERVER = "new MCP server"
     SECURITY_NOTES = "security notes"
+    UPDATE = "update"
     # Neither an input line nor any of the above: nobody can say what it waits for.
     UNKNOWN = "unknown screen"
 

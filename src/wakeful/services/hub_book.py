@@ -216,7 +216,8 @@ class AgentBook:
         record = replace(
             record,
             session_alive=running and move is Move.READY,
-            pid=glimpse.pid if running or state is AgentState.UNKNOWN else None,
+            # One that lives and is not ready can be visited: it may be at a dialog.
+            pid=glimpse.pid if running or state is AgentState.UNKNOWN or move is Move.NOT_YET else None,
             container_id=glimpse.container_id,
             tmux_session=glimpse.tmux_session,
             tmux_socket=glimpse.tmux_socket,

@@ -210,6 +210,8 @@ class Supervisor:
     ) -> None:
         if subject.awaited:
             self._awaited[process] = subject.id
+            if subject.id in self._withdrawn:
+                self._withdrawn.remove(subject.id)
         watched = self._watch(subject)
         if process.pid not in watched.presence.holders:
             self.held(subject, process, self._around.watch(process), source="tmux", cwd=cwd)
@@ -227,6 +229,8 @@ class Supervisor:
         return None
 
     def not_asked(self, process: Process) -> None:
+        # It takes prompts now, and its conversation will be a session of its own.
+        self._withdraw(process)
         for session_id in self._by_process.get(process, ()):
             watched = self.roster.watched.get(session_id)
             if watched is not None and watched.presence.dialog is not None:

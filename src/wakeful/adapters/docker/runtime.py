@@ -23,7 +23,8 @@ from wakeful.adapters.docker.declaring import (
 )
 from wakeful.adapters.docker.ears import EVERYBODY, Ears
 from wakeful.adapters.docker.engine import Container, Engine, EngineRefused
-from wakeful.adapters.docker.launching import SESSION, AgentThere, Launching, close_session, is_ready, unready
+from wakeful.adapters.docker.launching import SESSION, AgentThere, Launching, close_session, why_unready
+from wakeful.adapters.docker.readiness import needs_screen
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.ending import TOOL_STEPS, end
 from wakeful.domain.agents import AgentSpec, Glimpse, Move, move_of
@@ -111,15 +112,14 @@ class DockerRuntime:
     async def _look_for_ready(self, spec: AgentSpec) -> Glimpse:
         """A look that also asks the screen of an agent nobody has seen ready yet."""
         seen = await self._look(spec)
-        pattern = ready_pattern(spec)
-        if pattern is None or seen.container_id is None or move_of(seen) is not Move.READY:
+        if not needs_screen(spec) or seen.container_id is None or move_of(seen) is not Move.READY:
             return seen
         place = self._places.get(spec.name)
         agent = place.scene.agent.process if place and place.scene and place.scene.agent else None
         if place is not None and agent is not None and place.ready == agent:
             return seen
-        if not await is_ready(self._engine, seen.container_id, pattern):
-            return replace(seen, ready=False, reason=unready(spec))
+        if (reason := await why_unready(self._engine, seen.container_id, spec)) is not None:
+            return replace(seen, ready=False, reason=reason)
         if place is not None:
             place.ready = agent
         return seen

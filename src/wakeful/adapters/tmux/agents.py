@@ -25,6 +25,7 @@ from wakeful.adapters.tmux.pane import shown
 from wakeful.adapters.tmux.panes import DEADLINE_SECONDS, Listing, PaneRow, list_panes, served
 from wakeful.adapters.tmux.private import discard, exists
 from wakeful.adapters.tmux.server import TmuxServer
+from wakeful.adapters.tmux.start_clients import dialog_in_the_way
 from wakeful.adapters.tmux.starting import MARK_EPOCH, MARK_SESSION, SIZE
 from wakeful.adapters.tmux.stopping import end_program
 from wakeful.domain.agents import AgentSpec, Glimpse
@@ -172,11 +173,11 @@ class TmuxAgents:
         if mark is None or mark.ready or seen.agent is not Sight.ALIVE:
             return seen
         try:
-            ready = not spec.ready or await self._shows(spec)
+            reason = await self._why_unready(spec)
         except TmuxFailed as problem:
             return replace(seen, agent=Sight.UNKNOWN, reason=str(problem))
-        if not ready:
-            return replace(seen, ready=False, reason=_unready(spec))
+        if reason is not None:
+            return replace(seen, ready=False, reason=reason)
         self._marks.keep(spec.name, replace(mark, ready=True))
         return seen
 
@@ -250,19 +251,26 @@ class TmuxAgents:
         """See the program take the script's place and stay, and show what says that it is ready. Raises NotReady."""
         loop = asyncio.get_running_loop()
         began, screen_at = loop.time(), 0.0
+        unready = "it was not seen to stay"
         while (now := loop.time()) - began < spec.ready_seconds:
             if proc.sight(process) is Sight.DEAD:
                 raise await self._not_ready(spec)
             if now - began >= SETTLE_SECONDS and now >= screen_at:
-                if not spec.ready or await self._shows(spec):
+                if (reason := await self._why_unready(spec)) is None:
                     return
+                unready = reason
                 screen_at = loop.time() + SCREEN_SECONDS
             await asyncio.sleep(POLL_SECONDS)
-        raise NotReady(name=spec.name, seconds=spec.ready_seconds, reason=_unready(spec))
+        raise NotReady(name=spec.name, seconds=spec.ready_seconds, reason=unready)
 
-    async def _shows(self, spec: AgentSpec) -> bool:
+    async def _why_unready(self, spec: AgentSpec) -> str | None:
+        """Why its screen does not say that it is ready; None if it does, or has nothing to say. Raises TmuxFailed."""
+        if not spec.ready:
+            return None
         screen = await self._server.look(_target(spec))
-        return re.search(spec.ready, "\n".join(screen.rows), re.MULTILINE) is not None
+        if re.search(spec.ready, "\n".join(screen.rows), re.MULTILINE) is not None:
+            return None
+        return dialog_in_the_way(spec.name, spec.command, screen) or f"its screen never showed {spec.ready!r}"
 
     async def _not_ready(self, spec: AgentSpec) -> NotReady:
         """The error of a program that ended at once, with its last words; nothing of it is left."""
@@ -304,10 +312,6 @@ def _with_session(seen: Glimpse, spec: AgentSpec, row: PaneRow) -> Glimpse:
         pid=agent.pid,
         reason=agent.reason,
     )
-
-
-def _unready(spec: AgentSpec) -> str:
-    return f"its screen never showed {spec.ready!r}"
 
 
 def _row_of(spec: AgentSpec, mark: AgentMark | None, listing: Listing) -> PaneRow | None:
