@@ -148,12 +148,29 @@ def test_a_server_that_hangs_prevents_seeing(place: Place) -> None:
 
 
 def test_a_server_that_died_is_doubted_first(place: Place) -> None:
-    """Unknown for half a minute; then a second look at the process settles it."""
+    """Unknown for a few seconds; then a second look at the process settles it."""
     place.start(spec())
     os.kill(place.server.pid, signal.SIGKILL)
     wait_for(lambda: move_of(place.look(spec())) is Move.UNSEEN or None, "loss of sight")
     place.clock.advance(DOUBT_SECONDS)
     wait_for(lambda: move_of(place.look(spec())) is Move.SESSION_LOST or None, "second look")
+
+
+def test_the_end_of_the_doubt_is_told(place: Place) -> None:
+    """The hub looks again at once: its next round may be ten seconds away."""
+
+    async def scene(agents: TmuxAgents) -> str:
+        told = asyncio.ensure_future(anext(agents.changes()))
+        await agents.look(spec())
+        await asyncio.sleep(0)
+        place.clock.advance(DOUBT_SECONDS)
+        async with asyncio.timeout(5):
+            return await told
+
+    place.start(spec())
+    os.kill(place.server.pid, signal.SIGKILL)
+    wait_for(lambda: place.server.look().sight is Sight.DEAD or None, "end of the server")
+    assert place.do(scene) == ""
 
 
 def test_a_server_that_took_its_place_does_not_make_agents_stale(place: Place) -> None:

@@ -40,8 +40,8 @@ SETTLE_SECONDS: Final = 0.5
 POLL_SECONDS: Final = 0.03
 # Looking at a screen costs a process of tmux.
 SCREEN_SECONDS: Final = 0.25
-# A server that a person starts anew is back sooner; until then nobody says what became of its agents.
-DOUBT_SECONDS: Final = 30.0
+# A server takes its programs along within a second; after this time all of its agents are known to be lost with it.
+DOUBT_SECONDS: Final = 5.0
 # A server ends with its last session, and its socket outlives it for a moment.
 LEAVING_SECONDS: Final = 0.1
 ATTEMPTS_MAX: Final = 5
@@ -68,6 +68,8 @@ class TmuxAgents:
         self._next: asyncio.Task[Listing] | None = None
         # Since when servers are known to be gone; None stands for one that no mark names.
         self._lost_since: dict[Process | None, float] = {}
+        # Set when a server is missed for the first time.
+        self._missed = asyncio.Event()
 
     async def start(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> Glimpse:
         await self._clear(spec)
@@ -126,9 +128,12 @@ class TmuxAgents:
         return ("tmux", "-u", "-S", str(self._socket), "attach-session", "-t", _target(spec))
 
     async def changes(self) -> AsyncIterator[str]:
-        """Nothing comes from a tmux server: the ends of processes are told by pidfds."""
-        await asyncio.Event().wait()
-        yield ""
+        """The ends of processes are told by pidfds; only the end of the doubt about a server has to be told here."""
+        while True:
+            await self._missed.wait()
+            self._missed.clear()
+            await self._clock.sleep_until(self._clock.now().awake + DOUBT_SECONDS)
+            yield ""
 
     async def close(self) -> None:
         """Nothing is held open."""
@@ -160,7 +165,10 @@ class TmuxAgents:
         if process.boot_id != proc.boot_id():
             return _lost(seen, "the host was restarted")
         now = self._clock.now().awake
-        lost_at = self._lost_since.setdefault(mark.server, now)
+        if mark.server not in self._lost_since:
+            self._lost_since[mark.server] = now
+            self._missed.set()
+        lost_at = self._lost_since[mark.server]
         alive = proc.sight(process) is not Sight.DEAD
         if alive or now - lost_at < DOUBT_SECONDS:
             lives = f"; process {process.pid} lives on without a terminal" if alive else ""
