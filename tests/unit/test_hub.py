@@ -657,8 +657,58 @@ def test_a_stale_auto_agent_is_brought_back_once_in_its_conversation() -> None:
             await house.clock.run_for(20)
             ((ended, end),) = house.over
             assert ended == key
-            assert end.splitlines()[0] == "Resolved: agent claude ended again after it was brought back"
+            assert end.splitlines()[0] == "Resolved: agent claude was brought back once and ended again"
             assert end.splitlines()[-1] == "Over: it is running"
+
+    run(story)
+
+
+def test_an_auto_agent_that_cannot_be_brought_back_is_told() -> None:
+    """Its restart fails: it is an error, people hear of it once, and again when a person has started it."""
+
+    async def story() -> None:
+        house = TestHub(agent(restart=Restart.AUTO))
+        async with house.open():
+            await running(house)
+            house.runtime.failure = NotReady(name="claude", seconds=60, reason="nothing came")
+            await house.happens(SESSION_DEAD)
+            await house.clock.run_for(300)
+            assert house.record().state is AgentState.ERROR
+            assert len(house.runtime.acts) == 1
+            ((key, words),) = house.said
+            assert words.splitlines()[0].startswith("Agent claude ended and could not be brought back: ")
+            assert "Wakeful did: tried to start it once, which failed; gave up" in words
+            house.runtime.failure = None
+            await house.orders.start("claude")
+            await house.clock.run_for(20)
+            assert [ended for ended, _ in house.over] == [key]
+
+    run(story)
+
+
+@pytest.mark.parametrize("later", [SESSION_DEAD, NOT_READY, ALIVE])
+def test_a_restart_that_a_crash_cut_off_is_told_where_it_fails(later: Glimpse) -> None:
+    """The daemon ends while it brings an agent back: the next one knows that its budget is spent."""
+
+    async def story() -> None:
+        house = TestHub(agent(restart=Restart.AUTO))
+        async with house.open():
+            await running(house)
+            house.runtime.ready.clear()
+            await house.happens(SESSION_DEAD)
+            await house.clock.run_for(10)
+            assert house.record().state is AgentState.STARTING
+        house.build()
+        house.runtime.seen["claude"] = NOT_READY
+        async with house.open():
+            assert (house.record().state, house.said) == (AgentState.STARTING, [])
+            await house.happens(later)
+            await house.clock.run_for(100)
+            failed = later is not ALIVE
+            assert house.record().state is (AgentState.ERROR if failed else AgentState.RUNNING)
+            assert len(house.said) == failed
+            assert len(house.runtime.acts) == 1
+            assert await house.store.notes("agent-revival") == []
 
     run(story)
 
