@@ -116,6 +116,22 @@ def test_a_stop_ends_children_and_a_shell_that_stays(place: Place) -> None:
     assert left == []
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_a_stop_ends_what_was_started_on_its_own_server_only(place: Place, own: bool) -> None:
+    """Another daemon of the same user may have an agent of this name: its tools are left alone."""
+    place.start(spec())
+    socket = place.socket if own else place.folder / "another.sock"
+    marks = {"WAKEFUL_SESSION": "agent-bot", "TMUX": f"{socket},1,0", "PATH": os.environ["PATH"]}
+    tool = subprocess.Popen(("sleep", "1000"), env=marks, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        wait_for(lambda: proc.environ_value(tool.pid, "TMUX"), "its environment")
+        place.do(lambda agents: agents.stop(spec()))
+        assert (tool.poll() is not None) == own
+    finally:
+        tool.kill()
+        tool.wait()
+
+
 def test_a_session_somebody_made_by_hand_is_adopted(place: Place) -> None:
     """Without our marks, by its name alone."""
     pid = place.server.start("agent-bot", "sleep", "1000")

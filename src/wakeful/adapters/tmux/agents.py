@@ -198,7 +198,11 @@ class TmuxAgents:
         processes = {proc.identify_if_seen(row.pid) for row in rows if not row.dead}
         processes.add(mark.process if mark is not None else None)
         await asyncio.gather(*(end_program(each) for each in processes if each is not None))
-        await sweep(SESSION_VARIABLE, f"{PREFIX}{spec.name}")
+        await sweep(
+            SESSION_VARIABLE,
+            f"{PREFIX}{spec.name}",
+            is_meant=lambda each: is_on(str(self._socket), each.pid),
+        )
         if rows:
             await self._close_session(spec, alone=len({row.session for row in listing.panes}) == 1)
         self._marks.drop(spec.name)
@@ -281,6 +285,11 @@ class TmuxAgents:
         await self._clear(spec)
         reason = f"it ended at once: {said}" if said else "it ended at once, and no word of it was seen"
         return NotReady(name=spec.name, seconds=spec.ready_seconds, reason=reason)
+
+
+def is_on(socket: str, pid: int) -> bool:
+    """Whether it was started on this server: an agent's name is unique for one daemon, not for a user with several."""
+    return (proc.environ_value(pid, "TMUX") or "").startswith(f"{socket},")
 
 
 def _lost(seen: Glimpse, reason: str, session: Sight = Sight.DEAD) -> Glimpse:
