@@ -135,7 +135,11 @@ def build_hub(
     async def before_stop(agent: Agent) -> None:
         await handwork.person_stops.order(run_by(agent.record.pid))
 
+    async def stop_came_to_nothing(agent: Agent) -> None:
+        await handwork.person_stops.withdraw(run_by(agent.record.pid))
+
     orders.before_stop = before_stop
+    orders.stop_came_to_nothing = stop_came_to_nothing
     return hub
 
 

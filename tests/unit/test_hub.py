@@ -27,7 +27,7 @@ from wakeful.domain.plan import AgentWay
 from wakeful.domain.work import ConversationHeld, Lease, LeaseKey
 from wakeful.ports.runtime import EngineGone, Found, ImageMissing, NotReady
 from wakeful.ports.store import Outcome
-from wakeful.services.hub_book import ENDED_EARLY, AgentNotFound, AgentRefuses
+from wakeful.services.hub_book import ENDED_EARLY, Agent, AgentNotFound, AgentRefuses
 from wakeful.services.hub_orders import AgentBusy, AlreadyRuns, HubObserves, NotStale, StoppedMeanwhile
 from wakeful.testing.scripted_runtime import ALIVE, GONE, SESSION_DEAD, UNSEEN, ScriptedRuntime
 from wakeful.testing.virtual_clock import settle
@@ -659,6 +659,41 @@ def test_a_stale_auto_agent_is_brought_back_once_in_its_conversation() -> None:
             assert ended == key
             assert end.splitlines()[0] == "Resolved: agent claude was brought back once and ended again"
             assert end.splitlines()[-1] == "Over: it is running"
+
+    run(story)
+
+
+def test_a_stop_that_a_crash_cut_off_is_forgotten_where_the_agent_runs_on() -> None:
+    """It ends hours later by itself: that is no person's stop, so it is brought back like any other."""
+
+    async def story() -> None:
+        house = TestHub(agent(restart=Restart.AUTO))
+        async with house.open():
+            await running(house)
+            gate = asyncio.Event()
+            house.orders.before_stop = lambda _agent: gate.wait()  # type: ignore[assignment,return-value]
+            stop = asyncio.create_task(house.orders.stop("claude"))
+            await settle()
+            assert house.record().state is AgentState.STOPPING
+        await asyncio.gather(stop, return_exceptions=True)
+        house.build()
+        withdrawn: list[str] = []
+
+        async def came_to_nothing(lived: Agent) -> None:
+            withdrawn.append(lived.name)
+
+        house.orders.stop_came_to_nothing = came_to_nothing
+        async with house.open():
+            await house.clock.run_for(30)
+            assert (house.record().state, withdrawn) == (AgentState.RUNNING, [])
+            await house.clock.run_for(3600)
+            assert withdrawn == ["claude"]
+        house.build()
+        async with house.open():
+            await house.happens(SESSION_DEAD)
+            assert house.record().reason == "session dead"
+            await house.clock.run_for(20)
+            assert [act for act, _ in house.runtime.acts] == ["restart-session claude"]
 
     run(story)
 

@@ -131,6 +131,8 @@ class Orders:
         self.after: Callable[[Agent], None] = lambda _agent: None
         # Awaited before a person's stop ends anybody: what it ends must alarm nobody.
         self.before_stop: Callable[[Agent], Awaitable[None]] = _nothing
+        # Awaited when an agent outlived a stop: whatever ends it from now on is no person's doing.
+        self.stop_came_to_nothing: Callable[[Agent], Awaitable[None]] = _nothing
         self._starting: dict[str, asyncio.Task[Glimpse]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._reviving = asyncio.Lock()
