@@ -770,6 +770,29 @@ def test_an_agent_cut_off_in_a_turn_is_left_to_the_healer() -> None:
     run(story)
 
 
+def test_a_session_that_ended_while_its_agent_runs_on_is_told() -> None:
+    """A wrapper outlives its client: the agent never becomes stale, so waiting for that has an end."""
+
+    async def story() -> None:
+        house = TestHub(agent(restart=Restart.AUTO))
+        house.sessions.by_pid[41] = SESSION
+        house.sessions.holders[SESSION] = 42
+        async with house.open():
+            await running(house)
+            await house.clock.run_for(3600)
+            assert house.hub.way_of(SESSION) is AgentWay.WAIT
+            del house.sessions.holders[SESSION]
+            assert house.hub.way_of(SESSION) is AgentWay.WAIT
+            await house.clock.run_for(19)
+            assert house.hub.way_of(SESSION) is AgentWay.WAIT
+            await house.clock.run_for(2)
+            assert house.hub.way_of(SESSION) is AgentWay.TELL
+            await house.happens(SESSION_DEAD)
+            assert house.hub.way_of(SESSION) is AgentWay.REVIVE
+
+    run(story)
+
+
 def test_a_session_is_its_agents_before_anybody_looked() -> None:
     """Its processes carry the agent's mark: while it starts, and not one that its own session started."""
 

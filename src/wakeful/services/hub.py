@@ -131,8 +131,19 @@ class Hub:
             return AgentWay.TELL
         if agent.state is AgentState.STALE:
             return AgentWay.REVIVE
-        passing = (AgentState.UNKNOWN, AgentState.STARTING, AgentState.RUNNING)
-        return AgentWay.WAIT if agent.state in passing else AgentWay.TELL
+        if agent.state is AgentState.RUNNING:
+            return AgentWay.TELL if self._runs_without(agent, session_id) else AgentWay.WAIT
+        return AgentWay.WAIT if agent.state in (AgentState.UNKNOWN, AgentState.STARTING) else AgentWay.TELL
+
+    def _runs_without(self, agent: Agent, session_id: SessionId) -> bool:
+        """Whether the agent runs on though its session ended: two rounds of looks have seen no end of it."""
+        now = self._clock.now().awake
+        if self._sessions.holder(session_id) is not None:
+            agent.alone_since = None
+            return False
+        if agent.alone_since is None:
+            agent.alone_since = now
+        return now - agent.alone_since >= 2 * SYNC_SECONDS
 
     def bring_back(self, session_id: SessionId) -> Coroutine[None, None, Deed] | None:
         """Start the agent that hosts this session, in its conversation; None where no agent does."""

@@ -90,6 +90,8 @@ class Agent:
         self.was = AgentState.RUNNING
         # Whether the runtime itself could not be asked.
         self.runtime_lost = False
+        # Since when its session is missed while it runs; whoever asks for its session sets it.
+        self.alone_since: float | None = None
         # Orders under way: until they end, their own looks are the only ones that count.
         self.orders = 0
         # When the newest look that counted ended: one that began before does not count.
@@ -254,7 +256,7 @@ class AgentBook:
             log.warning("what became of agent %s is not kept: %s", agent.name, error)
 
     def _in_state(self, agent: Agent, state: AgentState, reason: str) -> AgentRecord:
-        agent.moved_at, agent.was = self._clock.now().wall, agent.state
+        agent.moved_at, agent.was, agent.alone_since = self._clock.now().wall, agent.state, None
         alive = agent.record.session_alive and state is AgentState.RUNNING
         since = iso(agent.moved_at)
         return replace(agent.record, state=state, since=since, reason=safe(reason), session_alive=alive)
