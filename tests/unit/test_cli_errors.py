@@ -62,6 +62,15 @@ def test_a_remark_is_part_of_the_error(tmp_path: Path) -> None:
     assert (json.loads(well.stdout)["sessions"], well.stderr.startswith("wakeful: ignored ")) == ([], True)
 
 
+def test_doctor_sees_a_file_that_is_not_trusted(tmp_path: Path) -> None:
+    """It is there and does not count: that is said, with what to do, and not that there is no file."""
+    (tmp_path / "wakeful.toml").write_text("[daemon]\nport = 4748\n")
+    checks = json.loads(typed(tmp_path, "doctor", "--json").stdout)["checks"]
+    (found,) = [each for each in checks if each["name"] == "configuration"]
+    ignored = f"ignored {tmp_path / 'wakeful.toml'}: not trusted"
+    assert (found["grade"], found["said"], "config trust" in found["todo"]) == ("warn", ignored, True)
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [(["status", "--json"], "interrupted"), (["incidents", "--json"], "interrupted"), (["incidents"], None)],

@@ -19,8 +19,9 @@ import msgspec
 from wakeful.config import Config, ConfigError
 from wakeful.domain.child_environ import child_environ
 from wakeful.domain.errors import WakefulError
+from wakeful.domain.plaintext import plain
 from wakeful.home import store_version
-from wakeful.interfaces.cli import outside_checks
+from wakeful.interfaces.cli import outside_checks, trust
 from wakeful.interfaces.cli.client import Client, DaemonNotRunning, DaemonSilent
 from wakeful.interfaces.cli.grading import Finding, Scene, fail, ok, warn
 from wakeful.interfaces.cli.hook_checks import hook_check
@@ -55,7 +56,24 @@ def configuration(scene: Scene) -> Finding:
     if read is not None and read != files:
         words = ", ".join(read) or "no file"
         return warn(f"{_named(files)}; but the daemon reads {words}", "wakeful down, then wakeful up")
+    ignored = _ignored_here(scene)
+    if ignored is not None:
+        others = f"{', '.join(files)}; " if files else ""
+        return warn(f"{others}ignored {ignored}", "read it, then `wakeful config trust`")
     return ok(_named(files))
+
+
+def _ignored_here(scene: Scene) -> str | None:
+    """The working directory's file, if it is there and does not count."""
+    if scene.environ.get("WAKEFUL_CONFIG"):
+        return None
+    try:
+        document = trust.found_here()
+    except ConfigError as problem:
+        return str(problem)
+    if document is None or trust.is_trusted(document, scene.places):
+        return None
+    return f"{plain(document.path)}: not trusted"
 
 
 def _named(files: tuple[str, ...]) -> str:
