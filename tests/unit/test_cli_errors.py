@@ -6,6 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,25 @@ def test_a_remark_is_part_of_the_error(tmp_path: Path) -> None:
     assert "not trusted" in json.loads(told.stderr)["notes"][0]
     well = typed(tmp_path, "ls", "--json")
     assert (json.loads(well.stdout)["sessions"], well.stderr.startswith("wakeful: ignored ")) == ([], True)
+
+
+def test_doctor_goes_on_where_the_daemon_hangs_up(tmp_path: Path) -> None:
+    """A daemon that ends while it is asked is one finding among the others, not the end of them."""
+    (tmp_path / "state").mkdir(mode=0o700)
+
+    def hang_up(listening: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                listening.accept()[0].close()
+
+    with socket.socket(socket.AF_UNIX) as dying:
+        dying.bind(str(tmp_path / "state" / "wakeful.sock"))
+        dying.listen()
+        threading.Thread(target=hang_up, args=(dying,), daemon=True).start()
+        told = typed(tmp_path, "doctor", "--json")
+        dying.shutdown(socket.SHUT_RDWR)
+    grades = {each["name"]: each["grade"] for each in json.loads(told.stdout)["checks"]}
+    assert (told.returncode, grades["daemon"], grades["tools"]) == (1, "fail", "ok")
 
 
 def test_doctor_sees_a_file_that_is_not_trusted(tmp_path: Path) -> None:

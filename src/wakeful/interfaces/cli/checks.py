@@ -18,11 +18,11 @@ import msgspec
 
 from wakeful.config import Config, ConfigError
 from wakeful.domain.child_environ import child_environ
-from wakeful.domain.errors import WakefulError
+from wakeful.domain.errors import WakefulError, WorldError
 from wakeful.domain.plaintext import plain
 from wakeful.home import store_version
 from wakeful.interfaces.cli import outside_checks, trust
-from wakeful.interfaces.cli.client import Client, DaemonNotRunning, DaemonSilent
+from wakeful.interfaces.cli.client import Client, DaemonNotRunning
 from wakeful.interfaces.cli.grading import Finding, Scene, fail, ok, warn
 from wakeful.interfaces.cli.hook_checks import hook_check
 from wakeful.interfaces.cli.status import Overview
@@ -89,7 +89,8 @@ def _read_by_daemon(scene: Scene) -> tuple[str, ...] | None:
     try:
         answer = Client(scene.places).get("/api/status").body
         return msgspec.json.decode(answer, type=Overview).daemon.config_files
-    except (DaemonNotRunning, DaemonSilent, msgspec.DecodeError):
+    except (WorldError, msgspec.DecodeError):
+        # The check of the daemon itself says what is wrong with it.
         return None
 
 
@@ -122,7 +123,7 @@ def daemon(scene: Scene) -> Finding:
     except DaemonNotRunning:
         stale = " and left its socket behind" if Path(path).exists() else ""
         return warn(f"does not run{stale}", "wakeful up --detach")
-    except DaemonSilent as problem:
+    except WorldError as problem:
         return fail(str(problem), "wakeful down, then wakeful up")
     return ok(f"answers at {path} (pid {pid})")
 
@@ -131,7 +132,7 @@ def eyes(scene: Scene) -> Finding:
     try:
         answer = Client(scene.places).get("/api/status").body
         told = msgspec.json.decode(answer, type=Overview).daemon.eyes
-    except (DaemonNotRunning, DaemonSilent):
+    except WorldError:
         return ok("nothing is watched while no daemon runs")
     except msgspec.DecodeError:
         return warn("the daemon is of another version", "wakeful down, then wakeful up")
