@@ -509,10 +509,66 @@ def test_a_start_that_a_crash_cut_off_is_looked_at() -> None:
             house.book.ordered(house.book.find("claude"), Move.START)
             await house.book.keep(house.book.find("claude"))
         house.build()
-        house.runtime.seen["claude"] = SESSION_DEAD
+        house.runtime.seen["claude"] = replace(SESSION_DEAD, epoch=1)
         async with house.open():
             assert (house.record().state, house.record().reason) == (AgentState.ERROR, ENDED_EARLY)
             assert house.runtime.acts == []
+
+    run(story)
+
+
+def test_a_start_that_a_crash_cut_off_before_it_began_leaves_it_stale() -> None:
+    """Only what ended before the order is there: nothing was started, so nothing ended early."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        async with house.open():
+            await running(house)
+            await house.happens(SESSION_DEAD)
+            house.runtime.ready.clear()
+            start = asyncio.create_task(house.orders.start("claude"))
+            await settle()
+            assert house.record().state is AgentState.STARTING
+        await asyncio.gather(start, return_exceptions=True)
+        house.build()
+        async with house.open():
+            assert (house.record().state, house.record().reason) == (AgentState.STALE, "session dead")
+
+    run(story)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_restarts_that_waited_for_their_turn_when_the_daemon_ended_are_not_lost(begun: bool) -> None:
+    """Their budget is spent and nothing was started: it is given back, also where the next daemon sees nothing first."""
+
+    async def story() -> None:
+        names = [f"bot{number}" for number in range(4)]
+        house = TestHub(*(agent(name, restart=Restart.AUTO) for name in names))
+        lost = replace(SESSION_DEAD, epoch=1)
+        house.runtime.seen = dict.fromkeys(names, replace(ALIVE, pid=41, epoch=1))
+        async with house.open():
+            house.runtime.ready.clear()
+            house.runtime.seen = dict.fromkeys(names, lost)
+            await house.clock.run_for(20)
+            assert [house.record(name).state for name in names].count(AgentState.STARTING) == 1
+            assert len(await house.store.notes("agent-revival")) == len(names)
+        (first, _), *_ = house.runtime.acts
+        began = first.removeprefix("restart-session ")
+        house.runtime = ScriptedRuntime()
+        house.build()
+        house.runtime.seen = dict.fromkeys(names, UNSEEN)
+        async with house.open():
+            assert {house.record(name).state for name in names} == {AgentState.UNKNOWN}
+            house.runtime.seen = dict.fromkeys(names, lost)
+            if begun:
+                house.runtime.seen[began] = replace(lost, epoch=2)
+            await house.clock.run_for(60)
+            back = {name for name in names if house.record(name).state is AgentState.RUNNING}
+            assert back == set(names) - ({began} if begun else set())
+            # One message is the runtime's that was lost.
+            told = [words.splitlines()[0] for _, words in house.said if "brought back" in words]
+            assert told == ([f"Agent {began} was brought back once and ended again: session dead"] * begun)
+            assert await house.store.notes("agent-revival") == []
 
     run(story)
 

@@ -6,6 +6,7 @@ person is told. Whatever is unknown is left alone.
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 from uuid import uuid4
@@ -182,13 +183,25 @@ class AutoRestart:
     async def take_up(self) -> None:
         """A restart that a crash cut off before it began is given back; one that came to something was paid for."""
         for note in await self._store.notes(KIND):
-            agent = self._book.agents.get(note.body.decode())
-            if agent is not None and agent.state is AgentState.STALE:
-                await self._store.give_back(_budget(agent), note)
-            elif agent is not None and agent.state is AgentState.STARTING:
-                self._left[agent.name] = note
-            else:
-                await self._ended(agent, note)
+            name, _ = _restart_of(note)
+            agent = self._book.agents.get(name)
+            if agent is None:
+                await self._store.drop_note(KIND, note.key)
+                continue
+            self._left[agent.name] = note
+            await self._settle_left(agent)
+
+    async def _settle_left(self, agent: Agent) -> None:
+        """What became of a restart that an earlier daemon began, as soon as the agent can be seen."""
+        note = self._left.get(agent.name)
+        if note is None or agent.state in (AgentState.STARTING, AgentState.UNKNOWN):
+            return
+        del self._left[agent.name]
+        _, epoch_before = _restart_of(note)
+        if agent.state is AgentState.STALE and agent.epoch_seen <= epoch_before:
+            await self._store.give_back(_budget(agent), note)
+        else:
+            await self._ended(agent, note)
 
     def consider(self, agent: Agent) -> None:
         """Begin a restart, if there is something to restart and nobody does yet."""
@@ -208,8 +221,7 @@ class AutoRestart:
 
     async def settle(self, agent: Agent) -> None:
         """Tell people what became of an agent that was given up, and of a restart that an earlier daemon began."""
-        if agent.name in self._left and agent.state is not AgentState.STARTING:
-            await self._ended(agent, self._left.pop(agent.name))
+        await self._settle_left(agent)
         if agent.name not in self._mourned or agent.state not in _SETTLED:
             return
         key, what, since = self._mourned.pop(agent.name)
@@ -226,6 +238,7 @@ class AutoRestart:
             and rules.mode != "observe"
             and rules.paused_by is None
             and _budget(agent) not in self._given_up
+            and agent.name not in self._left
             and not self._pace.braked_seconds
             and not self._is_healers(agent)
         )
@@ -244,7 +257,7 @@ class AutoRestart:
         await self._clock.sleep_until(self._clock.now().awake + self._rules().confirm_seconds)
         if not self._wanted(agent) or self._obstructed(agent):
             return
-        note = Note(KIND, uuid4().hex, agent.name.encode())
+        note = Note(KIND, uuid4().hex, f"{agent.name} {agent.epoch_seen}".encode())
         budget = _budget(agent)
         if not await self._store.spend(budget, note, times_max=REVIVALS_MAX, window_seconds=BUDGET_SECONDS):
             await self._give_up(agent)
@@ -285,6 +298,12 @@ class AutoRestart:
         what = f"agent {agent.name} {_trouble(agent.record)}"
         self._mourned[agent.name] = _budget(agent), what, iso(agent.moved_at)
         await self._told.say(_budget(agent), text_of(news), topic)
+
+
+def _restart_of(note: Note) -> tuple[str, int]:
+    """The agent, and the newest epoch that was seen of it before; an earlier version kept the name alone."""
+    name, _, epoch = note.body.decode().partition(" ")
+    return name, int(epoch) if epoch else sys.maxsize
 
 
 def given_up_news(record: AgentRecord, since: float) -> News:

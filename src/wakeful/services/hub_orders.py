@@ -278,6 +278,8 @@ class Orders:
             epoch = await self._leases.claim(agent)
             self._book.claimed(agent, epoch)
             reach("hub.claimed")
+            # Otherwise the next daemon would take this claim for another owner's.
+            await self._book.keep(agent)
             environ = {**self._environ(agent.spec), INTENT_VARIABLE: intent_id}
             there = before.container is Sight.ALIVE
             begin = agent.runtime.restart_session if there else agent.runtime.start
