@@ -537,6 +537,28 @@ def test_a_start_that_a_crash_cut_off_before_it_began_leaves_it_stale() -> None:
     run(story)
 
 
+@pytest.mark.parametrize(
+    ("epoch", "state"), [(0, AgentState.STOPPED), (1, AgentState.ERROR)], ids=["nothing", "its container"]
+)
+def test_a_container_that_went_while_nobody_watched_its_start_is_an_error(
+    epoch: int, state: AgentState
+) -> None:
+    """Wakeful was killed too. With nothing ever started, it is stopped."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        async with house.open():
+            house.book.ordered(house.book.find("claude"), Move.START)
+            await house.book.keep(house.book.find("claude"))
+        house.build()
+        house.runtime.seen["claude"] = replace(GONE, epoch=epoch, reason="container exited (137)")
+        async with house.open():
+            await house.clock.run_for(30)
+            assert (house.record().state, house.record().reason) == (state, "container exited (137)")
+
+    run(story)
+
+
 @pytest.mark.parametrize("begun", [False, True])
 def test_restarts_that_waited_for_their_turn_when_the_daemon_ended_are_not_lost(begun: bool) -> None:
     """Their budget is spent and nothing was started: it is given back, also where the next daemon sees nothing first."""

@@ -226,6 +226,9 @@ class AgentBook:
         if move is Move.SESSION_LOST and agent.is_in(AgentState.STARTING) and not agent.was_begun:
             # Only what was there before the order: Wakeful ended before it started anything.
             move = Move.CALLED_OFF
+        if move is Move.GONE and agent.is_in(AgentState.STARTING) and agent.was_begun:
+            # What was started is gone before it was seen ready: a start that failed, not a stop.
+            move = Move.NOT_READY
         if glimpse.container is not Sight.UNKNOWN:
             agent.placed = glimpse.container is Sight.ALIVE
         agent.runtime_lost = glimpse.container is Sight.UNKNOWN
