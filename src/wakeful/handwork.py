@@ -47,7 +47,12 @@ class Handwork:
             store, lookout.clock, self._reread, forbidden, lookout.supervisor.acted, self._forget_typed
         )
         self.hands = self._hands(table, mode)
-        self.person_stops = PersonStops(store, lookout.clock, lookout.supervisor.ended_by_person)
+        self.person_stops = PersonStops(
+            store,
+            lookout.clock,
+            lookout.supervisor.ended_by_person,
+            lookout.supervisor.not_ended_by_person,
+        )
         self.once = OnceHands(self.hands, store, lambda: lookout.clock.now().wall)
         # For what nobody asked for: the same drivers, the same gate, and a pause stops them.
         self.own_hands = self._hands(table, mode, by_itself=True)

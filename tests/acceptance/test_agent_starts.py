@@ -41,7 +41,7 @@ def house(daemon: RunningDaemon, request: pytest.FixtureRequest) -> Iterator[Age
         daemon,
         declared(runtime, "never", NEVER, 1)
         + declared(runtime, "late", LATE.format(flag=flag), 60)
-        + declared(runtime, "slow", LATE.format(flag=flag), 6)
+        + declared(runtime, "slow", LATE.format(flag=flag), 3)
         + declared(runtime, "plain", "echo now ready; exec sleep 100000", 60),
     )
     daemon.up()
@@ -111,7 +111,7 @@ def test_a_start_that_a_crash_cut_off_has_the_rest_of_its_time(
     begin(house, "slow")
     house.daemon.up()
     failed = house.wait("slow", state="error", timeout_seconds=20)
-    assert "was not ready within 6 s" in failed["reason"]
+    assert "was not ready within 3 s" in failed["reason"]
     raise_flag(house, request, "slow")
     house.wait("slow", state="running", timeout_seconds=20)
 

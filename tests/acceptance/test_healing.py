@@ -33,11 +33,19 @@ def gh(tmp_path: Path) -> StandInGh:
 
 
 @pytest.fixture
-def healed(claude: ClaudeHome, daemon: RunningDaemon, gh: StandInGh, telegram: Telegram) -> Operator:
+def silence_seconds() -> float:
+    """How long a client may be silent in a turn."""
+    return 6
+
+
+@pytest.fixture
+def healed(
+    claude: ClaudeHome, daemon: RunningDaemon, gh: StandInGh, telegram: Telegram, silence_seconds: float
+) -> Operator:
     daemon.watch(
         **claude.environ(),
         WAKEFUL_HEAL__CONFIRM_SECONDS="1",
-        WAKEFUL_DETECT__SILENCE_SECONDS="6",
+        WAKEFUL_DETECT__SILENCE_SECONDS=str(silence_seconds),
         WAKEFUL_GITHUB__REPO="me/agents",
         WAKEFUL_ALERTS__TELEGRAM_TOKEN="123:abc",
         WAKEFUL_ALERTS__TELEGRAM_CHAT=CHAT,
@@ -90,14 +98,15 @@ def test_hung_in_the_middle_of_an_answer_it_is_replaced(healed: Operator, claude
     assert len(claude.registry()) == 1
 
 
+@pytest.mark.parametrize("silence_seconds", [2])
 def test_a_stream_that_hangs_every_time_is_revived_once_and_given_up_once(
-    healed: Operator, telegram: Telegram
+    healed: Operator, telegram: Telegram, silence_seconds: float
 ) -> None:
     """The budget belongs to what was asked: ended between two attempts, the session is still at the same work."""
     session_id = healed.start("--headless", "--prompt", script(HANGING), "--", "claude")
     written(healed, event="revival_failed")
-    # Longer than a third attempt would need to be found silent (6 s) and replaced.
-    time.sleep(12)
+    # Twice as long as a third attempt would need to be found silent and replaced.
+    time.sleep(2 * (silence_seconds + 1))
     assert [each["event"] for each in events(healed)] == ["session_unhealthy", "revival_failed"]
     healed.wait_until(session_id, "the second attempt, and no third", attempt=2)
     (told,) = telegram.texts(CHAT)

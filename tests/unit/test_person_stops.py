@@ -69,6 +69,26 @@ def test_a_session_that_a_person_stopped_and_resumed_by_hand_is_news_again() -> 
     assert "died in the middle of a turn" in told
 
 
+def test_an_order_that_came_to_nothing_is_withdrawn() -> None:
+    """It was never carried out: the process that dies later is news, also for the next daemon."""
+
+    async def scene() -> None:
+        house = House()
+        process = house.start("a")
+        house.work("a")
+        supervisor = house.supervisor
+        stops = PersonStops(
+            house.store, house.clock, supervisor.ended_by_person, supervisor.not_ended_by_person
+        )
+        await stops.order((process,))
+        await stops.withdraw((process,))
+        assert await house.store.notes("person_stop") == []
+        house.end(process)
+        assert findings(house) == 1
+
+    asyncio.run(scene())
+
+
 def test_orders_of_long_ago_are_forgotten() -> None:
     """The store does not grow for ever."""
 

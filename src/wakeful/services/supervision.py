@@ -374,6 +374,13 @@ class Supervisor:
             self._mark(session_id)
         return found
 
+    def not_ended_by_person(self, processes: Collection[Process]) -> None:
+        """The order to end these came to nothing."""
+        self._ended_by_person.difference_update(processes)
+        for session_id in {each for process in processes for each in self._by_process.get(process, ())}:
+            self._stopped_by_person.discard(session_id)
+            self._mark(session_id)
+
     def vouch_for(self, session_ids: Collection[SessionId]) -> None:
         """A queue says that exactly these of its sessions run: their logs have living writers."""
         before, self._vouched = self._vouched, frozenset(session_ids)

@@ -330,10 +330,10 @@ def _is_alive(first: Process) -> bool:
 
 
 def _gone(there: Container | None, spec: AgentSpec) -> Glimpse:
-    reason = f"no container {container_name(spec.name)}"
-    if there is not None:
-        reason = f"container {there.status} ({there.exit_code})"
-    return Glimpse(container=Sight.DEAD, session=Sight.DEAD, agent=Sight.DEAD, reason=reason)
+    dead = Glimpse(container=Sight.DEAD, session=Sight.DEAD, agent=Sight.DEAD)
+    if there is None:
+        return replace(dead, reason=f"no container {container_name(spec.name)}")
+    return replace(dead, reason=f"container {there.status} ({there.exit_code})", epoch=epoch_of(there.labels))
 
 
 def _unseen(reason: str, there: Container | None = None) -> Glimpse:

@@ -41,8 +41,8 @@ SETTLE_SECONDS: Final = 0.5
 POLL_SECONDS: Final = 0.03
 # Looking at a screen costs a process of tmux.
 SCREEN_SECONDS: Final = 0.25
-# A server that a person starts anew is back sooner; until then nobody says what became of its agents.
-DOUBT_SECONDS: Final = 30.0
+# A server takes its programs along within a second; after this time all of its agents are known to be lost with it.
+DOUBT_SECONDS: Final = 5.0
 # A server ends with its last session, and its socket outlives it for a moment.
 LEAVING_SECONDS: Final = 0.1
 ATTEMPTS_MAX: Final = 5
@@ -69,6 +69,8 @@ class TmuxAgents:
         self._next: asyncio.Task[Listing] | None = None
         # Since when servers are known to be gone; None stands for one that no mark names.
         self._lost_since: dict[Process | None, float] = {}
+        # Set when a server is missed for the first time.
+        self._missed = asyncio.Event()
 
     async def start(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> Glimpse:
         await self._clear(spec)
@@ -127,9 +129,12 @@ class TmuxAgents:
         return ("tmux", "-u", "-S", str(self._socket), "attach-session", "-t", _target(spec))
 
     async def changes(self) -> AsyncIterator[str]:
-        """Nothing comes from a tmux server: the ends of processes are told by pidfds."""
-        await asyncio.Event().wait()
-        yield ""
+        """The ends of processes are told by pidfds; only the end of the doubt about a server has to be told here."""
+        while True:
+            await self._missed.wait()
+            self._missed.clear()
+            await self._clock.sleep_until(self._clock.now().awake + DOUBT_SECONDS)
+            yield ""
 
     async def close(self) -> None:
         """Nothing is held open."""
@@ -161,7 +166,10 @@ class TmuxAgents:
         if process.boot_id != proc.boot_id():
             return _lost(seen, "the host was restarted")
         now = self._clock.now().awake
-        lost_at = self._lost_since.setdefault(mark.server, now)
+        if mark.server not in self._lost_since:
+            self._lost_since[mark.server] = now
+            self._missed.set()
+        lost_at = self._lost_since[mark.server]
         alive = proc.sight(process) is not Sight.DEAD
         if alive or now - lost_at < DOUBT_SECONDS:
             lives = f"; process {process.pid} lives on without a terminal" if alive else ""
@@ -191,7 +199,11 @@ class TmuxAgents:
         processes = {proc.identify_if_seen(row.pid) for row in rows if not row.dead}
         processes.add(mark.process if mark is not None else None)
         await asyncio.gather(*(end_program(each) for each in processes if each is not None))
-        await sweep(SESSION_VARIABLE, f"{PREFIX}{spec.name}")
+        await sweep(
+            SESSION_VARIABLE,
+            f"{PREFIX}{spec.name}",
+            is_meant=lambda each: is_on(str(self._socket), each.pid),
+        )
         if rows:
             await self._close_session(spec, alone=len({row.session for row in listing.panes}) == 1)
         self._marks.drop(spec.name)
@@ -281,6 +293,11 @@ class TmuxAgents:
         await self._clear(spec)
         reason = f"it ended at once: {said}" if said else "it ended at once, and no word of it was seen"
         return NotReady(name=spec.name, seconds=spec.ready_seconds, reason=reason)
+
+
+def is_on(socket: str, pid: int) -> bool:
+    """Whether it was started on this server: an agent's name is unique for one daemon, not for a user with several."""
+    return (proc.environ_value(pid, "TMUX") or "").startswith(f"{socket},")
 
 
 def _lost(seen: Glimpse, reason: str, session: Sight = Sight.DEAD) -> Glimpse:
