@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from daemons import RunningDaemon
+
 
 def environ_of(home: Path) -> dict[str, str]:
     return {"HOME": str(home), "WAKEFUL_HOME": str(home / "state"), "PATH": os.environ["PATH"]}
@@ -151,3 +153,12 @@ def test_session_ls_is_session_list(tmp_path: Path) -> None:
         typed(tmp_path, "session", "ls", "--json").stdout
         == typed(tmp_path, "session", "list", "--json").stdout
     )
+
+
+def test_an_error_in_json_has_one_code_with_and_without_a_daemon(daemon: RunningDaemon) -> None:
+    """The daemon's refusal keeps its own code: a program need not know who refused."""
+    alone = json.loads(daemon.run("session", "health", "nobody", "--json").err)
+    daemon.up()
+    refused = json.loads(daemon.run("session", "health", "nobody", "--json").err)
+    assert refused == alone
+    assert refused["code"] == "session-not-found"

@@ -158,7 +158,8 @@ def _explained(problem: Exception) -> int:
         # The first of several that failed together is the cause more often than not.
         return _explained(problem.exceptions[0])
     if isinstance(problem, WakefulError) and problem.exit_code != BUG:
-        return complain(str(problem), problem.exit_code, problem.code, retryable=problem.retryable)
+        code, retryable = _as_the_daemon_said(problem)
+        return complain(str(problem), problem.exit_code, code, retryable=retryable)
     if isinstance(problem, click.ClickException):
         return _usage(problem)
     if isinstance(problem, OSError) and problem.strerror:
@@ -170,6 +171,14 @@ def _explained(problem: Exception) -> int:
         traceback.print_exception(problem)
     words = f"this is a bug of ours: {type(problem).__name__}: {problem} (WAKEFUL_DEBUG=1 shows where)"
     return complain(words, BUG, "bug")
+
+
+def _as_the_daemon_said(problem: WakefulError) -> tuple[str, bool]:
+    """Its code and whether it may be retried; a refusal of the daemon keeps those of its document."""
+    document = problem.facts.get("problem")
+    if not isinstance(document, dict) or not isinstance(document.get("code"), str):
+        return problem.code, problem.retryable
+    return document["code"], document.get("retryable") is True
 
 
 def _usage(problem: click.ClickException) -> int:
