@@ -13,7 +13,6 @@ from gateway_houses import end_agents
 from phones import Phone
 
 USER = 42
-ROUNDS = 3
 
 
 @pytest.fixture
@@ -53,12 +52,24 @@ def ask(api: BotApi, words: str) -> str:
         raise
 
 
-def test_an_agent_that_ends_after_its_answer_does_not_give_it_to_the_next_message(chat: BotApi) -> None:
-    """It dies with its result said and its log unwritten, is brought back and told to go on; the next message comes at once."""
+def test_a_prompt_whose_agent_died_with_the_daemon_is_not_given_twice(
+    chat: BotApi, daemon: RunningDaemon
+) -> None:
+    """Both are gone after the agent took the prompt; it is brought back, goes on with it, and is not asked once more."""
     assert ask(chat, "hello") == "Answer to: hello."
-    for number in range(ROUNDS):
-        assert ask(chat, f"last {number}") == f"At last. \n\nAnswer to: last {number}."
-        assert ask(chat, f"next {number}") == f"Answer to: next {number}."
+    daemon.end()
+    daemon.watch(WAKEFUL_FAULTS="once.done:1:kill")
+    daemon.up()
+    chat.says("die in the middle", user=USER)
+    wait_for(lambda: daemon.has_ended() or None, "end of the daemon")
+    del daemon.environ["WAKEFUL_FAULTS"]
+    daemon.up()
+    wait_for(lambda: said(chat)[1:] == ["Brought back, and done after all."] or None, "an answer", 20)
+    (log,) = Path(daemon.environ["HOME"]).glob(".claude/projects/*/*.jsonl")
+    assert (log.read_text().count('"die in the middle"'), said(chat)[1]) == (
+        1,
+        "Brought back, and done after all.",
+    )
 
 
 def written(codex: CodexHome) -> str:
