@@ -264,6 +264,55 @@ def test_a_session_that_could_not_be_ended_is_counted(reason: str) -> None:
     play(scene, world)
 
 
+def test_two_who_wait_do_not_share_the_place_of_one() -> None:
+    """The daemon is away while the only idle session makes room: who comes second waits for the next place."""
+
+    def world() -> Parts:
+        parts = Parts()
+        parts.pool_limits = PoolLimits(1, 3600.0)
+        return parts
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.chat.write(message(1, "one", 1))
+        await parts.clock.run_for(1)
+        parts.sessions.problems["stop"] = [DaemonNotRunning() for _ in range(4)]
+        parts.chat.write(message(2, "two", 2))
+        await parts.clock.run_for(3)
+        parts.chat.write(message(3, "three", 3))
+        living = []
+        for _ in range(30):
+            await parts.clock.run_for(1)
+            living.append(len(parts.sessions.alive))
+        assert (max(living), len(parts.sessions.delivered)) == (1, 3)
+
+    play(scene, world)
+
+
+@pytest.mark.parametrize("order", ["/new", "restart", "stop_all"])
+def test_a_session_that_a_person_ends_while_the_daemon_is_away_is_ended_later(order: str) -> None:
+    """They are answered at once; what they ended does not run on, and the next message is answered."""
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        parts.chat.write(message(1, "one"))
+        await parts.clock.run_for(1)
+        (first,) = parts.sessions.alive
+        parts.sessions.problems["stop"] = [DaemonNotRunning() for _ in range(3)]
+        if order == "/new":
+            parts.chat.write(message(2, "/new"))
+        elif order == "restart":
+            assert await gateway.turns.restart(message(1).place.key)
+        else:
+            assert await gateway.turns.stop_all() == 1
+        await parts.clock.run_for(1)
+        assert first in parts.sessions.alive
+        parts.chat.write(message(3, "two"))
+        await parts.clock.run_for(10)
+        assert ("stop", first) in parts.sessions.acts
+        assert (len(parts.sessions.alive), len(parts.sessions.delivered)) == (1, 2)
+
+    play(scene)
+
+
 def test_stop_cuts_the_turn_short_and_drops_what_waits() -> None:
     """The words said so far stay, with a mark; the session stays too, and takes the next message."""
 
