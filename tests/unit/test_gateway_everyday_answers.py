@@ -220,15 +220,6 @@ def test_what_is_no_answer_is_withheld(asked: str, text: str, reason: Reason) ->
     assert validate(text, asked=asked, finish=Finish.COMPLETE) is reason
 
 
-def test_the_same_paragraph_to_another_question_is_withheld() -> None:
-    """An agent that is stuck says the same to everything."""
-    stuck = STATUS.format(name="A", ready=3, rate=0.1, at="09:12")
-    assert (
-        validate(stuck, asked="write the release notes", recent=Recent().after("how is A?", stuck))
-        is Reason.LOOP
-    )
-
-
 @pytest.mark.parametrize("trace", [TRACE, JS_TRACE, "Error: spawn claude ENOENT"])
 def test_a_trace_is_not_seen_while_it_is_written(trace: str) -> None:
     """Line by line, whatever arrived so far: no line of it is shown; what stands before it is."""
