@@ -151,6 +151,27 @@ def _is_bare_error(line: str, asked: str) -> bool:
     return _CLIENT_ERROR.match(line) is not None or _ASKED_FOR.search(asked) is None
 
 
+# How the first lines of a trace begin: a line that is not whole yet may become one of them.
+_TRACE_OPENINGS: Final = (
+    *("Traceback (most recent", "Exception in thread", "panic: ", "goroutine ", "thread '", "Unhandled"),
+    *("Uncaught ", "node:internal/", "fatal error: ", 'File "', "at "),
+)
+_ERROR_OPENING: Final = re.compile(r"[A-Za-z_.]*(?:Error|Exception)(?: \[[A-Z_]*\]?)?:?\s*")
+
+
+def _may_become_trace(line: str, *, is_first: bool) -> bool:
+    """Of the last line, as far as it is there."""
+    begun = line.lstrip()
+    if not begun:
+        return False
+    opens = any(each.startswith(begun) or begun.startswith(each) for each in _TRACE_OPENINGS)
+    indented = line[0] in " \t"
+    if opens and begun.startswith(("at ", "File ")) and not indented:
+        # "at noon" is everyday English; a trace indents it.
+        opens = False
+    return opens or (is_first and _ERROR_OPENING.fullmatch(begun) is not None)
+
+
 def without_trace(text: str) -> str:
     """What may be seen of an answer that is still being written: nothing from the first line of a trace on."""
     lines = text.splitlines(keepends=True)
@@ -158,7 +179,9 @@ def without_trace(text: str) -> str:
     for number, line in enumerate(lines):
         bare = line.rstrip("\n")
         alone = number == 0 and (_ERROR_ALONE.fullmatch(bare.strip()) and not _EXPLAINS.search(bare))
-        if bare in outside and (_TRACE_HEAD.match(bare) or _TRACE_LINE.match(bare) or alone):
+        unfinished = number == len(lines) - 1 and not line.endswith("\n")
+        begins = unfinished and _may_become_trace(bare, is_first=number == 0)
+        if bare in outside and (_TRACE_HEAD.match(bare) or _TRACE_LINE.match(bare) or alone or begins):
             return "".join(lines[:number]).rstrip()
     return text
 
