@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from bot_api import BotApi
+from bot_rooms import Said
 from cheap_claude import install
 from clients import CodexHome, wait_for
 from daemons import RunningDaemon
 from gateway_houses import end_agents
 from phones import Phone
 
-USER = 42
+USER, OTHER = 42, 43
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def chat(daemon: RunningDaemon, api: BotApi, tmp_path: Path) -> Iterator[BotApi]
     daemon.watch(
         WAKEFUL_GATEWAY__TOKEN=api.token,
         WAKEFUL_GATEWAY__API=api.url,
-        WAKEFUL_GATEWAY__ALLOW=str(USER),
+        WAKEFUL_GATEWAY__ALLOW=f"{USER},{OTHER}",
         WAKEFUL_GATEWAY__EDIT_SECONDS="0.05",
         WAKEFUL_RESPONSE_ACTIONS__ENABLED="false",
         WAKEFUL_HEAL__CONFIRM_SECONDS="1",
@@ -70,6 +71,32 @@ def test_a_prompt_whose_agent_died_with_the_daemon_is_not_given_twice(
         1,
         "Brought back, and done after all.",
     )
+
+
+def test_in_a_group_only_the_asker_or_an_admin_answers(chat: BotApi) -> None:
+    """Not another member by the same button, not by data that was not offered, and not by an old press once more."""
+    group = -5
+    chat.says("ask Bash", user=USER, chat=group)
+
+    def question() -> Said | None:
+        return next((each for each in chat.room(group).messages if "May the agent use" in each.text), None)
+
+    asked = wait_for(question, "question")
+    wait_for(lambda: asked.buttons or None, "buttons")
+    allow = str(asked.buttons[0][0]["callback_data"])
+    forged = allow.replace("allow_once", "allow_everything")
+    presses = [
+        chat.presses(asked, choice, user=user)
+        for user, choice in ((OTHER, allow), (USER, forged), (OTHER, forged))
+    ]
+    wait_for(lambda: all(chat.rooms.presses[each] for each in presses) or None, "an end of three presses")
+    assert "Only the person who asked" in chat.rooms.presses[presses[0]]
+    assert "It was" not in "".join(chat.seen(group)), "nothing was decided"
+    chat.presses(asked, allow, user=USER)
+    wait_for(lambda: "It was allowed." in "".join(chat.seen(group)) or None, "answer")
+    late = chat.presses(asked, allow, user=OTHER)
+    wait_for(lambda: chat.rooms.presses[late] or None, "an end of the last press")
+    assert "".join(chat.seen(group)).count("It was") == 1
 
 
 def written(codex: CodexHome) -> str:

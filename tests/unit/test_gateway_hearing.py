@@ -284,6 +284,8 @@ def test_a_call_is_known_by_all_of_it_but_its_description() -> None:
         ]
         return asked.call
 
+    # What describes a command is what another tool may be asked to write.
+    assert call("", "one issue", "mcp__forge__create") != call("", "another issue", "mcp__forge__create")
     long = "touch " + "x" * 3000
     assert call("touch x") == call("touch x", "other words") != ""
     assert (

@@ -6,6 +6,8 @@ from gateway_doubles import message, press
 from gateways import Gateway, Parts, play
 from wakeful.domain.gateway.access import PRESS_WORDS, PressRefusal
 from wakeful.domain.gateway.heard import Ended, Taken, Words
+from wakeful.ports.chat import ChatRefused
+from wakeful.services.gateway.withheld import NOT_SHOWN, SHOWN
 
 TEXT = "I don't understand."
 
@@ -69,6 +71,23 @@ def test_what_it_asks_of_the_gateway_is_not_done() -> None:
         await parts.clock.run_for(1)
         (shown,) = parts.slate.answers()
         assert ("ENOENT" in shown, "send-file" in shown) == (True, False)
+
+    play(scene)
+
+
+def test_what_could_not_be_shown_is_not_lost() -> None:
+    """The message was deleted, or the bot may not edit it now: nobody reads that it was shown, and it can be tried again."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        choice = await rejected(parts)
+        parts.slate.refusing = ChatRefused(method="editMessageText", reason="message can't be edited")
+        parts.chat.write(press(2, choice))
+        await parts.clock.run_for(1)
+        parts.slate.refusing = None
+        parts.chat.write(press(3, choice))
+        await parts.clock.run_for(1)
+        assert [words for _, words in parts.chat.settled] == [NOT_SHOWN, SHOWN]
+        assert parts.slate.answers()[0].endswith(TEXT)
 
     play(scene)
 

@@ -278,13 +278,18 @@ class ClaudeHearing:
         return told
 
 
+# Their `description` says what they do, in other words each time. Of other tools it is what they are given.
+_DESCRIBED: Final = frozenset({"Bash"})
+
+
 def _call(request: _Request) -> str:
-    """The same for the same call only: its tool and all of its input but what describes it."""
+    """The same for the same call only: its tool and all of its input but what merely describes it."""
     try:
         given = msgspec.json.decode(bytes(request.input), type=dict[str, Any])
     except UNREADABLE:
         return ""
-    given.pop("description", None)
+    if request.tool_name in _DESCRIBED:
+        given.pop("description", None)
     exact = msgspec.json.encode((request.tool_name, given), order="deterministic")
     return sha256(exact).hexdigest()
 
