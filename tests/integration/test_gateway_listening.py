@@ -2,14 +2,22 @@
 
 import asyncio
 import json
+import os
+import signal
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from clients import wait_for
 from wakeful.adapters.claude_code.hearing import ClaudeHearing
 from wakeful.adapters.daemon import listening
+from wakeful.adapters.daemon.sessions import DaemonSessions
+from wakeful.adapters.system import proc
 from wakeful.domain.gateway.heard import Ended, Gone, Heard, Unread
+from wakeful.domain.hosting import EPOCH_VARIABLE, SESSION_VARIABLE
 from wakeful.domain.ids import SessionId
 
 PROMPT_ID = "11111111-1111-5111-8111-111111111111"
@@ -63,3 +71,28 @@ def test_a_prompt_that_its_process_never_came_to_is_said_to_be_unread(
     """It was at work on what the healer told it before."""
     monkeypatch.setattr(listening, "UNKNOWN_SECONDS_MAX", 0)
     assert told(tmp_path, RUNNING, replayed("brief", "Wakeful: go on"), count=2) == [Gone(""), Unread()]
+
+
+def test_an_agent_is_ended_with_the_program_below_its_wrapper(tmp_path: Path) -> None:
+    """Codex works on when only npm's wrapper is killed; a tool is left, as a crash leaves it."""
+    marked = {**os.environ, SESSION_VARIABLE: SESSION, EPOCH_VARIABLE: "2"}
+    inner = f"CODEX_THREAD_ID=x setsid sleep 1000 & echo $! > {tmp_path}/tool; sleep 1001 & echo $! > {tmp_path}/agent; wait"
+    wrapper = subprocess.Popen(["sh", "-c", inner], env=marked)
+    files = [tmp_path / "agent", tmp_path / "tool"]
+    wait_for(lambda: all(_pid(each) for each in files) or None, "an agent and its tool")
+    pids = [_pid(each) for each in files]
+    sessions = DaemonSessions(str(tmp_path / "no.sock"), tmp_path)
+    try:
+        assert asyncio.run(sessions.end_process(SESSION))
+        assert wrapper.wait(5) == -signal.SIGKILL
+        assert [proc.identify_if_seen(pid) is not None for pid in pids] == [False, True]
+    finally:
+        for pid in filter(None, (wrapper.pid, *pids)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _pid(file: Path) -> int:
+    """0: it is not there yet."""
+    text = file.read_text().strip() if file.exists() else ""
+    return int(text or 0)
