@@ -11,7 +11,7 @@ from wakeful.adapters.system import proc
 from wakeful.adapters.system.run_folder import Fate, RunFolder
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import ConversationId, parse_session_id
-from wakeful.domain.process import Process
+from wakeful.domain.process import Process, Sight
 from wakeful.ports.hands import Seen
 from wakeful.ports.store import Outcome
 from wakeful.testing.virtual_clock import VirtualClock
@@ -60,6 +60,19 @@ def test_what_a_process_that_is_gone_did_with_a_prompt(
     folder.output.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     seen = asked_again(tmp_path)
     assert (seen.outcome, seen.by_earlier) == (outcome, outcome is Outcome.RECOVERED)
+
+
+def test_a_process_that_cannot_be_seen_is_not_taken_for_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may still take what lies in its input: nothing is settled, and nothing given."""
+    folder = RunFolder(tmp_path, SESSION)
+    folder.path.mkdir()
+    folder.note_prompt("one")
+    folder.output.write_text("")
+    monkeypatch.setattr(proc, "sight", lambda _process: Sight.UNKNOWN)
+    assert asked_again(tmp_path).outcome is Outcome.UNVERIFIED
+    assert folder.prompts == {"one": Fate.OPEN}
 
 
 def test_a_prompt_that_was_never_written_down_was_never_given(tmp_path: Path) -> None:

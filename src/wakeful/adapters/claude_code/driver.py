@@ -29,6 +29,7 @@ from wakeful.adapters.system.launch import launch
 from wakeful.adapters.system.run_folder import Fate, RunFolder, Written
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import ConversationId, is_uuid, parse_session_id
+from wakeful.domain.process import Sight
 from wakeful.domain.record import safe
 from wakeful.domain.resuming import project_folder
 from wakeful.ports.clock import Clock
@@ -149,11 +150,15 @@ class ClaudeDriver:
 
     def _by_earlier(self, hosting: Hosting, prompt_id: str) -> Seen | None:
         """What a process that is gone did with the prompt; None: none had it, or the one that lives says that itself."""
-        folder, lives = self._folder(hosting), absence(hosting) is None
+        folder = self._folder(hosting)
+        sight = proc.sight(hosting.process) if hosting.process is not None else Sight.DEAD
         known = folder.prompts
+        if sight is Sight.UNKNOWN:
+            return Seen(Outcome.UNVERIFIED, "whether its process lives cannot be seen")
         if known is None:
+            lives = sight is Sight.ALIVE
             return None if lives else Seen(Outcome.UNVERIFIED, "which prompts it had was not written down")
-        if not lives:
+        if sight is Sight.DEAD:
             _settle_prompts(folder)
         fate = (folder.prompts or known).get(prompt_id, Fate.LOST)
         if fate is Fate.TAKEN:
