@@ -124,7 +124,7 @@ def test_a_tmux_server_of_an_earlier_version_forgets_them(house: AgentHouse) -> 
 
 
 def test_the_gateways_agents_have_no_token(house: AgentHouse, api: BotApi) -> None:
-    """Only the gateway itself has it: not the agent it starts, nor the one that is healed after kill -9."""
+    """Only the gateway itself has it: not the agent it starts, nor one that is healed after kill -9, nor one it resumes."""
     daemon = house.daemon
     daemon.watch(
         WAKEFUL_GATEWAY__TOKEN=api.token,
@@ -138,9 +138,15 @@ def test_the_gateways_agents_have_no_token(house: AgentHouse, api: BotApi) -> No
     wait_for(lambda: "Half of" in "".join(api.seen(USER)) or None, "half an answer")
     found = [environ_of(first["pid"])]
     os.kill(first["pid"], signal.SIGKILL)
-    found.append(environ_of(pid_of(daemon, first["id"], unlike=first["pid"])))
+    healed = pid_of(daemon, first["id"], unlike=first["pid"])
+    found.append(environ_of(healed))
     wait_for(lambda: "done after all" in "".join(api.seen(USER)) or None, "answer")
-    assert [api.token in each or SECRET in each for each in found] == [False, False]
+    os.kill(healed, signal.SIGKILL)
+    wait_for(lambda: proc.identify_if_seen(healed) is None or None, "its end")
+    api.says("go on", user=USER)
+    wait_for(lambda: "Answer to: go on." in "".join(api.seen(USER)) or None, "answer of the next")
+    found.append(environ_of(pid_of(daemon, first["id"], unlike=healed)))
+    assert [api.token in each or SECRET in each for each in found] == [False, False, False]
     gateways = list(proc.carriers("WAKEFUL_GATEWAY__TOKEN", api.token, os.getuid()))
     words = [" ".join(proc.command(each.pid)) for each in gateways]
     assert len(words) == 2, words

@@ -56,6 +56,8 @@ class Seen(Struct, frozen=True):
     hosting: Hosting | None = None
     # What stood there instead of what was expected, as the agent or its client wrote it.
     untrusted: str = ""
+    # A process before the one that lives had the prompt.
+    by_earlier: bool = False
 
 
 class Question(Struct, frozen=True):
@@ -137,7 +139,7 @@ class KnowsPrompts(Protocol):
         """
 
     def was_given(self, hosting: Hosting, prompt_id: str) -> bool:
-        """Whether the newest process of this session is known to have been started for this prompt."""
+        """Whether a process of this session is known to have been started for this prompt."""
 
 
 class TypedText(Struct, frozen=True):

@@ -156,8 +156,9 @@ class Hands:
         def objection() -> str | None:
             if self._mode == "observe":
                 return OBSERVING
-            # One process per turn: there a prompt starts one, and the driver declines while one lives.
-            if not self._is_per_turn(hosting) and not watched.presence.living:
+            # One process per turn: there a prompt starts one, and the driver declines while one lives. And a process
+            # that is gone may have had what is asked for again: only its driver can say.
+            if not again and not self._is_per_turn(hosting) and not watched.presence.living:
                 return f"its process is gone: `wakeful session resume {watched.subject.id}` brings it back"
             return _at_dialog(watched) or unless()
 
@@ -165,7 +166,6 @@ class Hands:
 
         async def delivered(current: Hosting) -> Seen:
             nonlocal epoch
-            epoch = current.epoch
             if key is not None and isinstance(speaker, KnowsPrompts):
                 seen = await speaker.deliver_once(
                     current, prompt, str(prompt_id_for(key)), again=again, environ=environ
@@ -174,6 +174,7 @@ class Hands:
                 return Seen(Outcome.UNVERIFIED, INTERRUPTED)
             else:
                 seen = await speaker.deliver(current, prompt, environ)
+            epoch = 0 if seen.by_earlier else current.epoch
             kept = seen.hosting or current
             taken = seen.outcome is Outcome.RECOVERED and kept.note
             return replace(seen, hosting=replace(kept, note="")) if taken else seen
