@@ -693,6 +693,31 @@ def test_an_issue_and_a_report_that_waits_for_one_do_not_share_a_name(bridge: Br
     assert episodes == {"issue:popoto": ISSUE}
 
 
+def test_a_report_that_an_earlier_version_kept_is_filed_and_no_address(bridge: Bridge) -> None:
+    """Under the name of the issue lies a report: it is nobody's address, and is filed once `gh` works."""
+    kept = '{"project":"popoto","session_id":"s1","reason":"silent","summary":"","duration_seconds":1.0}'
+
+    async def run() -> tuple[str | None, list[str], dict[str, str]]:
+        jobs = connect(bridge.server.url)
+        forge, told = FlakyForge(), list[str]()
+
+        async def tell(words: str) -> None:
+            told.append(words)
+
+        try:
+            await jobs.mark("issue:popoto", kept)
+            newest = await JobsLedger(jobs).newest("popoto")
+            forge.works = True
+            told_forge = ToldForge(forge, jobs, SystemClock(), tell)
+            await told_forge.try_again()
+            await told_forge.try_again()
+            return newest, told, await jobs.episodes()
+        finally:
+            await jobs.close()
+
+    assert asyncio.run(run()) == (None, [], {})
+
+
 class FlakyForge:
     """Takes nothing until it works."""
 
