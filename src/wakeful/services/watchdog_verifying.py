@@ -8,10 +8,12 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 from uuid import uuid4
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.errors import WorldError
+from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Fate
 from wakeful.domain.news import News
 from wakeful.domain.plan import Rules
@@ -30,6 +32,13 @@ Settle = Callable[[Revival], Awaitable[None]]
 CUT_OFF: Final = "unverified: this could not be written down when it was done; not yet seen running"
 
 log = logging.getLogger("wakeful.watchdog")
+
+
+class Verified(Struct, frozen=True):
+    """The sessions whose next job was not seen to work yet; those whose next job ended well, or who went on without it."""
+
+    reviving: set[SessionId]
+    recovered: set[SessionId]
 
 
 class Verifying:
@@ -54,16 +63,20 @@ class Verifying:
         self._operator = operator
         self._rules = rules
 
-    async def verify(self, judged: Collection[Case]) -> set[str]:
-        """Look what became of earlier revivals. The sessions whose next job was not seen to work yet."""
+    async def verify(self, judged: Collection[Case]) -> Verified:
+        """Look what became of earlier revivals."""
         cases = {each.watched.session.session_id: each for each in judged}
+        settled = set()
         for revival in await self._jobs.open_revivals():
             turn = await self._jobs.turn_of(revival)
             settle = await self._due(revival, turn, cases.get(revival.session_id))
             if settle is not None or revival.unwritten:
                 await self._alone_with(revival, settle)
+            if settle is not None and turn in (Turn.COMPLETED, Turn.PENDING):
+                settled.add(revival.session_id)
         still_open = await self._jobs.open_revivals()
-        return {revival.session_id for revival in still_open if revival.stage is not Stage.RUNNING}
+        reviving = {revival.session_id for revival in still_open if revival.stage is not Stage.RUNNING}
+        return Verified(reviving, settled - {revival.session_id for revival in still_open})
 
     async def _due(self, revival: Revival, turn: Turn, case: Case | None) -> Settle | None:
         """What follows from the turn its next job has taken; None while nothing does."""
