@@ -907,3 +907,26 @@ def test_that_a_session_recovered_is_not_lost_while_the_log_is_full(bridge: Brid
     is_full[0] = False
     check(bridge, times=2, write=write)
     assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "session_recovered"]
+
+
+def test_two_watchdogs_at_once_write_each_owed_event_once(bridge: Bridge) -> None:
+    """Both find the same list when the log is back: one of them writes it, whole and in its order."""
+    projects = [f"project{number}" for number in range(5)]
+
+    def full(_event: CriticalEvent) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    for project in projects:
+        bridge.run_job(f"tg_{project}_1_2", project=project, status="pending")
+    check(bridge, write=full, active_projects=["popoto"])
+
+    async def both() -> None:
+        watches = [bridge.watch(active_projects=["popoto"]) for _ in range(2)]
+        await asyncio.gather(*(watch.check() for watch in watches))
+        for watch in watches:
+            await watch.close()
+
+    asyncio.run(both())
+    assert sorted(event["project_key"] for event in bridge.events) == projects
+    at = [event["timestamp"] for event in bridge.events]
+    assert at == sorted(at)
