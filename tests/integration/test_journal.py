@@ -1129,3 +1129,30 @@ def test_a_step_that_was_cancelled_before_its_block_began_can_be_run(root: Path)
 
     assert asyncio.run(program()) == 2
     assert not list(root.glob("CHECKPOINT_*"))
+
+
+def test_a_journal_that_was_aborted_before_any_step_is_not_recovered_again_and_again(root: Path) -> None:
+    """Its state was torn and somebody aborted it: nothing is left to settle, and its events do not grow."""
+    with Journal(root):
+        pass
+    state_path(root).write_text("{")
+    assert recovered(root).checkpoint == 1
+    decide(1, ChoiceName.ABORT)
+    told: list[Sighting] = []
+
+    async def tell(sighting: Sighting) -> None:
+        told.append(sighting)
+
+    async def rounds() -> list[int]:
+        watch = RecoveryWatch([root], registry=root / "none", clock=VirtualClock(), tell=tell)
+        sizes = []
+        for _ in range(3):
+            await watch.check()
+            sizes.append(len(events(root)))
+        return sizes
+
+    sizes = asyncio.run(rounds())
+    assert sizes == [sizes[0]] * 3
+    with pytest.raises(JournalHeld):
+        Journal(root)
+    Journal(root, fresh=True).close()
