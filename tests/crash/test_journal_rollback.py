@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from crash.elsewhere import Elsewhere, serving, starting
-from crash.journal_workload import HELD, work
+from crash.journal_workload import HELD, asked, work
 from crash.test_journal_crash import PLAIN, assert_right, carried_on
 from wakeful.domain.journal import StateOutdated
 from wakeful.journal import Journal, StateLost
@@ -140,6 +140,8 @@ def _killed(root: Path, port: int, chance: random.Random) -> list[Version]:
         program.wait()
     over.set()
     keeping.join()
+    # One request after the other: what it sent before its end is counted by now, for whoever looks there.
+    asked(port, "GET", "anything")
     assert versions
     return versions
 
