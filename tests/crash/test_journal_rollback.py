@@ -40,6 +40,16 @@ DAMAGE: tuple[tuple[str, ...] | str, ...] = (*OLDER, CUT_OFF, CUT_OFF_TOO, *LOST
 Version = dict[str, bytes]
 
 
+class SlowElsewhere(Elsewhere):
+    """What happened is told a little later: programs are killed in between."""
+
+    def take(self, method: str, name: str, key: str) -> int:
+        answer = super().take(method, name, key)
+        if method == "POST":
+            time.sleep(0.05)
+        return answer
+
+
 def test_damaged_files_repeat_nothing(journal_home: Path) -> None:
     """Killed at random, then one or two of three files older, lost, cut off or another session's: every effect once."""
     seed = int(os.environ.get("WAKEFUL_SEED") or (time.time_ns() % 1_000_000 if ENDURANCE else 17))
@@ -59,7 +69,7 @@ def test_damaged_files_repeat_nothing(journal_home: Path) -> None:
 
 def _killed_and_damaged(root: Path, damage: tuple[str, ...] | str, chance: random.Random) -> Counter[str]:
     took: Counter[str] = Counter()
-    elsewhere = Elsewhere()
+    elsewhere = SlowElsewhere()
     with serving(elsewhere) as port:
         foreign = _other_state(root, damage)
         versions = _killed(root, port, chance)
