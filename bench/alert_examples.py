@@ -35,7 +35,7 @@ from wakeful.domain.record import SessionRecord, describe
 from wakeful.domain.recovery import Recovered, Status
 from wakeful.domain.subject import Subject
 from wakeful.domain.trouble import Trouble
-from wakeful.domain.trouble_words import trouble_text
+from wakeful.domain.trouble_words import WORKS_AGAIN, trouble_text
 from wakeful.domain.verdict import ExpectedWait, Finding, Verdict, WaitKind
 from wakeful.domain.work import Work, WorkId
 from wakeful.journal_voice import journal_news
@@ -209,7 +209,10 @@ EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
     "A question without a terminal": lambda: _asking('Bash {"command": "rm -r build"}', in_pane=False),
     "A turn is finished": lambda: finished(_record(alive=True)),
     "Died, and was brought back": lambda: _trouble(
-        _DIED, Decision(Step.RESUME, "its conversation can go on"), did=_RESUMED, revival_seen=True
+        _DIED,
+        Decision(Step.RESUME, "its conversation can go on"),
+        did=f"{_RESUMED}; {WORKS_AGAIN}",
+        revival_seen=True,
     ),
     "Died, in a session that was only found": lambda: _trouble(
         _DIED, Decision(Step.NOTIFY, "it was found, not handed over"), managed=False

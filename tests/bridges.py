@@ -112,7 +112,8 @@ class Bridge:
             rules=lambda: allowed,
             forge=self.forge,
             policy=Policy(),
-            **settings,
+            # No worker here is between two jobs.
+            **{"confirm_seconds": 0.1, **settings},
         )
 
     @property

@@ -2,7 +2,7 @@
 
 The first word of a prompt says what its turn does; any other prompt is answered with its own words:
 `ask TOOL` asks for permission, `hang` says half and waits, `die` says half and ends, `fail` and `login` fail,
-`slow SECONDS` takes so long, `last` answers and ends before its log has the answer. Whoever is brought back by the
+`slow SECONDS` takes so long. Whoever is brought back by the
 healer says so; one whose first prompt was `stuck` hangs again. Only the standard library: it starts in 20 ms. Lines come
 in the order of the real client: a prompt is replayed behind the first words.
 """
@@ -66,7 +66,7 @@ class CheapClaude:
             text = self._play(verb, rest, prompt, replayed)
             if text is None:
                 ending = self._fail(verb)
-            elif verb != "last":
+            else:
                 self._record("assistant", _message(text, "end_turn"))
         except Interrupted:
             self._record(
@@ -85,8 +85,6 @@ class CheapClaude:
         result = {"subtype": "success", "is_error": False, "result": text, "stop_reason": "end_turn"}
         result |= {"total_cost_usd": self._cost_usd, "usage": {"input_tokens": 5, "output_tokens": 7}}
         self._say(type="result", **(result | {"terminal_reason": "completed"} | ending))
-        if verb == "last":
-            os._exit(9)
         self._say(type="system", subtype="session_state_changed", state="idle")
 
     def _play(self, verb: str, rest: str, prompt: str, replayed: Record) -> str | None:
@@ -108,10 +106,6 @@ class CheapClaude:
             if verb == "die":
                 os._exit(9)
             self._wait(86_400)
-        if verb == "last":
-            # Whoever listens is there by then.
-            self._stream("At last. ")
-            self._wait(1.5)
         if verb == "slow":
             self._stream("Slowly. ")
             self._wait(float(rest.split(maxsplit=1)[0]))

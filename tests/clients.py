@@ -360,14 +360,6 @@ trust_level = "trusted"
         free = ["--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
         return self._start("codex", "exec", *free, *arguments, prompt)
 
-    def in_tmux(self, socket: Path, session_name: str, *arguments: str) -> TmuxSession:
-        """Interactive Codex in a new session."""
-        self._make_room()
-        variables = [f"-e{name}={value}" for name, value in self.environ().items()]
-        place = ["-d", "-s", session_name, "-x", "160", "-y", "50", "-c", str(self.project)]
-        tmux(socket, "new-session", *place, *variables, "--", "codex", *arguments, environ=self.environ())
-        return TmuxSession(socket, session_name)
-
     def logs(self) -> list[Path]:
         """The rollouts."""
         return sorted((self.home / ".codex" / "sessions").glob("*/*/*/*.jsonl"))

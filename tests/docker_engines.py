@@ -26,7 +26,7 @@ from wakeful.adapters.system import proc
 IMAGE: Final = "wakeful-tests"
 START_SECONDS_MAX: Final = 60.0
 END_SECONDS_MAX: Final = 40.0
-_PROGRAMS: Final = ("tmux", "sh", "sleep", "env", "cat", "mkdir")
+_PROGRAMS: Final = ("tmux", "sh", "sleep", "env", "cat", "mkdir", "setsid")
 _TERMINALS: Final = (
     "s/screen",
     "s/screen-256color",

@@ -39,6 +39,8 @@ class ScriptedSessions:
         # What was delivered: session, prompt and key, in order; and every other act by name.
         self.delivered: list[tuple[str, str, str]] = []
         self.acts: list[tuple[str, str]] = []
+        # What comes of the next answers, if not that they arrive.
+        self.answer_outcomes: list[Outcome] = []
         self.answers: list[tuple[str, Reply]] = []
         self.alive: set[str] = set()
         self.known: set[str] = set()
@@ -87,7 +89,8 @@ class ScriptedSessions:
     async def answer(self, session_id: SessionId, question_id: str, reply: Reply) -> Answered:
         self._raise("answer")
         self.answers.append((question_id, reply))
-        return Answered(RECOVERED, "answered", session_id)
+        outcome = self.answer_outcomes.pop(0) if self.answer_outcomes else RECOVERED
+        return Answered(outcome, "answered", session_id)
 
     async def interrupt(self, session_id: SessionId) -> Answered:
         return self._act("interrupt", session_id)

@@ -1,6 +1,8 @@
 """A person who acts on real agents through the real command, for the acceptance tests of the hands."""
 
 import subprocess
+import time
+from pathlib import Path
 from typing import Any
 
 from clients import ClaudeHome, CodexHome, wait_for
@@ -74,3 +76,16 @@ class Operator:
             return record if fits else None
 
         return wait_for(look, f"{what}: {self.record(session_id)}")
+
+
+def assert_ended_quietly(daemon: RunningDaemon, session_id: str, quiet_seconds: float) -> None:
+    """A person ended it, now and after a while: no finding, event or incident. `quiet_seconds`: alarms come sooner."""
+    daemon.wait_for_session(
+        lambda each: each["id"] == session_id and each["state"] == "stopped", "stopped session"
+    )
+    time.sleep(quiet_seconds)
+    record = next(each for each in daemon.sessions() if each["id"] == session_id)
+    assert (record["state"], record["health"], record["findings"]) == ("stopped", "healthy", [])
+    assert "stopped by a person" in daemon.run("session", "why", session_id).out
+    assert daemon.run("incidents", "--all", "--json").json["incidents"] == []
+    assert not Path(daemon.environ["WAKEFUL_HOME"], "logs/critical_events.jsonl").exists()

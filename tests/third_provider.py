@@ -140,8 +140,9 @@ class ParrotHearing:
     def given_here(self) -> None:
         pass
 
-    def begin_anew(self) -> None:
+    def begin_anew(self) -> bool:
         self._text = ""
+        return True
 
 
 class ParrotLogin:

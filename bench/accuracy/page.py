@@ -29,6 +29,8 @@ _NOT_COVERED: Final = """\
 - The recordings ended in a commit. How often a working agent goes wrong in ways nobody planted is not measured.
 - Planted faults are clean, and due where our own documented rules say: a recall of 1 says that nothing around them in real
   sessions hides them, not that every real loop looks like one of these.
+- Codex opens a turn some milliseconds before it asks the model. No hang is planted there: such a log looks like a command
+  that a person typed with `!`, and is never called silent.
 - Faults are planted into what the readers tell, not into bytes; readers are tested elsewhere (`tests/fuzz`).
 - Permission dialogs of these recordings left no mark in their logs, so a call that waited for a person looks like a
   call that runs. With hooks installed, or with a client that tells its status, it does not.

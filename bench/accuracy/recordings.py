@@ -76,8 +76,9 @@ def _places(events: Sequence[e.Event]) -> list[int]:
                 calls_open.discard(event.call)
                 calls_done += 1
         in_turn = in_turn and not isinstance(event, _OVER)
-        pending = isinstance(event, e.CallEnded | e.Prompted) and in_turn and not calls_open
-        if pending and calls_done >= HEALTHY_CALLS_MIN:
+        # A turn that is merely opened has asked nothing of the model yet.
+        asks = isinstance(event, e.CallEnded) or (isinstance(event, e.Prompted) and not event.unasked)
+        if asks and in_turn and not calls_open and calls_done >= HEALTHY_CALLS_MIN:
             found.append(index)
     return found
 

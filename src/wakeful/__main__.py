@@ -10,7 +10,7 @@ import sys
 # How scripts and hooks ask: one session's view, the list, the daemon's own status.
 _VIEWS = ("health", "status", "inspect", "why")
 _LIST = "/api/sessions?include_health=true"
-_LISTS = {("session", "list"): _LIST, ("ls",): _LIST, ("status",): "/api/status"}
+_LISTS = {("session", "list"): _LIST, ("session", "ls"): _LIST, ("ls",): _LIST, ("status",): "/api/status"}
 # parse_session_id decides; this only keeps everything odd away from the fast path.
 _ID_CHARS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:@+-"
 # A busy daemon is asked again, with more patience, by the full command.
@@ -23,7 +23,8 @@ def main() -> int:
         target = _target(sys.argv[1:])
         code = _answer(target) if target is not None else None
     except KeyboardInterrupt:
-        return 130
+        # Only a command that was asked for JSON gets here with a question under way.
+        return _complain("interrupted", "interrupted by a signal", 130, retryable=True)
     if code is not None:
         # Nothing is open and nothing is buffered: taking the interpreter apart would cost 2 ms of 19.
         os._exit(code)
@@ -80,19 +81,20 @@ def _print(body: bytes, code: int) -> int:
     except BrokenPipeError:
         return 141
     except OSError as problem:
-        return _unwritten(problem)
+        # A full disk or a closed descriptor.
+        return _complain("output-lost", f"standard output: {problem.strerror}", 3)
     return code
 
 
-def _unwritten(problem: OSError) -> int:
-    """A full disk or a closed descriptor: one line of JSON, as was asked for, and the world's exit code."""
-    said = f'"code": "output-lost", "detail": "standard output: {problem.strerror}"'
+def _complain(code: str, detail: str, exit_code: int, *, retryable: bool = False) -> int:
+    """One line of JSON, as was asked for; the exit code."""
+    said = f'"code": "{code}", "detail": "{detail}", "exit_code": {exit_code}, "retryable": {str(retryable).lower()}'
     try:
-        os.write(2, f'{{{said}, "exit_code": 3, "retryable": false}}\n'.encode())
+        os.write(2, f"{{{said}}}\n".encode())
     except OSError:
-        # Nobody is left to tell; the exit code says it.
-        return 3
-    return 3
+        # Standard error is closed; the exit code says it.
+        return exit_code
+    return exit_code
 
 
 if __name__ == "__main__":

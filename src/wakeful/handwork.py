@@ -13,14 +13,15 @@ from wakeful.adapters.providers import NAMES, every
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.tools import TOOL_VARIABLES, is_tool
 from wakeful.adapters.tmux.driver import TmuxDriver
+from wakeful.adapters.tmux.said import was_said
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
 from wakeful.lookout import Lookout
 from wakeful.places import Places
 from wakeful.ports.clock import Clock
-from wakeful.ports.hands import Driver, Types
-from wakeful.ports.store import Store
+from wakeful.ports.hands import Driver, Seen, TypedText, Types
+from wakeful.ports.store import Outcome, Store
 from wakeful.services.acts import ActGate, Objection
 from wakeful.services.hands import Hands
 from wakeful.services.holdings import Holdings
@@ -40,10 +41,18 @@ class Handwork:
         self._lookout = lookout
         self._world = LocalWorld(lookout.clock, Path(places.events))
         self.holdings = Holdings(store, lookout.supervisor, lookout.host, lookout.watch, NAMES)
-        self.gate = ActGate(store, lookout.clock, self._reread, forbidden, lookout.supervisor.acted)
-        table = self._drivers = drivers(places, lookout.clock)
+        table = drivers(places, lookout.clock)
+        self._typing = [each for each in table.values() if isinstance(each, Types)]
+        self.gate = ActGate(
+            store, lookout.clock, self._reread, forbidden, lookout.supervisor.acted, self._forget_typed
+        )
         self.hands = self._hands(table, mode)
-        self.person_stops = PersonStops(store, lookout.clock, lookout.supervisor.ended_by_person)
+        self.person_stops = PersonStops(
+            store,
+            lookout.clock,
+            lookout.supervisor.ended_by_person,
+            lookout.supervisor.not_ended_by_person,
+        )
         self.once = OnceHands(self.hands, store, lambda: lookout.clock.now().wall)
         # For what nobody asked for: the same drivers, the same gate, and a pause stops them.
         self.own_hands = self._hands(table, mode, by_itself=True)
@@ -63,9 +72,22 @@ class Handwork:
     async def take_up(self) -> None:
         """Find again what an earlier daemon managed, and settle what it left half done."""
         await self.holdings.load()
-        typed = [await each.settle_typed() for each in self._drivers.values() if isinstance(each, Types)]
-        settled = {session_id: seen for each in typed for session_id, seen in each.items()}
-        await reconcile(self._store, self.gate, self.holdings, self._world, settled)
+        typed = [self._proven(text) for each in self._typing for text in await each.settle_typed()]
+        await reconcile(self._store, self.gate, self.holdings, self._world, typed)
+        for text in typed:
+            self._forget_typed(text.session_id)
+
+    def _proven(self, typed: TypedText) -> TypedText:
+        """The conversation's own log knows better than a screen what its client took."""
+        if not was_said(self._lookout.recall_lines(typed.session_id), typed.text, typed.at):
+            return typed
+        return msgspec.structs.replace(
+            typed, seen=Seen(Outcome.RECOVERED, "its log shows the text: it was sent")
+        )
+
+    def _forget_typed(self, session_id: SessionId) -> None:
+        for each in self._typing:
+            each.forget_typed(session_id)
 
     def supervised(self, pids: Sequence[int]) -> SessionId | None:
         """The living session that one of these processes works for: by descent, or by what its client told it."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.clock import SystemClock
-from wakeful.adapters.tmux.agents import PREFIX as AGENT_PREFIX, TmuxAgents
+from wakeful.adapters.tmux.agents import PREFIX as AGENT_PREFIX, TmuxAgents, is_on
 from wakeful.adapters.tmux.programs import resuming
 from wakeful.care import Care
 from wakeful.config import Config
@@ -93,7 +93,7 @@ def build_hub(
     show_moves(log)
     clock = lookout.clock
     runtimes = runtimes_of(config.agents, places, clock)
-    sessions = HostedSessions(lookout.roster, clock)
+    sessions = HostedSessions(lookout.roster, clock, places.tmux)
     book = AgentBook(config.agents, runtimes, store, clock, feed.announce, lookout.supervisor.lodge)
     leases = AgentLeases(store, _owner(lookout.host), proc.identify_if_seen(os.getpid()), _is_dead)
     orders = Orders(
@@ -135,7 +135,11 @@ def build_hub(
     async def before_stop(agent: Agent) -> None:
         await handwork.person_stops.order(run_by(agent.record.pid))
 
+    async def stop_came_to_nothing(agent: Agent) -> None:
+        await handwork.person_stops.withdraw(run_by(agent.record.pid))
+
     orders.before_stop = before_stop
+    orders.stop_came_to_nothing = stop_came_to_nothing
     return hub
 
 
@@ -179,8 +183,9 @@ def passed_through(spec: AgentSpec) -> Mapping[str, str]:
 class HostedSessions:
     """Sessions by the processes that hold them."""
 
-    def __init__(self, roster: Roster, clock: Clock) -> None:
+    def __init__(self, roster: Roster, clock: Clock, tmux: str) -> None:
         self._roster = roster
+        self._tmux = tmux
         self._clock = clock
         self._below: dict[int, SessionId] = {}
         self._below_at = float("-inf")
@@ -223,8 +228,10 @@ class HostedSessions:
         for holder in watched.presence.living if watched is not None else ():
             hosted = proc.environ_value(holder.process.pid, SESSION_VARIABLE) or ""
             named = proc.environ_value(holder.process.pid, AGENT_VARIABLE)
-            if named or hosted.startswith(AGENT_PREFIX):
-                return named or hosted.removeprefix(AGENT_PREFIX)
+            if named:
+                return named
+            if hosted.startswith(AGENT_PREFIX) and is_on(self._tmux, holder.process.pid):
+                return hosted.removeprefix(AGENT_PREFIX)
         return None
 
     def holder(self, session_id: SessionId) -> int | None:

@@ -99,7 +99,7 @@ class Journal:
     `kind` says when silence is stale: 5 minutes `interactive`, 30 minutes `batch`. `register` lets the daemon recover it
     by itself. `steps` is the plan, for `next_step`. `query(step, key)` asks the other side about a step that was cut
     off: `done`, `absent`, `partial` or `unknown`. `fresh` begins anew. Opening it recovers what a crash left. Raises
-    JournalHeld while a person has to decide, JournalInUse, StateLost, StateForeign.
+    JournalHeld while a person has to decide, JournalInUse, StateLost, StateForeign, StateOutdated.
     """
 
     def __init__(
@@ -120,13 +120,15 @@ class Journal:
         self.root = Path(os.path.realpath(root))
         self._book = Book(
             self.root,
+            kind,
             plan=[parse_step(step) for step in steps],
             processes=StepProcesses(self.root, query=query, query_seconds=query_seconds),
             desk=desk if desk is not None else StoreDesk(),
             fresh=fresh,
         )
         try:
-            self._announce(register=register)
+            if register:
+                register_root(Path(Places.of(os.environ).home) / JOURNALS, self.root)
         except BaseException:
             self.close()
             raise
@@ -230,13 +232,6 @@ class Journal:
     ) -> None:
         await asyncio.to_thread(self.close)
 
-    def _announce(self, *, register: bool) -> None:
-        if register:
-            register_root(Path(Places.of(os.environ).home) / JOURNALS, self.root)
-        details = {"kind": self.kind, "pid": os.getpid()}
-        self._book.files.trace("session.start", self.trace_id, None, details)
-        self.beat()
-
     def _entry(self, traits: Traits) -> StepEntry:
         temp = tuple(os.fspath(path) for path in traits.get("temp", ()))
         for path in temp:
@@ -298,7 +293,7 @@ class _Running(Struct, frozen=True):
     errors: str
 
 
-async def _is_begun(launching: "asyncio.Future[_Running]") -> bool:
+async def _is_begun(launching: "asyncio.Future[Any]") -> bool:
     """Whether it came to run, once that is known."""
     await asyncio.wait({launching})
     return launching.exception() is None
@@ -346,7 +341,14 @@ class Step:
         self._book.complete(self.name, {"artefacts": found} if found else {})
 
     async def __aenter__(self) -> Self:
-        return await asyncio.to_thread(self.__enter__)
+        entering = asyncio.ensure_future(asyncio.to_thread(self.__enter__))
+        try:
+            # Its thread goes on whatever is cancelled.
+            return await asyncio.shield(entering)
+        except asyncio.CancelledError:
+            if await _is_begun(entering):
+                await asyncio.to_thread(self._book.take_back, self.name, "cancelled before its block began")
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

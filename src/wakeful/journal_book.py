@@ -26,14 +26,13 @@ from wakeful.domain.journal import (
     StateTorn,
     StepEntry,
     details_of,
-    newest_session,
 )
 from wakeful.domain.plaintext import plain
 from wakeful.domain.process import Process
 from wakeful.domain.recovery import Course, Recovered, Status
 from wakeful.domain.redact import redact
 from wakeful.ports.journal import CheckpointDesk
-from wakeful.services.recovering import ABORTED, JournalInUse, current_state, recover
+from wakeful.services.recovering import ABORTED, JournalInUse, current_state, rebuilt, recover, updated
 
 # A recovery has the journal for milliseconds; another program has it for as long as it runs.
 OPEN_SECONDS_MAX: Final = 2.0
@@ -82,12 +81,20 @@ class Book:
     """The open journal of one root; its methods may be called from several threads."""
 
     def __init__(
-        self, root: Path, *, plan: Sequence[str], processes: StepProcesses, desk: CheckpointDesk, fresh: bool
+        self,
+        root: Path,
+        kind: str,
+        *,
+        plan: Sequence[str],
+        processes: StepProcesses,
+        desk: CheckpointDesk,
+        fresh: bool,
     ) -> None:
-        """Raises JournalInUse, JournalHeld, StateLost, StateForeign."""
+        """Raises JournalInUse, JournalHeld, StateLost, StateForeign, StateOutdated."""
         self.files = RootFiles(JournalPlaces(root), command=own_command(), claimed=True)
         self.recovered: Recovered | None = None
         self._root = root
+        self._kind = kind
         self._plan = tuple(plan)
         self._processes = processes
         self._desk = desk
@@ -100,6 +107,7 @@ class Book:
         try:
             self._take()
             self.state = self._begun(fresh=fresh)
+            self.write(self.state)
         except BaseException:
             self.close()
             raise
@@ -176,12 +184,19 @@ class Book:
 
     def fail(self, step: str, problem: BaseException | str) -> None:
         reason = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
+        self._end(step, "action.failed", Last.FAILED, {"error": redact(plain(reason, 500))})
+
+    def take_back(self, step: str, reason: str) -> None:
+        """The step was begun and nothing of it ran: it may be run again."""
+        self._end(step, "recovery.cleared", Last.CLEARED, {"reason": reason, "removed": []})
+
+    def _end(self, step: str, event: str, last: Last, details: Mapping[str, Any]) -> None:
         with self.mutex:
             entry = self.state.process_map[step]
             self._running.discard(step)
-            details = {"attempt": entry.attempt, "error": redact(plain(reason, 500))}
-            placed = self.files.append("action.failed", self.state.trace_id, step, details)
-            self.write(self.state.with_entry(step, replace(entry, last=Last.FAILED)))
+            told = {"attempt": entry.attempt, **details}
+            placed = self.files.append(event, self.state.trace_id, step, told)
+            self.write(self.state.with_entry(step, replace(entry, last=last)))
             self.files.database().audit([placed])
 
     def write(self, state: SessionState) -> None:
@@ -209,15 +224,29 @@ class Book:
         try:
             found = self._settled()
         except StateMissing:
-            return self._new() if fresh else self._first()
-        except StateOutdated:
-            if fresh:
-                return self._new()
-            raise
+            if not fresh:
+                return self._first()
+            self._settle_last(self.files.newest_session())
+            return self._new()
+        except StateOutdated as problem:
+            if not fresh or _is_cut_off(updated(self.files, self.files.read())):
+                raise
+            self._settle_last(str(problem.facts["later"]))
+            return self._new()
         if found is None:
             self._recover(fresh=fresh)
             found = self.files.read()
-        return self._new() if fresh else found
+        if fresh:
+            return self._new()
+        self._announce(found.trace_id)
+        return found
+
+    def _settle_last(self, trace_id: str | None) -> None:
+        """Settle what a session left whose state is not there: to begin anew is no answer to what it has to ask."""
+        left = rebuilt(self.files, trace_id) if trace_id is not None else None
+        if left is not None and _is_cut_off(left):
+            self.files.write(left)
+            self._recover(fresh=True)
 
     def _settled(self) -> SessionState | None:
         """The state with what its events tell beyond it; None where something has to be recovered first."""
@@ -225,23 +254,26 @@ class Book:
             found, _ = current_state(self.files)
         except StateTorn:
             return None
-        cut_off = any(each.is_open for each in found.process_map.values())
-        return None if found.awaited or cut_off else found
+        return None if found.awaited or _is_cut_off(found) else found
 
     def _first(self) -> SessionState:
-        told = (*self.files.told(0).traces, *self.files.audited(""))
-        known = (*told, *self.files.audited(newest_session(told) or ""))
-        if any(trace.event.startswith("action.") for trace in known):
+        if self.files.later_session("") is not None:
             raise StateLost(path=self.files.places.state, events=self.files.places.events)
         return self._new()
 
+    def _announce(self, trace_id: str) -> None:
+        self.files.trace("session.start", trace_id, None, {"kind": self._kind, "pid": os.getpid()})
+
     def _new(self) -> SessionState:
+        trace_id = self.files.new_trace_id()
+        # Before its state: one whose session nobody knows is another journal's, or from another time.
+        self._announce(trace_id)
         state = SessionState(
             current_task_id=None,
             steps_completed=(),
             next_immediate_step=self._plan[0] if self._plan else None,
             last_sync=self.files.now(),
-            trace_id=self.files.new_trace_id(),
+            trace_id=trace_id,
             process_map={},
             events_cursor=self.files.events_end(),
         )
@@ -259,6 +291,10 @@ class Book:
     def _require_open(self) -> None:
         if not self._is_open:
             raise JournalClosed(root=self._root)
+
+
+def _is_cut_off(state: SessionState) -> bool:
+    return any(each.is_open for each in state.process_map.values())
 
 
 def _held_reason(recovered: Recovered) -> str:

@@ -125,7 +125,11 @@ class Lookout:
             processes,
             _resolved((places.tmux, *config.eyes.tmux_sockets)),
             dialogs=Dialogs(
-                self.supervisor, self.supervisor.subject_held_by, self._claude_folders, self.host, apart
+                self.supervisor,
+                self.supervisor.subject_held_by,
+                {"claude": self._claude_folders, "codex": codex_homes(config)},
+                self.host,
+                apart,
             ),
         )
         self.streams = StreamEye(Path(places.run), self.host, clock, self.supervisor, folders)
@@ -220,6 +224,11 @@ class Lookout:
         """The newest events of the session's log, whichever eye follows it."""
         recalled = [self.observe(eye, eye.recall_events, session_id, limit) for eye in self.logs]
         return [event for events in recalled for event in events or ()]
+
+    def recall_lines(self, session_id: SessionId) -> list[bytes]:
+        """The newest lines of the session's log, whichever eye follows it."""
+        recalled = [self.observe(eye, eye.recall_lines, session_id) for eye in self.logs]
+        return [line for lines in recalled for line in lines or ()]
 
     def take_bookmarks(self) -> list[Bookmark]:
         """How far logs were read that have not said so yet; BOOKMARKS_AT_ONCE_MAX of them if there may be more.

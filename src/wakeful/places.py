@@ -67,6 +67,11 @@ class Places:
         return f"{self.home}/run"
 
     @property
+    def typing(self) -> str:
+        """What is being typed into containers, a file each, until its end was seen."""
+        return f"{self.home}/typing"
+
+    @property
     def probe(self) -> str:
         """Where clients are asked something outside of every conversation; who works here is no session."""
         return f"{self.home}/probe"

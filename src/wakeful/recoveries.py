@@ -18,7 +18,7 @@ from wakeful.adapters.journal.folders import JournalPlaces
 from wakeful.adapters.journal.locks import Claim
 from wakeful.adapters.journal.processes import Query, StepProcesses
 from wakeful.adapters.journal.registry import registered_roots
-from wakeful.domain.checkpoint import Checkpoint, ChoiceName, file_name
+from wakeful.domain.checkpoint import Checkpoint, CheckpointState, ChoiceName, file_name
 from wakeful.domain.errors import OperatorError, WakefulError
 from wakeful.domain.journal import Last, SessionState, StateMissing, StateTorn, reconciled
 from wakeful.domain.journal_checkpoint import is_asked_about
@@ -195,11 +195,15 @@ class RecoveryWatch:
 
     def _is_waiting(self, root: Path, state: SessionState) -> bool:
         """Whether nothing has changed since it was told: the person has not decided, the processes still run."""
-        if state.awaited:
-            asked = [self._desk.find(number) for number in state.awaited]
-            return all(each is not None and each.is_open and each.subject == str(root) for each in asked)
-        processes = StepProcesses(root)
         open_ones = [each for each in state.process_map.values() if each.is_open]
+        if state.awaited:
+            found = [self._desk.find(number) for number in state.awaited]
+            asked = [each for each in found if each is not None and each.subject == str(root)]
+            aborted = any(each.state is CheckpointState.ABORTED for each in asked)
+            decided = [each for each in asked if not each.is_open]
+            # An abort stays; it is carried out where a step is still open.
+            return len(asked) == len(found) and (not decided or (aborted and not open_ones))
+        processes = StepProcesses(root)
         return root in self._told and all(processes.sight(each) is Sight.ALIVE for each in open_ones)
 
     def _recovered(self, root: Path) -> Sighting | Quiet:

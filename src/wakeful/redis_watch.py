@@ -22,7 +22,7 @@ from wakeful.services.watchdog_cases import Cases
 from wakeful.services.watchdog_healing import Healing
 from wakeful.services.watchdog_ledger import Callbacks, Ledger
 from wakeful.services.watchdog_news import AlertOnly, Operator
-from wakeful.services.watchdog_queue import STALLED_SECONDS_MAX, QueueWatch
+from wakeful.services.watchdog_queue import CONFIRM_SECONDS, STALLED_SECONDS_MAX, QueueWatch
 from wakeful.services.watchdog_verifying import Verifying
 
 log = logging.getLogger("wakeful.watchdog")
@@ -53,6 +53,7 @@ class RedisWatch:
         active_projects: Collection[str] | None = None,
         interval_seconds: float = 300.0,
         stalled_seconds: float = STALLED_SECONDS_MAX,
+        confirm_seconds: float = CONFIRM_SECONDS,
         call_seconds: float = CALL_SECONDS_MAX,
         operator: Operator | None = None,
         pace: Pace | None = None,
@@ -90,6 +91,7 @@ class RedisWatch:
             start_worker=callbacks.start_worker,
             active_projects=active_projects,
             stalled_seconds=stalled_seconds,
+            confirm_seconds=confirm_seconds,
         )
         self._watchdog = Watchdog(
             jobs=jobs,

@@ -62,7 +62,7 @@ class WakeWork:
         self._hook = build_hook(config, lookout)
         self._hub = hub
         self._supervisor = lookout.supervisor
-        guests, speakers = HubGuests(hub, config), speakers_of(config)
+        guests, speakers = HubGuests(hub, config), speakers_of(config, places)
         for hands in (handwork.hands, handwork.own_hands):
             hands.guest_of = guests.hosting
             hands.speakers.update(speakers)
@@ -129,13 +129,13 @@ def _pane_of(record: AgentRecord, watched: Watched) -> PaneAddress | None:
     return None if pane is None or pane.sight is not Sight.ALIVE else address_of(pane)
 
 
-def speakers_of(config: Config) -> dict[str, Speaker]:
+def speakers_of(config: Config, places: Places) -> dict[str, Speaker]:
     """The way into containers, if an agent is declared to live in one: an engine's library takes long, and may be missing."""
     if AgentRuntime.DOCKER not in {spec.runtime for spec in config.agents}:
         return {}
     from wakeful.adapters.docker.speaking import ContainerSpeaker  # noqa: PLC0415 - see the docstring
 
-    return {AgentRuntime.DOCKER: ContainerSpeaker(engine_address(os.environ))}
+    return {AgentRuntime.DOCKER: ContainerSpeaker(engine_address(os.environ), places.typing)}
 
 
 def build_wake(

@@ -92,31 +92,6 @@ def test_a_stop_removes_it(house: AgentHouse) -> None:
     assert house.daemon.run("agent", "stop", "one").exit_code == 1
 
 
-def test_a_server_that_died_is_one_incident_and_its_agents_are_unknown(house: AgentHouse) -> None:
-    """Everything that prevents seeing is unknown, since then, for one reason; a second look settles it."""
-    for name in ("one", "two", "auto"):
-        house.start(name)
-    os.kill(house.server.pid, signal.SIGKILL)
-    for name in ("one", "two", "auto"):
-        record = house.wait(name, state="unknown", session_alive=False, timeout_seconds=12)
-        assert record["reason"].startswith("the tmux server ended")
-    (incident,) = house.daemon.run("incidents", "--json").json["incidents"]
-    assert incident["cause"] == "tmux_server"
-    assert sorted(incident["sessions"]) == ["agent-auto", "agent-one", "agent-two"]
-    refused = house.daemon.run("agent", "start", "one")
-    assert (refused.exit_code, "the tmux server ended" in refused.err) == (1, True)
-    for name in ("one", "two"):
-        assert house.wait(name, state="stale", timeout_seconds=60)["reason"] == "its tmux server ended"
-    assert house.wait("auto", state="running", timeout_seconds=20)["epoch"] == 2
-    (incident,) = house.daemon.run("incidents", "--json").json["incidents"]
-    assert sorted(incident["sessions"]) == ["agent-one", "agent-two"]
-    assert house.start("one")["state"] == "running"
-    assert house.daemon.run("agent", "stop", "two").exit_code == 0
-    wait_for(
-        lambda: house.daemon.run("incidents", "--json").json["incidents"] == [] or None, "end of the incident"
-    )
-
-
 def test_three_agents_keep_their_pids_through_restarts_of_ours(house: AgentHouse) -> None:
     """Nothing an agent needs lives in the daemon: a clean end, then kill -9, and nobody notices."""
     names = ("one", "two", "three")

@@ -145,6 +145,10 @@ def test_after_an_abort_nothing_is_pushed_and_nobody_comes_back(
     assert (repository.pushes, repository.has_main()) == (1, False)
     assert checkpoints(operator) == []
     assert checkpoints(operator, "--all")[0]["decided_by"]
+    told = operator.type("incidents", "--all").out
+    assert ("over: a person stopped it" in told, "well again" in told) == (True, False), told
+    happened = [each["event"] for each in operator.type("events", "--json").json["events"]]
+    assert happened == ["session_unhealthy"]
 
 
 def test_a_test_run_that_was_cut_off_is_resumed_without_asking(

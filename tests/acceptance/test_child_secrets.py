@@ -35,11 +35,7 @@ USER = 42
 def house(daemon: RunningDaemon, tmp_path: Path) -> Iterator[AgentHouse]:
     """A daemon with secrets, whose hook and whose `gh` write down what they were given."""
     require_tmux()
-    hook = tmp_path / "hook"
-    hook.write_text(
-        f"#!{sys.executable} -S\nimport os\nopen({str(tmp_path / 'hooked')!r}, 'w').write(str(os.environ))\n"
-    )
-    hook.chmod(0o755)
+    hook = noting(tmp_path / "hook")
     gh = StandInGh(tmp_path / "gh")
     declared = '[agents.bot]\nruntime = "tmux"\ncommand = ["sleep", "100000"]\nenv = ["WAKEFUL_ALERTS__TELEGRAM_TOKEN"]\n'
     hooked = f'[hooks]\nsession_health_update_after = ["{hook}"]\n'
@@ -51,6 +47,14 @@ def house(daemon: RunningDaemon, tmp_path: Path) -> Iterator[AgentHouse]:
     yield house
     house.end()
     end_agents(tmp_path, daemon)
+
+
+def noting(path: Path) -> Path:
+    """A program that writes its environment to a file beside it."""
+    beside = str(path.with_suffix(".environ"))
+    path.write_text(f"#!{sys.executable} -S\nimport os\nopen({beside!r}, 'w').write(str(os.environ))\n")
+    path.chmod(0o755)
+    return path
 
 
 def environ_of(pid: int) -> str:
@@ -100,7 +104,9 @@ def test_no_agent_has_a_secret_however_it_came_to_life(house: AgentHouse, tmp_pa
     found["by the hub"] = environ_of(house.start("bot")["pid"])
     found["tmux server"] = environ_of(house.server.pid)
     found["tmux global"] = house.server.tmux("show-environment", "-g")
-    found["hook"] = wait_for(lambda: _text(tmp_path / "hooked"), "hook")
+    found["hook"] = wait_for(lambda: _text(tmp_path / "hook.environ"), "hook")
+    daemon.run("open", "--browser", environ={"BROWSER": f"{noting(tmp_path / 'browser')} %s"})
+    found["browser"] = wait_for(lambda: _text(tmp_path / "browser.environ"), "browser")
     found["gh"] = wait_for(lambda: _text(tmp_path / "gh" / "calls.jsonl"), "gh")
     assert [way for way, environ in found.items() if SECRET in environ] == []
     assert all(len(environ) > 50 for environ in found.values()), "each was really read"
@@ -118,7 +124,7 @@ def test_a_tmux_server_of_an_earlier_version_forgets_them(house: AgentHouse) -> 
 
 
 def test_the_gateways_agents_have_no_token(house: AgentHouse, api: BotApi) -> None:
-    """Only the gateway itself has it: not the agent it starts, nor the one that is healed after kill -9."""
+    """Only the gateway itself has it: not the agent it starts, nor one that is healed after kill -9, nor one it resumes."""
     daemon = house.daemon
     daemon.watch(
         WAKEFUL_GATEWAY__TOKEN=api.token,
@@ -132,9 +138,15 @@ def test_the_gateways_agents_have_no_token(house: AgentHouse, api: BotApi) -> No
     wait_for(lambda: "Half of" in "".join(api.seen(USER)) or None, "half an answer")
     found = [environ_of(first["pid"])]
     os.kill(first["pid"], signal.SIGKILL)
-    found.append(environ_of(pid_of(daemon, first["id"], unlike=first["pid"])))
+    healed = pid_of(daemon, first["id"], unlike=first["pid"])
+    found.append(environ_of(healed))
     wait_for(lambda: "done after all" in "".join(api.seen(USER)) or None, "answer")
-    assert [api.token in each or SECRET in each for each in found] == [False, False]
+    os.kill(healed, signal.SIGKILL)
+    wait_for(lambda: proc.identify_if_seen(healed) is None or None, "its end")
+    api.says("go on", user=USER)
+    wait_for(lambda: "Answer to: go on." in "".join(api.seen(USER)) or None, "answer of the next")
+    found.append(environ_of(pid_of(daemon, first["id"], unlike=healed)))
+    assert [api.token in each or SECRET in each for each in found] == [False, False, False]
     gateways = list(proc.carriers("WAKEFUL_GATEWAY__TOKEN", api.token, os.getuid()))
     words = [" ".join(proc.command(each.pid)) for each in gateways]
     assert len(words) == 2, words

@@ -57,7 +57,6 @@ def test_a_busy_agent_asks_and_a_dead_one_is_resumed_in_its_conversation(
     wait_for(lambda: claude.logs() or None, "transcript")
     known = house.wait("claude", timeout_seconds=30, session_id=f"claude-{claude.logs()[0].stem}")
     prompt(house, script(bash("sleep 100"), DONE))
-    claude.wait_for_status("busy")
     session = known["session_id"]
     wait_for(
         lambda: house.daemon.run("session", "status", session, "--json").json["active_prompt"] or None, "turn"
@@ -85,7 +84,6 @@ def killed_in_call(house: AgentHouse, claude: ClaudeHome, command: str) -> str:
     """An agent that was killed in the middle of this call; its session."""
     pid = house.start("claude")["pid"]
     prompt(house, script(bash(command), DONE))
-    claude.wait_for_status("busy")
     session = f"claude-{wait_for(lambda: claude.logs() or None, 'transcript')[0].stem}"
     house.wait("claude", timeout_seconds=30, session_id=session)
     wait_for(lambda: f'"{command}"' in claude.logs()[0].read_text() or None, "call")

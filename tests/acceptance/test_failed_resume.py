@@ -49,7 +49,10 @@ def killed_in_a_tool(daemon: RunningDaemon, claude: ClaudeHome, terminal: Path) 
 def test_a_resume_that_fails_elsewhere_is_no_news(
     daemon: RunningDaemon, claude: ClaudeHome, terminal: Path, tmp_path: Path
 ) -> None:
-    """From another folder it finds no conversation: the pane is still there, and the session died when it died."""
+    """From another folder it finds no conversation: the pane is still there, and the session died when it died.
+
+    When its log is removed, its incident closes and says that it is gone.
+    """
     daemon.environ["WAKEFUL_HEAL__CONFIRM_SECONDS"] = "0.5"
     daemon.watch(**claude.environ())
     daemon.up()
@@ -72,4 +75,11 @@ def test_a_resume_that_fails_elsewhere_is_no_news(
         after = daemon.wait_for_session(lambda each: not each["session_alive"], "end of the resume")
         assert (after["findings"], after["alive_to"]) == (dead["findings"], "pane_process")
         assert "attach" in [each["name"] for each in after["actions"] if each["allowed"]]
+    assert happenings(daemon) == ["session_unhealthy"]
+    assert len(daemon.run("incidents", "--json").json["incidents"]) == 1
+    for log in claude.logs():
+        log.unlink()
+    wait_for(lambda: not daemon.run("incidents", "--json").json["incidents"] or None, "end of the incident")
+    told = daemon.run("incidents", "--all").out
+    assert ("its session is gone" in told, "well again" in told) == (True, False), told
     assert happenings(daemon) == ["session_unhealthy"]

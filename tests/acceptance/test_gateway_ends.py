@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from bot_api import BotApi
+from bot_rooms import Said
 from cheap_claude import install
 from clients import CodexHome, wait_for
 from daemons import RunningDaemon
 from gateway_houses import end_agents
 from phones import Phone
 
-USER = 42
-ROUNDS = 3
+USER, OTHER = 42, 43
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def chat(daemon: RunningDaemon, api: BotApi, tmp_path: Path) -> Iterator[BotApi]
     daemon.watch(
         WAKEFUL_GATEWAY__TOKEN=api.token,
         WAKEFUL_GATEWAY__API=api.url,
-        WAKEFUL_GATEWAY__ALLOW=str(USER),
+        WAKEFUL_GATEWAY__ALLOW=f"{USER},{OTHER}",
         WAKEFUL_GATEWAY__EDIT_SECONDS="0.05",
         WAKEFUL_RESPONSE_ACTIONS__ENABLED="false",
         WAKEFUL_HEAL__CONFIRM_SECONDS="1",
@@ -53,12 +53,50 @@ def ask(api: BotApi, words: str) -> str:
         raise
 
 
-def test_an_agent_that_ends_after_its_answer_does_not_give_it_to_the_next_message(chat: BotApi) -> None:
-    """It dies with its result said and its log unwritten, is brought back and told to go on; the next message comes at once."""
+def test_a_prompt_whose_agent_died_with_the_daemon_is_not_given_twice(
+    chat: BotApi, daemon: RunningDaemon
+) -> None:
+    """Both are gone after the agent took the prompt; it is brought back, goes on with it, and is not asked once more."""
     assert ask(chat, "hello") == "Answer to: hello."
-    for number in range(ROUNDS):
-        assert ask(chat, f"last {number}") == f"At last. \n\nAnswer to: last {number}."
-        assert ask(chat, f"next {number}") == f"Answer to: next {number}."
+    daemon.end()
+    daemon.watch(WAKEFUL_FAULTS="once.done:1:kill")
+    daemon.up()
+    chat.says("die in the middle", user=USER)
+    wait_for(lambda: daemon.has_ended() or None, "end of the daemon")
+    del daemon.environ["WAKEFUL_FAULTS"]
+    daemon.up()
+    wait_for(lambda: said(chat)[1:] == ["Brought back, and done after all."] or None, "an answer", 20)
+    (log,) = Path(daemon.environ["HOME"]).glob(".claude/projects/*/*.jsonl")
+    assert (log.read_text().count('"die in the middle"'), said(chat)[1]) == (
+        1,
+        "Brought back, and done after all.",
+    )
+
+
+def test_in_a_group_only_the_asker_or_an_admin_answers(chat: BotApi) -> None:
+    """Not another member by the same button, not by data that was not offered, and not by an old press once more."""
+    group = -5
+    chat.says("ask Bash", user=USER, chat=group)
+
+    def question() -> Said | None:
+        return next((each for each in chat.room(group).messages if "May the agent use" in each.text), None)
+
+    asked = wait_for(question, "question")
+    wait_for(lambda: asked.buttons or None, "buttons")
+    allow = str(asked.buttons[0][0]["callback_data"])
+    forged = allow.replace("allow_once", "allow_everything")
+    presses = [
+        chat.presses(asked, choice, user=user)
+        for user, choice in ((OTHER, allow), (USER, forged), (OTHER, forged))
+    ]
+    wait_for(lambda: all(chat.rooms.presses[each] for each in presses) or None, "an end of three presses")
+    assert "Only the person who asked" in chat.rooms.presses[presses[0]]
+    assert "It was" not in "".join(chat.seen(group)), "nothing was decided"
+    chat.presses(asked, allow, user=USER)
+    wait_for(lambda: "It was allowed." in "".join(chat.seen(group)) or None, "answer")
+    late = chat.presses(asked, allow, user=OTHER)
+    wait_for(lambda: chat.rooms.presses[late] or None, "an end of the last press")
+    assert "".join(chat.seen(group)).count("It was") == 1
 
 
 def written(codex: CodexHome) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from bot_api import BotApi
 from clients import ClaudeHome, CodexHome
 from gateway_houses import House
-from operators import Operator
+from operators import Operator, assert_ended_quietly
 from wakeful.ports.sessions import Seat
 from wakeful.testing.scripted_model import script
 
@@ -16,7 +16,7 @@ FREE = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
 def test_a_message_is_answered_by_claude_code(
     operator: Operator, claude: ClaudeHome, api: BotApi, tmp_path: Path
 ) -> None:
-    """One session: words, a permission that a button gives, half an answer seen while the model hangs, and /stop."""
+    """One session: words, a permission that a button gives, half an answer seen while the model hangs, /stop, and /new."""
     seat = Seat("claude", str(claude.project), ("claude",), claude.environ(), "")
     house = House(operator.daemon, api, tmp_path, seat)
 
@@ -45,6 +45,13 @@ def test_a_message_is_answered_by_claude_code(
             assert "Here again." in await life.answered(4)
             assert len(claude.logs()) == 1
             assert house.parts.plain.ends[1][0].cost_usd is not None
+            api.says(script({"text": "Another half", "hang": "mid"}))
+            await life.until(lambda: "Another" in "".join(api.seen()), "streamed words")
+            api.says("/new")
+            await life.until(lambda: "A new conversation" in "".join(api.seen()), "its end")
+            session_id = f"claude-{claude.logs()[0].stem}"
+            # Confirmed after three seconds: what comes, comes within this time. The stop before counts as well.
+            await asyncio.to_thread(assert_ended_quietly, operator.daemon, session_id, 5.0)
 
     asyncio.run(scene())
 

@@ -1,6 +1,9 @@
 """Claims about installed hooks with the real clients: what they ask a person is known at once, by the hook alone."""
 
+import json
+import subprocess
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +18,6 @@ from wakeful.testing.scripted_model import script
 OPTIONS = [{"label": "a", "description": "one"}, {"label": "b", "description": "other"}]
 ASKED = {"question": "Which?", "header": "Which", "multiSelect": False, "options": OPTIONS}
 QUESTION = {"tool": "AskUserQuestion", "input": {"questions": [ASKED]}}
-ESCALATED = {
-    "tool": "exec_command",
-    "input": {"cmd": "touch made", "sandbox_permissions": "require_escalated", "justification": "to make it"},
-}
 
 
 @pytest.fixture
@@ -78,26 +77,33 @@ def test_what_claude_asks_is_known_by_its_hook(
     assert hooks_line(blind, "claude").startswith("installed, a report came at ")
 
 
-def test_what_codex_asks_is_known_by_its_hook(blind: RunningDaemon, codex: CodexHome, terminal: Path) -> None:
-    """Untrusted hooks never fire, and doctor says so; a trusted one tells of the approval as soon as it shows."""
+def test_what_codex_asks_is_known_by_its_hook(blind: RunningDaemon, codex: CodexHome) -> None:
+    """Untrusted hooks never fire, and doctor says so; a trusted one reports, and an approval it tells of is a wait."""
     install(blind, codex)
     assert codex.exec(script(DONE)).wait(30) == 0
     assert (blind.sessions(), hooks_line(blind, "codex")) == (
         [],
         "installed, never fired: trust it in /hooks",
     )
-    pane = codex.in_tmux(
-        terminal,
-        "a",
-        "--dangerously-bypass-hook-trust",
-        "-a",
-        "on-request",
-        "-s",
-        "read-only",
-        script(ESCALATED, DONE),
+    assert codex.exec(script(DONE), "--dangerously-bypass-hook-trust").wait(30) == 0
+    wait_for(
+        lambda: hooks_line(blind, "codex").startswith("installed, a report came at ") or None, "a report"
     )
-    shows(pane, "Would you like to run the following command?")
+    # `codex exec` asks nobody, so the hook is given what Codex gives it at a terminal.
+    asked = {"session_id": str(uuid.uuid4()), "hook_event_name": "PermissionRequest", "tool_name": "Bash"}
+    fire(codex, "PermissionRequest", {**asked, "cwd": str(codex.project), "tool_input": {}})
     blind.wait_for_session(is_waiting, "approval", timeout_seconds=2)
-    assert hooks_line(blind, "codex").startswith("installed, a report came at ")
-    pane.press("Enter")
-    blind.wait_for_session(lambda each: each["state"] == "idle", "end")
+
+
+def fire(codex: CodexHome, event: str, payload: dict[str, Any]) -> None:
+    """Run the installed hook as the client would."""
+    hooks = json.loads((codex.home / ".codex" / "hooks.json").read_text())["hooks"][event]
+    (handler,) = [each for group in hooks for each in group["hooks"]]
+    subprocess.run(
+        ["sh", "-c", handler["command"]],
+        input=json.dumps(payload),
+        text=True,
+        env=codex.environ(),
+        check=True,
+        timeout=10,
+    )

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from browsers import chromium, is_live, needs_chromium
 from clients import ClaudeHome, wait_for
 from daemons import RunningDaemon
-from operators import DONE, Operator, bash
+from operators import DONE, Operator, assert_ended_quietly, bash
 from wakeful.testing.scripted_model import script
 
 pytestmark = needs_chromium
@@ -57,8 +57,10 @@ def test_a_real_agent_dies_and_comes_back_before_ones_eyes(
     assert page.evaluate("window.here"), "the page was never loaded again"
 
 
-def test_a_real_question_is_answered_on_the_page(operator: Operator, claude: ClaudeHome, page: Page) -> None:
-    """What it asks is shown, two clicks allow it, and the tool runs."""
+def test_a_real_question_is_answered_and_a_turn_stopped_on_the_page(
+    operator: Operator, claude: ClaudeHome, page: Page
+) -> None:
+    """What it asks is shown, two clicks allow it, and the tool runs. Stopped there in its next turn, it alarms nobody."""
     asking = script(bash("touch allowed"), DONE)
     session_id = operator.start("--headless", "--prompt", asking, "--", "claude")
     page.locator(f'tr[data-id="{session_id}"] a').click()
@@ -69,5 +71,13 @@ def test_a_real_question_is_answered_on_the_page(operator: Operator, claude: Cla
     expect(dialog.get_by_role("status")).to_contain_text("recovered")
     wait_for(lambda: (claude.project / "allowed").exists() or None, "the tool's effect")
     dialog.get_by_role("button", name="Close").click()
-    expect(page.locator("#session-standing")).to_contain_text("idle")
+    standing = page.locator("#session-standing")
+    expect(standing).to_contain_text("idle")
     expect(page.locator("[data-action=allow]")).to_have_count(0)
+
+    operator.act("send", session_id, script({"hang": "mid", "loop": True}))
+    expect(standing).to_contain_text("prompting")
+    page.locator("[data-action=stop]").click()
+    dialog.get_by_role("button", name="Stop", exact=True).click()
+    expect(dialog.get_by_role("status")).to_contain_text("recovered", timeout=30_000)
+    assert_ended_quietly(operator.daemon, session_id, quiet_seconds=2.0)

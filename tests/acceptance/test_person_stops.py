@@ -16,7 +16,7 @@ import pytest
 from agent_houses import AgentHouse
 from clients import ClaudeHome, wait_for
 from daemons import RunningDaemon
-from operators import Operator, Record
+from operators import Operator, Record, assert_ended_quietly
 from telegrams import Telegram
 from tmux_servers import Server
 from wakeful.testing.scripted_model import script
@@ -24,7 +24,7 @@ from wakeful.testing.scripted_model import script
 HANGING = {"hang": "mid", "loop": True}
 CHAT = "77"
 # Confirmed after a fifth of a second, told at once: what comes, comes within this time.
-QUIET_SECONDS = 6.0
+QUIET_SECONDS = 3.0
 
 
 @pytest.fixture
@@ -134,15 +134,7 @@ def _assert_stopped_quietly(house: AgentHouse, telegram: Telegram, session: str)
 
 def _assert_quiet(daemon: RunningDaemon, telegram: Telegram, session: str) -> None:
     """Stopped because a person wanted it, now and after a while: no finding, event, incident or alert."""
-    record = daemon.wait_for_session(
-        lambda each: each["id"] == session and each["state"] == "stopped", "stopped session"
-    )
-    time.sleep(QUIET_SECONDS)
-    record = next(each for each in daemon.sessions() if each["id"] == session)
-    assert (record["state"], record["health"], record["findings"]) == ("stopped", "healthy", [])
-    assert "stopped by a person" in daemon.run("session", "why", session).out
-    assert daemon.run("incidents", "--json").json["incidents"] == []
-    assert not Path(daemon.environ["WAKEFUL_HOME"], "logs/critical_events.jsonl").exists()
+    assert_ended_quietly(daemon, session, QUIET_SECONDS)
     assert telegram.texts(CHAT) == []
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from clients import UNTIL_TOLD, ClaudeHome, CodexHome, TmuxSession, end_tmux, wait_for
+from clients import UNTIL_TOLD, ClaudeHome, end_tmux, wait_for
 from daemons import RunningDaemon
 from operators import DONE, bash
+from scripted_codex import ScriptedCodex
 from wakeful.testing.scripted_model import ScriptedModel, script
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -38,8 +40,8 @@ def watching(daemon: RunningDaemon, claude: ClaudeHome) -> RunningDaemon:
 
 
 @pytest.fixture
-def watching_codex(daemon: RunningDaemon, codex: CodexHome) -> RunningDaemon:
-    daemon.watch(**codex.environ(), WAKEFUL_DETECT__SILENCE_SECONDS=str(SILENCE_SECONDS))
+def watching_codex(daemon: RunningDaemon, tmp_path: Path) -> RunningDaemon:
+    daemon.watch(CODEX_HOME=tmp_path / "codex", WAKEFUL_DETECT__SILENCE_SECONDS=str(SILENCE_SECONDS))
     daemon.up()
     return daemon
 
@@ -58,20 +60,61 @@ def alarms(daemon: RunningDaemon) -> list[Any]:
     return [*events, *daemon.run("incidents", "--json").json["incidents"]]
 
 
+def stopping(hook: str) -> str:
+    """Settings by which this hook lets nothing follow."""
+    said = json.dumps({"continue": False, "stopReason": "enough"})
+    command = {"type": "command", "command": f"cat >/dev/null; echo {shlex.quote(said)}", "timeout": 5}
+    return json.dumps({"hooks": {hook: [{"hooks": [command]}]}})
+
+
 @pytest.mark.parametrize(
     ("steps", "arguments", "exit_code"),
     [
         pytest.param((ANSWER,), ("--json-schema", json.dumps(SCHEMA)), 0, id="a schema that was filled"),
         pytest.param((LOOKING,), ("--max-turns", "2", FREE), 1, id="as many turns as it may"),
+        pytest.param((LOOKING,), ("--max-budget-usd", "0.0007", FREE), 1, id="as much money as it may"),
+        pytest.param(
+            (DONE,), ("--settings", stopping("UserPromptSubmit")), 0, id="a hook stopped its prompt"
+        ),
     ],
 )
 def test_a_run_that_ended_by_its_own_rules_is_no_death(
     watching: RunningDaemon, claude: ClaudeHome, steps: tuple[Record], arguments: tuple[str], exit_code: int
 ) -> None:
-    """Neither ends with a text: stopped and healthy, with no event and no incident."""
+    """None ends with a text: stopped and healthy, with no event and no incident."""
     assert claude.run_print(script(*steps), *arguments).wait(60) == exit_code
     ended = watching.wait_for_session(lambda each: each["state"] == "stopped", "end")
     assert (ended["health"], codes(ended), alarms(watching)) == ("healthy", [], [])
+
+
+def test_a_run_whose_answer_never_fits_its_schema_failed(watching: RunningDaemon, claude: ClaudeHome) -> None:
+    """Its client gives up after five answers and writes no word of it: a failed turn, not a death."""
+    wrong = {**ANSWER, "input": {"n": "three"}, "loop": True}
+    assert claude.run_print(script(wrong), "--json-schema", json.dumps(SCHEMA)).wait(60) == 1
+    ended = watching.wait_for_session(lambda each: each["state"] == "stopped", "end")
+    assert codes(ended) == ["turn_failed"]
+
+
+def test_a_run_that_is_asked_again_for_its_schema_is_at_work(
+    watching: RunningDaemon, claude: ClaudeHome, model: ScriptedModel
+) -> None:
+    """A text does not fill a schema: the client asks for more by itself, and the model hangs there."""
+    process = claude.run_print(script(DONE, {"hang": "mid"}), "--json-schema", json.dumps(SCHEMA))
+    assert model.wait_until(lambda: model.hanging > 0, 60)
+    working = watching.wait_for_session(lambda each: each["state"] == "prompting", "turn")
+    assert kinds(working) == ["model"]
+    process.kill()
+    dead = watching.wait_for_session(lambda each: each["state"] == "stopped", "end")
+    assert (dead["health"], codes(dead)) == ("dead", ["session_dead"])
+
+
+def test_a_run_whose_first_message_costs_more_than_its_budget_ended_nobody_knows_how(
+    watching: RunningDaemon, claude: ClaudeHome
+) -> None:
+    """Its log ends as after SIGTERM, and nothing in it says what a message costs: unknown, and no alarm."""
+    assert claude.run_print(script(LOOKING), "--max-budget-usd", "0.0001", FREE).wait(60) == 1
+    ended = watching.wait_for_session(lambda each: each["state"] == "stopped", "end")
+    assert (ended["health"], codes(ended), alarms(watching)) == ("unknown", [], [])
 
 
 def test_a_skill_that_hangs_is_at_work_and_dies_in_its_turn(
@@ -83,6 +126,10 @@ def test_a_skill_that_hangs_is_at_work_and_dies_in_its_turn(
     skill.write_text(f"---\nname: deploy\ndescription: deploys\n---\n{script({'hang': 'mid'})}\n")
     pane = claude.in_tmux(terminal, "/deploy now", "a")
     assert model.wait_until(lambda: model.hanging > 0, 60)
+    # Its client calls itself busy before its log is on disk; killed in between it leaves nothing to judge.
+    wait_for(
+        lambda: any(b'"isMeta":true' in log.read_bytes() for log in claude.logs()) or None, "skill in a log"
+    )
     working = watching.wait_for_session(lambda each: each["state"] == "prompting", "turn")
     assert kinds(working) == ["model"]
     os.kill(int(pane.shown("pane_pid")), signal.SIGKILL)
@@ -121,46 +168,38 @@ def test_how_a_session_ended_whose_log_was_removed_is_unknown(
     assert [(each["state"], each["health"], codes(each)) for each in listed] == [("stopped", "unknown", [])]
 
 
-def codex_screen(codex: CodexHome, terminal: Path) -> TmuxSession:
-    pane = codex.in_tmux(terminal, "a")
-    # Its first screen is drawn before it takes a key; the line below the input is the last to come.
-    shows(pane, "for shortcuts")
-    return pane
-
-
-def shows(pane: TmuxSession, text: str) -> None:
-    wait_for(lambda: text in pane.screen() or None, f"{text!r} on the screen")
-
-
-def type_in(pane: TmuxSession, text: str) -> None:
-    pane.tmux("send-keys", "-l", text)
-    shows(pane, text[:20])
-    wait_for(lambda: _entered(pane), "input that was taken")
-
-
-def _entered(pane: TmuxSession) -> bool | None:
-    """Enter, until the line is no longer the input: keys sent while it draws its first screen are lost."""
-    pane.press("Enter")
-    return any(word in pane.screen() for word in ("esc to interrupt", "Worked for")) or None
-
-
 def test_a_command_typed_into_codex_is_no_wait_for_the_model(
-    watching_codex: RunningDaemon, codex: CodexHome, terminal: Path
+    watching_codex: RunningDaemon, tmp_path: Path
 ) -> None:
     """`!` runs it in a turn of its own that asks nothing of the model: at work, and never silent."""
-    pane = codex_screen(codex, terminal)
-    type_in(pane, script(DONE))
-    watching_codex.wait_for_session(lambda each: each["state"] == "idle", "end")
-    pane.tmux("send-keys", "-l", f"!{UNTIL_TOLD}")
-    shows(pane, "until [ -e told ]")
-    pane.press("Enter")
-    shows(pane, "esc to interrupt")
-    running = watching_codex.wait_for_session(lambda each: each["state"] == "prompting", "command")
-    assert kinds(running) == ["tool"]
-    held = wait_for(lambda: _held_back(watching_codex, running["id"]), "silence held back")
-    assert held["by"] == "tool"
-    codex.let_tool_end()
-    watching_codex.wait_for_session(lambda each: each["state"] == "idle", "end")
+    home = Path(watching_codex.environ["CODEX_HOME"])
+    with ScriptedCodex(home, tmp_path / "project") as codex:
+        codex.prompt("hello", approval_policy="on-request")
+        codex.tell("task_complete", turn_id="t", last_agent_message="Done.")
+        watching_codex.wait_for_session(lambda each: each["state"] == "idle", "end")
+        codex.tell("task_started", turn_id="u", root_turn_id="u", turn_attribution={"turn_trigger": None})
+        running = watching_codex.wait_for_session(lambda each: each["state"] == "prompting", "command")
+        assert kinds(running) == ["tool"]
+        held = wait_for(lambda: _held_back(watching_codex, running["id"]), "silence held back")
+        assert held["by"] == "tool"
+        codex.tell("task_complete", turn_id="u")
+        watching_codex.wait_for_session(lambda each: each["state"] == "idle", "end")
+    assert alarms(watching_codex) == []
+
+
+def test_a_plan_of_codex_waits_for_a_person(watching_codex: RunningDaemon, tmp_path: Path) -> None:
+    """Its turn is over, and only a person's answer begins the next one: waiting, until that begins."""
+    home = Path(watching_codex.environ["CODEX_HOME"])
+    with ScriptedCodex(home, tmp_path / "project") as codex:
+        codex.prompt("plan it", collaboration_mode={"mode": "plan"})
+        codex.tell("item_completed", item={"type": "Plan", "id": "p", "text": "# Plan"})
+        codex.tell("task_complete", turn_id="t", last_agent_message="# Plan")
+        waiting = watching_codex.wait_for_session(lambda each: each["state"] == "waiting", "plan")
+        assert (waiting["attention"], waiting["active_prompt"], codes(waiting)) == ("person", False, [])
+        codex.prompt("Implement the plan.")
+        watching_codex.wait_for_session(lambda each: each["state"] == "prompting", "turn")
+        codex.tell("task_complete", turn_id="t", last_agent_message="Done.")
+        watching_codex.wait_for_session(lambda each: each["state"] == "idle", "end")
     assert alarms(watching_codex) == []
 
 

@@ -4,8 +4,10 @@ The dialogs come from the client itself: each home leaves out the answer that wo
 """
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -44,38 +46,47 @@ def terminal(daemon: RunningDaemon) -> Iterator[Path]:
     end_tmux(folder / "default")
 
 
+@pytest.fixture
+def late_operator(claude: ClaudeHome, daemon: RunningDaemon) -> Operator:
+    """One whose daemon is not up yet: the first look finds what is there, the next comes ten seconds later."""
+    daemon.watch(**claude.environ())
+    return Operator(daemon, claude)
+
+
 def test_a_client_somebody_started_is_listed_at_its_dialogs_and_becomes_one_session(
-    operator: Operator, claude: ClaudeHome, terminal: Path
+    late_operator: Operator, claude: ClaudeHome, terminal: Path
 ) -> None:
     """Trust, then the bypass warning, then its conversation: each is said in its turn, and one session is left."""
     forget(claude, "projects")
     claude.tmux_command(terminal, "mine", "claude", "--dangerously-skip-permissions", script(DONE))
-    asked = at_dialog(operator, TRUST)
+    late_operator.daemon.up()
+    asked = at_dialog(late_operator, TRUST)
     assert (asked["attention"], asked["active_prompt"], asked["health"]) == ("person", False, "healthy")
     assert (asked["attachable"], asked["eligible_for_wake"], asked["session_alive"]) == (False, False, True)
     assert "attach" in {each["name"] for each in asked["actions"]}
     assert asked["cwd"] == str(claude.project)
     pane = TmuxSession(terminal, "mine")
     pane.press("Enter")
-    at_dialog(operator, BYPASS)
+    at_dialog(late_operator, BYPASS)
     pane.press("2")
     pane.press("Enter")
     (conversation,) = wait_for(lambda: claude.logs() or None, "conversation")
-    operator.wait_until(f"claude-{conversation.stem}", "turn's end", state="idle", health="healthy")
-    assert [each["id"] for each in operator.daemon.sessions()] == [f"claude-{conversation.stem}"]
-    everybody = operator.type("session", "list", "--all", "--json").json["sessions"]
+    late_operator.wait_until(f"claude-{conversation.stem}", "turn's end", state="idle", health="healthy")
+    assert [each["id"] for each in late_operator.daemon.sessions()] == [f"claude-{conversation.stem}"]
+    everybody = late_operator.type("session", "list", "--all", "--json").json["sessions"]
     assert [each["id"] for each in everybody] == [f"claude-{conversation.stem}"]
 
 
 def test_a_client_that_is_turned_away_leaves_nothing(
-    operator: Operator, claude: ClaudeHome, terminal: Path
+    late_operator: Operator, claude: ClaudeHome, terminal: Path
 ) -> None:
     """Who answers no ends the client: there was no conversation, and no session is left of it."""
     forget(claude, "projects")
     claude.tmux_command(terminal, "mine", "claude")
-    at_dialog(operator, TRUST)
+    late_operator.daemon.up()
+    at_dialog(late_operator, TRUST)
     TmuxSession(terminal, "mine").press("Escape")
-    wait_for(lambda: operator.daemon.sessions() == [] or None, "empty list", 20)
+    wait_for(lambda: late_operator.daemon.sessions() == [] or None, "empty list", 20)
 
 
 def test_one_look_without_a_daemon_sees_it_too(
@@ -127,22 +138,27 @@ def _session_names(socket: Path) -> list[str]:
     return tmux(socket, "list-sessions", "-F", "#{session_name}").split()
 
 
-def test_theme_and_login_are_dialogs_too(operator: Operator, claude: ClaudeHome, terminal: Path) -> None:
+def test_theme_and_login_are_dialogs_too(late_operator: Operator, claude: ClaudeHome, terminal: Path) -> None:
     """The first start asks for a theme; a login that is open needs a login."""
     forget(claude, "projects", "hasCompletedOnboarding")
     claude.tmux_command(terminal, "first", "env", "ANTHROPIC_AUTH_TOKEN=t", "claude")
-    assert at_dialog(operator, "Choose the text style")["attention"] == "person"
+    late_operator.daemon.up()
+    assert at_dialog(late_operator, "Choose the text style")["attention"] == "person"
     TmuxSession(terminal, "first").press("Enter")
-    assert at_dialog(operator, "Security notes")["attention"] == "person"
+    assert at_dialog(late_operator, "Security notes")["attention"] == "person"
     TmuxSession(terminal, "first").press("Enter")
-    at_dialog(operator, TRUST)
+    at_dialog(late_operator, TRUST)
     TmuxSession(terminal, "first").press("Enter")
     claude.wait_for_status("idle")
     TmuxSession(terminal, "first").type_line("/login")
-    asked = at_dialog(operator, "Select login method")
-    assert (asked["attention"], asked["attachable"], len(operator.daemon.sessions())) == ("login", False, 1)
+    asked = at_dialog(late_operator, "Select login method")
+    assert (asked["attention"], asked["attachable"], len(late_operator.daemon.sessions())) == (
+        "login",
+        False,
+        1,
+    )
     TmuxSession(terminal, "first").press("Escape")
-    operator.wait_until(asked["id"], "end of the dialog", state="idle", attention="none")
+    late_operator.wait_until(asked["id"], "end of the dialog", state="idle", attention="none")
 
 
 @pytest.fixture
@@ -179,3 +195,57 @@ def test_an_agent_of_the_hub_at_a_dialog_needs_a_person(house: AgentHouse, claud
     )
     assert [each["id"] for each in house.daemon.sessions()] == [ready["id"]]
     assert house.daemon.run("agent", "stop", "claude").exit_code == 0
+
+
+CODEX_SCREENS: Final = (
+    (
+        "Welcome to Codex",
+        "Sign in with ChatGPT to use Codex as part of your paid plan",
+        "> 1. Sign in with ChatGPT",
+    ),
+    ("Trust this folder? Codex can read, edit, and run files here.", "\u203a 1. Trust and continue"),
+    ("Something that no version showed before", "\u203a 1. Yes"),
+    ("\u203a Ask Codex to do anything",),
+)
+
+
+def codex_command(folder: Path) -> tuple[str, ...]:
+    """A stand-in with the client's name that shows one screen after the other, and goes on at a key."""
+    program = folder / "codex"
+    shutil.copy("/bin/bash", program)
+    pages = [" ".join(f"{row!r}" for row in rows) for rows in CODEX_SCREENS]
+    shown = "; read -rsn1; ".join(f"clear; printf '%s\\n\\n' {page}" for page in pages)
+    # The cursor stands in the input line.
+    return str(program), "-c", f"stty -echo; {shown}; printf '\\033[1;3H'; sleep 600; :"
+
+
+def test_codex_at_its_dialogs_needs_a_person_too(
+    daemon: RunningDaemon, tmp_path: Path, terminal: Path
+) -> None:
+    """Login, then trust, then a screen that is not known: each is said as what it is, and none is called ready."""
+    home, project = tmp_path / "codex-home", tmp_path / "project"
+    for folder in (home, project):
+        folder.mkdir()
+    daemon.watch(CODEX_HOME=str(home))
+    command = ("env", f"CODEX_HOME={home}", *codex_command(tmp_path))
+    tmux(terminal, "-f", "/dev/null", "new-session", "-d", "-s", "mine", "-c", str(project), *command)
+    # Before the daemon, whose first look would else come ten seconds later.
+    daemon.up()
+    pane = TmuxSession(terminal, "mine")
+
+    def seen(state: str, words: str) -> Record:
+        return daemon.wait_for_session(
+            lambda each: each["state"] == state and words in json.dumps(each), f"{state}: {words}"
+        )
+
+    login = seen("waiting", "Sign in with ChatGPT")
+    assert (login["attention"], login["provider"], login["cwd"]) == ("login", "codex", str(project))
+    assert (login["attachable"], login["eligible_for_wake"]) == (False, False)
+    assert "attach" in {each["name"] for each in login["actions"]}
+    pane.press("Enter")
+    trust = seen("waiting", "Trust this folder?")
+    assert (trust["attention"], trust["health"], trust["id"]) == ("person", "healthy", login["id"])
+    pane.press("Enter")
+    wait_for(lambda: "no version" in pane.screen() or None, "unknown screen")
+    pane.press("Enter")
+    wait_for(lambda: daemon.sessions() == [] or None, "empty list", 20)

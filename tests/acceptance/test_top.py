@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 import transcripts
+from cheap_claude import install
 from clients import require_tmux, wait_for
 from daemons import RunningDaemon
+from gateway_houses import end_agents
+from operators import assert_ended_quietly
 from tmux_servers import Server
 from transcripts import answer, call, prompt
 
@@ -18,11 +21,13 @@ CUT_OFF = "77aa0c1d-0000-4000-8000-000000000002"
 
 
 @pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Server]:
+def terminal(tmp_path: Path, daemon: RunningDaemon) -> Iterator[Server]:
     require_tmux()
     server = Server(tmp_path / "terminal")
     yield server
     server.end()
+    # An agent that nobody stopped outlives its daemon.
+    end_agents(daemon.home, daemon)
 
 
 def shown(terminal: Server) -> str:
@@ -33,11 +38,23 @@ def wait_until(terminal: Server, text: str) -> str:
     return wait_for(lambda: said if text in (said := shown(terminal)) else None, text)
 
 
+def begun(daemon: RunningDaemon) -> str:
+    """A managed session in the middle of a turn that never ends."""
+    project = daemon.home / "project"
+    project.mkdir()
+    started = daemon.run("run", "--json", "--headless", "--", install(daemon.home / "bin"), cwd=project)
+    assert started.exit_code == 0, started.err
+    session_id = str(started.json["session_id"])
+    assert daemon.run("session", "send", session_id, "hang").exit_code == 0
+    daemon.wait_for_session(lambda each: each["id"] == session_id and each["active_prompt"], "turn")
+    return session_id
+
+
 def test_it_shows_what_happens_and_says_when_it_cannot(daemon: RunningDaemon, terminal: Server) -> None:
-    """Live, paused, told to attach, resized, lost and back; `q` leaves the terminal as it was."""
+    """Live, paused, told to attach, resized, lost and back; a turn is stopped; `q` leaves the terminal as it was."""
     config, now = daemon.home / "claude", time.clock_gettime(time.CLOCK_REALTIME)
     transcripts.write(config, DONE, prompt(now - 20, DONE), answer(now - 10, DONE))
-    daemon.watch(CLAUDE_CONFIG_DIR=config)
+    daemon.watch(CLAUDE_CONFIG_DIR=config, WAKEFUL_HEAL__CONFIRM_SECONDS="0.2")
     daemon.up()
     words = [f"{name}={shlex.quote(value)}" for name, value in daemon.environ.items()]
     command = (
@@ -62,6 +79,17 @@ def test_it_shows_what_happens_and_says_when_it_cannot(daemon: RunningDaemon, te
     wait_until(terminal, "Connection lost")
     daemon.up()
     wait_until(terminal, "· live")
+    session_id = begun(daemon)
+    terminal.tmux("send-keys", "-t", "top", "/")
+    wait_until(terminal, "Esc Show all")
+    terminal.tmux("send-keys", "-t", "top", "-l", session_id)
+    wait_until(terminal, "(1 fit")
+    terminal.tmux("send-keys", "-t", "top", "Enter")
+    wait_until(terminal, "s Stop")
+    terminal.tmux("send-keys", "-t", "top", "s")
+    wait_until(terminal, "y  yes")
+    terminal.tmux("send-keys", "-t", "top", "y")
+    assert_ended_quietly(daemon, session_id, quiet_seconds=2.0)
     terminal.tmux("send-keys", "-t", "top", "q")
     wait_until(terminal, "left 0")
     assert terminal.tmux("display-message", "-p", "-t", "top", "#{alternate_on}") == "0"

@@ -406,11 +406,12 @@ class LeaseContract:
             lease.epoch,
             0.0,
             stopped=True,
+            heir=SessionId("claude-heir"),
         )
         await store.host(first)
         second = await store.rehost(first, "us")
         assert isinstance(second, Hosting)
-        assert (second.epoch, second.stopped) == (lease.epoch + 1, False)
+        assert (second.epoch, second.is_ended) == (lease.epoch + 1, False)
         assert await store.hostings() == [second]
         assert isinstance(await store.rehost(first, "somebody else"), HeldLease)
         assert await store.hostings() == [second]

@@ -32,6 +32,7 @@ async def cycle(url: str, folder: Path) -> None:
         clock=SystemClock(),
         callbacks=Callbacks(write=write, send_message=send, start_worker=start_worker),
         rules=Rules,
+        confirm_seconds=0.1,
     )
     await watch.check()
     await watch.close()

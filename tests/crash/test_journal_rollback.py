@@ -1,7 +1,8 @@
-"""kill -9 at a random moment, then an older state file in the place of the newest: nothing happens twice.
+"""kill -9 at a random moment, then its files damaged at random: nothing happens twice that nobody approved.
 
-A git checkout or a restored backup puts an old state back. Events and `gaia.db` know what happened since; sometimes the
-events are put back as well, and then the database alone knows. `make crash` tries 200 kills.
+A git checkout or a restored backup puts old files back, each from another moment; files get lost, are cut off, or are
+those of another session. Of state, events and `gaia.db` one at least still knows what happened. `make crash` tries 200
+kills with a seed of its own, which it prints; `WAKEFUL_SEED` repeats it.
 """
 
 import os
@@ -12,70 +13,136 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
-from crash.elsewhere import Elsewhere, serving, starting
-from crash.journal_workload import EFFECTS, HELD
-from crash.test_journal_crash import PLAIN, assert_right, carried_on
+import pytest
 
-KILLS = 200 if os.environ.get("WAKEFUL_ENDURANCE") else 8
-# From the first import to the end, with room on a busy machine.
-RUN_SECONDS_MAX = 2.0
+from crash.elsewhere import Elsewhere, serving, starting
+from crash.journal_workload import HELD, asked, work
+from crash.test_journal_crash import PLAIN, assert_right, carried_on
+from wakeful.domain.journal import StateOutdated
+from wakeful.journal import Journal, StateLost
+
+ENDURANCE = bool(os.environ.get("WAKEFUL_ENDURANCE"))
+KILLS = 200 if ENDURANCE else 9
+# From its first state to its end, with room on a busy machine.
+RUN_SECONDS_MAX = 0.6
 # The commands that ask the other side stand in the state alone: without it a person is asked.
 HELD_WITHOUT_STATE = HELD | {"publish"}
+STATE, EVENTS, DATABASE, WAL = ".copilot/session_state.json", "events.ndjson", "gaia.db", "gaia.db-wal"
+OLDER = ((STATE,), (STATE, EVENTS), (STATE, DATABASE), (EVENTS, DATABASE), (EVENTS,), (DATABASE,))
+CUT_OFF, CUT_OFF_TOO = "the end of its events cut off", "an older state, the end of its events cut off"
+LOST = {"its state": (STATE,), "its events": (EVENTS,), "its database": (DATABASE, WAL)}
+EARLIER, ANOTHER = "the state of an earlier session", "the state of another journal"
+DAMAGE: tuple[tuple[str, ...] | str, ...] = (*OLDER, CUT_OFF, CUT_OFF_TOO, *LOST, EARLIER, ANOTHER)
 
-Versions = list[dict[str, bytes]]
+Version = dict[str, bytes]
 
 
-def test_an_older_state_repeats_nothing(journal_home: Path) -> None:
-    """Killed at random with its state, or state and events, rolled back at random: every effect happens once."""
-    chance = random.Random(17)
+class SlowElsewhere(Elsewhere):
+    """What happened is told a little later: programs are killed in between."""
+
+    def take(self, method: str, name: str, key: str) -> int:
+        answer = super().take(method, name, key)
+        if method == "POST":
+            time.sleep(0.05)
+        return answer
+
+
+def test_damaged_files_repeat_nothing(journal_home: Path) -> None:
+    """Killed at random, then one or two of three files older, lost, cut off or another session's: every effect once."""
+    seed = int(os.environ.get("WAKEFUL_SEED") or (time.time_ns() % 1_000_000 if ENDURANCE else 17))
+    chance = random.Random(seed)
     total: Counter[str] = Counter()
-    for number in range(KILLS):
-        total += _killed_and_rolled_back(journal_home / str(number), chance)
-    rolled = (
-        f"{total['rolled back']} with an older state, {total['events too']} of them with older events too"
-    )
+    damage = [DAMAGE[number % len(DAMAGE)] for number in range(KILLS)]
+    for number, each in enumerate(damage if ENDURANCE else chance.sample(DAMAGE, KILLS)):
+        total += _killed_and_damaged(journal_home / str(number), each, chance)
     sys.stdout.write(
-        f"\nfigure: a program killed {KILLS} times at random moments, {rolled}: {total['finished']} finished,"
-        f" effects repeated without approval: 0; {total['asked']} questions to a person\n"
+        f"\nfigure: a program killed {KILLS} times at random moments and its files damaged (seed {seed}):"
+        f" {total['finished']} finished, effects repeated without approval: 0; {total['refused']} times refused until the"
+        f" right state was back, {total['asked']} questions to a person\n"
     )
     assert total["finished"] == KILLS
-    assert total["rolled back"] > KILLS // 4
+    assert total["refused"] > 0
 
 
-def _killed_and_rolled_back(root: Path, chance: random.Random) -> Counter[str]:
+def _killed_and_damaged(root: Path, damage: tuple[str, ...] | str, chance: random.Random) -> Counter[str]:
     took: Counter[str] = Counter()
-    elsewhere = Elsewhere()
+    elsewhere = SlowElsewhere()
     with serving(elsewhere) as port:
+        foreign = _other_state(root, damage)
         versions = _killed(root, port, chance)
-        if versions:
-            older = chance.choice(versions)
-            names = list(older) if chance.random() < 0.3 else [".copilot/session_state.json"]
-            for name in names:
-                (root / name).write_bytes(older[name])
-            took["rolled back"] += 1
-            took["events too"] += len(names) > 1
-        if (root / ".copilot" / "session_state.json").exists():
-            took += carried_on(root, port, elsewhere, PLAIN, HELD_WITHOUT_STATE)
-            assert_right(root, elsewhere, PLAIN)
+        if isinstance(damage, tuple):
+            for name in damage:
+                _put(root, name, chance.choice(versions), chance)
+        elif damage in LOST:
+            kept = (root / STATE).read_bytes()
+            for name in LOST[damage]:
+                (root / name).unlink(missing_ok=True)
+            if not (root / STATE).exists():
+                took["refused"] += _is_refused(root, port, elsewhere, kept)
+        elif damage in {EARLIER, ANOTHER}:
+            kept = (root / STATE).read_bytes()
+            (root / STATE).write_bytes(foreign)
+            took["refused"] += _is_refused(root, port, elsewhere, kept)
         else:
-            # Killed before anything was written: nothing happened either.
-            assert not any(elsewhere.counts[name] for name in EFFECTS)
-            took["finished"] += 1
+            told = (root / EVENTS).read_bytes()
+            (root / EVENTS).write_bytes(told[: chance.randrange(len(told))])
+            if damage == CUT_OFF_TOO:
+                _put(root, STATE, chance.choice(versions), chance)
+        took += carried_on(root, port, elsewhere, PLAIN, HELD_WITHOUT_STATE)
+        assert_right(root, elsewhere, PLAIN)
     took["asked"] += sum(took[choice] for choice in ("continue", "done", "rollback"))
     shutil.rmtree(root, ignore_errors=True)
     return took
 
 
-def _killed(root: Path, port: int, chance: random.Random) -> Versions:
-    """Run the program, kill it at a random moment; every state it had before, with the events of that time."""
-    versions: Versions = []
+def _other_state(root: Path, damage: tuple[str, ...] | str) -> bytes:
+    """The state of a session that is over: of this journal, whose next one has begun, or of another one."""
+    if damage not in {EARLIER, ANOTHER}:
+        return b""
+    other = root if damage == EARLIER else root.with_name(f"{root.name}-other")
+    with Journal(other, kind="batch") as journal, journal.step("build", effects="none"):
+        pass
+    found = (other / STATE).read_bytes()
+    Journal(other, kind="batch", fresh=True).close()
+    return found
+
+
+def _is_refused(root: Path, port: int, elsewhere: Elsewhere, kept: bytes) -> bool:
+    """Without its own state the program does nothing, if its session has begun a step; then its state is put back."""
+    before = elsewhere.counts.copy()
+    is_begun = b"action.started" in (root / EVENTS).read_bytes().rpartition(b"session.start")[2]
+    if is_begun:
+        with pytest.raises((StateLost, StateOutdated)):
+            work(root, port)
+        # The one step that runs in a process of its own may end after its program.
+        assert set(elsewhere.counts - before) <= {"deploy"}
+    (root / STATE).write_bytes(kept)
+    return is_begun
+
+
+def _put(root: Path, name: str, version: Version, chance: random.Random) -> None:
+    (root / name).write_bytes(version[name])
+    if name == DATABASE:
+        # Some put back the file alone, some all that belongs to it.
+        (root / f"{DATABASE}-shm").unlink(missing_ok=True)
+        if chance.random() < 0.5:
+            (root / WAL).write_bytes(version.get(WAL, b""))
+
+
+def _killed(root: Path, port: int, chance: random.Random) -> list[Version]:
+    """Run the program, kill it at a random moment after its first state; every version its files had."""
+    versions: list[Version] = []
     over = threading.Event()
     keeping = threading.Thread(target=_keep_versions, args=(root, versions, over))
-    keeping.start()
     argv, environ = starting(root, port)
     program = subprocess.Popen(argv, env=environ, stderr=subprocess.DEVNULL)
+    keeping.start()
+    deadline = time.monotonic() + 60
+    while not versions and program.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
     try:
         program.wait(chance.uniform(0.0, RUN_SECONDS_MAX))
     except subprocess.TimeoutExpired:
@@ -83,18 +150,19 @@ def _killed(root: Path, port: int, chance: random.Random) -> Versions:
         program.wait()
     over.set()
     keeping.join()
+    # One request after the other: what it sent before its end is counted by now, for whoever looks there.
+    asked(port, "GET", "anything")
+    assert versions
     return versions
 
 
-def _keep_versions(root: Path, versions: Versions, over: threading.Event) -> None:
-    state, events = root / ".copilot" / "session_state.json", root / "events.ndjson"
+def _keep_versions(root: Path, versions: list[Version], over: threading.Event) -> None:
     deadline = time.monotonic() + 60
     while not over.is_set() and time.monotonic() < deadline:
-        try:
-            # The events after the state: both together are what a backup finds.
-            seen = {str(state.relative_to(root)): state.read_bytes(), events.name: events.read_bytes()}
-        except FileNotFoundError:
-            seen = {}
-        if seen and (not versions or versions[-1] != seen):
+        seen: Version = {}
+        for name in (STATE, EVENTS, DATABASE, WAL):
+            with suppress(FileNotFoundError):
+                seen[name] = (root / name).read_bytes()
+        if {STATE, EVENTS, DATABASE} <= seen.keys() and (not versions or versions[-1] != seen):
             versions.append(seen)
-        over.wait(0.005)
+        over.wait(0.004)

@@ -111,7 +111,13 @@ def test_a_prompt_whose_taker_died_in_the_hand_over_is_known_by_what_the_client_
         assert (seen.outcome, seen.words) == (Outcome.RECOVERED, "it has had this prompt already")
         assert len(codex_home.model.requests) == calls
         third = hosted(await later.deliver_once(hosting, script({"text": "third"}), "three", again=True))
-        await until(lambda: '"third"' in said(third), "third answer")
+        await until(lambda: "turn.completed" in said(third), "end of the third turn")
+        # A process that somebody else started since, a healer's, does not make it forget.
+        healed = hosted(await later.deliver(third, script({"text": "fourth"})))
+        await until(lambda: "turn.completed" in said(healed), "end of the fourth turn")
+        calls = len(codex_home.model.requests)
+        had = await later.deliver_once(healed, script({"text": "third"}), "three", again=True)
+        assert (had.outcome, len(codex_home.model.requests)) == (Outcome.RECOVERED, calls)
         (root / hosting.session_id / "prompt").unlink()
         unknown = await later.deliver_once(hosting, prompt, "three", again=True)
         assert unknown.outcome is Outcome.UNVERIFIED, "a folder of an earlier version says nothing"

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import os
 import shutil
+import signal
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -18,8 +20,9 @@ from wakeful.adapters.docker.declaring import AgentRefused
 from wakeful.adapters.docker.engine import Engine
 from wakeful.adapters.docker.launching import AgentThere, Launching
 from wakeful.adapters.docker.runtime import DockerRuntime
+from wakeful.adapters.system.ending import Ending, Steps
 from wakeful.domain.agents import AgentSpec, Glimpse, Move, move_of
-from wakeful.domain.process import Sight
+from wakeful.domain.process import Process, Sight
 from wakeful.ports.runtime import CommandMissing, ImageMissing, NotReady
 
 pytestmark = pytest.mark.usefixtures("quick_starts")
@@ -244,6 +247,54 @@ def test_a_new_session_is_made_in_the_container_that_is_there(docker: DockerEngi
     assert first.pid != second.pid
 
 
+TOOL = "setsid sleep 4321 </dev/null >/dev/null 2>&1 &"
+
+
+@pytest.mark.parametrize("user", ["", "plain"])
+def test_what_an_agent_left_running_is_ended_before_the_next_one_starts(
+    docker: DockerEngine, user: str
+) -> None:
+    """A command that outlived its agent in the container would run beside its own repetition."""
+    declared = spec("bot", "sh", "-c", f"{TOOL} exec sleep 1000", user=user)
+
+    def tools() -> int:
+        listed = in_container(docker, "sh", "-c", "cat /proc/[0-9]*/cmdline 2>/dev/null || true")
+        return listed.count("sleep\0004321")
+
+    async def scene(made: DockerRuntime) -> tuple[int, int]:
+        first = await made.start(declared, 1, {})
+        assert first.pid is not None
+        os.kill(first.pid, signal.SIGKILL)
+        await look_until(made, declared, Move.SESSION_LOST)
+        left = tools()
+        await made.restart_session(declared, 2, {})
+        return left, tools()
+
+    assert with_runtime(docker, scene) == (1, 1)
+
+
+def test_an_agent_is_not_started_beside_a_command_that_cannot_be_ended(
+    docker: DockerEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says which one still runs and may yet happen."""
+
+    async def unmoved(process: Process, _steps: Steps) -> Ending:
+        return Ending(process, Sight.ALIVE, None, 0.0)
+
+    monkeypatch.setattr("wakeful.adapters.docker.runtime.end", unmoved)
+
+    async def scene(made: DockerRuntime) -> None:
+        declared = spec("bot", "sh", "-c", f"{TOOL} exec sleep 1000")
+        first = await made.start(declared, 1, {})
+        assert first.pid is not None
+        os.kill(first.pid, signal.SIGKILL)
+        await look_until(made, declared, Move.SESSION_LOST)
+        with pytest.raises(AgentThere, match=r"still runs as process \d+ and may yet happen"):
+            await made.restart_session(declared, 2, {})
+
+    with_runtime(docker, scene)
+
+
 def test_a_stop_removes_the_container_and_a_second_one_is_harmless(docker: DockerEngine) -> None:
     """What is seen afterwards is that it is gone."""
 
@@ -324,6 +375,37 @@ def test_ready_is_what_its_screen_shows(docker: DockerEngine) -> None:
     never = spec("other", ready="Ready >", ready_seconds=0.6)
     with pytest.raises(NotReady, match="never showed 'Ready >'"):
         with_runtime(docker, lambda made: made.start(never, 1, {}))
+
+
+# It shows a dialog of Claude Code, and once a key was pressed an input line with the cursor in it.
+DIALOG: Final = """\
+printf 'Quick safety check: is this a project you trust?\\n %s 1. Yes, I trust this folder\\n' "$ANGLE"
+read -r key
+printf '\\033[2J\\033[H'
+printf '%s\\n%s \\n%s\\n' "$RULE" "$ANGLE" "$RULE"
+printf '\\033[2;3H'
+sleep 1000
+:
+"""
+
+
+def test_a_client_at_a_dialog_is_not_ready_and_the_dialog_is_named(docker: DockerEngine) -> None:
+    """The reason says which dialog it is and how to answer it; once that is done the agent runs."""
+    docker.docker("run", "-d", "--network", "none", "--name", "agent-bot", IMAGE, "sleep", "infinity")
+    docker.docker("cp", "-L", "/bin/sh", "agent-bot:/bin/claude")
+    environ = {"ANGLE": "\u276f", "RULE": "\u2500" * 20, "LANG": "C.UTF-8"}
+    declared = spec("bot", "claude", "-c", DIALOG, env=tuple(environ), ready_seconds=1.5)
+
+    async def scene(made: DockerRuntime) -> tuple[Glimpse, Glimpse]:
+        with pytest.raises(NotReady, match=r"\(folder trust\): `wakeful attach bot` and answer it"):
+            await made.start(declared, 1, environ)
+        asks = await made.look(declared)
+        in_container(docker, "tmux", "send-keys", "-t", "=agent:", "Enter")
+        return asks, await look_until(made, declared, Move.READY)
+
+    asks, ready = with_runtime(docker, scene)
+    assert (asks.agent, asks.ready, "folder trust" in asks.reason) == (Sight.ALIVE, False, True)
+    assert move_of(ready) is Move.READY
 
 
 def test_of_two_starts_at_once_one_wins(docker: DockerEngine) -> None:

@@ -9,8 +9,14 @@ import pytest
 from bot_api import BotApi
 from daemons import RunningDaemon
 from gateway_houses import House
+from wakeful.adapters.system.clock import SystemClock
+from wakeful.adapters.system.gateway_host import GatewayHost
+from wakeful.adapters.system.host_figures import HostFigures
 from wakeful.domain.gateway.pool import PoolLimits
+from wakeful.domain.gateway.self_heal import HealKind, HealLimits
 from wakeful.services.gateway.judging import STOPPED_WORDS
+from wakeful.services.gateway.self_heal import SelfHeal
+from wakeful.services.gateway.turns import Turns
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +39,34 @@ def house(shared: RunningDaemon, tmp_path: Path) -> Iterator[House]:
             yield house
         finally:
             house.end_agents()
+
+
+def host_of(house: House) -> GatewayHost:
+    return GatewayHost(
+        SystemClock(),
+        HostFigures(str(house.folder), pm2=False, docker=False, environ={}),
+        temporary=house.folder / "temporary",
+        log=house.folder / "gateway.log",
+    )
+
+
+def self_heal(turns: Turns, house: House, limits: HealLimits) -> SelfHeal:
+    """The real one, on this host."""
+
+    async def nobody(_provider: str) -> None:
+        return None
+
+    async def told(_level: str, _text: str) -> bool:
+        return True
+
+    return SelfHeal(
+        clock=SystemClock(), host=host_of(house), pool=turns, degrade=nobody, tell=told, limits=limits
+    )
+
+
+async def usage(house: House) -> tuple[float | None, float | None]:
+    reading = await host_of(house).reading()
+    return reading.memory_percent, 0.0
 
 
 def test_messages_are_answered_in_one_conversation(house: House) -> None:
@@ -95,15 +129,33 @@ def test_killed_inside_a_turn_it_is_brought_back_and_fills_the_same_message(hous
     asyncio.run(scene())
 
 
-def test_a_runaway_that_is_ended_in_its_turn_goes_on_with_it(house: House) -> None:
-    """Short memory, or a process that runs away: the turn is not lost, and its end stands in the same message."""
+@pytest.mark.parametrize(
+    ("limits", "acts"),
+    [
+        # Every host uses more than this, and collecting does not help.
+        (HealLimits(memory_percent=0.001), [HealKind.COLLECT_MEMORY, HealKind.RESTART_ALL]),
+        (HealLimits(runaway_memory_percent=0.001), [HealKind.END_RUNAWAY] * 2),
+    ],
+    ids=["memory", "runaway"],
+)
+def test_self_heal_in_the_middle_of_a_turn_does_not_lose_it(
+    house: House, limits: HealLimits, acts: list[HealKind]
+) -> None:
+    """The turn goes on in another process and ends in the same message; an idle conversation goes on, too."""
 
     async def scene() -> None:
         async with house.gateway() as life:
+            heal = self_heal(life.gateway.turns, house, limits)
+            house.api.says("hello", chat=2)
+            await life.answered(1, chat=2)
             house.api.says("hang on")
             await life.until(lambda: any("Half of" in each for each in house.api.seen(1)), "half an answer")
-            assert await life.gateway.turns.restart_all() == 1
+            before = set(life.gateway.turns.sessions())
+            assert [each.kind for each in await heal.look(*await usage(house))] == acts
             assert await life.answered(1) == ["Brought back, and done after all."]
+            house.api.says("and you?", chat=2)
+            assert await life.answered(2, chat=2) == ["Answer to: hello.", "Answer to: and you?."]
+            assert set(life.gateway.turns.sessions()) == before, "each in its own conversation"
 
     asyncio.run(scene())
 

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, unix_connect
 
 from clients import wait_for
@@ -430,3 +431,36 @@ def test_unknown_query_parameters_are_refused_everywhere(owner: httpx.Client) ->
         assert (path, answer.status_code, answer.json()["code"]) == (path, 400, "unknown-parameter")
     told = owner.get("/api/sessions?helth=dead").json()
     assert told["detail"].endswith("Known: all, include_health, health, state, project, limit, cursor.")
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("=x", "unknown-parameter"),
+        ("limti&limti", "unknown-parameter"),
+        ("LIMIT=1", "unknown-parameter"),
+        ("health=dead&health=healthy", "repeated-parameter"),
+        ("limit=zz&limit=1", "repeated-parameter"),
+    ],
+)
+def test_odd_query_parameters_are_refused(owner: httpx.Client, query: str, code: str) -> None:
+    """An empty name, other letters, and one that is given twice: no value is silently dropped."""
+    answer = owner.get(f"/api/sessions?{query}")
+    assert (answer.status_code, answer.json()["code"]) == (400, code)
+
+
+def test_a_parameter_with_many_values_may_be_repeated(owner: httpx.Client) -> None:
+    """A caller has several conversations and processes."""
+    answer = owner.get("/api/sessions/self?pid=1&pid=2")
+    assert answer.json().get("code") not in ("repeated-parameter", "unknown-parameter")
+
+
+def test_the_websocket_takes_no_parameters(doors: Doors) -> None:
+    """A filter that does not exist is refused instead of answered with everything."""
+    with (
+        pytest.raises(InvalidStatus) as refused,
+        unix_connect(str(doors.path), "ws://wakeful/api/ws?session=1", proxy=None),
+    ):
+        pass
+    answer = refused.value.response
+    assert (answer.status_code, msgspec.json.decode(answer.body)["code"]) == (400, "unknown-parameter")

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -17,12 +18,20 @@ import pytest
 
 import wakeful
 from clients import wait_for
+from wakeful.adapters.journal import files
 from wakeful.adapters.journal.integrity import OutsideRoot
 from wakeful.adapters.journal.locks import RecoveryRuns, recovery_lock
 from wakeful.adapters.journal.processes import GatedProcess
 from wakeful.adapters.system import proc
 from wakeful.domain.checkpoint import ChoiceName
-from wakeful.domain.journal import BadStep, BadTrait, StateForeign, StateMissing, StateOutdated
+from wakeful.domain.journal import (
+    BadStep,
+    BadTrait,
+    SessionState,
+    StateForeign,
+    StateMissing,
+    StateOutdated,
+)
 from wakeful.domain.process import Sight
 from wakeful.domain.recovery import Course, Recovered, Status
 from wakeful.journal import (
@@ -983,3 +992,167 @@ def test_a_held_step_is_asked_about_once_while_others_go_on(root: Path) -> None:
     assert (outcome.status, outcome.checkpoints) == (Status.OK, ())
     with Journal(root) as journal, journal.step("mail", effects="remote") as step:
         assert step.attempt == 2
+
+
+def shipped_in_two_sessions(root: Path) -> Callable[[], None]:
+    """A session that is over, then one that was cut off inside a remote step; the answer puts the first one's state back."""
+    with Journal(root, steps=["cut"]) as journal, journal.step("cut", effects="remote"):
+        pass
+    put_back = rolled_back(root, STATE)
+    program = f"import os, wakeful; j = wakeful.Journal({str(root)!r}, fresh=True)\n"
+    program += "with j.step('cut', effects='remote'): os.kill(os.getpid(), 9)\n"
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == -9
+    return put_back
+
+
+@pytest.mark.parametrize("damage", ["older", "missing"])
+def test_to_begin_anew_is_no_answer_to_a_question_whose_state_is_not_there(root: Path, damage: str) -> None:
+    """A program that always begins anew was cut off inside a remote step, and its state is not there: a person decides."""
+    put_back = shipped_in_two_sessions(root)
+    if damage == "older":
+        put_back()
+    else:
+        state_path(root).unlink()
+    for _ in range(2):
+        with pytest.raises(JournalHeld):
+            Journal(root, fresh=True)
+    decide(1, ChoiceName.DONE)
+    with Journal(root, fresh=True) as journal:
+        assert journal.next_step() is None
+        assert not journal.is_completed("cut")
+
+
+def test_a_session_that_somebody_aborted_can_be_begun_anew_without_its_state(root: Path) -> None:
+    """That it was aborted is known without the state, too."""
+    put_back = shipped_in_two_sessions(root)
+    with pytest.raises(JournalHeld):
+        Journal(root, fresh=True)
+    decide(1, ChoiceName.ABORT)
+    assert recovered(root).approval == "aborted"
+    put_back()
+    with Journal(root, fresh=True) as journal:
+        assert not journal.is_completed("cut")
+
+
+def test_the_state_of_another_journal_is_refused(root: Path, tmp_path: Path) -> None:
+    """Its session is not one that these events and this database know: what happened here would happen again."""
+    with Journal(root) as journal, journal.step("ship", effects="remote"):
+        pass
+    other = tmp_path / "other"
+    with Journal(other) as journal, journal.step("build", effects="local"):
+        pass
+    shutil.copy(state_path(other), state_path(root))
+    with pytest.raises(StateOutdated):
+        Journal(root)
+    with pytest.raises(StateOutdated):
+        recovered(root)
+    killed_inside(other, "effects='remote'")
+    shutil.copy(state_path(other), state_path(root))
+    with pytest.raises(StateOutdated):
+        Journal(root, fresh=True)
+
+
+def test_killed_before_its_first_state_a_new_session_leaves_the_old_one(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of the new session ran: the old one's state is gone on from, and its steps are not run again."""
+    with Journal(root, steps=["ship", "after"]) as journal, journal.step("ship", effects="remote"):
+        pass
+
+    def killed(_path: Path, _state: SessionState) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "replace_state", killed)
+        with pytest.raises(KeyboardInterrupt):
+            Journal(root, fresh=True)
+    with Journal(root, steps=["ship", "after"]) as again:
+        assert (again.trace_id, again.next_step()) == (journal.trace_id, "after")
+    with Journal(root, fresh=True, steps=["ship"]) as fresh:
+        assert fresh.next_step() == "ship"
+
+
+def test_events_that_were_put_back_and_have_grown_since_are_read_all_the_same(root: Path) -> None:
+    """Where the database has one event, the log has another by now: what only the log knows counts."""
+    with Journal(root) as journal:
+        put_events_back = rolled_back(root, EVENTS)
+        for number in range(4):
+            with journal.step(f"local{number}", effects="none"):
+                pass
+    put_rest_back = rolled_back(root, STATE, "gaia.db")
+    put_events_back()
+    with Journal(root) as journal:
+        with journal.step("ship", effects="remote"):
+            pass
+        for number in range(6):
+            with journal.step(f"later{number}", effects="none"):
+                pass
+    put_rest_back()
+    for ending in ("-wal", "-shm"):
+        (root / f"gaia.db{ending}").unlink(missing_ok=True)
+    with Journal(root) as journal:
+        assert journal.is_completed("ship")
+
+
+def test_a_checkpoint_of_another_journal_is_no_answer(root: Path, tmp_path: Path) -> None:
+    """The state waits for a number that is somebody else's question here: this one is asked about."""
+    other = tmp_path / "other"
+    killed_inside(other, "effects='remote'")
+    recovered(other)
+    decide(1, ChoiceName.CONTINUE)
+    with Journal(root):
+        pass
+    waiting = state_of(root) | {"notes": "awaiting-approval: CHECKPOINT_1.md"}
+    state_path(root).write_text(json.dumps(waiting))
+    assert (recovered(root).status, recovered(root).checkpoint) == (Status.MANUAL_REVIEW, 2)
+    decide(2, ChoiceName.CONTINUE)
+    assert recovered(root).status is Status.OK
+
+
+def test_a_step_that_was_cancelled_before_its_block_began_can_be_run(root: Path) -> None:
+    """Nothing of it ran: it is neither running for ever nor a question to a person."""
+
+    async def program() -> int:
+        async with await Journal.open(root) as journal:
+
+            async def ship() -> None:
+                async with journal.step("ship", effects="remote"):
+                    pytest.fail("it was cancelled before")
+
+            task = asyncio.create_task(ship())
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            async with journal.step("ship", effects="remote") as step:
+                return step.attempt
+
+    assert asyncio.run(program()) == 2
+    assert not list(root.glob("CHECKPOINT_*"))
+
+
+def test_a_journal_that_was_aborted_before_any_step_is_not_recovered_again_and_again(root: Path) -> None:
+    """Its state was torn and somebody aborted it: nothing is left to settle, and its events do not grow."""
+    with Journal(root):
+        pass
+    state_path(root).write_text("{")
+    assert recovered(root).checkpoint == 1
+    decide(1, ChoiceName.ABORT)
+    told: list[Sighting] = []
+
+    async def tell(sighting: Sighting) -> None:
+        told.append(sighting)
+
+    async def rounds() -> list[int]:
+        watch = RecoveryWatch([root], registry=root / "none", clock=VirtualClock(), tell=tell)
+        sizes = []
+        for _ in range(3):
+            await watch.check()
+            sizes.append(len(events(root)))
+        return sizes
+
+    sizes = asyncio.run(rounds())
+    assert sizes == [sizes[0]] * 3
+    with pytest.raises(JournalHeld):
+        Journal(root)
+    Journal(root, fresh=True).close()

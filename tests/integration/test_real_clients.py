@@ -35,9 +35,7 @@ def is_in(state: str) -> Callable[[Session], bool]:
 
 def is_in_a_tool(session: Session) -> bool:
     return session["state"] == "prompting" and any(
-        # Codex opens a turn before it says what for: that is a tool's wait too, of no call yet.
-        wait["kind"] == "tool" and wait["untrusted"]
-        for wait in session["expected_waits"]
+        wait["kind"] == "tool" for wait in session["expected_waits"]
     )
 
 

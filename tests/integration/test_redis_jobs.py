@@ -1,13 +1,15 @@
 """The queue world in a real Redis: every act whole or not at all, and what a lost answer means."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
-from bridges import CHAT, WORK, Bridge
+from bridges import CHAT, SESSION, WORK, Bridge
 from redis_servers import RedisServer
 from wakeful.adapters.redis.connection import Connection
 from wakeful.adapters.redis.jobs import RecordStrange, RedisJobs
@@ -213,3 +215,82 @@ def test_every_escaped_id_is_read_back(bridge: Bridge) -> None:
     assert {
         each["session_id"] for each in bridge.server.query("AgentSession", project_key="p/q:[r]*")
     } == set(ids)
+
+
+EVENT = b'{"event":"session_recovered"}'
+
+
+def fenced(bridge: Bridge) -> Revival:
+    """A session that was fenced and whose next job waits, with the record that a watchdog of an earlier version keeps."""
+    bridge.active()
+
+    async def act(jobs: RedisJobs) -> Revival:
+        (watched,) = (await jobs.look()).watched
+        made = revival(watched, session_key=watched.session.key)
+        assert await jobs.revive(watched, made) is Fenced.DONE
+        return made
+
+    made = with_jobs(bridge, act)
+    client = bridge.server.client()
+    # Byte by byte what the version before `running_at` and `stopped` wrote.
+    assert set(json.loads(client.get(f"wakeful:revival:{WORK}"))) == {
+        "work", "session_id", "project_key", "chat_id", "reason", "began_at", "stage", "job_id", "context",
+        "failed_key", "session_key",
+    }  # fmt: skip
+    client.close()
+    return made
+
+
+def test_two_watchdogs_withdraw_a_revival_once(bridge: Bridge) -> None:
+    """One of them does it, and what tells of it is owed once; the records are as before the fence."""
+    made = fenced(bridge)
+
+    async def act(jobs: RedisJobs) -> tuple[list[bool], list[bytes]]:
+        both = await asyncio.gather(jobs.withdraw(made, [EVENT]), jobs.withdraw(made, [EVENT]))
+        return sorted(both), await jobs.owed_events()
+
+    assert with_jobs(bridge, act) == ([False, True], [EVENT])
+    assert (bridge.statuses("RedisJob"), bridge.statuses("AgentSession")) == (["running"], ["active"])
+
+
+@pytest.mark.parametrize("status", ["running", "completed", "failed"])
+def test_a_revival_whose_next_job_was_taken_in_the_same_moment_is_not_withdrawn(
+    bridge: Bridge, status: str
+) -> None:
+    """The worker has saved the job further on, whether it has taken the waiting record away yet or not."""
+    made = fenced(bridge)
+    bridge.server.job(
+        job_id=made.job_id, project_key="popoto", status=status, session_id=made.session_id,
+        created_at=made.began_at,
+    )  # fmt: skip
+    before = everything(bridge)
+    assert with_jobs(bridge, lambda jobs: jobs.withdraw(made, [EVENT])) is False
+    assert everything(bridge) == before
+
+
+def test_a_revival_that_another_watchdog_moved_on_is_not_withdrawn(bridge: Bridge) -> None:
+    """What was read before is not what is there: its budget ran out, or somebody saw its next job run."""
+    made = fenced(bridge)
+    assert with_jobs(bridge, lambda jobs: jobs.advance(made, replace(made, running_at=1.0))) is True
+    before = everything(bridge)
+    assert with_jobs(bridge, lambda jobs: jobs.withdraw(made, [EVENT])) is False
+    assert everything(bridge) == before
+    bridge.server.client().delete(f"wakeful:revival:{WORK}")
+    assert with_jobs(bridge, lambda jobs: jobs.withdraw(made, [EVENT])) is False
+    assert with_jobs(bridge, lambda jobs: jobs.open_revivals()) == []
+
+
+def test_a_fence_leaves_the_record_of_a_completed_attempt_alone(bridge: Bridge) -> None:
+    """The record is an earlier message's, which ended well; only the job that hangs is marked."""
+    bridge.server.session(
+        session_id=SESSION, project_key="popoto", status="completed", chat_id=CHAT,
+        started_at=bridge.now - 10_900, last_activity=bridge.now - 10_800,
+    )  # fmt: skip
+    bridge.run_job(SESSION, chat_id=CHAT, message_id=4469)
+
+    async def act(jobs: RedisJobs) -> Fenced:
+        (watched,) = (await jobs.look()).watched
+        return await jobs.fence(watched)
+
+    assert with_jobs(bridge, act) is Fenced.DONE
+    assert (bridge.statuses("RedisJob"), bridge.statuses("AgentSession")) == (["failed"], ["completed"])

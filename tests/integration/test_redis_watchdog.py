@@ -1,6 +1,7 @@
 """000's watchdog over a real Redis whose records popoto wrote: what is found, what is done, what is said, and once."""
 
 import asyncio
+import time
 from errno import ENOSPC
 from pathlib import Path
 from typing import Any
@@ -220,7 +221,7 @@ def test_each_finding_has_a_line_of_its_own_to_the_end(bridge: Bridge) -> None:
     check(bridge)
     taken(bridge, "running")
     bridge.call("make test", -5.0)
-    check(bridge)
+    check(bridge, times=2)
     reasons = ["silent_for_15_minutes", "running_for_2_hours"]
     assert [(event, reason) for event, reason, _ in bridge.outline()] == [
         (event, reason) for event in ("session_unhealthy", "session_recovered") for reason in reasons
@@ -692,6 +693,31 @@ def test_an_issue_and_a_report_that_waits_for_one_do_not_share_a_name(bridge: Br
     assert episodes == {"issue:popoto": ISSUE}
 
 
+def test_a_report_that_an_earlier_version_kept_is_filed_and_no_address(bridge: Bridge) -> None:
+    """Under the name of the issue lies a report: it is nobody's address, and is filed once `gh` works."""
+    kept = '{"project":"popoto","session_id":"s1","reason":"silent","summary":"","duration_seconds":1.0}'
+
+    async def run() -> tuple[str | None, list[str], dict[str, str]]:
+        jobs = connect(bridge.server.url)
+        forge, told = FlakyForge(), list[str]()
+
+        async def tell(words: str) -> None:
+            told.append(words)
+
+        try:
+            await jobs.mark("issue:popoto", kept)
+            newest = await JobsLedger(jobs).newest("popoto")
+            forge.works = True
+            told_forge = ToldForge(forge, jobs, SystemClock(), tell)
+            await told_forge.try_again()
+            await told_forge.try_again()
+            return newest, told, await jobs.episodes()
+        finally:
+            await jobs.close()
+
+    assert asyncio.run(run()) == (None, [], {})
+
+
 class FlakyForge:
     """Takes nothing until it works."""
 
@@ -700,3 +726,207 @@ class FlakyForge:
     async def file(self, report: Report) -> Filing:
         del report
         return Filing(ISSUE, "filed") if self.works else Filing(None, "gh: not logged in")
+
+
+def test_a_job_that_just_began_is_not_judged_by_an_earlier_attempts_log(bridge: Bridge) -> None:
+    """The thread's last message was done three hours ago, the next job was just taken: nobody calls it silent."""
+    bridge.server.session(
+        session_id=SESSION, project_key="popoto", status="completed", chat_id=CHAT,
+        started_at=bridge.now - 10_900, last_activity=bridge.now - 10_800,
+    )  # fmt: skip
+    bridge.call("make test", 10_800.0)
+    bridge.run_job(SESSION, chat_id=CHAT, message_id=4470, created_at=bridge.now - 2)
+    check(bridge, times=2)
+    assert bridge.statuses("RedisJob") == ["running"]
+    assert bridge.statuses("AgentSession") == ["completed"]
+    assert bridge.events == []
+
+
+def test_a_job_that_waited_is_not_judged_by_what_was_done_while_it_did(bridge: Bridge) -> None:
+    """No record at all, and a log that another message's attempt wrote to while this job was in the queue."""
+    bridge.call("make test", 1000.0)
+    bridge.run_job(SESSION, chat_id=CHAT, message_id=4470, created_at=bridge.now - 2000)
+    check(bridge, times=2)
+    assert bridge.statuses("RedisJob") == ["running"]
+    assert bridge.events == []
+
+
+def first_seen(bridge: Bridge, before_seconds: float) -> int:
+    """Every running job without an active record was first seen so long ago; how many those are."""
+    client = bridge.server.client()
+    names = client.hkeys("wakeful:running")
+    for name in names:
+        client.hset("wakeful:running", name, repr(bridge.now - before_seconds))
+    client.close()
+    return len(names)
+
+
+def test_a_job_without_a_record_is_judged_by_its_log_since_it_was_first_seen(bridge: Bridge) -> None:
+    """No record calls it active: what it logged since the first look counts, whichever watchdog looks."""
+    bridge.run_job(SESSION, chat_id=CHAT, message_id=4469)
+    check(bridge)
+    assert first_seen(bridge, 1000) == 1
+    bridge.call("make test", 900.0)
+    check(bridge)
+    assert [each[0] for each in bridge.outline()] == ["session_unhealthy"]
+    assert sorted(bridge.statuses("RedisJob")) == ["failed", "pending"]
+    check(bridge)
+    assert first_seen(bridge, 0) == 0
+
+
+def test_a_second_hang_is_seen_without_record_and_log(bridge: Bridge) -> None:
+    """The worker saved the next job under a name of its own and writes nothing: ten minutes later it is silent."""
+    bridge.active()
+    check(bridge)
+    taken(bridge, "running", created_at=bridge.now - 890)
+    check(bridge)
+    assert first_seen(bridge, 700) == 1
+    check(bridge)
+    assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "revival_failed"]
+    assert bridge.sent == [(CHAT, FAILURE_MESSAGE)]
+
+
+def test_another_message_of_the_session_does_not_withdraw_a_revival(bridge: Bridge) -> None:
+    """While the revival waits, the worker does the next message of the same session: that is not the old attempt."""
+    bridge.active()
+    bridge.run_job(SESSION, chat_id=CHAT, message_id=4470, status="pending", created_at=bridge.now - 30)
+    check(bridge)
+    bridge.server.delete("RedisJob", message_id=4470)
+    bridge.run_job(SESSION, chat_id=CHAT, message_id=4470, status="completed", created_at=bridge.now - 30)
+    bridge.call("make test", -5.0)
+    check(bridge, times=2)
+    assert sorted(bridge.statuses("RedisJob")) == ["completed", "failed", "pending"]
+    assert [each[0] for each in bridge.outline()] == ["session_unhealthy"]
+
+
+def test_the_last_words_of_a_stopped_session_do_not_withdraw_its_revival(bridge: Bridge) -> None:
+    """The bridge ended the old attempt, which writes to its log as it ends: the next job is still wanted."""
+
+    def stop(session_id: str) -> None:
+        assert session_id == SESSION
+        bridge.call("make test", -5.0)
+
+    bridge.active()
+    check(bridge, times=2, stop_session=stop)
+    assert sorted(bridge.statuses("RedisJob")) == ["failed", "pending"]
+    assert [each[0] for each in bridge.outline()] == ["session_unhealthy"]
+
+
+def test_an_attempt_that_failed_after_its_fence_does_not_withdraw_its_revival(bridge: Bridge) -> None:
+    """Its own worker saved it as failed since then: that is an end, not going on."""
+    bridge.active()
+    check(bridge)
+    client = bridge.server.client()
+    (failed,) = [key for key in client.keys("AgentSession:*") if key.endswith(b":failed")]
+    client.hset(failed, "last_activity", packed(bridge.now + 5))
+    client.close()
+    check(bridge, times=2)
+    assert sorted(bridge.statuses("RedisJob")) == ["failed", "pending"]
+
+
+def test_an_attempt_that_completed_after_its_fence_withdraws_its_revival_and_runs_no_more(
+    bridge: Bridge,
+) -> None:
+    """It went on and ended well before anybody took the next job: nothing is left to run, and nothing is called running."""
+    bridge.active()
+    check(bridge)
+    bridge.server.session(
+        session_id=SESSION, project_key="popoto", status="completed", chat_id=CHAT,
+        started_at=bridge.now - 960, last_activity=bridge.now + 5,
+    )  # fmt: skip
+    client = bridge.server.client()
+    (failed,) = [key for key in client.keys("RedisJob:*") if key.endswith(b":failed")]
+    bridge.server.job(
+        job_id=failed.decode().split(":")[1], project_key="popoto", status="completed", session_id=SESSION,
+        chat_id=CHAT, message_id=4469, created_at=bridge.now - 960, message_text="ship it",
+    )  # fmt: skip
+    client.close()
+    check(bridge, times=2)
+    assert bridge.statuses("RedisJob") == ["completed"]
+    assert bridge.statuses("AgentSession") == ["completed", "failed"]
+
+
+def test_a_session_that_merely_runs_again_is_not_recovered_by_what_was_written_before(bridge: Bridge) -> None:
+    """The old attempt's last line came after the fence; the next job was taken and has done nothing yet."""
+    bridge.active()
+    check(bridge)
+    taken(bridge, "running")
+    bridge.call("make test", -0.5)
+    time.sleep(max(0.0, bridge.now + 1.6 - time.time()))
+    check(bridge, times=2)
+    assert [each[0] for each in bridge.outline()] == ["session_unhealthy"]
+
+
+def test_a_watchdog_that_is_ended_while_it_writes_owed_events_loses_none(bridge: Bridge) -> None:
+    """The log hangs, its program is ended: what was owed is still there for the next one, in its order."""
+    bridge.run_job("tg_research_1_2", project="research", status="pending")
+    bridge.run_job("tg_idle_1_2", project="idle", status="pending")
+
+    def full(_event: CriticalEvent) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    check(bridge, write=full, active_projects=["popoto"])
+
+    async def ended_inside() -> None:
+        inside = asyncio.Event()
+
+        async def hangs(_event: CriticalEvent) -> None:
+            inside.set()
+            await asyncio.Event().wait()
+
+        watch = bridge.watch(write=hangs, active_projects=["popoto"])
+        cycle = asyncio.create_task(watch.check())
+        await asyncio.wait_for(inside.wait(), 10)
+        cycle.cancel()
+        await asyncio.gather(cycle, return_exceptions=True)
+        await watch.close()
+
+    asyncio.run(ended_inside())
+    check(bridge, times=2, active_projects=["popoto"])
+    told = [(event["event"], event["project_key"]) for event in bridge.events]
+    assert sorted(told) == [("message_unrouted", "idle"), ("message_unrouted", "research")]
+    at = [event["timestamp"] for event in bridge.events]
+    assert at == sorted(at)
+
+
+def test_that_a_session_recovered_is_not_lost_while_the_log_is_full(bridge: Bridge) -> None:
+    """The next job works while nothing can be written: the line comes when it can."""
+    is_full = [False]
+
+    def write(event: CriticalEvent) -> None:
+        if is_full[0]:
+            raise OSError(ENOSPC, "No space left on device")
+        bridge.critical.append(event)
+
+    bridge.active()
+    check(bridge, write=write)
+    taken(bridge, "running")
+    bridge.call("make test", -5.0)
+    is_full[0] = True
+    check(bridge, times=3, write=write)
+    is_full[0] = False
+    check(bridge, times=2, write=write)
+    assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "session_recovered"]
+
+
+def test_two_watchdogs_at_once_write_each_owed_event_once(bridge: Bridge) -> None:
+    """Both find the same list when the log is back: one of them writes it, whole and in its order."""
+    projects = [f"project{number}" for number in range(5)]
+
+    def full(_event: CriticalEvent) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    for project in projects:
+        bridge.run_job(f"tg_{project}_1_2", project=project, status="pending")
+    check(bridge, write=full, active_projects=["popoto"])
+
+    async def both() -> None:
+        watches = [bridge.watch(active_projects=["popoto"]) for _ in range(2)]
+        await asyncio.gather(*(watch.check() for watch in watches))
+        for watch in watches:
+            await watch.close()
+
+    asyncio.run(both())
+    assert sorted(event["project_key"] for event in bridge.events) == projects
+    at = [event["timestamp"] for event in bridge.events]
+    assert at == sorted(at)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
@@ -18,7 +19,7 @@ from wakeful.adapters.tmux.agent_marks import AgentMarks
 from wakeful.adapters.tmux.agents import DOUBT_SECONDS, TmuxAgents
 from wakeful.domain.agents import AgentRuntime, AgentSpec, Glimpse, Move, move_of
 from wakeful.domain.process import Process, Sight
-from wakeful.ports.runtime import EngineGone
+from wakeful.ports.runtime import EngineGone, NotReady
 from wakeful.testing.virtual_clock import VirtualClock
 
 SECRET = "a-value-nobody-may-read"
@@ -116,6 +117,22 @@ def test_a_stop_ends_children_and_a_shell_that_stays(place: Place) -> None:
     assert left == []
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_a_stop_ends_what_was_started_on_its_own_server_only(place: Place, own: bool) -> None:
+    """Another daemon of the same user may have an agent of this name: its tools are left alone."""
+    place.start(spec())
+    socket = place.socket if own else place.folder / "another.sock"
+    marks = {"WAKEFUL_SESSION": "agent-bot", "TMUX": f"{socket},1,0", "PATH": os.environ["PATH"]}
+    tool = subprocess.Popen(("sleep", "1000"), env=marks, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        wait_for(lambda: proc.environ_value(tool.pid, "TMUX"), "its environment")
+        place.do(lambda agents: agents.stop(spec()))
+        assert (tool.poll() is not None) == own
+    finally:
+        tool.kill()
+        tool.wait()
+
+
 def test_a_session_somebody_made_by_hand_is_adopted(place: Place) -> None:
     """Without our marks, by its name alone."""
     pid = place.server.start("agent-bot", "sleep", "1000")
@@ -148,12 +165,29 @@ def test_a_server_that_hangs_prevents_seeing(place: Place) -> None:
 
 
 def test_a_server_that_died_is_doubted_first(place: Place) -> None:
-    """Unknown for half a minute; then a second look at the process settles it."""
+    """Unknown for a few seconds; then a second look at the process settles it."""
     place.start(spec())
     os.kill(place.server.pid, signal.SIGKILL)
     wait_for(lambda: move_of(place.look(spec())) is Move.UNSEEN or None, "loss of sight")
     place.clock.advance(DOUBT_SECONDS)
     wait_for(lambda: move_of(place.look(spec())) is Move.SESSION_LOST or None, "second look")
+
+
+def test_the_end_of_the_doubt_is_told(place: Place) -> None:
+    """The hub looks again at once: its next round may be ten seconds away."""
+
+    async def scene(agents: TmuxAgents) -> str:
+        told = asyncio.ensure_future(anext(agents.changes()))
+        await agents.look(spec())
+        await asyncio.sleep(0)
+        place.clock.advance(DOUBT_SECONDS)
+        async with asyncio.timeout(5):
+            return await told
+
+    place.start(spec())
+    os.kill(place.server.pid, signal.SIGKILL)
+    wait_for(lambda: place.server.look().sight is Sight.DEAD or None, "end of the server")
+    assert place.do(scene) == ""
 
 
 def test_a_server_that_took_its_place_does_not_make_agents_stale(place: Place) -> None:
@@ -241,3 +275,17 @@ def test_the_last_agent_leaves_the_server_to_the_sessions_in_it(place: Place) ->
     place.server.tmux("send-keys", "-t", "=run:", "C-d")
     wait_for(lambda: place.server.look().panes == () or None, "end of the session")
     assert place.server.look().sight is Sight.ALIVE
+
+
+def test_an_agent_at_a_dialog_says_which_instead_of_what_it_never_showed(
+    place: Place, tmp_path: Path
+) -> None:
+    """The dialog and the way to answer it are the reason that it is not ready."""
+    client = tmp_path / "claude"
+    shutil.copy("/bin/bash", client)
+    asks = "printf 'Select login method:\\n \u276f 1. Claude account'; sleep 600; :"
+    wanted = spec("bot", str(client), "-c", asks, ready="never", ready_seconds=1.0)
+    with pytest.raises(NotReady, match=r"\(login\): `wakeful attach bot` and answer it"):
+        place.start(wanted)
+    seen = place.look(wanted)
+    assert (seen.ready, "(login)" in seen.reason) == (False, True)

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import shutil
+import time
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -10,13 +12,18 @@ import pytest
 from clients import wait_for
 from tmux_servers import Server
 from wakeful.adapters.system import proc
+from wakeful.adapters.tmux import codex_dialogs, dialogs, start_clients
 from wakeful.adapters.tmux.claude_dialogs import dialog_on
 from wakeful.adapters.tmux.dialogs import Dialogs
+from wakeful.adapters.tmux.inputs import CodexInput
 from wakeful.adapters.tmux.screen import Screen
+from wakeful.adapters.tmux.server import TmuxServer
+from wakeful.adapters.tmux.start_clients import Client, client_in
 from wakeful.domain.evidence import DialogKind
 from wakeful.domain.process import Process
 from wakeful.domain.subject import Subject
 
+CLIENT_IN, LOOK = client_in, TmuxServer.look
 ANGLE = "\u276f"
 RULE = "─" * 40
 CONVERSATION = "0b1f3c52-7d1e-4a53-9d0e-2f5c1d0a9b11"
@@ -66,6 +73,55 @@ def test_an_input_line_and_a_permission_question_are_no_dialogs_of_a_start() -> 
     assert (dialog_on(line), dialog_on(asked)) == (None, None)
 
 
+SIGN = "\u203a"
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind"),
+    [
+        (("Trust this folder?", "Codex can read, edit", f"{SIGN} 1. Trust and continue"), DialogKind.TRUST),
+        (("Trust this", "folder?", f"{SIGN} 1. Trust and", "continue"), DialogKind.TRUST),
+        (
+            ("Sign in with ChatGPT to use Codex as part of your paid plan", "> 1. Sign in with ChatGPT"),
+            DialogKind.LOGIN,
+        ),
+        (("Finish signing in via your browser", "Press Esc to cancel"), DialogKind.LOGIN),
+        (
+            ("> Use your own OpenAI API key for usage-based billing", "Paste or type your API key"),
+            DialogKind.LOGIN,
+        ),
+        (
+            ("Update available! 0.166.0 -> 0.167.0", f"{SIGN} 1. Update now", "Press enter to continue"),
+            DialogKind.UPDATE,
+        ),
+        # Words without a key to press, a menu without known words, a client that has drawn nothing yet.
+        (("Trust this folder? Loading",), DialogKind.UNKNOWN),
+        (("Choose a keyboard", f"{SIGN} 1. Red", "Press enter to confirm"), DialogKind.UNKNOWN),
+        (("", ""), DialogKind.UNKNOWN),
+    ],
+)
+def test_a_dialog_of_codex_is_known_in_the_same_way(rows: tuple[str, ...], kind: DialogKind) -> None:
+    """Wherever its hidden cursor stands."""
+    for row in range(len(rows)):
+        seen = codex_dialogs.dialog_on(screen(*rows, row=row))
+        assert seen is not None
+        assert seen.kind is kind
+        assert CodexInput().draft(screen(*rows, row=row)) is None
+
+
+def test_codex_in_a_conversation_shows_no_dialog_of_a_start() -> None:
+    """An input line, a running turn or an approval: whatever stands above was said by the agent."""
+    above = ("Trust this folder?", f"{SIGN} 1. Trust and continue")
+    line = screen(*above, f"{SIGN} Ask Codex to do anything", row=2)
+    long_draft = screen(*above, f"{SIGN} a draft that goes", "  on below", row=3)
+    works = screen(*above, "• Working (4s • esc to interrupt)", row=0)
+    asks = screen(
+        *above, "Would you like to run the following command?", f"{SIGN} 1. Yes, proceed (y)", row=3
+    )
+    assert [codex_dialogs.dialog_on(each) for each in (line, long_draft, works, asks)] == [None] * 4
+    assert CodexInput().draft(long_draft) == "a draft that goes\non below"
+
+
 class Notes:
     """A witness that takes notes of dialogs."""
 
@@ -92,8 +148,49 @@ def program(tmp_path: Path) -> str:
 
 
 def look(server: Server, notes: Notes, folder: Path, starting_seconds: float = 0.0) -> bool:
-    dialogs = Dialogs(notes, lambda _process: None, (folder,), "here", starting_seconds=starting_seconds)  # type: ignore[arg-type]
+    folders = dict.fromkeys(("claude", "codex"), (folder,))
+    dialogs = Dialogs(notes, lambda _process: None, folders, "here", starting_seconds=starting_seconds)  # type: ignore[arg-type]
     return asyncio.run(dialogs.look([server.look()]))
+
+
+class Watching:
+    """Looks again and again, and counts what each look cost."""
+
+    def __init__(
+        self, server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch, starting_seconds: float = 20.0
+    ) -> None:
+        self.notes = Notes()
+        self._server = server
+        self._counted: list[str] = []
+        self._ahead_seconds = 0.0
+        monkeypatch.setattr(dialogs, "client_in", self._client_in)
+        monkeypatch.setattr(TmuxServer, "look", self._capture)
+        self._dialogs = Dialogs(
+            self.notes,  # type: ignore[arg-type]
+            lambda _process: None,
+            dict.fromkeys(("claude", "codex"), (folder,)),
+            "here",
+            starting_seconds=starting_seconds,
+            wall=lambda: time.time() + self._ahead_seconds,
+        )
+
+    def look(self, anew: Collection[int] = (), *, later: bool = True) -> list[str]:
+        """What was looked up. `later`: the second in which the panes last wrote is over."""
+        self._counted.clear()
+        self._ahead_seconds = 10.0 if later else -10.0
+        asyncio.run(self._dialogs.look([self._server.look()], anew))
+        return sorted(self._counted)
+
+    def patience(self, starting_seconds: float) -> None:
+        self._dialogs._starting_seconds = starting_seconds
+
+    def _client_in(self, pid: int) -> Client | None:
+        self._counted.append("client")
+        return CLIENT_IN(pid)
+
+    async def _capture(self, target: str) -> Screen:
+        self._counted.append("screen")
+        return await LOOK(TmuxServer(str(self._server.socket)), target)
 
 
 def shows(server: Server, text: str) -> None:
@@ -121,7 +218,7 @@ def test_who_has_just_started_is_given_its_time(server: Server, tmp_path: Path, 
     """An empty screen in the first seconds says nothing, and the next look comes soon."""
     server.start("a", "env", f"CLAUDE_CONFIG_DIR={tmp_path}", program, "-c", "sleep 600; :")
     notes = Notes()
-    assert look(server, notes, tmp_path, starting_seconds=60.0)
+    wait_for(lambda: look(server, notes, tmp_path, starting_seconds=60.0) or None, "client")
     assert notes.asked_by == {}
 
 
@@ -154,3 +251,54 @@ def test_a_client_below_a_script_is_found(server: Server, tmp_path: Path, progra
     parent = proc.parent_of(process)
     assert parent is not None
     assert (parent.pid, os.path.basename(proc.command(process.pid)[0])) == (pid, "claude")  # noqa: PTH119
+
+
+def test_panes_that_show_nothing_new_cost_nothing(
+    server: Server, tmp_path: Path, program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither shells nor a client at its dialog are looked at twice; news, a hint and a second not over yet are."""
+    asks = f"printf 'Quick safety check: here {ANGLE} 1. Yes'; read; printf '\\nLoading'; sleep 600; :"
+    pid = server.start("asks", "env", f"CLAUDE_CONFIG_DIR={tmp_path}", program, "-c", asks)
+    shows(server, "here")
+    for number in range(3):
+        server.start(f"idle-{number}", "sleep", "600")
+    watching = Watching(server, tmp_path, monkeypatch)
+    everything = ["client"] * 4 + ["screen"]
+    assert watching.look(later=False) == everything
+    assert watching.look() == everything
+    ((client, (_, kind, _)),) = watching.notes.asked_by.items()
+    assert (client.pid, kind) == (pid, DialogKind.TRUST)
+    assert watching.look() == []
+    assert watching.look(anew=(pid,)) == ["client", "screen"]
+    written = server.look().wrote
+    wait_for(lambda: int(time.time()) > max(written) or None, "next second")
+    server.tmux("send-keys", "-t", "=asks:", "Enter")
+    wait_for(lambda: server.look().wrote != written or None, "news")
+    assert watching.look() == ["client", "screen"]
+
+
+def test_a_codex_whose_start_was_not_watched_is_not_guessed_at(
+    server: Server, tmp_path: Path, program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tells nothing itself: an unknown screen may be one of its conversation, unless it was seen from its start on."""
+    codex = Path(program).with_name("codex")
+    shutil.copy("/bin/bash", codex)
+    told = "printf 'Something new'; sleep 600; :"
+    server.start("a", "env", f"CODEX_HOME={tmp_path}", str(codex), "-c", told)
+    shows(server, "Something new")
+    late, early = (Watching(server, tmp_path, monkeypatch, starting_seconds=each) for each in (0.0, 60.0))
+    late.look()
+    assert late.notes.asked_by == {}
+    early.look()
+    assert early.notes.asked_by == {}
+    early.patience(0.0)
+    early.look()
+    ((subject, kind, _),) = early.notes.asked_by.values()
+    assert (subject.provider, subject.awaited, kind) == ("codex", True, DialogKind.UNKNOWN)
+
+
+@pytest.mark.parametrize("words", [("exec", "x"), ("-m", "o3", "exec"), ("--version",), ("app-server",)])
+def test_a_command_of_codex_holds_no_conversation_in_its_terminal(words: tuple[str, ...]) -> None:
+    """Only the client that a person talks to stands at a dialog."""
+    assert not start_clients.holds_conversation(("node", "/x/bin/codex", *words))
+    assert start_clients.holds_conversation(("codex", "-m", "o3", "resume", "--", "exec"))

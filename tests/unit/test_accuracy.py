@@ -223,6 +223,15 @@ def test_the_page_names_every_watcher_and_every_miss() -> None:
     assert f"- step repeated, {session.name}: never" in text
 
 
+def test_nothing_is_planted_where_no_model_was_asked() -> None:
+    """A turn that is merely opened may be a command that a person typed."""
+    worked = calls(*(f"c{number}" for number in range(30)))
+    opened = [*worked, e.TurnEnded(900.0), e.Prompted(901.0, by_person=False, unasked=True)]
+    asked = e.Prompted(902.0)
+    recording = recording_of("x", "codex", [*opened, asked])
+    assert [recording.events[place] for place in recording.places] == [asked]
+
+
 def test_one_answer_counts_for_other_inputs_only() -> None:
     """Four different commands with one result flag; the same one again adds nothing, another result begins afresh."""
     assert seen(Stagnation(4), calls("a", "b", "c", "d"), 40.0)

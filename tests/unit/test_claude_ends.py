@@ -73,14 +73,128 @@ def test_a_run_that_was_cut_off_is_still_a_death() -> None:
     assert codes(judged(4, Sight.DEAD, SAID, CALLED, failed)) == [Code.SESSION_DEAD]
 
 
+def budget(seconds: float, used: float, total: float = 0.0007) -> dict[str, Any]:
+    said = {"type": "budget_usd", "used": used, "total": total, "remaining": total - used}
+    return record("attachment", seconds, attachment=said)
+
+
+def spending(total: float) -> list[dict[str, Any]]:
+    """A run whose messages cost $0.0002 each, up to its third call."""
+    called = [transcripts.call(AT + each, ID, "true", f"toolu_{each}") for each in (1, 2, 3)]
+    for number, each in enumerate(called, 1):
+        each["message"]["content"][0]["id"] = f"toolu_{number}"
+    ended = [result(each) for each in (1, 2)]
+    ended[1]["message"]["content"][0]["tool_use_id"] = "toolu_2"
+    told_so_far = [budget(each, 0.0002 * each, total) for each in (0, 1, 2)]
+    steps = [
+        told_so_far[0],
+        called[0],
+        ended[0],
+        told_so_far[1],
+        called[1],
+        ended[1],
+        told_so_far[2],
+        called[2],
+    ]
+    return [SAID, *steps]
+
+
+LAST_LINE = {"type": "last-prompt", "lastPrompt": "please", "leafUuid": "x", "sessionId": ID}
+
+
+def test_a_run_that_used_up_its_budget_is_no_death() -> None:
+    """What it had left before its last message is less than such a message costs: over, dead or alive."""
+    spent = spending(0.0005)
+    gone = judged(4, Sight.DEAD, *spent, LAST_LINE)
+    assert (gone.state, gone.health, gone.findings) == (State.STOPPED, Health.HEALTHY, ())
+    alive = judged(4000, Sight.ALIVE, *spent)
+    assert (alive.state, alive.findings) == (State.IDLE, ())
+
+
+def test_a_prompt_to_a_run_without_money_begins_nothing() -> None:
+    """A client driven by its stream lives on behind its budget, and answers no prompt."""
+    alive = judged(4000, Sight.ALIVE, SAID, budget(1, 0.0008))
+    assert (alive.state, alive.findings) == (State.IDLE, ())
+
+
+def test_a_run_with_money_left_that_was_ended_in_its_turn_is_a_death() -> None:
+    """SIGTERM leaves the same last lines; what was left would have paid for many messages more."""
+    assert codes(judged(4, Sight.DEAD, *spending(5.0), LAST_LINE)) == [Code.SESSION_DEAD]
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        pytest.param([SAID, budget(0, 0.0, 5.0), CALLED], id="no message was paid for before"),
+        pytest.param(spending(0.00075), id="nearly used up"),
+    ],
+)
+def test_whether_a_budget_ended_a_run_may_be_unknown(run: list[dict[str, Any]]) -> None:
+    """Ended in order, and what its last message cost is not known well enough; without that last line it was killed."""
+    unclear = judged(4, Sight.DEAD, *run, LAST_LINE)
+    assert (unclear.state, unclear.health, unclear.findings) == (State.STOPPED, Health.UNKNOWN, ())
+    assert codes(judged(4, Sight.DEAD, *run)) == [Code.SESSION_DEAD]
+    resumed = [transcripts.prompt(AT + 5, ID), transcripts.call(AT + 6, ID, "true", "toolu_9")]
+    assert codes(judged(7, Sight.DEAD, *run, LAST_LINE, *resumed, LAST_LINE)) == [Code.SESSION_DEAD]
+
+
+def test_what_a_subagent_costs_is_not_known() -> None:
+    """It spends from the same budget in a log of its own, so that any message may have been the last."""
+    run = spending(5.0)
+    block = run[-1]["message"]["content"][0]
+    block |= {"name": "Task", "input": {"prompt": "look"}}
+    assert judged(4, Sight.DEAD, *run, LAST_LINE).health is Health.UNKNOWN
+
+
+STOPPED_BY_HOOK = told(1, "Operation stopped by hook: enough")
+
+
+def test_a_prompt_that_a_hook_stopped_is_over() -> None:
+    """The client says so in the place of a prompt: no model is asked."""
+    gone = judged(4, Sight.DEAD, SAID, STOPPED_BY_HOOK)
+    assert (gone.state, gone.health, gone.findings) == (State.STOPPED, Health.HEALTHY, ())
+    assert judged(4000, Sight.ALIVE, SAID, STOPPED_BY_HOOK).state is State.IDLE
+
+
+def unfit(times: int) -> list[dict[str, Any]]:
+    """So many answers to a schema, none of which fits."""
+    records = [SAID]
+    for number in range(times):
+        called = transcripts.call(AT + 1 + number, ID, "n", f"toolu_{number}")
+        called["message"]["content"][0]["name"] = "StructuredOutput"
+        wrong = result(1.5 + number, "Output does not match required schema: /n: must be integer")
+        wrong["message"]["content"][0] |= {"is_error": True, "tool_use_id": f"toolu_{number}"}
+        records += [called, wrong]
+    return records
+
+
+@pytest.mark.parametrize("run", [unfit(5), [*unfit(2), LAST_LINE], [*unfit(5), LAST_LINE]])
+def test_a_run_whose_answer_never_fits_its_schema_failed(run: list[dict[str, Any]]) -> None:
+    """The client gives up after five, or as many as it was told, and only its last line says so: no death, no hang."""
+    gone = judged(9, Sight.DEAD, *run)
+    assert codes(gone) == [Code.TURN_FAILED]
+    assert gone.findings[0].untrusted == ("Output does not match required schema: /n: must be integer",)
+    assert codes(judged(4000, Sight.ALIVE, *run)) == [Code.TURN_FAILED]
+
+
+def test_an_answer_that_fits_in_the_end_is_no_failure() -> None:
+    """Asked again it may succeed; killed before it answered it is dead."""
+    assert codes(judged(9, Sight.DEAD, *unfit(3))) == [Code.SESSION_DEAD]
+    filled = result(8, "Structured output provided successfully", toolEndsTurn=True)
+    assert judged(9, Sight.DEAD, *unfit(4), CALLED, filled, LAST_LINE).findings == ()
+    again = [transcripts.prompt(AT + 8, ID), LAST_LINE]
+    assert codes(judged(9, Sight.DEAD, *unfit(2), *again)) == [Code.SESSION_DEAD]
+
+
 COMMAND = told(0, "<command-message>deploy</command-message>\n<command-name>/deploy</command-name>")
 SKILL = told(0, "Base directory for this skill: /x", isMeta=True)
 FIRED = told(0, "check the build", isMeta=True, promptSource="system")
 REFUSED = told(0, "Stop hook feedback:\n[check]: go on", isMeta=True)
 MARK = record("system", 0, subtype="stop_hook_summary")
+UNFILLED = told(0, "[structured-output-enforce] You MUST call the StructuredOutput tool", isMeta=True)
 
 
-@pytest.mark.parametrize("begun", [[COMMAND, SKILL], [FIRED], [REFUSED, MARK]])
+@pytest.mark.parametrize("begun", [[COMMAND, SKILL], [FIRED], [REFUSED, MARK], [UNFILLED]])
 def test_a_turn_that_no_typed_prompt_began_is_one(begun: list[dict[str, Any]]) -> None:
     """A skill, a task at its time, a hook that asks for more: at work, silent when it hangs, dead when killed."""
     before = [SAID, transcripts.answer(AT, ID)]

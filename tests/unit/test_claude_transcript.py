@@ -249,7 +249,7 @@ def test_a_result_can_be_the_last_word_of_a_turn(fields: dict[str, Any], ends: b
 
 @pytest.mark.parametrize(
     ("kind", "ends"),
-    [("max_turns_reached", True), ("hook_stopped_continuation", True), ("budget_usd", False)],
+    [("max_turns_reached", True), ("hook_stopped_continuation", True), ("skill_listing", False)],
 )
 def test_a_run_that_reached_its_own_limit_is_over(kind: str, ends: bool) -> None:
     """`--max-turns` and a hook that lets nothing follow leave their mark beside the messages."""
@@ -258,6 +258,15 @@ def test_a_run_that_reached_its_own_limit_is_over(kind: str, ends: bool) -> None
         [e.TurnEnded(AT, by_mark=True)] if ends else []
     )
     assert told(record("attachment", attachment=attached, isSidechain=True)) == []
+
+
+def test_what_a_run_has_spent_of_its_budget_is_told_before_each_request() -> None:
+    """A record of another shape is counted as unknown: a turn can be judged without it."""
+    said = {"type": "budget_usd", "used": 0.0002, "total": 0.0007, "remaining": 0.0005}
+    assert told(record("attachment", attachment=said)) == [e.Budgeted(AT, 0.0002, 0.0007)]
+    assert told(record("attachment", attachment={"type": "budget_usd", "usd": 1})) == [
+        e.Skipped(0.0, "attachment.budget_usd")
+    ]
 
 
 def read_all(*lines: bytes) -> list[e.Event]:
@@ -282,6 +291,7 @@ def test_what_the_clients_queue_submits_is_a_prompt() -> None:
     fired = user("check the build", isMeta=True, promptSource="system")
     assert told(fired) == [e.Prompted(AT, by_person=False)]
     assert told(user("<local-command-stdout>bye", isMeta=True, promptSource="system")) == []
+    assert told(user("a reminder", isMeta=True, promptSource=None)) == []
 
 
 def test_a_hook_that_refuses_the_end_asks_the_model_again() -> None:
@@ -372,7 +382,7 @@ def test_tokens_are_counted_once_per_message() -> None:
     for name in ("msg_1", "msg_1", "msg_2"):
         line = record("assistant", message=message | {"id": name})
         spent += [event for event in reader.read(line) if isinstance(event, e.Spent)]
-    assert spent == [e.Spent(AT, 105, 7), e.Spent(AT, 105, 7)]
+    assert spent == [e.Spent(AT, 105, 7, 165.0), e.Spent(AT, 105, 7, 165.0)]
 
 
 def test_unknown_types_are_skipped_whatever_their_shape() -> None:

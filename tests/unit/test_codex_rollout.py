@@ -397,6 +397,23 @@ def test_a_turn_that_asks_the_model_is_waited_for_as_ever(asked: list[bytes]) ->
     ]
 
 
+BY_EXEC = event("task_started", root_turn_id="t", turn_attribution={"turn_id": "t", "turn_trigger": "exec"})
+BY_NOBODY = event("task_started", root_turn_id="t", turn_attribution={"turn_id": "t", "turn_trigger": None})
+EXEC_THREAD = line("session_meta", id=ID, source="exec")
+
+
+@pytest.mark.parametrize("begun", [[BY_EXEC], [EXEC_THREAD, STARTED], [EXEC_THREAD, COMPLETE, STARTED]])
+def test_a_run_of_codex_exec_that_died_before_its_prompt_was_written_is_dead(begun: list[bytes]) -> None:
+    """It runs nothing but prompts: what it opened a turn for is owed an answer, also for the first milliseconds."""
+    assert [finding.code for finding in judged(5, Sight.DEAD, *begun).findings] == [Code.SESSION_DEAD]
+    assert [wait.kind for wait in judged(5, ALIVE, *begun).waits] == [WaitKind.MODEL]
+
+
+def test_a_command_typed_into_a_thread_that_exec_began_is_a_persons() -> None:
+    """Such a thread can be opened in a terminal later; there each turn says for itself that exec did not begin it."""
+    assert judged(5, Sight.DEAD, EXEC_THREAD, COMPLETE, BY_NOBODY).findings == ()
+
+
 def test_a_summary_that_hangs_is_silent() -> None:
     """`/compact` opens a turn that nobody is named for, and the model works in it."""
     begun = event("task_started", turn_id="t", root_turn_id="t")

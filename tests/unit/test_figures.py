@@ -131,6 +131,8 @@ def test_a_revival_is_counted_with_its_incident_and_its_alert() -> None:
     async def scene(clinic: Clinic) -> None:
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(60)
+        clinic.answer("a")
+        await clinic.clock.run_for(1)
 
     clinic = play(scene)
     assert dict(clinic.healer.concluded) == {(Step.RESUME, Outcome.RECOVERED): 1}

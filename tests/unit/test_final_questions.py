@@ -92,6 +92,9 @@ def test_a_question_at_the_end_of_a_turn_is_shown_beside_idle() -> None:
         [e.Prompted(30.0), e.TurnEnded(40.0, words=2)],
         [e.Prompted(30.0), e.TurnInterrupted(40.0)],
         [e.CallStarted(30.0, "c", "Bash")],
+        # Ends without words of their own: as many turns as it may, a schema that was filled.
+        [e.Prompted(30.0), e.TurnEnded(40.0, by_mark=True)],
+        [e.CallStarted(30.0, "c", "Bash"), e.CallEnded(31.0, "c"), e.TurnEnded(40.0)],
     ],
 )
 def test_a_question_is_over_with_the_next_prompt_or_call(after: list[e.Event]) -> None:

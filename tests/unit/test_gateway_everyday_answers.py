@@ -220,23 +220,26 @@ def test_what_is_no_answer_is_withheld(asked: str, text: str, reason: Reason) ->
     assert validate(text, asked=asked, finish=Finish.COMPLETE) is reason
 
 
-def test_the_same_paragraph_to_another_question_is_withheld() -> None:
-    """An agent that is stuck says the same to everything."""
-    stuck = STATUS.format(name="A", ready=3, rate=0.1, at="09:12")
-    assert (
-        validate(stuck, asked="write the release notes", recent=Recent().after("how is A?", stuck))
-        is Reason.LOOP
-    )
-
-
 @pytest.mark.parametrize("trace", [TRACE, JS_TRACE, "Error: spawn claude ENOENT"])
 def test_a_trace_is_not_seen_while_it_is_written(trace: str) -> None:
-    """Line by line, whatever arrived so far: no line of it is shown; what stands before it is."""
+    """Letter by letter, whatever arrived so far: nothing of it is shown; what stands before it is."""
     text = f"{trace}\n"
-    for end in range(text.index("\n") + 1, len(text) + 1):
-        shown = without_trace(text[:end])
-        assert "File" not in shown, shown
-        assert "    at " not in shown, shown
+    for end in range(len(text) + 1):
+        # A word that could become anything is no trace yet.
+        assert without_trace(text[:end]) in ("", *(text[:length] for length in range(9))), text[:end]
+        if trace != "Error: spawn claude ENOENT":
+            shown = without_trace(f"It failed.\n{text[:end]}")
+            assert shown.split("\n")[0] == "It failed.", shown
+            assert "    at" not in shown, shown
+            assert "Traceback" not in shown, shown
     if trace == TRACE:
         assert without_trace(f"It failed.\n{trace}") == "It failed."
     assert without_trace(f"It failed:\n```\n{trace}\n```\nFixed.") == f"It failed:\n```\n{trace}\n```\nFixed."
+
+
+@pytest.mark.parametrize(
+    "text", ["At noon it was down", "at noon", "The table is", "Under it", "Files: two", "It works. Threads"]
+)
+def test_everyday_words_are_seen_while_they_are_written(text: str) -> None:
+    """Only what begins as a trace does waits for the end of its line."""
+    assert without_trace(text) == text

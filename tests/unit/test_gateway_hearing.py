@@ -284,9 +284,35 @@ def test_a_call_is_known_by_all_of_it_but_its_description() -> None:
         ]
         return asked.call
 
+    # What describes a command is what another tool may be asked to write.
+    assert call("", "one issue", "mcp__forge__create") != call("", "another issue", "mcp__forge__create")
     long = "touch " + "x" * 3000
     assert call("touch x") == call("touch x", "other words") != ""
     assert (
         len({call("touch x"), call("rm -rf x"), call(long), call(long + "y"), call("touch x", tool="Sh")})
         == 5
     )
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_prompt_that_waited_behind_another_turn_is_unread_when_its_process_ends(is_over: bool) -> None:
+    """What the next process goes on with is that other turn: its answer is nobody's answer here."""
+    hearing = ClaudeHearing(OURS)
+    hearing.given_here()
+    hearing.caught_up()
+    before = turn("brief", "the old answer", prompt="Wakeful: go on")
+    heard(hearing, before if is_over else before[:4])
+    assert not hearing.begin_anew()
+    lines = turn("brief again", "the old answer after all", prompt="Wakeful: go on")
+    assert [each for each in heard(hearing, lines) if isinstance(each, Ended)] == []
+
+
+def test_a_prompt_that_was_begun_when_its_process_ended_goes_on_in_the_next() -> None:
+    """Also one that was not replayed yet, behind a turn of somebody else."""
+    hearing = ClaudeHearing(OURS)
+    hearing.given_here()
+    hearing.caught_up()
+    heard(hearing, [*turn("brief", "the old answer", prompt="Wakeful: go on"), RUNNING, *block("Half of")])
+    assert hearing.begin_anew()
+    lines = turn("brief again", "done", prompt="Wakeful: go on")
+    assert [each.text for each in heard(hearing, lines) if isinstance(each, Ended)] == ["done"]

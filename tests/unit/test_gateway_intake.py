@@ -15,8 +15,9 @@ from wakeful.domain.gateway.messages import Ignored
 from wakeful.ports.chat import ChatFailed, ChatFlooded, ChatLocked, ChatTaken
 from wakeful.ports.hands import Reply
 from wakeful.ports.sessions import DaemonCutOff, DaemonNotRunning, Refused
-from wakeful.ports.store import Note
+from wakeful.ports.store import Note, Outcome
 from wakeful.services.gateway.intake import NOT_DONE, ONLY_TEXT, TAKEN_SECONDS
+from wakeful.services.gateway.questions import NOT_ASKED, NOT_DONE as QUESTION_NOT_DONE
 
 ASKED = Asked("q1", "Bash", "touch x", "digest of touch x")
 
@@ -297,6 +298,70 @@ def test_only_who_asked_or_an_admin_answers_a_question(
         if not answers:
             assert parts.chat.settled == [("press-2", PRESS_WORDS[PressRefusal.NOT_ASKER])]
             assert len(parts.slate.asked()) == 1, "it is still open for whoever asked"
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words", "open_questions"),
+    [(Outcome.INEFFECTIVE, QUESTION_NOT_DONE, 1), (Outcome.DECLINED, NOT_ASKED, 0)],
+)
+def test_an_answer_that_the_agent_did_not_get_is_not_said_to_be_given(
+    outcome: Outcome, words: str, open_questions: int
+) -> None:
+    """It may be pressed again where the agent still waits; and nothing is allowed for the session by it."""
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        name = await asked(parts)
+        parts.sessions.answer_outcomes = [outcome]
+        parts.chat.write(press(2, f"ask:{name}:allow_session"))
+        await parts.clock.run_for(1)
+        assert parts.chat.settled == [("press-2", words)]
+        assert (len(parts.slate.asked()), "Allowed" in str(parts.slate.questions())) == (
+            open_questions,
+            False,
+        )
+        assert [each.allowed for each in gateway.conversations.all().values()] == [()]
+
+    play(scene)
+
+
+def test_an_expired_question_is_denied_until_the_agent_knows() -> None:
+    """A full input, say: the agent waits for its answer, and nobody may think that it has one."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        await asked(parts)
+        parts.sessions.answer_outcomes = [Outcome.INEFFECTIVE, Outcome.INEFFECTIVE]
+        await parts.clock.run_for(parts.limits.question + 1)
+        assert (len(parts.sessions.answers), len(parts.slate.asked())) == (1, 1)
+        await parts.clock.run_for(11)
+        assert (parts.sessions.answers, parts.slate.asked()) == ([("q1", Reply.DENY)] * 3, [])
+
+    play(scene)
+
+
+def test_a_choice_that_was_not_offered_is_forged() -> None:
+    """Nobody can allow for a session what nobody can tell from other calls."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        name = await asked(parts, question=Asked("q1", "Bash", "touch x"))
+        parts.chat.write(press(2, f"ask:{name}:allow_session"))
+        await parts.clock.run_for(1)
+        assert parts.sessions.answers == []
+        assert parts.chat.settled == [("press-2", PRESS_WORDS[PressRefusal.FORGED])]
+
+    play(scene)
+
+
+def test_what_is_allowed_for_a_session_is_not_for_the_one_after_it() -> None:
+    """A healer may have begun another one before somebody pressed."""
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        name = await asked(parts)
+        await gateway.conversations.hand_over(message(1).place.key, "another-session")
+        parts.chat.write(press(2, f"ask:{name}:allow_session"))
+        await parts.clock.run_for(1)
+        assert [each.allowed for each in gateway.conversations.all().values()] == [()]
 
     play(scene)
 

@@ -136,24 +136,26 @@ def test_what_ends_like_an_answer_is_whole(text: str) -> None:
     assert validate(text) is None
 
 
-def test_the_same_paragraph_to_another_question_is_a_loop() -> None:
-    """Without a new word, whichever of the last three answers it was; a new number or name is news."""
-    recent = (
-        Recent().after("deploy", LONG).after("list the users", "Anna, Ben").after("and the groups", "staff")
-    )
+def test_the_same_paragraph_to_the_same_question_is_a_loop_the_third_time() -> None:
+    """Without a new word, whichever two of the last three answers it was; a new number or name is news."""
     said = LONG.replace(": all eleven services answer,", ". All eleven services answer;")
-    news = LONG.replace("eleven", "twelve")
-    assert validate(news, asked="why is the page slow?", recent=recent) is None
-    assert validate(said, asked="why is the page slow?", recent=recent) is Reason.LOOP
-    assert validate(said, recent=recent) is Reason.LOOP
-    assert validate(said, recent=recent.after("x", "y")) is None
+    once = Recent().after("go on", LONG)
+    twice = once.after("list the users", "Anna, Ben").after("Go on!", LONG)
+    assert validate(said, asked="go on", recent=once) is None
+    assert validate(said, asked="go on", recent=twice) is Reason.LOOP
+    assert validate(LONG.replace("eleven", "twelve"), asked="go on", recent=twice) is None
+    assert validate(said, asked="go on", recent=twice.after("x", "y").after("x", "y")) is None
 
 
-def test_the_same_question_may_have_the_same_answer() -> None:
-    """Somebody who asks again, or nearly the same, is not told that the agent loops."""
-    recent = Recent().after("status of web?", LONG)
-    assert validate(LONG, asked="status of web?", recent=recent) is None
-    assert validate(LONG, asked="Status of db?", recent=recent) is None
+def test_another_question_may_have_the_same_answer() -> None:
+    """The true status of B after that of A, however alike both read, and however often others were asked for."""
+    recent = (
+        Recent().after("status of web?", LONG).after("status of db?", LONG).after("status of mail?", LONG)
+    )
+    assert validate(LONG, asked="status of search?", recent=recent) is None
+    assert validate(LONG, asked="why is the page slow?", recent=recent) is None
+    # Where nobody knows the questions, they count as one.
+    assert validate(LONG, recent=Recent().after("", LONG).after("", LONG)) is Reason.LOOP
 
 
 @pytest.mark.parametrize("prompt", PROMPTS.values())
@@ -177,7 +179,7 @@ def test_similarity_of_long_texts_is_bounded_work() -> None:
     page = "".join(f"line {number} of the page\n" for number in range(50_000))
     assert similarity(page, page) == 1.0
     assert similarity(page, page[:300_000] + page[-1000:]) < 0.7
-    assert validate(page, recent=Recent((Exchange("", page),))) is Reason.LOOP
+    assert validate(page, recent=Recent((Exchange("", page),) * 2)) is Reason.LOOP
 
 
 def test_every_reason_has_its_category() -> None:

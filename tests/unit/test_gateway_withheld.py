@@ -6,6 +6,8 @@ from gateway_doubles import message, press
 from gateways import Gateway, Parts, play
 from wakeful.domain.gateway.access import PRESS_WORDS, PressRefusal
 from wakeful.domain.gateway.heard import Ended, Taken, Words
+from wakeful.ports.chat import ChatRefused
+from wakeful.services.gateway.withheld import NOT_SHOWN, SHOWN
 
 TEXT = "I don't understand."
 
@@ -73,6 +75,23 @@ def test_what_it_asks_of_the_gateway_is_not_done() -> None:
     play(scene)
 
 
+def test_what_could_not_be_shown_is_not_lost() -> None:
+    """The message was deleted, or the bot may not edit it now: nobody reads that it was shown, and it can be tried again."""
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        choice = await rejected(parts)
+        parts.slate.refusing = ChatRefused(method="editMessageText", reason="message can't be edited")
+        parts.chat.write(press(2, choice))
+        await parts.clock.run_for(1)
+        parts.slate.refusing = None
+        parts.chat.write(press(3, choice))
+        await parts.clock.run_for(1)
+        assert [words for _, words in parts.chat.settled] == [NOT_SHOWN, SHOWN]
+        assert parts.slate.answers()[0].endswith(TEXT)
+
+    play(scene)
+
+
 @pytest.mark.parametrize("text", ["", "Invalid API key · Please run /login"])
 def test_nothing_and_a_login_prompt_have_no_button(text: str) -> None:
     """There is nothing to show, or nothing that a chat may read."""
@@ -86,14 +105,33 @@ def test_nothing_and_a_login_prompt_have_no_button(text: str) -> None:
     play(scene)
 
 
-def test_three_answers_that_somebody_would_reject_leave_everybody_an_agent() -> None:
-    """What answers say opens no breaker."""
+@pytest.mark.parametrize(("chats", "is_open"), [((7, 7, 7, 7), False), ((7, 8, 9), True)])
+def test_what_is_rejected_for_its_words_counts_once_for_each_conversation(
+    chats: tuple[int, ...], is_open: bool
+) -> None:
+    """One chat cannot close a provider to all others; an agent that understands nobody is left alone for a while."""
 
     async def scene(parts: Parts, gateway: Gateway) -> None:
         parts.sessions.reply = lambda _prompt: (Taken(), Words(TEXT), Ended(TEXT, stop_reason="end_turn"))
-        for number in range(1, 5):
-            parts.chat.write(message(number, f"question {number}"))
+        for number, chat_id in enumerate(chats, 1):
+            parts.chat.write(message(number, f"question {number}", chat_id))
             await parts.clock.run_for(1)
-        assert gateway.guard.refusal(parts.provider) is None
+        assert (gateway.guard.refusal(parts.provider) is not None) is is_open
+
+    play(scene)
+
+
+def test_a_good_answer_ends_what_was_counted() -> None:
+    """Rejected, answered, rejected, rejected: two in a row, and of one conversation."""
+
+    async def scene(parts: Parts, gateway: Gateway) -> None:
+        parts.sessions.reply = lambda prompt: (
+            Taken(),
+            Ended("All of it is done." if prompt == "good" else TEXT, stop_reason="end_turn"),
+        )
+        for number, (text, chat_id) in enumerate([("a", 7), ("b", 8), ("good", 7), ("c", 7), ("d", 7)], 1):
+            parts.chat.write(message(number, text, chat_id))
+            await parts.clock.run_for(1)
+        assert gateway.guard.breaker(parts.provider).failures == 1
 
     play(scene)

@@ -293,7 +293,7 @@ def test_what_somebody_brings_back_is_not_begun_anew_beside_it(house: House) -> 
         house.driver.settled = registered
         resumed = asyncio.create_task(house.hands.resume("a"))
         await starting.wait()
-        begun = asyncio.create_task(house.hands.begin_anew("a", ""))
+        begun = asyncio.create_task(house.hands.begin_anew("a", "", "a key"))
         await asyncio.sleep(0)
         anew.set()
         return await asyncio.gather(resumed, begun, return_exceptions=True)
@@ -301,7 +301,7 @@ def test_what_somebody_brings_back_is_not_begun_anew_beside_it(house: House) -> 
     _, refused = now(both())
     assert isinstance(refused, CannotResume)
     assert [act for act, _ in house.driver.asked] == ["start"]
-    assert not house.holdings.get(A).stopped
+    assert not house.holdings.get(A).is_ended
 
 
 def test_a_stop_is_kept_as_final(house: House) -> None:

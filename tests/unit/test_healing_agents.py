@@ -16,6 +16,8 @@ from wakeful.services.holdings import HostedByAgent
 from wakeful.services.watched import Watched
 
 A = SessionId("claude-a")
+# The hub acts on the agent, whose name no session has.
+KEY = SessionId("agent-bot")
 
 
 class Bot:
@@ -35,10 +37,10 @@ class Bot:
 
     async def start(self) -> Deed:
         if self.refusal is not None:
-            return Deed("", Act.RESUME, A, Outcome.DECLINED, self.refusal)
+            return Deed("", Act.RESUME, KEY, Outcome.DECLINED, self.refusal)
         self.starts += 1
         self.clinic.come_up("a", Process(70_000 + self.starts, 1, self.clinic.place.boot_id))
-        return Deed("", Act.RESUME, A, Outcome.RECOVERED, "started")
+        return Deed("", Act.RESUME, KEY, Outcome.RECOVERED, "started")
 
     def guest(self, watched: Watched) -> Hosting | None:
         living = watched.presence.living
@@ -61,6 +63,7 @@ def test_a_killed_agent_of_the_hub_is_started_and_told_what_was_cut_off() -> Non
         bot.die()
         await clinic.clock.run_for(5)
         assert bot.starts == 1
+        assert clinic.healer.trouble_of(KEY) is None
         clinic.hear("a", TurnEnded(clinic.wall()))
         await clinic.clock.run_for(3600)
         assert bot.starts == 1

@@ -27,7 +27,7 @@ from wakeful.domain.plan import AgentWay
 from wakeful.domain.work import ConversationHeld, Lease, LeaseKey
 from wakeful.ports.runtime import EngineGone, Found, ImageMissing, NotReady
 from wakeful.ports.store import Outcome
-from wakeful.services.hub_book import ENDED_EARLY, AgentNotFound, AgentRefuses
+from wakeful.services.hub_book import ENDED_EARLY, Agent, AgentNotFound, AgentRefuses
 from wakeful.services.hub_orders import AgentBusy, AlreadyRuns, HubObserves, NotStale, StoppedMeanwhile
 from wakeful.testing.scripted_runtime import ALIVE, GONE, SESSION_DEAD, UNSEEN, ScriptedRuntime
 from wakeful.testing.virtual_clock import settle
@@ -509,10 +509,88 @@ def test_a_start_that_a_crash_cut_off_is_looked_at() -> None:
             house.book.ordered(house.book.find("claude"), Move.START)
             await house.book.keep(house.book.find("claude"))
         house.build()
-        house.runtime.seen["claude"] = SESSION_DEAD
+        house.runtime.seen["claude"] = replace(SESSION_DEAD, epoch=1)
         async with house.open():
             assert (house.record().state, house.record().reason) == (AgentState.ERROR, ENDED_EARLY)
             assert house.runtime.acts == []
+
+    run(story)
+
+
+def test_a_start_that_a_crash_cut_off_before_it_began_leaves_it_stale() -> None:
+    """Only what ended before the order is there: nothing was started, so nothing ended early."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        async with house.open():
+            await running(house)
+            await house.happens(SESSION_DEAD)
+            house.runtime.ready.clear()
+            start = asyncio.create_task(house.orders.start("claude"))
+            await settle()
+            assert house.record().state is AgentState.STARTING
+        await asyncio.gather(start, return_exceptions=True)
+        house.build()
+        async with house.open():
+            assert (house.record().state, house.record().reason) == (AgentState.STALE, "session dead")
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "state"), [(0, AgentState.STOPPED), (1, AgentState.ERROR)], ids=["nothing", "its container"]
+)
+def test_a_container_that_went_while_nobody_watched_its_start_is_an_error(
+    epoch: int, state: AgentState
+) -> None:
+    """Wakeful was killed too. With nothing ever started, it is stopped."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        async with house.open():
+            house.book.ordered(house.book.find("claude"), Move.START)
+            await house.book.keep(house.book.find("claude"))
+        house.build()
+        house.runtime.seen["claude"] = replace(GONE, epoch=epoch, reason="container exited (137)")
+        async with house.open():
+            await house.clock.run_for(30)
+            assert (house.record().state, house.record().reason) == (state, "container exited (137)")
+
+    run(story)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_restarts_that_waited_for_their_turn_when_the_daemon_ended_are_not_lost(begun: bool) -> None:
+    """Their budget is spent and nothing was started: it is given back, also where the next daemon sees nothing first."""
+
+    async def story() -> None:
+        names = [f"bot{number}" for number in range(4)]
+        house = TestHub(*(agent(name, restart=Restart.AUTO) for name in names))
+        lost = replace(SESSION_DEAD, epoch=1)
+        house.runtime.seen = dict.fromkeys(names, replace(ALIVE, pid=41, epoch=1))
+        async with house.open():
+            house.runtime.ready.clear()
+            house.runtime.seen = dict.fromkeys(names, lost)
+            await house.clock.run_for(20)
+            assert [house.record(name).state for name in names].count(AgentState.STARTING) == 1
+            assert len(await house.store.notes("agent-revival")) == len(names)
+        (first, _), *_ = house.runtime.acts
+        began = first.removeprefix("restart-session ")
+        house.runtime = ScriptedRuntime()
+        house.build()
+        house.runtime.seen = dict.fromkeys(names, UNSEEN)
+        async with house.open():
+            assert {house.record(name).state for name in names} == {AgentState.UNKNOWN}
+            house.runtime.seen = dict.fromkeys(names, lost)
+            if begun:
+                house.runtime.seen[began] = replace(lost, epoch=2)
+            await house.clock.run_for(60)
+            back = {name for name in names if house.record(name).state is AgentState.RUNNING}
+            assert back == set(names) - ({began} if begun else set())
+            # One message is the runtime's that was lost.
+            told = [words.splitlines()[0] for _, words in house.said if "brought back" in words]
+            assert told == ([f"Agent {began} was brought back once and ended again: session dead"] * begun)
+            assert await house.store.notes("agent-revival") == []
 
     run(story)
 
@@ -657,8 +735,93 @@ def test_a_stale_auto_agent_is_brought_back_once_in_its_conversation() -> None:
             await house.clock.run_for(20)
             ((ended, end),) = house.over
             assert ended == key
-            assert end.splitlines()[0] == "Resolved: agent claude ended again after it was brought back"
+            assert end.splitlines()[0] == "Resolved: agent claude was brought back once and ended again"
             assert end.splitlines()[-1] == "Over: it is running"
+
+    run(story)
+
+
+def test_a_stop_that_a_crash_cut_off_is_forgotten_where_the_agent_runs_on() -> None:
+    """It ends hours later by itself: that is no person's stop, so it is brought back like any other."""
+
+    async def story() -> None:
+        house = TestHub(agent(restart=Restart.AUTO))
+        async with house.open():
+            await running(house)
+            gate = asyncio.Event()
+            house.orders.before_stop = lambda _agent: gate.wait()  # type: ignore[assignment,return-value]
+            stop = asyncio.create_task(house.orders.stop("claude"))
+            await settle()
+            assert house.record().state is AgentState.STOPPING
+        await asyncio.gather(stop, return_exceptions=True)
+        house.build()
+        withdrawn: list[str] = []
+
+        async def came_to_nothing(lived: Agent) -> None:
+            withdrawn.append(lived.name)
+
+        house.orders.stop_came_to_nothing = came_to_nothing
+        async with house.open():
+            await house.clock.run_for(30)
+            assert (house.record().state, withdrawn) == (AgentState.RUNNING, [])
+            await house.clock.run_for(3600)
+            assert withdrawn == ["claude"]
+        house.build()
+        async with house.open():
+            await house.happens(SESSION_DEAD)
+            assert house.record().reason == "session dead"
+            await house.clock.run_for(20)
+            assert [act for act, _ in house.runtime.acts] == ["restart-session claude"]
+
+    run(story)
+
+
+def test_an_auto_agent_that_cannot_be_brought_back_is_told() -> None:
+    """Its restart fails: it is an error, people hear of it once, and again when a person has started it."""
+
+    async def story() -> None:
+        house = TestHub(agent(restart=Restart.AUTO))
+        async with house.open():
+            await running(house)
+            house.runtime.failure = NotReady(name="claude", seconds=60, reason="nothing came")
+            await house.happens(SESSION_DEAD)
+            await house.clock.run_for(300)
+            assert house.record().state is AgentState.ERROR
+            assert len(house.runtime.acts) == 1
+            ((key, words),) = house.said
+            assert words.splitlines()[0].startswith("Agent claude ended and could not be brought back: ")
+            assert "Wakeful did: tried to start it once, which failed; gave up" in words
+            house.runtime.failure = None
+            await house.orders.start("claude")
+            await house.clock.run_for(20)
+            assert [ended for ended, _ in house.over] == [key]
+
+    run(story)
+
+
+@pytest.mark.parametrize("later", [SESSION_DEAD, NOT_READY, ALIVE])
+def test_a_restart_that_a_crash_cut_off_is_told_where_it_fails(later: Glimpse) -> None:
+    """The daemon ends while it brings an agent back: the next one knows that its budget is spent."""
+
+    async def story() -> None:
+        house = TestHub(agent(restart=Restart.AUTO))
+        async with house.open():
+            await running(house)
+            house.runtime.ready.clear()
+            await house.happens(SESSION_DEAD)
+            await house.clock.run_for(10)
+            assert house.record().state is AgentState.STARTING
+        house.build()
+        house.runtime.seen["claude"] = NOT_READY
+        async with house.open():
+            assert (house.record().state, house.said) == (AgentState.STARTING, [])
+            await house.happens(later)
+            await house.clock.run_for(100)
+            failed = later is not ALIVE
+            assert house.record().state is (AgentState.ERROR if failed else AgentState.RUNNING)
+            assert len(house.said) == failed
+            assert len(house.runtime.acts) == 1
+            assert await house.store.notes("agent-revival") == []
 
     run(story)
 
@@ -681,6 +844,29 @@ def test_an_agent_cut_off_in_a_turn_is_left_to_the_healer() -> None:
             assert [act for act, _ in house.runtime.acts] == ["restart-session claude"]
             assert Outcome.RECOVERED in [each.outcome for each in ended]
             assert house.hub.way_of(SESSION) is AgentWay.WAIT
+
+    run(story)
+
+
+def test_a_session_that_ended_while_its_agent_runs_on_is_told() -> None:
+    """A wrapper outlives its client: the agent never becomes stale, so waiting for that has an end."""
+
+    async def story() -> None:
+        house = TestHub(agent(restart=Restart.AUTO))
+        house.sessions.by_pid[41] = SESSION
+        house.sessions.holders[SESSION] = 42
+        async with house.open():
+            await running(house)
+            await house.clock.run_for(3600)
+            assert house.hub.way_of(SESSION) is AgentWay.WAIT
+            del house.sessions.holders[SESSION]
+            assert house.hub.way_of(SESSION) is AgentWay.WAIT
+            await house.clock.run_for(19)
+            assert house.hub.way_of(SESSION) is AgentWay.WAIT
+            await house.clock.run_for(2)
+            assert house.hub.way_of(SESSION) is AgentWay.TELL
+            await house.happens(SESSION_DEAD)
+            assert house.hub.way_of(SESSION) is AgentWay.REVIVE
 
     run(story)
 

@@ -53,6 +53,20 @@ def test_without_message_ids_calls_with_no_result_between_them_are_one_step() ->
     assert is_loop(folded(*(event for pair in pairs for event in pair)))
 
 
+@pytest.mark.parametrize(("command", "loops"), [("cat src/part%d", True), ("npm run build:part%d", False)])
+def test_only_looks_with_one_answer_get_nowhere(command: str, loops: bool) -> None:
+    """Eight builds that say the same are work, also behind a look that said so too."""
+    events: list[e.Event] = []
+    for number in range(9):
+        given = json.dumps({"command": command % number if number else "cat src/all"}).encode()
+        result = b'"Everything is up to date, and there is nothing to do."'
+        events += [
+            e.CallStarted(10.0 * number + 2, f"c{number}", "Bash", input=given),
+            e.CallEnded(10.0 * number + 3, f"c{number}", result=result),
+        ]
+    assert is_loop(folded(*events)) is loops
+
+
 def test_a_transcript_names_the_message_of_a_call() -> None:
     """Two blocks of one message stand in two records."""
     block: dict[str, Any] = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}

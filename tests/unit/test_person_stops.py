@@ -46,6 +46,49 @@ def test_a_process_that_a_person_ended_leaves_no_finding() -> None:
     asyncio.run(scene())
 
 
+def test_a_session_that_a_person_stopped_and_resumed_by_hand_is_news_again() -> None:
+    """It was stopped through Wakeful; the process that went on with it elsewhere dies in a turn by itself."""
+
+    async def scene(clinic: Clinic) -> None:
+        await clinic.manage("a")
+        clinic.work("a")
+        await clinic.hands.stop("a")
+        clinic.settle()
+        assert findings(clinic) == 0
+        await clinic.clock.run_for(60)
+        another = clinic.start_again("a", 4242)
+        clinic.work("a")
+        clinic.end(another)
+        clinic.settle()
+        assert findings(clinic) == 1
+        await clinic.clock.run_for(60)
+
+    clinic = play(scene)
+    assert clinic.living.acts == ["stop"]
+    (told,) = clinic.recorder.said
+    assert "died in the middle of a turn" in told
+
+
+def test_an_order_that_came_to_nothing_is_withdrawn() -> None:
+    """It was never carried out: the process that dies later is news, also for the next daemon."""
+
+    async def scene() -> None:
+        house = House()
+        process = house.start("a")
+        house.work("a")
+        supervisor = house.supervisor
+        stops = PersonStops(
+            house.store, house.clock, supervisor.ended_by_person, supervisor.not_ended_by_person
+        )
+        await stops.order((process,))
+        await stops.withdraw((process,))
+        assert await house.store.notes("person_stop") == []
+        house.end(process)
+        assert findings(house) == 1
+
+    asyncio.run(scene())
+
+
 def test_orders_of_long_ago_are_forgotten() -> None:
     """The store does not grow for ever."""
 

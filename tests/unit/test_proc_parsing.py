@@ -81,26 +81,26 @@ def row(*fields: bytes) -> bytes:
     return SEPARATOR + b" ".join(fields) + b"\n"
 
 
-ONE = (b"%3", b"4711", b"0", "✳ main".encode())
+ONE = (b"%3", b"4711", b"0", b"1794972577", "✳ main".encode())
 
 
 def test_rows_are_read_as_printed() -> None:
-    """Four fields a row, any number of rows, none at all included."""
-    first, second = panes.parse_panes(row(*ONE) + row(b"%4", b"4712", b"1", b"other"), SEPARATOR)
-    assert first == panes.PaneRow("✳ main", "%3", 4711, False)
-    assert (second.pane_id, second.dead) == ("%4", True)
-    assert panes.parse_panes(b"", SEPARATOR) == ()
+    """Five fields a row, any number of rows, none at all included."""
+    first, second = panes.parse_panes(row(*ONE) + row(b"%4", b"4712", b"1", b"17", b"other"), SEPARATOR)
+    assert first == (panes.PaneRow("✳ main", "%3", 4711, False), 1794972577)
+    assert (second[0].pane_id, second[0].dead, second[1]) == ("%4", True, 17)
+    assert panes.parse_panes(b"", SEPARATOR) == []
 
 
 def test_a_name_cannot_forge_a_row() -> None:
     """A newline, a tab and a whole row inside a session's name stay inside that name, cleaned."""
-    (only,) = panes.parse_panes(row(*ONE[:3], b"x\n\x1b[2Jmain\t%9\t1\t0"), SEPARATOR)
+    ((only, _),) = panes.parse_panes(row(*ONE[:4], b"x\n\x1b[2Jmain\t%9\t1\t0"), SEPARATOR)
     assert only.session == "x main %9 1 0"
 
 
 def test_bytes_that_are_no_text_do_not_stop_the_listing() -> None:
     """They are shown as replaced, and the row can be encoded again."""
-    (only,) = panes.parse_panes(row(*ONE[:3], b"a\xff\xfeb"), SEPARATOR)
+    ((only, _),) = panes.parse_panes(row(*ONE[:4], b"a\xff\xfeb"), SEPARATOR)
     assert only.session == "a��b"
 
 
@@ -110,7 +110,7 @@ def test_bytes_that_are_no_text_do_not_stop_the_listing() -> None:
         b"hello\n",
         row(*ONE)[:-1],
         row(*ONE)[:-20],
-        row(*ONE[:3]),
+        row(*ONE[:4]),
         b"noise" + row(*ONE),
         row(*ONE[:1], b"", *ONE[2:]),
     ],

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from clinics import Clinic, Place
 from wakeful.domain.calm import MuteKind
@@ -168,10 +169,49 @@ def test_a_revived_session_is_resolved_once_its_next_job_runs() -> None:
         fresh = QueuedSession("", ONE, "popoto", "-529", clinic.wall() - 5, clinic.wall())
         clinic.jobs.watched[ONE] = Watched(fresh, watched.job)
         await clinic.watch_queue.check()
+        assert len(await clinic.incidents.listed()) == 1
+        await later(clinic, 10)
+        clinic.jobs.watched[ONE] = Watched(replace(fresh, last_activity=clinic.wall()), watched.job)
+        await clinic.watch_queue.check()
         await later(clinic, SAME_SECONDS)
         assert await clinic.incidents.listed() == []
 
     assert play(scene).recorder.said[-1].startswith("Resolved")
+
+
+def test_a_session_that_is_gone_from_the_queue_is_closed_and_not_resolved() -> None:
+    """It was revived, and another watchdog saw the end of that: nobody here saw it well."""
+
+    async def scene(clinic: QueueClinic) -> None:
+        clinic.silent()
+        await clinic.watch_queue.check()
+        await later(clinic, 10)
+        clinic.jobs.pending.clear()
+        for revival in await clinic.jobs.open_revivals():
+            await clinic.jobs.close_revival(revival.work)
+        await clinic.watch_queue.check()
+        await later(clinic, SAME_SECONDS)
+        assert await clinic.incidents.listed() == []
+
+    last = play(scene).recorder.said[-1]
+    assert not last.startswith("Resolved"), last
+    assert "how it ended was not seen" in last
+
+
+def test_a_session_of_which_nothing_is_known_stays_in_its_incident() -> None:
+    """Its record says nothing any more while its job runs: that is no sign of health."""
+
+    async def scene(clinic: QueueClinic) -> None:
+        clinic.cut_off()
+        await clinic.watch_queue.check()
+        await later(clinic, 10)
+        watched = clinic.jobs.watched[ONE]
+        del clinic.logs.opened[ONE]
+        clinic.jobs.watched[ONE] = Watched(QueuedSession("", ONE, "popoto", "-529"), watched.job)
+        await clinic.watch_queue.check()
+        assert len(await clinic.incidents.listed()) == 1
+
+    play(scene)
 
 
 def test_a_workers_death_is_one_incident_and_one_alert_and_revived_in_turn() -> None:

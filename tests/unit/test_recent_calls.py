@@ -5,7 +5,18 @@ import json
 import msgspec
 
 from desks import House, subject
-from wakeful.domain.events import Answered, Asked, CallEnded, CallStarted, Event, Prompted, Spoke, TurnEnded
+from wakeful.domain.events import (
+    Answered,
+    Asked,
+    Budgeted,
+    CallEnded,
+    CallStarted,
+    Event,
+    Prompted,
+    Spent,
+    Spoke,
+    TurnEnded,
+)
 from wakeful.services.recent_calls import CallEnd, CallList, recent_calls, still_open
 
 KEY = "sk-ant-api03-" + "a1B2" * 12
@@ -77,6 +88,18 @@ def standing(house: House, name: str, tool: str) -> CallEnd:
     watched = house.roster.watched[subject(name).id]
     assert watched.verdict is not None
     return still_open(watched.activity, watched.verdict, tool)
+
+
+def test_a_call_behind_which_the_budget_was_used_up_is_cut_off() -> None:
+    """Its client lives on and does nothing more in that turn."""
+    house = House()
+    house.start("a")
+    now = house.clock.now().wall
+    paid = [Budgeted(now, 0.0, 0.3), Spent(now, 1, 1, 1.0), Budgeted(now, 0.2, 0.3)]
+    house.hear("a", Prompted(now), *paid, started(now, "c"))
+    assert standing(house, "a", "Bash") is CallEnd.OPEN
+    house.hear("a", Spent(now, 1, 1, 1.0))
+    assert standing(house, "a", "Bash") is CallEnd.CUT_OFF
 
 
 def test_a_log_without_ids_means_the_newest_open_call() -> None:

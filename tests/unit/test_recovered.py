@@ -2,21 +2,26 @@
 
 import asyncio
 
+from msgspec.structs import replace
+
 from clinics import Clinic, die_in_a_turn, play
-from desks import subject
+from desks import BOOT, subject
 from wakeful.domain.activity import Activity
 from wakeful.domain.checkpoint import ChoiceName
 from wakeful.domain.critical import Happening
 from wakeful.domain.events import Failure, Progressed, TurnEnded
-from wakeful.domain.evidence import Presence
-from wakeful.domain.findings import Code
+from wakeful.domain.evidence import Holder, Presence
+from wakeful.domain.findings import Code, Health
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Incident
 from wakeful.domain.incident_words import count_words, fate_words
 from wakeful.domain.judge import NOBODY_SEEN
 from wakeful.domain.moment import Instant
-from wakeful.domain.recovered import UNSEEN, Ending, ending_of
+from wakeful.domain.plan import REVIVED_SECONDS
+from wakeful.domain.process import Process, Sight
+from wakeful.domain.recovered import OPENED_AGAIN, UNSEEN, WELL, Ending, ending_of
 from wakeful.domain.trouble import Trouble
+from wakeful.domain.turn import Phase
 from wakeful.services.healing import MISSING_SECONDS
 from wakeful.services.incidents import SAME_SECONDS
 
@@ -148,6 +153,23 @@ def test_what_nobody_sees_any_more_is_not_well_again() -> None:
     trouble = Trouble(session_id=A, work="w", project="shop", code=Code.LOOP, opened_at=0.0, code_since=0.0)
     ending = ending_of(trouble, NOBODY_SEEN, Activity(), Presence(), Instant(1.0, 1.0))
     assert ending == Ending(UNSEEN)
+
+
+def test_a_process_that_only_came_up_ends_no_problem() -> None:
+    """A silent client was replaced by a person, and the new one wrote nothing yet: its finding is gone all the same."""
+    old = Holder(Process(1, 1, BOOT), Sight.DEAD, Instant(1.0, 1.0), "a test", ended_at=Instant(700.0, 700.0))
+    new = Holder(Process(2, 1, BOOT), Sight.ALIVE, Instant(701.0, 701.0), "a test")
+    activity = Activity(phase=Phase.TOOL, last_at=Instant(10.0, 10.0))
+    alive = replace(NOBODY_SEEN, health=Health.HEALTHY, agent=Sight.ALIVE)
+    trouble = Trouble(
+        session_id=A, work="w", project="shop", code=Code.SILENT, opened_at=600.0, code_since=600.0
+    )
+    ending = ending_of(trouble, alive, activity, Presence(holders={1: old, 2: new}), Instant(711.0, 711.0))
+    assert ending == Ending(OPENED_AGAIN, REVIVED_SECONDS - 10.0)
+    activity.last_at = Instant(705.0, 705.0)
+    assert (
+        ending_of(trouble, alive, activity, Presence(holders={1: old, 2: new}), Instant(711.0, 711.0)) == WELL
+    )
 
 
 def test_after_an_abort_nothing_is_well_again() -> None:

@@ -243,6 +243,7 @@ MAKERS: Final[list[Callable[[float, int], list[e.Event]]]] = [
     lambda at, _: [e.Asked(at, "Bash")],
     lambda at, _: [e.Answered(at)],
     lambda at, number: [e.Spent(at, 10 * number, number), e.Opened(at, cwd="/p")],
+    lambda at, number: [e.Budgeted(at, 0.1 * number, 0.3), e.Spent(at, 1, 1, 1.0), e.LogClosed(0.0)],
     lambda _at, number: [e.Skipped(0.0, "new") if number else e.Malformed(0.0, "torn")],
 ]
 EVENTS: Final = st.sampled_from(MAKERS)

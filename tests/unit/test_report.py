@@ -154,6 +154,19 @@ def test_every_problem_that_the_list_counts_is_counted(since_seconds: float) -> 
     assert f"{totals.trouble} in trouble" in report.line
 
 
+def test_who_died_came_back_and_failed_is_in_trouble() -> None:
+    """That it died is over; what is wrong now is another problem, which `ls` counts."""
+    house = night()
+    house.start("dies", project="dies", pid=4242)
+    house.work("dies")
+    house.fail("dies", "please log in", Failure.REQUEST)
+    house.clock.advance(60.0)
+    report = reported(house)
+    record = of(report, "dies")
+    assert (record.died, record.attention in NEEDS_YOU) == (1, True)
+    assert report.line == "1 waits · 1 in trouble · 1 died · 1 finished"
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("300d", 300 * 86_400), ("6w", 42 * 86_400), ("1w2d", 9 * 86_400)]
 )

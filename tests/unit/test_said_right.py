@@ -1,15 +1,19 @@
 """Claims about what alerts and events say: the agent by its name, no JSON, and that an orphan still runs."""
 
 import pytest
+from msgspec.structs import replace
 
 from clinics import Clinic, play
 from desks import subject
 from wakeful.domain.critical import stamp
 from wakeful.domain.events import Failure, Progressed, Prompted, TurnFailed
 from wakeful.domain.evidence import Orphan
+from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process
 from wakeful.domain.wording import in_words
+from wakeful.ports.hands import Seen
+from wakeful.ports.store import Outcome
 
 A = SessionId("claude-a")
 
@@ -46,6 +50,54 @@ def test_a_held_push_says_that_its_command_still_runs() -> None:
 
     (told,) = play(scene).recorder.said
     assert "its command still runs as process 71 and may yet happen" in told
+
+
+async def leave_a_tool(clinic: Clinic) -> Process:
+    """Its agent dies in `make test`, which goes on."""
+    process, tool = await clinic.manage("a"), Process(71, 1, "boot")
+    clinic.work("a", "make test")
+    clinic.end(process)
+    clinic.supervisor.left_behind(A, (Orphan(tool, "make test"),))
+    clinic.settle()
+    return tool
+
+
+def test_no_agent_is_resumed_beside_its_command_that_could_not_be_ended() -> None:
+    """It is said once that it still runs; the session is resumed when it has ended."""
+
+    async def scene(clinic: Clinic) -> None:
+        stop = clinic.living.stop
+
+        async def in_vain(hosting: Hosting) -> Seen:
+            return replace(await stop(hosting), outcome=Outcome.INEFFECTIVE)
+
+        clinic.living.stop = in_vain  # type: ignore[method-assign]
+        tool = await leave_a_tool(clinic)
+        await clinic.clock.run_for(120)
+        assert "start" not in clinic.living.acts
+        (told,) = clinic.recorder.said
+        assert "could not resume its conversation: its command still runs as process 71" in told
+        assert "and may yet happen" in told
+        clinic.world.dead.add(tool)
+        clinic.supervisor.gone(tool)
+        clinic.settle()
+        await clinic.clock.run_for(120)
+        assert clinic.living.acts.count("start") == 1
+
+    play(scene)
+
+
+def test_a_revival_says_that_a_command_was_left_running() -> None:
+    """Some are spared on purpose, such as one that keeps a terminal for others."""
+
+    async def scene(clinic: Clinic) -> None:
+        await leave_a_tool(clinic)
+        await clinic.clock.run_for(10)
+        clinic.answer("a")
+        await clinic.clock.run_for(10)
+
+    (told,) = play(scene).recorder.said
+    assert "its command still runs as process 71 and may yet happen); it works again" in told
 
 
 def test_a_push_that_is_over_is_not_said_to_run() -> None:

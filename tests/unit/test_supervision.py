@@ -228,6 +228,21 @@ def test_the_last_lines_of_a_process_do_not_revive_it(house: House) -> None:
     assert codes(house, "a") == [Code.SESSION_DEAD]
 
 
+def test_what_a_process_wrote_while_nobody_watched_does_not_revive_it(house: House) -> None:
+    """It went on after the daemon ended, and died: when is not known, so that its last lines are its own."""
+    process = start_work(house)
+    kept = house.supervisor.kept(subject("a").id)
+    assert kept is not None
+    later = House()
+    later.clock.advance(HOUR)
+    later.end(process)
+    assert later.supervisor.recalled(subject("a"), kept)
+    unwatched = house.clock.now().wall + HOUR / 2
+    later.supervisor.heard(subject("a"), [Progressed(unwatched)], live=False)
+    later.settle()
+    assert codes(later, "a") == [Code.SESSION_DEAD]
+
+
 def test_a_process_that_takes_over_and_dies_is_dead(house: House) -> None:
     """Another writer is believed until it is known, no longer."""
     house.end(start_work(house))
@@ -470,6 +485,23 @@ def test_a_resume_that_failed_elsewhere_changes_nothing(house: House) -> None:
     ]
 
 
+def test_a_process_that_worked_beside_another_one_is_no_failed_resume(house: House) -> None:
+    """The older one ended while this one waited for the model: its own death is when it died, and its tools are sought."""
+    older = house.start("a")
+    pass_time(house, 5)
+    newer = Process(9, 9, "boot")
+    house.supervisor.held(subject("a"), newer, Sight.ALIVE, source="a test")
+    pass_time(house, 5)
+    house.hear("a", Prompted(house.clock.now().wall))
+    pass_time(house, 60)
+    house.end(older)
+    pass_time(house, 60)
+    house.end(newer)
+    assert [(each.code, each.since) for each in record(house, "a").findings] == [
+        (Code.SESSION_DEAD, iso(house.clock.now().wall))
+    ]
+
+
 def resume(house: House, name: str, pane: Pane) -> Process:
     """Somebody resumes it elsewhere: its pane shows nothing of that."""
     process = Process(900_000 + int(house.clock.now().awake), 1, "boot")
@@ -545,6 +577,18 @@ def test_a_client_that_ended_at_its_dialog_was_no_session(house: House) -> None:
     house.settle()
     ended = record(house, "mine")
     assert (ended.state, ended.expected_waits) == (State.STOPPED, ())
+
+
+def test_what_stood_for_a_conversation_goes_with_its_last_dialog(house: House) -> None:
+    """A client that takes prompts and has no conversation is no session; one that asks again is listed again."""
+    ask(house, DialogKind.LOGIN)
+    house.supervisor.not_asked(AGENT)
+    house.supervisor.asked(AWAITED, AGENT, DialogKind.TRUST, "?", cwd=None)
+    house.settle()
+    assert record(house, "start-7").state is State.WAITING
+    house.supervisor.not_asked(AGENT)
+    house.settle()
+    assert AWAITED.id not in house.roster.watched
 
 
 def test_an_earlier_turn_says_nothing_while_its_client_stands_at_a_dialog(house: House) -> None:

@@ -189,12 +189,12 @@ def test_an_end_is_told_when_the_revival_has_held() -> None:
     assert over.splitlines() == [
         "Resolved: shop: died in the middle of a turn",
         "It began at 2027-01-15 08:00 UTC",
-        "Wakeful did: resumed its conversation: recovered (started)",
+        "Wakeful did: resumed its conversation: recovered (started); it works again",
     ]
 
 
 def test_who_fails_again_was_never_said_to_be_well() -> None:
-    """First that it was brought back, then that it was given up; no end in between or after."""
+    """One message says that it was brought back and that it was given up; no end in between or after."""
 
     async def scene(clinic: Clinic) -> None:
         await die_in_a_turn(clinic)
@@ -202,11 +202,47 @@ def test_who_fails_again_was_never_said_to_be_well() -> None:
         await die_again(clinic)
         await clinic.clock.run_for(HOUR)
 
-    first, second = play(scene).recorder.said
-    assert lines(first)["Wakeful did"].startswith("resumed its conversation: recovered")
-    assert "then gave up: it failed again" in lines(second)["Wakeful did"]
-    assert lines(second)["If you do nothing"] == "it stays stopped"
-    assert lines(second)["→"] == "wakeful session revive claude-a"
+    (told,) = play(scene).recorder.said
+    assert lines(told)["Wakeful did"].startswith("resumed its conversation: recovered")
+    assert "then gave up: it failed again" in lines(told)["Wakeful did"]
+    assert lines(told)["If you do nothing"] == "it stays stopped"
+    assert lines(told)["→"] == "wakeful session revive claude-a"
+
+
+def test_a_revival_is_told_when_it_is_seen_at_work() -> None:
+    """Not before: what comes of it is in the same message, also if the daemon is restarted meanwhile."""
+
+    async def scene(clinic: Clinic) -> None:
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(30)
+        assert clinic.recorder.said == []
+
+    clinic = play(scene)
+
+    async def next_daemon() -> None:
+        clinic.build()
+        async with clinic.open():
+            await clinic.clock.run_for(30)
+            assert clinic.recorder.said == []
+            clinic.answer("a")
+            await clinic.clock.run_for(1)
+
+    asyncio.run(next_daemon())
+    (told,) = clinic.recorder.said
+    assert lines(told)["Wakeful did"].endswith("; it works again")
+    assert lines(told)["If you do nothing"] == "it goes on; if it fails again, Wakeful gives up"
+
+
+def test_a_person_who_stops_a_revived_session_hears_nothing_of_it() -> None:
+    """Its death was not told yet, and a person has ended it since."""
+
+    async def scene(clinic: Clinic) -> None:
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(30)
+        await clinic.hands.stop("a")
+        await clinic.clock.run_for(HOUR)
+
+    assert play(scene).recorder.said == []
 
 
 def test_who_is_given_up_alive_is_not_said_to_be_stopped() -> None:

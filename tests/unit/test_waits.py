@@ -93,6 +93,21 @@ class TestBackground:
         assert [(wait.kind, wait.until) for wait in verdict.waits] == [(WaitKind.BACKGROUND, at(1202.0))]
         assert "seen alive" in verdict.waits[0].evidence
 
+    def test_an_agent_goes_on_while_its_log_grows(self) -> None:
+        """It has no process of its own: half an hour of work is a wait, ten minutes without a line are none."""
+        given = b'{"prompt":"look"}'
+        left = [
+            e.Prompted(1.0),
+            e.CallStarted(2.0, "t1", "Agent", e.CallKind.SUBAGENT, given),
+            e.CallEnded(3.0, "t1", background="a7"),
+            e.TurnEnded(9.0),
+        ]
+        presence = held()
+        presence.grown_at = at(1800.0)
+        assert [wait.until for wait in judged(left, 1900.0, presence).waits] == [at(2400.0)]
+        assert judged(left, 2400.0, presence).waits == ()
+        assert kinds(judged([*LEFT_RUNNING, e.TurnEnded(9.0)], 1900.0, presence)) == [], "a command has one"
+
     def test_within_a_turn_it_excuses_no_silence(self) -> None:
         """A server left running would excuse a hung model for ever."""
         presence = held()

@@ -60,7 +60,7 @@ def turn_failed(message: str, at: float, *, status: int | None = None, code: str
 def failure_in(message: str, status: int | None = None, code: str = "") -> Failure:
     """Why it failed. Without a known code and status the sentence alone decides."""
     text = f"{message} {code}".lower()
-    if says_network(text) or _THROTTLED.search(text) is not None:
+    if says_network(text):
         return Failure.PROVIDER
     if says_limit(text):
         return Failure.LIMIT

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.domain.activity import Activity
-from wakeful.domain.evidence import Presence
+from wakeful.domain.evidence import Presence, ended_by
 from wakeful.domain.findings import MEANINGS, Act, Code, State
 from wakeful.domain.ids import ConversationId
 from wakeful.domain.process import Sight
@@ -200,7 +200,7 @@ def _revive(subject: Subject, presence: Presence, verdict: Verdict) -> Action:
 def _not_revived(presence: Presence, verdict: Verdict) -> str:
     """Why bringing it back is nothing to offer now; empty if it is."""
     if presence.stopped:
-        return "a person stopped it, which is final"
+        return f"{ended_by(presence.heir)}, which is final"
     if not verdict.findings:
         return "nothing is wrong with it"
     code = verdict.findings[0].code

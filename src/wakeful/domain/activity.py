@@ -10,8 +10,10 @@ from typing import Any, Final
 from zlib import crc32
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from wakeful.domain import events as e
+from wakeful.domain.budget import Budget, Spending
 from wakeful.domain.ids import ConversationId
 from wakeful.domain.loops import (
     Circles,
@@ -30,7 +32,7 @@ from wakeful.domain.spawns import Spawns, spawned, taken_back
 from wakeful.domain.turn import OPEN, TRANSITIONS, Phase, Step
 
 # Bump when folding changes: bookmarks of another version are read again from the log.
-RULE_VERSION: Final = 8
+RULE_VERSION: Final = 9
 # An assistant message opened at most 20 calls at once in the recordings.
 OPEN_CALLS_MAX: Final = 128
 # Results that stood before their call in the log; client 2.1.98 wrote 7 of 449 so, all within one message.
@@ -144,6 +146,10 @@ class Activity(Struct, gc=False):
     failure_key: int = 0
     limit_until: Instant | None = None
 
+    # What the run may spend, where its client says so; and whether the client has ended its log.
+    budget: Budget | None = None
+    log_closed: bool = False
+
     calls_total: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -166,6 +172,17 @@ class Activity(Struct, gc=False):
     @property
     def in_turn(self) -> bool:
         return self.phase in OPEN
+
+    @property
+    def is_out_of_budget(self) -> bool:
+        """Its client does nothing more in this turn, and says so nowhere."""
+        return self.budget is not None and self.phase in OPEN and self.budget.spending is Spending.USED_UP
+
+    @property
+    def may_be_out_of_budget(self) -> bool:
+        """Its client ended in the middle of a turn, in order: by its budget, or by a person or a program."""
+        is_unclear = self.budget is not None and self.budget.spending is Spending.UNKNOWN
+        return is_unclear and self.log_closed and self.phase in OPEN
 
     @property
     def ended_well(self) -> bool:
@@ -264,7 +281,7 @@ def _prompted(activity: Activity, event: e.Prompted, at: Instant) -> None:
         activity.asked_about = None
     activity.failure, activity.failure_message = None, ""
     activity.asks = ""
-    activity.closed = False
+    activity.closed = activity.log_closed = False
     if event.by_person:
         _forget_work(activity)
         forget(activity.circles)
@@ -277,7 +294,7 @@ def _prompted(activity: Activity, event: e.Prompted, at: Instant) -> None:
 def _forget_work(activity: Activity) -> None:
     activity.errors_in_a_row = activity.retries_in_a_row = activity.turn_calls = 0
     activity.turn_tokens = activity.turn_output_tokens = 0
-    activity.errors_since = activity.turn_since = activity.failed = activity.spawns = None
+    activity.errors_since = activity.turn_since = activity.failed = activity.spawns = activity.budget = None
     activity.active_seconds = 0.0
     forget_calls(activity.circles)
 
@@ -346,6 +363,8 @@ def _call_started(activity: Activity, event: e.CallStarted, at: Instant) -> None
         event.escalated,
         step,
     )
+    if activity.budget is not None and event.kind is _SUBAGENT:
+        activity.budget = replace(activity.budget, shared=True)
     if is_spawn(tool):
         activity.spawns = activity.spawns or Spawns()
         spawned(activity.spawns, event.input, at, step)
@@ -545,6 +564,19 @@ def _spent(activity: Activity, event: e.Spent, _at: Instant) -> None:
     activity.turn_output_tokens += event.output_tokens
     activity.input_tokens += event.input_tokens
     activity.output_tokens += event.output_tokens
+    if activity.budget is not None:
+        weight = activity.budget.newest_weight + event.weight
+        activity.budget = replace(activity.budget, newest_weight=weight)
+
+
+def _budgeted(activity: Activity, event: e.Budgeted, _at: Instant) -> None:
+    activity.log_closed = False
+    before = activity.budget or Budget(event.used_usd, event.total_usd)
+    activity.budget = before.told(event.used_usd, event.total_usd)
+
+
+def _log_closed(activity: Activity, _event: e.LogClosed, _at: Instant) -> None:
+    activity.log_closed = True
 
 
 def _skipped(activity: Activity, _event: e.Skipped, _at: Instant) -> None:
@@ -578,7 +610,9 @@ _FOLDS: Final[Mapping[type[e.Event], Callable[[Activity, Any, Instant], None]]] 
     e.TurnFailed: _turn_failed,
     e.TurnInterrupted: _turn_interrupted,
     e.Closed: _closed,
+    e.LogClosed: _log_closed,
     e.Spent: _spent,
+    e.Budgeted: _budgeted,
     e.Skipped: _skipped,
     e.Malformed: _malformed,
     e.Drifted: _drifted,

@@ -41,6 +41,8 @@ def _died(case: Case) -> Finding | None:
     # What a person typed into the client was nothing the agent owed an answer to.
     if case.activity.phase in {Phase.SETTLING, Phase.OPENED}:
         return None
+    if case.activity.is_out_of_budget or case.activity.may_be_out_of_budget:
+        return None
     holder = case.presence.newest
     ended_at = (holder.ended_at if holder is not None else None) or case.activity.last_at or case.now
     pane = case.presence.pane

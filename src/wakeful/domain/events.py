@@ -182,11 +182,26 @@ class Closed(Event, frozen=True, gc=False):
     """The program said goodbye: its exit was meant."""
 
 
+class LogClosed(Event, frozen=True, gc=False):
+    """The client wrote the line that it ends its log with: it ended in order, whatever ended it."""
+
+
 class Spent(Event, frozen=True, gc=False):
-    """Tokens of one model message, already counted once per message."""
+    """Tokens of one model message, already counted once per message.
+
+    `weight`: all of them, weighted by what they cost beside each other, where a budget is told in money.
+    """
 
     input_tokens: int
     output_tokens: int
+    weight: float = 0.0
+
+
+class Budgeted(Event, frozen=True, gc=False):
+    """What a run has spent, and what it may: said before each request."""
+
+    used_usd: float
+    total_usd: float
 
 
 class Skipped(Event, frozen=True, gc=False):

@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import Instant, Sleep
 from wakeful.domain.process import Process, Sight
 
@@ -47,6 +48,7 @@ class DialogKind(StrEnum):
     API_KEY = "API key"
     MCP_SERVER = "new MCP server"
     SECURITY_NOTES = "security notes"
+    UPDATE = "update"
     # Neither an input line nor any of the above: nobody can say what it waits for.
     UNKNOWN = "unknown screen"
 
@@ -115,8 +117,10 @@ class Presence(Struct, gc=False):
     # The newest line of its log that none of its known processes can have written: they had ended before.
     written_after_at: Instant | None = None
     vouched: bool = False
-    # A person's stop is final: whatever went before is nobody's trouble once its agent is gone.
+    # It ended on purpose: whatever went before is nobody's trouble once its agent is gone.
     stopped: bool = False
+    # Not a person, but Wakeful ended it: its work goes on in this conversation.
+    heir: SessionId | None = None
     cwd: str | None = None
     # The host's last sleep: whoever made no progress since has only just woken up.
     slept: Sleep | None = None
@@ -142,6 +146,14 @@ class Presence(Struct, gc=False):
         if len(self.holders) <= 1:  # nearly always, and asked for several times per verdict
             return next(iter(self.holders.values()), None)
         return max(self.living or self.holders.values(), key=_seen_at)
+
+
+STOPPED_BY_PERSON: Final = "a person stopped it"
+
+
+def ended_by(heir: SessionId | None) -> str:
+    """Who ended what ended on purpose: Wakeful, for the conversation in its place, or a person."""
+    return STOPPED_BY_PERSON if heir is None else f"its work goes on in {heir}"
 
 
 # A process writes its last lines up to 0.4 s before its end is told; a clock read twice differs by less.
@@ -182,9 +194,11 @@ def hold(presence: Presence, holder: Holder) -> bool:
 def has_only_come_up(presence: Presence, last_at: Instant | None) -> bool:
     """Whether the newest holder wrote nothing since the one before it ended: a resume that has yet to begin, or failed.
 
-    `last_at`: the newest record of the log.
+    One that ended while the newest was there already does not count. `last_at`: the newest record of the log.
     """
     newest = presence.newest
+    if newest is None:
+        return False
     others = [each for each in presence.holders.values() if each is not newest and each.sight is Sight.DEAD]
-    ends = [each.ended_at or each.seen_at for each in others]
+    ends = [end for each in others if (end := each.ended_at or each.seen_at) <= newest.seen_at]
     return bool(ends) and (last_at is None or last_at < max(ends))

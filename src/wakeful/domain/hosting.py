@@ -48,6 +48,8 @@ class Hosting(Struct, frozen=True):
     name: str | None = None
     # A person's stop is final: nothing brings it back but a person.
     stopped: bool = False
+    # The conversation that Wakeful began in its place: its work goes on there, and nothing brings this one back.
+    heir: SessionId | None = None
     # Its agent ended by itself while whatever hosted it lived: nothing that ends later took it along.
     closed: bool = False
     # Where its client keeps things, for those that run one process per turn; nothing secret is among them.
@@ -56,3 +58,12 @@ class Hosting(Struct, frozen=True):
     typed: str = ""
     # What nobody saw the end of, because Wakeful ended in its middle; until the next prompt that is seen taken.
     note: str = ""
+
+    @property
+    def is_ended(self) -> bool:
+        """It ended on purpose: a person stopped it, or another conversation took its place."""
+        return self.stopped or self.heir is not None
+
+    def is_ended_in(self, process: Process | None) -> bool:
+        """Whether that is true of this process, or of none: one that went on with it elsewhere is news again."""
+        return self.is_ended and (process is None or self.process in {None, process})

@@ -51,7 +51,8 @@ class StateForeign(OperatorError):
 
 
 class StateOutdated(OperatorError):
-    """{path} is of an earlier session; {later} came after it. Put that state back, or begin anew with fresh=True."""
+    """{path} is not of session {later}, of whose steps events.ndjson or gaia.db tell last. Put back what belongs together,
+    or begin anew with fresh=True."""
 
     code = "state-outdated"
 
@@ -260,25 +261,18 @@ def reconciled(state: SessionState, traces: Iterable[Trace]) -> SessionState:
     """The state with what its traces tell: whatever they say was begun or completed counts.
 
     The traces may come in any order, twice, and from before the state: a state can be older than its events (a restored
-    backup, a git checkout), and then only they know what happened since.
+    backup, a git checkout), and then only they know what happened since. One that does not say which attempt it is about,
+    as earlier versions wrote them, is about the one before it.
     """
+    attempts: dict[str, int] = {}
     for trace in traces:
-        if trace.step is not None and trace.trace_id == state.trace_id:
-            state = _with_trace(state, trace, trace.step)
+        if trace.step is None or trace.trace_id != state.trace_id:
+            continue
+        attempt = trace.details.get("attempt", attempts.get(trace.step))
+        if isinstance(attempt, int):
+            attempts[trace.step] = attempt
+            state = _with_trace(state, trace, trace.step, attempt)
     return state
-
-
-def newest_session(traces: Iterable[Trace]) -> str | None:
-    """The trace id of the session that began last; None if no trace tells of any."""
-    known = list(traces)
-    begun = [trace.trace_id for trace in known if trace.event == "session.start"]
-    return begun[-1] if begun else known[-1].trace_id if known else None
-
-
-def later_session(state: SessionState, traces: Iterable[Trace]) -> str | None:
-    """The trace id of a session that began after the state's own; None where these traces tell of none."""
-    begun = [trace.trace_id for trace in traces if trace.event == "session.start"]
-    return begun[-1] if state.trace_id in begun and begun[-1] != state.trace_id else None
 
 
 # What an event says of one attempt. Within an attempt nothing is followed by something further up.
@@ -293,9 +287,9 @@ _LAST_OF: Final[Mapping[str, Last]] = {
 _LATER: Final = tuple(_LAST_OF.values())
 
 
-def _with_trace(state: SessionState, trace: Trace, step: str) -> SessionState:
-    last, attempt = _LAST_OF.get(trace.event), trace.details.get("attempt")
-    if last is None or not isinstance(attempt, int) or step in state.steps_completed:
+def _with_trace(state: SessionState, trace: Trace, step: str, attempt: int) -> SessionState:
+    last = _LAST_OF.get(trace.event)
+    if last is None or step in state.steps_completed:
         return state
     before = state.process_map.get(step)
     if last is Last.COMPLETED:

@@ -85,7 +85,7 @@ def _phase(activity: Activity, presence: Presence, policy: Policy, now: Instant)
         # It takes no prompt before that is answered, whatever an earlier process wrote.
         return Phase.UNSEEN
     phase = activity.phase
-    if phase is Phase.SETTLING and _settled(activity, policy, now):
+    if activity.is_out_of_budget or (phase is Phase.SETTLING and _settled(activity, policy, now)):
         phase = Phase.ENDED
     holder = presence.newest
     if phase not in OPEN and _is_compacting(activity, holder, policy, now):
@@ -140,7 +140,7 @@ def _health(case: Case, state: State, findings: tuple[Finding, ...]) -> Health:
         # A process that a person ended while nobody watched is not missed; one that cannot be looked at may be.
         is_ended = case.presence.stopped and not case.presence.holders
         return Health.HEALTHY if is_ended else Health.UNKNOWN
-    if ended_unread(case.activity, case.presence, case.agent):
+    if ended_unread(case.activity, case.presence, case.agent) or _ended_unclear(case):
         return Health.UNKNOWN
     stale_at = _stale_at(case) if state is State.IDLE else None
     return Health.STALE if stale_at is not None and stale_at <= case.now else Health.HEALTHY
@@ -153,6 +153,11 @@ def ended_unread(activity: Activity, presence: Presence, agent: Sight) -> bool:
     if agent is not Sight.DEAD or activity.last_at is not None or holder is None or presence.stopped:
         return False
     return not holder.ended_idle and holder.status is not Status.IDLE
+
+
+def _ended_unclear(case: Case) -> bool:
+    """Its log does not say whether its budget ended it or somebody did."""
+    return case.agent is Sight.DEAD and case.activity.may_be_out_of_budget
 
 
 def _stale_at(case: Case) -> Instant | None:

@@ -22,6 +22,8 @@ BUDGET_SECONDS: Final = 7 * 86_400.0
 LIMIT_GRACE_SECONDS: Final = 60.0
 # A revived session shows itself within this time; sixteen clients starting at once took 45 s.
 REVIVED_SECONDS: Final = 120.0
+# What came of a revival is known by then: silence is a finding after ten minutes. People hear of both in one message.
+OUTCOME_SECONDS_MAX: Final = 900.0
 # An agent of the hub that cannot be seen, or starts, is asked about again after this.
 AGENT_SECONDS: Final = 2.0
 # A runaway that made progress this lately is left alone (design, "Who may be touched").

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.domain.activity import Activity
-from wakeful.domain.evidence import Presence
+from wakeful.domain.evidence import Presence, ended_by, has_only_come_up
 from wakeful.domain.findings import Code, Health
 from wakeful.domain.moment import Instant
 from wakeful.domain.plan import REVIVED_SECONDS
@@ -17,7 +17,6 @@ from wakeful.domain.process import Sight
 from wakeful.domain.trouble import Trouble
 from wakeful.domain.verdict import Verdict
 
-STOPPED: Final = "a person stopped it"
 GONE: Final = "its process is gone"
 UNSEEN: Final = "nobody knows whether it still runs"
 STALE: Final = "nothing was heard of it any more"
@@ -42,7 +41,7 @@ def ending_of(
 ) -> Ending:
     """How the problem of a session without a finding ended."""
     if presence.stopped:
-        return Ending(STOPPED)
+        return Ending(ended_by(presence.heir))
     if verdict.agent is Sight.ALIVE:
         return _of_living(trouble, verdict, activity, presence, now)
     if activity.ended_well and trouble.code not in _BESIDE_TURNS:
@@ -53,11 +52,12 @@ def ending_of(
 def _of_living(
     trouble: Trouble, verdict: Verdict, activity: Activity, presence: Presence, now: Instant
 ) -> Ending:
-    """After a death a living process proves nothing by itself: a `--resume` that fails lives for a moment, too."""
+    """A process that only came up proves nothing by itself: a `--resume` that fails lives for a moment, too."""
     if verdict.health is Health.STALE:
         return Ending(STALE)
     worked = activity.progress_at is not None and activity.progress_at.wall > trouble.code_since
-    if trouble.code not in _DEATHS or worked or activity.ended_well:
+    came_up = activity.in_turn and has_only_come_up(presence, activity.last_at)
+    if not came_up and (trouble.code not in _DEATHS or worked or activity.ended_well):
         return WELL
     holder = presence.newest
     lived_seconds = now.seconds_since(holder.seen_at) if holder is not None else 0.0

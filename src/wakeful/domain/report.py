@@ -372,8 +372,9 @@ def _totals(sessions: Sequence[SessionReport], folders: Mapping[str, Folder]) ->
 
 
 def _is_trouble(session: SessionReport) -> bool:
-    """An open problem that is not already counted as one that waits, is held or died since then."""
-    counted = session.part is Part.WAITING or session.held is not None or session.died > 0
+    """An open problem that is not already counted: it does not wait, is not held, and is not the death since then."""
+    is_death = session.died > 0 and session.health is Health.DEAD
+    counted = session.part is Part.WAITING or session.held is not None or is_death
     return session.attention in NEEDS_YOU and not counted
 
 

@@ -4,11 +4,11 @@ The first finding speaks; without one, what the session waits for; without that,
 an agent or a client wrote stands inside backquotes only.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from wakeful.domain.activity import Activity, OpenCall
-from wakeful.domain.evidence import Presence
+from wakeful.domain.evidence import Orphan, Presence, ended_by
 from wakeful.domain.findings import Code, Health, State
 from wakeful.domain.moment import Instant, latest
 from wakeful.domain.process import Sight
@@ -33,10 +33,11 @@ def sentence(
     if verdict.waits and (verdict.active_prompt or verdict.state is State.WAITING):
         return _waiting(verdict.waits, activity, now)
     if verdict.health is Health.UNKNOWN:
-        is_gone = verdict.agent is Sight.DEAD
-        return f"unknown: {'its process ended, and no log says how' if is_gone else 'nobody saw its process'}"
+        return f"unknown: {_unclear(activity, verdict)}"
     if verdict.state is State.STOPPED:
         ended = f"{_ending(activity, now)}, and its process ended"
+        if presence.heir is not None:
+            return f"stopped: {ended_by(presence.heir)}"
         return "stopped by a person, which is final" if presence.stopped else f"stopped: {ended}"
     return _living(activity, presence, verdict, now, state)
 
@@ -80,7 +81,7 @@ def _left_behind(presence: Presence) -> str:
     if not presence.orphans:
         return ""
     still = "its tool still runs" if len(presence.orphans) == 1 else "its tools still run"
-    return f"; {still} as {orphan_words(presence)}"
+    return f"; {still} as {orphan_words(presence.orphans)}"
 
 
 def _calls(calls: list[OpenCall]) -> str:
@@ -174,19 +175,35 @@ _ENDINGS: Final[Mapping[Phase, str]] = {
 }
 
 
+def _unclear(activity: Activity, verdict: Verdict) -> str:
+    if verdict.agent is not Sight.DEAD:
+        return "nobody saw its process"
+    if activity.may_be_out_of_budget:
+        return "its process ended within a turn: its budget is used up, or somebody ended it"
+    return "its process ended, and no log says how"
+
+
 def _ending(activity: Activity, now: Instant) -> str:
     """How the last turn ended and when."""
     since = activity.phase_since or activity.last_at
-    how = _ENDINGS.get(activity.phase)
+    how = "used up its budget" if activity.is_out_of_budget else _ENDINGS.get(activity.phase)
     if how is None or since is None:
         return "no turn was seen"
     return f"{how} {length(now.seconds_since(since))} ago"
 
 
-def orphan_words(presence: Presence) -> str:
+def orphan_words(orphans: Sequence[Orphan]) -> str:
     """The tools that outlived their agent, by pid."""
-    pids = ", ".join(str(orphan.process.pid) for orphan in presence.orphans)
-    return f"{'process' if len(presence.orphans) == 1 else 'processes'} {pids}"
+    pids = ", ".join(str(orphan.process.pid) for orphan in orphans)
+    return f"{'process' if len(orphans) == 1 else 'processes'} {pids}"
+
+
+def still_runs(orphans: Sequence[Orphan]) -> str:
+    """What an agent left running is not over: nobody may take it for cut off. Empty if nothing was left."""
+    if not orphans:
+        return ""
+    verb = "runs" if len(orphans) == 1 else "run"
+    return f"its command still {verb} as {orphan_words(orphans)} and may yet happen"
 
 
 def agent_words(agent: Sight) -> str:

@@ -67,8 +67,6 @@ _POLLING_TOOLS: Final = frozenset(
         "BashOutput",
         "Monitor",
         "TaskOutput",
-        "wait",
-        "wait_agent",
         "write_stdin",
     }
 )

@@ -17,7 +17,7 @@ from wakeful.domain.effects import classify
 from wakeful.domain.events import CallEnded, CallStarted, Event
 from wakeful.domain.findings import Code, State
 from wakeful.domain.ids import SessionId
-from wakeful.domain.plan import History, Step
+from wakeful.domain.plan import OUTCOME_SECONDS_MAX, History, Step
 from wakeful.domain.process import Sight
 from wakeful.domain.turn import ANSWERED, Phase
 from wakeful.domain.verdict import Verdict
@@ -84,6 +84,8 @@ class Trouble(Struct, frozen=True, kw_only=True):
     # Its line in the log of critical events is written.
     logged: bool = False
     told: bool = False
+    # Until then people are not told of its revival: they hear of it together with what came of it.
+    outcome_due_at: float | None = None
 
     @property
     def is_spent(self) -> bool:
@@ -102,6 +104,11 @@ class Trouble(Struct, frozen=True, kw_only=True):
             continued_after_limit=self.continued_after_limit,
         )
 
+    def outcome_in_seconds(self, now: float) -> float:
+        """How long people wait for what comes of its revival. A clock that was set back makes nobody wait longer."""
+        seconds = 0.0 if self.outcome_due_at is None else self.outcome_due_at - now
+        return seconds if 0.0 < seconds <= OUTCOME_SECONDS_MAX else 0.0
+
 
 class Revival(Struct, frozen=True):
     """One revival, written down in the same breath as its budget is spent."""
@@ -113,6 +120,8 @@ class Revival(Struct, frozen=True):
     began_at: float
     epoch: int
     stage: Stage = Stage.BEGUN
+    # The conversation that was begun in its place.
+    heir: SessionId | None = None
     outcome: str = "unverified"
     words: str = ""
 

@@ -3,6 +3,8 @@
 What happened to the session stands in its finding; how a message looks is decided in `alerts`.
 """
 
+from typing import Final
+
 from wakeful.domain import alerts
 from wakeful.domain.findings import MEANINGS, State
 from wakeful.domain.incident import Fate
@@ -11,6 +13,9 @@ from wakeful.domain.plan import ACTS, Decision, Step
 from wakeful.domain.record import FindingRecord, SessionRecord
 from wakeful.domain.trouble import Trouble
 from wakeful.domain.wording import length
+
+# What came of a revival that was seen at work.
+WORKS_AGAIN: Final = "it works again"
 
 
 def trouble_text(

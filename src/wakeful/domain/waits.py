@@ -16,6 +16,7 @@ from wakeful.domain.evidence import Dialog, DialogKind, Presence, Status
 from wakeful.domain.moment import JUMP_SECONDS_MIN, Instant, latest
 from wakeful.domain.permission import asking
 from wakeful.domain.policy import Policy
+from wakeful.domain.signature import is_spawn
 from wakeful.domain.turn import OPEN, Phase
 from wakeful.domain.verdict import ExpectedWait, WaitKind
 from wakeful.domain.wording import length
@@ -46,7 +47,7 @@ WAIT_WORDS: Final[Mapping[WaitKind, tuple[str, str]]] = {
     WaitKind.COMPACTION: ("a hook's word that the conversation is summarised", "`compaction_seconds`"),
     WaitKind.BACKGROUND: (
         "a call that came back while its command or agent goes on; only between turns",
-        "`tool_seconds`; later while a process of it is seen alive",
+        "`tool_seconds`; later while a process of it is seen alive, or the log of an agent grows",
     ),
     WaitKind.SLEEP: (
         "the host's clocks: it slept since the last progress",
@@ -189,10 +190,13 @@ def limit_waits(scene: Scene) -> tuple[ExpectedWait, ...]:
 def _background_waits(scene: Scene) -> tuple[ExpectedWait, ...]:
     """Between turns a task may go on, and its end begins the next turn. Within one the model is what counts:
     a server left running would excuse any silence."""
-    policy, seen_at = scene.policy, scene.presence.tool_seen_at
+    policy, seen_at, grown_at = scene.policy, scene.presence.tool_seen_at, scene.presence.grown_at
     waits = []
     for task in scene.activity.background.values():
         until, told = task.since.plus(policy.tool_seconds), "a call left it running behind the turn"
+        if grown_at is not None and is_spawn(task.tool):
+            # An agent has no process of its own; its log is in sight.
+            until = max(until, grown_at.plus(policy.silence_seconds))
         if seen_at is not None and seen_at.plus(policy.silence_seconds) > until:
             until, told = seen_at.plus(policy.silence_seconds), f"{told}; a process of it was seen alive"
         text = f"{task.tool} {task.input.decode('utf-8', 'replace')}"

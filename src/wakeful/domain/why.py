@@ -383,5 +383,5 @@ def _resuming(presence: Presence) -> str:
     if not presence.orphans:
         return "resume the conversation where it stopped"
     if len(presence.orphans) == 1:
-        return f"resume it once {orphan_words(presence)} has ended: its tool still runs, and would run twice"
-    return f"resume it once {orphan_words(presence)} have ended: its tools still run, and would run twice"
+        return f"resume it once {orphan_words(presence.orphans)} has ended: its tool still runs, and would run twice"
+    return f"resume it once {orphan_words(presence.orphans)} have ended: its tools still run, and would run twice"

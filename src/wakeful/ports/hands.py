@@ -56,6 +56,8 @@ class Seen(Struct, frozen=True):
     hosting: Hosting | None = None
     # What stood there instead of what was expected, as the agent or its client wrote it.
     untrusted: str = ""
+    # A process before the one that lives had the prompt.
+    by_earlier: bool = False
 
 
 class Question(Struct, frozen=True):
@@ -137,15 +139,31 @@ class KnowsPrompts(Protocol):
         """
 
     def was_given(self, hosting: Hosting, prompt_id: str) -> bool:
-        """Whether the newest process of this session is known to have been started for this prompt."""
+        """Whether a process of this session is known to have been started for this prompt."""
+
+
+class TypedText(Struct, frozen=True):
+    """A text that was being typed, since `at`, when Wakeful ended, and what became of it.
+
+    `is_command`: it was to start the agent, and whatever the agent was to be told came after it.
+    """
+
+    session_id: SessionId
+    at: float
+    text: str
+    seen: Seen
+    is_command: bool = False
 
 
 @runtime_checkable
 class Types(Protocol):
     """A driver that types: what it was typing when Wakeful ended may stand in an input line."""
 
-    async def settle_typed(self) -> dict[SessionId, Seen]:
-        """What became of every text whose typing was cut off, by session. Removed where it stands, never sent."""
+    async def settle_typed(self) -> list[TypedText]:
+        """What became of every text whose typing was cut off. Removed where it stands, never sent."""
+
+    def forget_typed(self, session_id: SessionId) -> None:
+        """What became of this session's text is written down: nothing has to be known of it here any more."""
 
 
 class World(Protocol):

@@ -141,6 +141,8 @@ class Revival(Struct, frozen=True, kw_only=True, omit_defaults=True):
     unwritten: bool = False
     # When its next job was first seen running.
     running_at: float | None = None
+    # Its program has ended the old attempt: what that still writes are its last words.
+    stopped: bool = False
 
     @property
     def reasons(self) -> list[str]:
@@ -210,11 +212,17 @@ class Jobs(Protocol):
     async def advance(self, before: Revival, after: Revival) -> bool:
         """Keep how far a revival has come; False if it is not as `before` says any more."""
 
-    async def withdraw(self, revival: Revival) -> bool:
-        """Let the old attempt run again and give its budget back, all or nothing; False if its next job was taken."""
+    async def withdraw(self, revival: Revival, events: Sequence[bytes]) -> bool:
+        """Let the old attempt run again, give its budget back and owe these events, all or nothing.
+
+        False if its next job was taken. An old attempt that has ended meanwhile stays ended.
+        """
 
     async def last_activity(self, revival: Revival) -> float | None:
-        """When the record of its session says that it did something last, under whatever status."""
+        """When the record of its session says that it did something last, unless it says that it failed."""
+
+    async def others_ran(self, revival: Revival) -> bool:
+        """Whether its session had a job that was made after the fenced one and taken: who did something is not known then."""
 
     async def open_revivals(self) -> Sequence[Revival]:
         """Revivals whose next job was not seen to end yet, oldest first."""
@@ -252,8 +260,11 @@ class Jobs(Protocol):
     async def owe_event(self, event: bytes) -> None:
         """Keep an event that the log did not take."""
 
-    async def take_owed_events(self) -> Sequence[bytes]:
-        """Events to write, oldest first. Whoever takes one is the only one who has it."""
+    async def owed_events(self) -> Sequence[bytes]:
+        """Events to write, oldest first. They are kept until they are dropped."""
+
+    async def drop_owed_event(self, event: bytes) -> None:
+        """It is written, or nobody can write it."""
 
     async def close(self) -> None:
         """Let go of the connection."""

@@ -57,8 +57,14 @@ class JournalFiles(Protocol):
     def told(self, cursor: int) -> Reading:
         """The events behind the cursor."""
 
-    def audited(self, trace_id: str) -> tuple[Trace, ...]:
-        """The audit rows of one session and every session's start, oldest first; none where there is no database."""
+    def known(self, trace_id: str) -> tuple[Trace, ...]:
+        """What events or audit rows tell of one session's steps, oldest first."""
+
+    def newest_session(self) -> str | None:
+        """The session that was opened or began a step last, as events or audit rows tell."""
+
+    def later_session(self, trace_id: str) -> str | None:
+        """The last session that began a step since this one was opened or began one; any that did if it never was."""
 
     def trace(self, event: str, trace_id: str, step: str | None, details: dict[str, Any]) -> int:
         """Write an event and its audit row, durably; the byte behind it."""

@@ -29,8 +29,11 @@ class Hearing(Protocol):
     def given_here(self) -> None:
         """The process whose output it is was given the prompt: what it was told before belongs to another turn."""
 
-    def begin_anew(self) -> None:
-        """Another process goes on in this conversation, with a file of its own."""
+    def begin_anew(self) -> bool:
+        """Another process goes on in this conversation, with a file of its own.
+
+        False: the one before ended at work on something else, and took the prompt along unread: nobody will answer it.
+        """
 
 
 class Provider(Struct, frozen=True):

@@ -83,6 +83,7 @@ class ActGate:
         reread: Callable[[SessionId], None],
         forbidden: Objection = lambda: None,
         acted: Callable[[SessionId], None] = lambda _session_id: None,
+        concluded: Callable[[SessionId], None] = lambda _session_id: None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -90,6 +91,8 @@ class ActGate:
         self._forbidden = forbidden
         # Told when a session begins or ceases to be started or stopped.
         self._acted = acted
+        # Told when an outcome is stored: what was kept only to find it out can go.
+        self._concluded = concluded
         self._underway: dict[SessionId, State] = {}
         self._turns: defaultdict[SessionId, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._performed: Counter[SessionId] = Counter()
@@ -189,3 +192,4 @@ class ActGate:
 
     async def conclude(self, intent: Intent, seen: Seen) -> None:
         await self._store.conclude(Conclusion(intent.id, seen.outcome, seen.words, self._clock.now().wall))
+        self._concluded(intent.session_id)

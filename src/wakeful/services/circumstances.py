@@ -87,7 +87,8 @@ class Circumstances:
             code=trouble.code,
             state=verdict.state,
             agent=verdict.agent,
-            managed=hosting is not None,
+            # What a person stopped and went on with elsewhere is not Wakeful's to bring back.
+            managed=hosting is not None and (trouble.approved or not hosting.is_ended),
             for_seconds=_LONG_ENOUGH_SECONDS if trouble.approved else now.wall - trouble.code_since,
             found_seconds=now.wall - found.wall if found is not None else None,
             since_progress_seconds=quiet_seconds(activity, now),
@@ -105,9 +106,10 @@ class Circumstances:
         )
 
     def _is_stopped(self, watched: Watched) -> bool:
-        """A person ended the session, or the process that ran it."""
-        hosting = self._holdings.find(watched.subject.id)
-        return watched.presence.stopped or (hosting is not None and hosting.stopped)
+        """It ended on purpose: the session, or the process that ran it."""
+        hosting, holder = self._holdings.find(watched.subject.id), watched.presence.newest
+        process = holder.process if holder is not None else None
+        return watched.presence.stopped or (hosting is not None and hosting.is_ended_in(process))
 
     def cut_off(self, watched: Watched) -> tuple[InterruptedCall, ...]:
         """The calls that had not come back, classed by the rules and by what was taught about its project."""
@@ -125,7 +127,7 @@ class Circumstances:
         """
         hosting = self._holdings.find(watched.subject.id)
         verdict = watched.verdict
-        if hosting is None or hosting.stopped or hosting.closed:
+        if hosting is None or hosting.is_ended or hosting.closed:
             return None
         if verdict is None or verdict.state is not State.STOPPED:
             return None

@@ -71,7 +71,7 @@ class Closing:
 
     def _has_ended(self, hosting: Hosting) -> bool:
         watched = self._roster.watched.get(hosting.session_id)
-        if hosting.stopped or hosting.closed or hosting.process is None or watched is None:
+        if hosting.is_ended or hosting.closed or hosting.process is None or watched is None:
             return False
         pane = watched.presence.pane
         return (

@@ -13,12 +13,14 @@ from wakeful.domain.actions import OBSERVING
 from wakeful.domain.briefs import fresh_brief
 from wakeful.domain.eligibility import Reach
 from wakeful.domain.errors import OperatorError
-from wakeful.domain.evidence import Holder
+from wakeful.domain.evidence import Holder, ended_by
 from wakeful.domain.hosting import Hosting, PaneAddress
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Sight
+from wakeful.domain.sentence import still_runs
 from wakeful.domain.work import conversation_id_for, prompt_id_for
+from wakeful.faults import reach
 from wakeful.ports.clock import Clock
 from wakeful.ports.hands import Driver, KnowsPrompts, Order, Question, Reply, Seen, Speaker, World
 from wakeful.ports.store import Outcome
@@ -114,7 +116,7 @@ class Hands:
         underway = self._gate.underway(session_id)
         watched = self._roster.watched.get(session_id)
         hosting = (self._current(watched) or self.guest_of(watched)) if watched is not None else None
-        if watched is None or hosting is None or hosting.stopped:
+        if watched is None or hosting is None or hosting.is_ended:
             return Reach(ours=True, underway=underway)
         pane, speaker = watched.presence.pane, self._speaker(hosting)
         shown = hosting.driver != "tmux" or (pane is not None and pane.runtime is Sight.ALIVE)
@@ -154,8 +156,9 @@ class Hands:
         def objection() -> str | None:
             if self._mode == "observe":
                 return OBSERVING
-            # One process per turn: there a prompt starts one, and the driver declines while one lives.
-            if not self._is_per_turn(hosting) and not watched.presence.living:
+            # One process per turn: there a prompt starts one, and the driver declines while one lives. And a process
+            # that is gone may have had what is asked for again: only its driver can say.
+            if not again and not self._is_per_turn(hosting) and not watched.presence.living:
                 return f"its process is gone: `wakeful session resume {watched.subject.id}` brings it back"
             return _at_dialog(watched) or unless()
 
@@ -163,7 +166,6 @@ class Hands:
 
         async def delivered(current: Hosting) -> Seen:
             nonlocal epoch
-            epoch = current.epoch
             if key is not None and isinstance(speaker, KnowsPrompts):
                 seen = await speaker.deliver_once(
                     current, prompt, str(prompt_id_for(key)), again=again, environ=environ
@@ -172,6 +174,7 @@ class Hands:
                 return Seen(Outcome.UNVERIFIED, INTERRUPTED)
             else:
                 seen = await speaker.deliver(current, prompt, environ)
+            epoch = 0 if seen.by_earlier else current.epoch
             kept = seen.hosting or current
             taken = seen.outcome is Outcome.RECOVERED and kept.note
             return replace(seen, hosting=replace(kept, note="")) if taken else seen
@@ -276,26 +279,29 @@ class Hands:
             Act.RESUME,
             hosting.session_id,
             Purpose(hosting, len(prompt or "")),
-            lambda: self._held_by(watched) or self._stopped_by_person(watched),
+            lambda: self._held_by(watched) or self._ended_on_purpose(watched),
             perform,
             by_itself=self._by_itself,
         )
         return deed
 
-    async def begin_anew(self, text: str, context: str) -> Deed:
-        """A new conversation in the place of one that cannot go on; the old one is let go of once the new one runs.
+    async def begin_anew(self, text: str, context: str, key: str) -> Deed:
+        """A new conversation in the place of one that cannot go on; the old one is over once the new one runs.
 
-        Where nothing was ever said, and there is nothing to say, it waits for its first prompt as that one did.
+        What was begun by this key before a crash is not begun twice. Where nothing was ever said, and there is nothing to say, it waits for its first prompt as that one did.
         """
         watched, hosting = self._managed(text)
         self._refuse_while_held(watched)
         async with self._gate.turn(hosting.session_id):
+            if (begun := self.begun_by(key)) is not None:
+                await self._holdings.keep(replace(self._holdings.get(hosting.session_id), heir=begun))
+                return Deed(key, Act.START, begun, Outcome.RECOVERED, "it was begun before Wakeful ended")
             # Whoever was at it before us may have brought it back.
-            if (reason := self._held_by(watched) or self._stopped_by_person(watched)) is not None:
+            if (reason := self._held_by(watched) or self._ended_on_purpose(watched)) is not None:
                 raise CannotResume(shown=hosting.session_id, reason=reason)
-            return await self._replaced(watched, self._holdings.get(hosting.session_id), context)
+            return await self._replaced(watched, self._holdings.get(hosting.session_id), context, key)
 
-    async def _replaced(self, watched: Watched, hosting: Hosting, context: str) -> Deed:
+    async def _replaced(self, watched: Watched, hosting: Hosting, context: str, key: str) -> Deed:
         brief = f"{fresh_brief(hosting.conversation_id)} {context}".strip()
         request = RunRequest(
             argv=hosting.argv if hosting.driver != "codex" else (hosting.argv[0], "exec", *hosting.argv[1:]),
@@ -305,9 +311,10 @@ class Hands:
             terminal=hosting.driver == "tmux",
             prompt=brief if context or watched.activity.known else None,
         )
-        deed = await self._starter.run(request)
+        deed = await self._starter.run(request, key)
+        reach("heal.begun_anew")
         if deed.outcome is Outcome.RECOVERED:
-            await self._holdings.keep(replace(hosting, stopped=True))
+            await self._holdings.keep(replace(hosting, heir=deed.session_id))
         return deed
 
     def pane(self, text: str) -> PaneAddress | None:
@@ -368,11 +375,18 @@ class Hands:
         await self._holdings.drop(hosting)
         return hosting
 
-    def _stopped_by_person(self, watched: Watched) -> str | None:
+    def still_runs(self, session_id: SessionId) -> str:
+        """Which commands outlived their agent and run at this moment, in words; empty if none does."""
+        watched = self._roster.watched.get(session_id)
+        left = watched.presence.orphans if watched is not None else ()
+        return still_runs([each for each in left if self._world.sight(each.process) is not Sight.DEAD])
+
+    def _ended_on_purpose(self, watched: Watched) -> str | None:
         """Said once more inside the gate: a person may have stopped it while it was being brought back."""
         hosting = self._holdings.find(watched.subject.id)
-        stopped = self._by_itself and hosting is not None and hosting.stopped
-        return "a person stopped it, which is final" if stopped else None
+        if not self._by_itself or hosting is None or not hosting.is_ended:
+            return None
+        return f"{ended_by(hosting.heir)}, which is final"
 
     def _is_per_turn(self, hosting: Hosting) -> bool:
         driver = self._drivers.get(hosting.driver)

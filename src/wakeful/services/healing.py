@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from wakeful.domain.alerts import called
 from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.errors import WakefulError, WorldError
-from wakeful.domain.evidence import Presence, has_only_come_up
+from wakeful.domain.evidence import ended_by
 from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Fate, Origin
 from wakeful.domain.plan import ACTS, Decision, Rules, Step, plan
-from wakeful.domain.recovered import STOPPED as STOPPED_BY_PERSON, WELL, ending_of
-from wakeful.domain.sentence import orphan_words
+from wakeful.domain.recovered import WELL, ending_of
+from wakeful.domain.sentence import still_runs
 from wakeful.domain.trouble import (
     Revival,
     Trouble,
@@ -31,6 +31,7 @@ from wakeful.domain.trouble import (
     is_asked_anew,
     work_status,
 )
+from wakeful.domain.trouble_words import WORKS_AGAIN
 from wakeful.faults import reach
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Outcome, Store
@@ -152,10 +153,12 @@ class Healer:
         trouble = self._troubles.get(revival.session_id)
         if watched is None or watched.record is None or trouble is None or trouble.work != revival.work:
             return
-        settled = await self._troubles.keep(await self._reviver.settle(watched, trouble, revival))
+        settled = await self._keep_revived(await self._reviver.settle(watched, trouble, revival))
         if not trouble.logged:
             decision = Decision(revival.step, settled.did, spends=True)
             await self._told(watched, settled, decision, ActionTaken.REVIVAL_ATTEMPTED)
+        if settled.heir is not None:
+            await self._replaced(settled, settled.heir)
 
     async def revive(
         self, text: str, *, approved: bool, by: str = "somebody", happened: bool = False
@@ -314,8 +317,10 @@ class Healer:
         """Once for each trouble that is held; it may have been told before, when nothing could be done yet."""
         if not trouble.held:
             number = await self._holding.hold(watched, trouble)
-            did = f"held it: {decision.reason} (checkpoint {number}){_still_runs(watched.presence)}"
+            still = still_runs(watched.presence.orphans)
+            did = f"held it: {decision.reason} (checkpoint {number}){f'; {still}' if still else ''}"
             held = replace(trouble, held=True, checkpoint=number, did=did, logged=False, told=False)
+            held = replace(held, outcome_due_at=None)
             # At once: somebody may answer before everybody is told.
             trouble = await self._troubles.keep(held)
         await self._told(watched, trouble, decision, ActionTaken.HELD_FOR_APPROVAL)
@@ -340,13 +345,18 @@ class Healer:
         if revived is None:
             self._scouts.came_to_nothing(trouble.session_id)
         else:
-            await self._troubles.keep(revived)
-            if revived.heir is not None:
-                await self._troubles.keep(inherited(revived, revived.heir))
+            await self._keep_revived(revived)
             reach("heal.kept")
         if revived is not None and revived.did != ELSEWHERE:
             await self._conclude(watched, trouble, revived, decision, asked=asked)
         self._rounds.look_at(trouble.session_id, RETRY_SECONDS)
+
+    async def _keep_revived(self, revived: Trouble) -> Trouble:
+        """Whoever took its place has its budget, before anything else can happen to it."""
+        if revived.heir is not None:
+            await self._troubles.keep(inherited(revived, revived.heir))
+            self._rounds.look_at(revived.heir)
+        return await self._troubles.keep(revived)
 
     async def _conclude(
         self, watched: Watched, before: Trouble, trouble: Trouble, decision: Decision, *, asked: bool
@@ -355,6 +365,9 @@ class Healer:
         await self._papers.note(trouble, decision)
         # It may have been told before, when nothing could be done yet; whoever asked for it now knows of it.
         news = replace(trouble, logged=False, told=asked and before.told)
+        if asked:
+            # A person waits for the answer.
+            news = replace(news, outcome_due_at=None)
         if trouble.declined:
             self._scouts.came_to_nothing(trouble.session_id)
             await self._told(watched, trouble if before.declined else news, decision, ActionTaken.NONE)
@@ -363,13 +376,12 @@ class Healer:
             self._reviver.pace.ended(gave_up=False)
         if decision.spends or before.code is None:
             await self._told(watched, news, decision, ActionTaken.REVIVAL_ATTEMPTED)
-        if decision.step is Step.FRESH and trouble.revival_seen:
-            await self._replaced(watched, news)
+        if trouble.heir is not None and trouble.revival_seen:
+            await self._replaced(trouble, trouble.heir)
 
-    async def _replaced(self, watched: Watched, trouble: Trouble) -> None:
-        """Another conversation has taken its place: nothing is left of this one that could be in trouble."""
-        await self._telling.logged(Happening.SESSION_RECOVERED, ActionTaken.NONE, trouble, watched)
-        await self._leave_incident(trouble.session_id)
+    async def _replaced(self, trouble: Trouble, heir: SessionId) -> None:
+        """Another conversation has taken its place, which nobody saw at work yet: this one is over and did not recover."""
+        await self._leave_incident(trouble.session_id, ended_by(heir))
         await self._end(trouble)
 
     async def _end(self, trouble: Trouble) -> None:
@@ -381,7 +393,7 @@ class Healer:
         self._scouts.given_up(trouble.session_id, self._around.origin(watched, trouble.code))
         before = f"{trouble.did}; then " if trouble.did else ""
         did = f"{before}gave up: {decision.reason}"
-        ended = replace(trouble, given_up=True, did=did, logged=False, told=False)
+        ended = replace(trouble, given_up=True, did=did, logged=False, told=False, outcome_due_at=None)
         await self._told(watched, ended, decision, ActionTaken.NONE, Happening.REVIVAL_FAILED)
 
     async def _told(
@@ -392,11 +404,15 @@ class Healer:
         action: ActionTaken,
         happening: Happening = Happening.SESSION_UNHEALTHY,
     ) -> None:
-        """One line in the log and one alert for each trouble and each turn it takes."""
+        """One line in the log for each trouble and each turn it takes; one alert, which says what came of a revival."""
         assert watched.record is not None, "judged before it is treated"
-        muted_seconds = None
+        muted_seconds, later_seconds = None, 0.0
         incident = await self._papers.note(trouble, decision)
-        if incident is not None and not trouble.told:
+        if incident is not None and incident.cause is Cause.SESSION and decision.step in ACTS:
+            later_seconds = trouble.outcome_in_seconds(self._clock.now().wall)
+        if later_seconds:
+            self._rounds.look_at(trouble.session_id, later_seconds)
+        elif incident is not None and not trouble.told:
             muted_seconds = await self._telling.told(incident, trouble, watched.record, decision)
         # After people are told: a forge may take its time.
         if not trouble.logged:
@@ -406,7 +422,22 @@ class Healer:
         if muted_seconds is not None:
             self._rounds.look_at(trouble.session_id, muted_seconds)
         if not (trouble.logged and trouble.told):
-            await self._troubles.keep(replace(trouble, logged=True, told=muted_seconds is None))
+            told = trouble.told or (muted_seconds is None and not later_seconds)
+            await self._troubles.keep(replace(trouble, logged=True, told=told))
+
+    async def _tell_outcome(self, watched: Watched, trouble: Trouble, did: str = "") -> Trouble:
+        """People hear of a revival now: `did` is what came of it; without it, nothing was seen of it for long."""
+        if trouble.outcome_due_at is None:
+            return trouble
+        in_seconds = trouble.outcome_in_seconds(self._clock.now().wall)
+        if not did and in_seconds > 0:
+            self._rounds.look_at(trouble.session_id, in_seconds)
+            return trouble
+        known = replace(trouble, did=f"{trouble.did}; {did}" if did else trouble.did, outcome_due_at=None)
+        kept = await self._troubles.keep(known)
+        if not kept.told:
+            await self._told(watched, kept, Decision(Step.RESUME, kept.did), ActionTaken.REVIVAL_ATTEMPTED)
+        return self._troubles.get(trouble.session_id) or kept
 
     async def _calm_down(self, watched: Watched) -> None:
         """Its finding is gone. The trouble is over when its turn has ended well."""
@@ -414,7 +445,7 @@ class Healer:
         if trouble is None:
             return
         if watched.presence.stopped:
-            await self._dismiss(trouble.session_id, STOPPED_BY_PERSON)
+            await self._dismiss(trouble.session_id, ended_by(watched.presence.heir))
             return
         assert watched.verdict is not None, "judged before it is treated"
         status = work_status(trouble, watched.activity, watched.verdict)
@@ -423,15 +454,15 @@ class Healer:
             return
         if status is WorkStatus.UNCLEAR:
             unclear_since = trouble.unclear_since or self._clock.now().wall
-            await self._troubles.keep(replace(trouble, unclear_since=unclear_since, revived_at=None))
+            unclear = replace(trouble, unclear_since=unclear_since, revived_at=None)
+            await self._tell_outcome(watched, await self._troubles.keep(unclear))
             return
-        if trouble.calm_since is None and (
-            self._awaits_answer(watched) or _is_resumed_without_a_word(watched)
-        ):
+        if trouble.calm_since is None and self._awaits_answer(watched):
             return
         if trouble.calm_since is None:
             if not await self._seen_well(watched, trouble):
                 return
+            trouble = await self._tell_outcome(watched, trouble, WORKS_AGAIN)
             if trouble.logged:
                 await self._telling.logged(Happening.SESSION_RECOVERED, ActionTaken.NONE, trouble, watched)
             await self._leave_incident(trouble.session_id)
@@ -453,6 +484,7 @@ class Healer:
         if ending.in_seconds > 0:
             self._rounds.look_at(trouble.session_id, ending.in_seconds)
         elif not trouble.held:
+            trouble = await self._tell_outcome(watched, trouble, ending.words)
             await self._leave_incident(trouble.session_id, ending.words)
             if watched.activity.in_turn:
                 # What comes back after it was said to be closed is said again.
@@ -498,21 +530,7 @@ class Healer:
         return await self._troubles.keep(replace(trouble, incident=incident.id))
 
 
-def _still_runs(presence: Presence) -> str:
-    """What an agent left running is not over: nobody may take it for cut off."""
-    if not presence.orphans:
-        return ""
-    verb = "runs" if len(presence.orphans) == 1 else "run"
-    return f"; its command still {verb} as {orphan_words(presence)} and may yet happen"
-
-
 def _summary(watched: Watched) -> str:
     """Its first finding's own words."""
     findings = watched.verdict.findings if watched.verdict is not None else ()
     return findings[0].summary if findings else ""
-
-
-def _is_resumed_without_a_word(watched: Watched) -> bool:
-    """A process holds it again and wrote nothing yet: most resumes that fail do so within seconds."""
-    presence, activity = watched.presence, watched.activity
-    return bool(presence.living) and activity.in_turn and has_only_come_up(presence, activity.last_at)

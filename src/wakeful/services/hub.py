@@ -42,6 +42,8 @@ SYNC_SECONDS: Final = 10.0
 STARTING_SECONDS: Final = 1.0
 # A lease lasts 60 s: two renewals may fail before anybody else can claim it.
 RENEW_SECONDS: Final = 20.0
+# A stop takes up to 15 s, signal by signal. An agent that runs after this time was not stopped.
+STOP_SECONDS_MAX: Final = 60.0
 
 log = logging.getLogger("wakeful.hub")
 
@@ -129,8 +131,19 @@ class Hub:
             return AgentWay.TELL
         if agent.state is AgentState.STALE:
             return AgentWay.REVIVE
-        passing = (AgentState.UNKNOWN, AgentState.STARTING, AgentState.RUNNING)
-        return AgentWay.WAIT if agent.state in passing else AgentWay.TELL
+        if agent.state is AgentState.RUNNING:
+            return AgentWay.TELL if self._runs_without(agent, session_id) else AgentWay.WAIT
+        return AgentWay.WAIT if agent.state in (AgentState.UNKNOWN, AgentState.STARTING) else AgentWay.TELL
+
+    def _runs_without(self, agent: Agent, session_id: SessionId) -> bool:
+        """Whether the agent runs on though its session ended: two rounds of looks have seen no end of it."""
+        now = self._clock.now().awake
+        if self._sessions.holder(session_id) is not None:
+            agent.alone_since = None
+            return False
+        if agent.alone_since is None:
+            agent.alone_since = now
+        return now - agent.alone_since >= 2 * SYNC_SECONDS
 
     def bring_back(self, session_id: SessionId) -> Coroutine[None, None, Deed] | None:
         """Start the agent that hosts this session, in its conversation; None where no agent does."""
@@ -251,12 +264,21 @@ class Hub:
     async def _take(self, agent: Agent, glimpse: Glimpse) -> None:
         before = agent.record
         self._believe(agent, glimpse)
-        if agent.record != before:
+        if self._outlived_its_stop(agent):
+            agent.stop_ordered = False
+            await self.orders.stop_came_to_nothing(agent)
+            await self._book.keep(agent)
+        elif agent.record != before:
             await self._book.keep(agent)
         await self._losses.settle(agent)
         await self._auto.settle(agent)
         if self._windows is not None:
             await self._windows.open(agent.spec, glimpse)
+
+    def _outlived_its_stop(self, agent: Agent) -> bool:
+        """Whether a stop was ordered and never carried out, because Wakeful ended first: what ends it later is news."""
+        runs = agent.stop_ordered and agent.state is AgentState.RUNNING
+        return runs and self._clock.now().wall - agent.moved_at >= STOP_SECONDS_MAX
 
     def _believe(self, agent: Agent, glimpse: Glimpse) -> None:
         session = self._sessions.below(glimpse.pid) if glimpse.pid is not None else None

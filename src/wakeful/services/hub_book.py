@@ -70,6 +70,8 @@ class Kept(Struct, frozen=True):
     placed: bool = False
     # A person's stop is final: nothing brings it back but a person.
     stop_ordered: bool = False
+    # What was seen there before its last start was ordered: nothing newer was started as long as that is all there is.
+    epoch_before: int = 0
 
 
 class Agent:
@@ -87,10 +89,15 @@ class Agent:
         # Whether anything of it was there at the last look: only then it can go.
         self.placed = False
         self.stop_ordered = False
+        # The newest epoch that was seen on anything of it, and the same when its last start was ordered.
+        self.epoch_seen = 0
+        self.epoch_before = 0
         # What it was before its state last changed.
         self.was = AgentState.RUNNING
         # Whether the runtime itself could not be asked.
         self.runtime_lost = False
+        # Since when its session is missed while it runs; whoever asks for its session sets it.
+        self.alone_since: float | None = None
         # Orders under way: until they end, their own looks are the only ones that count.
         self.orders = 0
         # When the newest look that counted ended: one that began before does not count.
@@ -108,6 +115,11 @@ class Agent:
     @property
     def state(self) -> AgentState:
         return self.record.state
+
+    @property
+    def was_begun(self) -> bool:
+        """Whether something of its last start was ever seen."""
+        return self.epoch_seen > self.epoch_before
 
     def is_in(self, state: AgentState) -> bool:
         """Whether it is in this state by now: asked again after every await."""
@@ -170,6 +182,7 @@ class AgentBook:
             self._write(agent, replace(kept.record, runtime=agent.spec.runtime))
             agent.moved_at, agent.work_since = kept.moved_at, kept.work_since
             agent.placed, agent.stop_ordered = kept.placed, kept.stop_ordered
+            agent.epoch_before = kept.epoch_before
 
     def find(self, text: str) -> Agent:
         """The agent with this name. Raises AgentNotFound with the nearest one, BadAgentName."""
@@ -195,6 +208,8 @@ class AgentBook:
         state = after(agent.state, move)
         if state is agent.state:
             return False
+        if move is Move.START:
+            agent.epoch_before = agent.epoch_seen
         self._change(agent, self._in_state(agent, state, reason or str(move)))
         return True
 
@@ -205,6 +220,16 @@ class AgentBook:
         if move is Move.GONE and not agent.placed and agent.state is AgentState.ERROR:
             # Its start failed before anything was there: nothing went, and why it failed is still the news.
             move = Move.UNSEEN
+        agent.epoch_seen = max(agent.epoch_seen, glimpse.epoch)
+        if move is Move.NOT_YET and agent.is_in(AgentState.STARTING):
+            # It lives, and did not when it was ordered: not every runtime knows the epoch of what ended.
+            agent.epoch_before = -1
+        if move is Move.SESSION_LOST and agent.is_in(AgentState.STARTING) and not agent.was_begun:
+            # Only what was there before the order: Wakeful ended before it started anything.
+            move = Move.CALLED_OFF
+        if move is Move.GONE and agent.is_in(AgentState.STARTING) and agent.was_begun:
+            # What was started is gone before it was seen ready: a start that failed, not a stop.
+            move = Move.NOT_READY
         if glimpse.container is not Sight.UNKNOWN:
             agent.placed = glimpse.container is Sight.ALIVE
         agent.runtime_lost = glimpse.container is Sight.UNKNOWN
@@ -217,7 +242,8 @@ class AgentBook:
         record = replace(
             record,
             session_alive=running and move is Move.READY,
-            pid=glimpse.pid if running or state is AgentState.UNKNOWN else None,
+            # One that lives and is not ready can be visited: it may be at a dialog.
+            pid=glimpse.pid if running or state is AgentState.UNKNOWN or move is Move.NOT_YET else None,
             container_id=glimpse.container_id,
             tmux_session=glimpse.tmux_session,
             tmux_socket=glimpse.tmux_socket,
@@ -247,7 +273,14 @@ class AgentBook:
     async def keep(self, agent: Agent) -> None:
         """Remember it. A store that refuses is said, and costs only what a restart would know."""
         body = msgspec.json.encode(
-            Kept(agent.record, agent.moved_at, agent.work_since, agent.placed, agent.stop_ordered)
+            Kept(
+                agent.record,
+                agent.moved_at,
+                agent.work_since,
+                placed=agent.placed,
+                stop_ordered=agent.stop_ordered,
+                epoch_before=agent.epoch_before,
+            )
         )
         try:
             await self._store.keep_note(Note(KIND, agent.name, body))
@@ -255,7 +288,7 @@ class AgentBook:
             log.warning("what became of agent %s is not kept: %s", agent.name, error)
 
     def _in_state(self, agent: Agent, state: AgentState, reason: str) -> AgentRecord:
-        agent.moved_at, agent.was = self._clock.now().wall, agent.state
+        agent.moved_at, agent.was, agent.alone_since = self._clock.now().wall, agent.state, None
         alive = agent.record.session_alive and state is AgentState.RUNNING
         since = iso(agent.moved_at)
         return replace(agent.record, state=state, since=since, reason=safe(reason), session_alive=alive)
@@ -287,7 +320,7 @@ def _words(agent: Agent, move: Move, glimpse: Glimpse) -> str:
         return ENDED_EARLY
     if move is Move.NOT_YET:
         return str(move)
-    if move is Move.SESSION_LOST and glimpse.reason in ("", _SESSION_DEAD):
+    if move in (Move.SESSION_LOST, Move.CALLED_OFF) and glimpse.reason in ("", _SESSION_DEAD):
         return f"container running, {_SESSION_DEAD}" if agent.spec.runtime == "docker" else _SESSION_DEAD
     if move is Move.GONE and agent.state is AgentState.STOPPING:
         return "stopped by a person"

@@ -6,6 +6,7 @@ person is told. Whatever is unknown is left alone.
 
 import asyncio
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 from uuid import uuid4
@@ -172,22 +173,35 @@ class AutoRestart:
         self._rules = rules
         self._told = told
         self._given_up: set[str] = set()
-        # Of whom somebody was told that it was given up, under which key and since when.
-        self._mourned: dict[str, tuple[str, str]] = {}
+        # Agents that people were told are given up: the key of that alert, what it said and since when.
+        self._mourned: dict[str, tuple[str, str, str]] = {}
+        # Restarts that an earlier daemon began and that are still under way.
+        self._left: dict[str, Note] = {}
         self._obstacles: dict[str, str | None] = {}
         self._restarting: dict[str, asyncio.Task[None]] = {}
 
     async def take_up(self) -> None:
         """A restart that a crash cut off before it began is given back; one that came to something was paid for."""
         for note in await self._store.notes(KIND):
-            agent = self._book.agents.get(note.body.decode())
-            if agent is not None and agent.state is AgentState.STALE:
-                await self._store.give_back(_budget(agent), note)
-            else:
+            name, _ = _restart_of(note)
+            agent = self._book.agents.get(name)
+            if agent is None:
                 await self._store.drop_note(KIND, note.key)
-                if agent is not None and agent.state is AgentState.ERROR:
-                    # It was cut off with Wakeful: one attempt is all it has.
-                    await self._give_up(agent)
+                continue
+            self._left[agent.name] = note
+            await self._settle_left(agent)
+
+    async def _settle_left(self, agent: Agent) -> None:
+        """What became of a restart that an earlier daemon began, as soon as the agent can be seen."""
+        note = self._left.get(agent.name)
+        if note is None or agent.state in (AgentState.STARTING, AgentState.UNKNOWN):
+            return
+        del self._left[agent.name]
+        _, epoch_before = _restart_of(note)
+        if agent.state is AgentState.STALE and agent.epoch_seen <= epoch_before:
+            await self._store.give_back(_budget(agent), note)
+        else:
+            await self._ended(agent, note)
 
     def consider(self, agent: Agent) -> None:
         """Begin a restart, if there is something to restart and nobody does yet."""
@@ -206,11 +220,11 @@ class AutoRestart:
         await asyncio.gather(*self._restarting.values(), return_exceptions=True)
 
     async def settle(self, agent: Agent) -> None:
-        """Somebody brought back or ended what was given up: whoever heard of it hears that too."""
+        """Tell people what became of an agent that was given up, and of a restart that an earlier daemon began."""
+        await self._settle_left(agent)
         if agent.name not in self._mourned or agent.state not in _SETTLED:
             return
-        key, since = self._mourned.pop(agent.name)
-        what = f"agent {agent.name} ended again after it was brought back"
+        key, what, since = self._mourned.pop(agent.name)
         well = agent.state is AgentState.RUNNING
         await self._told.end(key, resolved(what, since, because=f"it is {agent.state}", well=well))
 
@@ -224,6 +238,7 @@ class AutoRestart:
             and rules.mode != "observe"
             and rules.paused_by is None
             and _budget(agent) not in self._given_up
+            and agent.name not in self._left
             and not self._pace.braked_seconds
             and not self._is_healers(agent)
         )
@@ -242,7 +257,7 @@ class AutoRestart:
         await self._clock.sleep_until(self._clock.now().awake + self._rules().confirm_seconds)
         if not self._wanted(agent) or self._obstructed(agent):
             return
-        note = Note(KIND, uuid4().hex, agent.name.encode())
+        note = Note(KIND, uuid4().hex, f"{agent.name} {agent.epoch_seen}".encode())
         budget = _budget(agent)
         if not await self._store.spend(budget, note, times_max=REVIVALS_MAX, window_seconds=BUDGET_SECONDS):
             await self._give_up(agent)
@@ -259,7 +274,13 @@ class AutoRestart:
             self._pace.ended(gave_up=False)
             if deed.outcome is not Outcome.RECOVERED:
                 self._pace.ended(gave_up=True)
-            await self._store.drop_note(KIND, note.key)
+            await self._ended(agent, note)
+
+    async def _ended(self, agent: Agent | None, note: Note) -> None:
+        """A restart came to its end, and was paid for: one attempt is all an agent has."""
+        if agent is not None and agent.state is AgentState.ERROR:
+            await self._give_up(agent)
+        await self._store.drop_note(KIND, note.key)
 
     def _obstructed(self, agent: Agent) -> bool:
         """Whether something speaks against it that may pass; said once, for it is asked at every sync."""
@@ -274,21 +295,38 @@ class AutoRestart:
         news = given_up_news(agent.record, agent.moved_at)
         log.warning("%s", news.what)
         topic = Topic((Code.AGENT_EXITED,), session_id=agent.record.session_id)
-        self._mourned[agent.name] = _budget(agent), iso(agent.moved_at)
+        what = f"agent {agent.name} {_trouble(agent.record)}"
+        self._mourned[agent.name] = _budget(agent), what, iso(agent.moved_at)
         await self._told.say(_budget(agent), text_of(news), topic)
 
 
+def _restart_of(note: Note) -> tuple[str, int]:
+    """The agent, and the newest epoch that was seen of it before; an earlier version kept the name alone."""
+    name, _, epoch = note.body.decode().partition(" ")
+    return name, int(epoch) if epoch else sys.maxsize
+
+
 def given_up_news(record: AgentRecord, since: float) -> News:
-    """Its budget is spent and it ended again."""
-    reason = plain(record.reason, REASON_CHARS_MAX)
+    """Its budget is spent: it ended again, or the restart failed."""
+    if record.state is AgentState.ERROR:
+        did, command = "tried to start it once, which failed; gave up", "agent start"
+    else:
+        did, command = "brought it back once, which did not last; gave up", "attach"
+    session = f", session {record.session_id}" if record.session_id else ""
     return News(
-        what=f"Agent {record.name} was brought back once and ended again: {reason}",
-        where=f"agent {record.name} ({record.runtime}){f', session {record.session_id}' if record.session_id else ''}",
+        what=f"Agent {record.name} {_trouble(record)}: {plain(record.reason, REASON_CHARS_MAX)}",
+        where=f"agent {record.name} ({record.runtime}){session}",
         since=since,
-        did="brought it back once, which did not last; gave up",
-        otherwise="it stays stale; nothing more is tried",
-        command=f"wakeful attach {record.name}",
+        did=did,
+        otherwise=f"it stays {record.state}; nothing more is tried",
+        command=f"wakeful {command} {record.name}",
     )
+
+
+def _trouble(record: AgentRecord) -> str:
+    if record.state is AgentState.ERROR:
+        return "ended and could not be brought back"
+    return "was brought back once and ended again"
 
 
 def _budget(agent: Agent) -> str:

@@ -131,6 +131,8 @@ class Orders:
         self.after: Callable[[Agent], None] = lambda _agent: None
         # Awaited before a person's stop ends anybody: what it ends must alarm nobody.
         self.before_stop: Callable[[Agent], Awaitable[None]] = _nothing
+        # Awaited when an agent outlived a stop: whatever ends it from now on is no person's doing.
+        self.stop_came_to_nothing: Callable[[Agent], Awaitable[None]] = _nothing
         self._starting: dict[str, asyncio.Task[Glimpse]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._reviving = asyncio.Lock()
@@ -276,6 +278,8 @@ class Orders:
             epoch = await self._leases.claim(agent)
             self._book.claimed(agent, epoch)
             reach("hub.claimed")
+            # Otherwise the next daemon would take this claim for another owner's.
+            await self._book.keep(agent)
             environ = {**self._environ(agent.spec), INTENT_VARIABLE: intent_id}
             there = before.container is Sight.ALIVE
             begin = agent.runtime.restart_session if there else agent.runtime.start

@@ -31,16 +31,21 @@ class PersonStop(Struct, frozen=True):
 
 
 Ended = Callable[[Collection[Process], Collection[SessionId]], Collection[SessionId]]
+Spared = Callable[[Collection[Process]], None]
 _decode: Final = json_decoder(PersonStop)
 
 
 class PersonStops:
-    """`ended` is told of what ends because a person wants it, and answers with the sessions that concerns."""
+    """`ended` is told of what ends because a person wants it, and answers with the sessions that concerns.
 
-    def __init__(self, store: Store, clock: Clock, ended: Ended) -> None:
+    `spared` is told of what a person ordered to be ended and that was not.
+    """
+
+    def __init__(self, store: Store, clock: Clock, ended: Ended, spared: Spared = lambda _: None) -> None:
         self._store = store
         self._clock = clock
         self._ended = ended
+        self._spared = spared
 
     async def load(self) -> None:
         """Know again what was ordered before a restart, and forget what was long ago."""
@@ -58,3 +63,10 @@ class PersonStops:
             sessions = self._ended(processes, ())
             stop = PersonStop(self._clock.now().wall, tuple(processes), tuple(sessions))
             await self._store.keep_note(Note(KIND, uuid4().hex, msgspec.json.encode(stop)))
+
+    async def withdraw(self, processes: Collection[Process]) -> None:
+        """These were not ended after all: what ends them from now on is news."""
+        self._spared(processes)
+        for note in await self._store.notes(KIND):
+            if set(_decode(note.body).processes) & set(processes):
+                await self._store.drop_note(KIND, note.key)

@@ -18,6 +18,7 @@ from wakeful.services.incidents import Incidents
 from wakeful.services.watchdog_news import TOGETHER_MIN, QueueEpisode, QueueNews
 
 _EPISODES: Final = "queue/"
+NOT_THERE: Final = "the queue runs it no more, and how it ended was not seen"
 # What waits for a person, and what nobody tries any more, is said for each session.
 _APART: Final = (Fate.HELD, Fate.GIVEN_UP)
 # A queue's sessions are in no other incident; an engine's or a login's belong to others.
@@ -58,10 +59,10 @@ class QueueVoice:
         episode = _apart(incident, session_id, news.fate) if news.fate in _APART else incident.id
         await self._alerts.owe(Alert(kind, episode, text_of(news.news), topic=topic))
 
-    async def still(self, in_trouble: Collection[str]) -> None:
+    async def still(self, in_trouble: Collection[str], well: Collection[str]) -> None:
         for session_id in self._incidents.sessions():
             if session_id not in in_trouble and not self._treated(session_id):
-                await self._leave(session_id)
+                await self._leave(session_id, "" if session_id in well else NOT_THERE)
 
     async def stalled(self, episode: QueueEpisode, news: News) -> str:
         topic = Topic((episode.happening,), episode.project_key)
@@ -89,7 +90,7 @@ class QueueVoice:
         if ended is not None and not ended.is_open:
             await self._over(replace(ended, because="it answers again"))
 
-    async def _leave(self, session_id: SessionId) -> None:
+    async def _leave(self, session_id: SessionId, ended: str) -> None:
         incident = self._incidents.of(session_id)
         if incident is None or incident.cause not in _CAUSES:
             return
@@ -97,7 +98,8 @@ class QueueVoice:
         given_up = member is not None and member.fate is Fate.GIVEN_UP
         if member is not None and given_up:
             await self._incidents.keep(incident.treated(session_id, Fate.ENDED, member.words))
-        left = await self._incidents.leave(session_id)
+        # What was given up says so itself.
+        left = await self._incidents.leave(session_id, "" if given_up else ended)
         for fate in _APART:
             await self._alerts.resolve(_apart(incident, session_id, fate))
         if left is None or left.is_open:

@@ -110,8 +110,8 @@ def _is_late(event: Event, newest_at: float) -> bool:
 
 
 def still_open(activity: Activity, verdict: Verdict, tool: str) -> CallEnd:
-    """How a call stands that has not come back. Whether it was cut off is known only where its agent is gone."""
-    if verdict.agent is Sight.DEAD:
+    """How a call stands that has not come back: cut off only where its agent is gone, or goes on with nothing."""
+    if verdict.agent is Sight.DEAD or activity.is_out_of_budget:
         return CallEnd.CUT_OFF
     if verdict.state is not State.WAITING:
         return CallEnd.OPEN

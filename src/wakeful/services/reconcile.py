@@ -6,7 +6,7 @@ trace of its own is said to be unverified, also where the session is looked at: 
 person to send again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -14,10 +14,9 @@ from msgspec.structs import replace
 
 from wakeful.domain.decoding import json_decoder
 from wakeful.domain.hosting import INTENT_VARIABLE, SESSION_VARIABLE, Hosting
-from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
-from wakeful.ports.hands import Seen, World
+from wakeful.ports.hands import Seen, TypedText, World
 from wakeful.ports.store import Intent, Outcome, Store
 from wakeful.services.acts import INTERRUPTED, Act, ActGate, Purpose
 from wakeful.services.holdings import Holdings
@@ -30,21 +29,39 @@ async def reconcile(
     gate: ActGate,
     holdings: Holdings,
     world: World,
-    typed: Mapping[SessionId, Seen] | None = None,
+    typed: Sequence[TypedText] = (),
 ) -> list[Seen]:
     """Conclude every open intent with what can be seen now, oldest first.
 
-    `typed`: what became of prompts that were being typed into terminals.
+    `typed`: what became of texts that were being typed into terminals.
     """
     concluded = []
     for intent in await store.open_intents():
         purpose = _purpose(intent)
-        prompted = (typed or {}).get(intent.session_id)
-        seen = _seen(intent, purpose, holdings, world, prompted)
+        text = _text_of(intent, typed)
+        prompted = _prompted(text)
+        if text is not None and text.is_command and text.seen.outcome is Outcome.INEFFECTIVE:
+            # The command that was to start it never ran.
+            seen = text.seen
+        else:
+            seen = _seen(intent, purpose, holdings, world, prompted)
         await _settle(intent, purpose, seen, holdings, prompted)
         await gate.conclude(intent, seen)
         concluded.append(seen)
     return concluded
+
+
+def _text_of(intent: Intent, typed: Sequence[TypedText]) -> TypedText | None:
+    """What was typed for this intent; a text from before it was typed for another one, which is concluded."""
+    found = [each for each in typed if each.session_id == intent.session_id and each.at >= intent.at]
+    return max(found, key=lambda each: each.at, default=None)
+
+
+def _prompted(text: TypedText | None) -> Seen | None:
+    """What became of the prompt; None if that is unknown. A prompt is typed after the command that starts its agent."""
+    if text is None or not text.is_command:
+        return None if text is None else text.seen
+    return Seen(Outcome.INEFFECTIVE, "the text was not typed, nothing was sent")
 
 
 async def _settle(
@@ -53,8 +70,9 @@ async def _settle(
     """Bring what is kept into line with what was seen."""
     known = holdings.find(seen.hosting.session_id if seen.hosting is not None else intent.session_id)
     if purpose.final and known is not None:
-        # It was asked for, whatever came of it.
-        await holdings.keep(replace(known, stopped=True))
+        # It was asked for, whatever came of it; of the process that it had then.
+        process = purpose.planned.process if purpose.planned is not None else known.process
+        await holdings.keep(replace(known, stopped=True, process=process))
     elif seen.hosting is not None:
         # A resume claims its epoch after it was intended; what is kept knows it.
         epoch = known.epoch if known is not None else seen.hosting.epoch

@@ -20,8 +20,6 @@ from wakeful.domain.journal import (
     StateTorn,
     StepEntry,
     Trace,
-    later_session,
-    newest_session,
     reconciled,
     without_completed,
 )
@@ -97,12 +95,20 @@ def current_state(files: JournalFiles) -> tuple[SessionState, Reading]:
     Raises StateMissing, StateForeign, StateTorn, StateOutdated.
     """
     state = files.read()
-    reading = files.told(state.events_cursor)
-    audited = files.audited(state.trace_id) or files.told(0).traces
-    later = later_session(state, audited)
+    later = files.later_session(state.trace_id)
     if later is not None:
         raise StateOutdated(path=files.state_path, later=later)
-    return reconciled(without_completed(state), (*reading.traces, *audited)), reading
+    return updated(files, state), files.told(state.events_cursor)
+
+
+def updated(files: JournalFiles, state: SessionState) -> SessionState:
+    """The state with all that events and audit rows tell of its session."""
+    return reconciled(without_completed(state), files.known(state.trace_id))
+
+
+def rebuilt(files: JournalFiles, trace_id: str) -> SessionState:
+    """A session's state as events and audit rows alone tell it."""
+    return updated(files, SessionState(None, (), None, files.now(), trace_id, {}, 0))
 
 
 class _Recovery:
@@ -160,9 +166,7 @@ class _Recovery:
     def _mended(self, problem: StateTorn) -> tuple[SessionState, Reading]:
         """What the events tell in the place of a torn state; no torn state is ever accepted."""
         reading = self._files.told(0)
-        newest = newest_session((*reading.traces, *self._files.audited("")))
-        empty = SessionState(None, (), None, self._files.now(), newest or self._files.new_trace_id(), {}, 0)
-        state = reconciled(empty, (*reading.traces, *self._files.audited(empty.trace_id)))
+        state = rebuilt(self._files, self._files.newest_session() or self._files.new_trace_id())
         self._notes += [str(problem), *reading.notes]
         self._torn_at = self._files.set_aside()
         reach("journal.set_aside")
@@ -272,10 +276,10 @@ class _Recovery:
         self._is_aborted = any(each.state is CheckpointState.ABORTED for each in asked)
         held_by = [each for each in asked if each.is_open or each.state is CheckpointState.ABORTED]
         if not self._is_aborted:
-            held_by += map(self._opened, self._unasked(held_by))
+            held_by += map(self._opened, self._unasked(held_by, self._torn_words(asked)))
         return tuple(each.number for each in held_by)
 
-    def _unasked(self, asked: Sequence[Checkpoint]) -> list[Checkpoint]:
+    def _unasked(self, asked: Sequence[Checkpoint], torn: str | None) -> list[Checkpoint]:
         """What a person has to be asked and was not yet."""
         held = [
             each
@@ -285,13 +289,13 @@ class _Recovery:
         suspects = [
             each for each in self._suspects if not any(is_asked_about_file(one, each) for one in asked)
         ]
-        return questions(self._files.root, self._state, self._outcomes, held, suspects, self._torn_words())
+        return questions(self._files.root, self._state, self._outcomes, held, suspects, torn)
 
-    def _torn_words(self) -> str | None:
+    def _torn_words(self, asked: Sequence[Checkpoint]) -> str | None:
         """A torn state is held until somebody has seen it, also when its recovery was cut off."""
         if self._torn_at is not None:
             return f"the state was torn and lies in {self._torn_at} now: its events say what stands here"
-        if any(self._desk.find(number) is None for number in self._state.awaited):
+        if len(asked) < len(self._state.awaited):
             return "the state waits for a checkpoint that this store does not know: look at what it says"
         return None
 
@@ -384,7 +388,9 @@ def _answers(asked: Checkpoint, step: str, entry: StepEntry) -> bool:
     """
     if asked.is_open or not is_asked_about(asked, step, entry.attempt):
         return False
-    return not (asked.state is CheckpointState.ROLLED_BACK and entry.undo_of == asked.number)
+    # By whose word it was begun is not known of an undoing that an earlier version told of.
+    is_begun = entry.undo_of == asked.number or (entry.last is Last.UNDOING and entry.undo_of is None)
+    return not (asked.state is CheckpointState.ROLLED_BACK and is_begun)
 
 
 def _event_line(trace: Trace) -> str:

@@ -320,6 +320,8 @@ _CALM_AFTER: Final[Mapping[type[e.Event], Callable[[Activity, Limits], bool]]] =
     e.Opened: _always,
     # A call open too long is judged by the horizon.
     e.PermissionModeSet: _always,
+    # Only how a session ended that is gone depends on it.
+    e.LogClosed: _always,
     e.Prompted: _always,
     e.Proposed: _always,
     # Its task was waited for between turns only, and nothing is found there by time.

@@ -10,6 +10,8 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.domain.errors import OperatorError
+from wakeful.domain.evidence import ended_by
+from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import SENTENCES, Surroundings, lost_with
 from wakeful.domain.process import Sight
@@ -109,12 +111,12 @@ class Restorer:
             cwd=safe(cwd),
             managed=hosting is not None,
             because=SENTENCES[origin.cause].format(scope=origin.scope),
-            skipped=self._skipped(watched, cwd, stopped=hosting is not None and hosting.stopped),
+            skipped=self._skipped(watched, cwd, hosting),
         )
 
-    def _skipped(self, watched: Watched, cwd: str, *, stopped: bool) -> str | None:
-        if stopped:
-            return "a person stopped it, which is final"
+    def _skipped(self, watched: Watched, cwd: str, hosting: Hosting | None) -> str | None:
+        if hosting is not None and hosting.is_ended:
+            return f"{ended_by(hosting.heir)}, which is final"
         if (agent := watched.subject.agent) is not None and not watched.subject.managed:
             return f"agent {agent} hosts it: `wakeful attach {agent}`"
         if not cwd or not self._place.exists(cwd):

@@ -19,7 +19,7 @@ from wakeful.domain.events import CallEnded, CallStarted, Event
 from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
-from wakeful.domain.plan import BUDGET_SECONDS, REVIVALS_MAX, Decision, Step
+from wakeful.domain.plan import BUDGET_SECONDS, OUTCOME_SECONDS_MAX, REVIVALS_MAX, Decision, Step
 from wakeful.domain.record import safe
 from wakeful.domain.trouble import (
     HAPPENED,
@@ -147,18 +147,23 @@ class Reviver:
     ) -> Trouble:
         """The act of a revival that has begun, and its outcome."""
         try:
-            deed = await self._act(self._asked if asked else self._hands, watched, trouble, revival.step)
-            outcome, words, heir = deed.outcome, deed.words, deed.session_id
+            deed = await self._act(self._asked if asked else self._hands, watched, trouble, revival)
+            outcome, words = deed.outcome, deed.words
+            revival = replace(revival, heir=self._heir_of(trouble, deed))
         except WakefulError as error:
-            outcome, words, heir = Outcome.DECLINED, str(error), None
+            outcome, words = Outcome.DECLINED, str(error)
         reach("heal.acted")
         self._outcomes[revival.session_id] = outcome
         self.concluded[revival.step, outcome] += 1
         if spent:
             await self._conclude(revival, outcome, words)
         reach("heal.concluded")
-        marked = self._marked(trouble, revival, outcome, words, spent=spent)
-        return marked if heir in (None, trouble.session_id) else replace(marked, heir=heir)
+        return self._marked(trouble, revival, outcome, words, spent=spent)
+
+    def _heir_of(self, trouble: Trouble, deed: Deed) -> SessionId | None:
+        """The conversation that was begun in its place, if one was and is there."""
+        is_other = deed.session_id != trouble.session_id
+        return deed.session_id if is_other and self._holdings.find(deed.session_id) is not None else None
 
     async def written(self) -> list[Revival]:
         """Every revival that is remembered, oldest first: what a restart has to look at."""
@@ -167,13 +172,17 @@ class Reviver:
 
     async def settle(self, watched: Watched, trouble: Trouble, revival: Revival) -> Trouble:
         """Go on with a revival a crash cut off: nothing reached the session yet, or it is seen what did."""
+        if revival.stage is Stage.DONE and trouble.revival_id == revival.id:
+            # Kept before the restart: what became of it since is newer.
+            return trouble
         if revival.stage is Stage.DONE:
             return self._marked(trouble, revival, Outcome(revival.outcome), revival.words, spent=True)
         hosting = self._holdings.find(revival.session_id)
         last_at = watched.activity.last_at
         heard_since = last_at is not None and last_at.wall >= revival.began_at
         follows = hosting is not None and hosting.epoch > revival.epoch and watched.presence.living
-        if not heard_since and not follows:
+        # A new conversation is known by its revival: whoever begins it again finds it.
+        if revival.step is Step.FRESH or (not heard_since and not follows):
             await self.pace.turn()
             return await self.carry_out(watched, trouble, revival)
         words = "Wakeful ended in the middle of it; the session was heard since"
@@ -223,10 +232,13 @@ class Reviver:
             revival_began_at=revival.began_at,
             revival_seen=outcome is Outcome.RECOVERED,
             revival_id=revival.id if spent else trouble.revival_id,
+            heir=revival.heir,
+            # A conversation that was replaced is over: nothing more comes of it.
+            outcome_due_at=now + OUTCOME_SECONDS_MAX if spent and revival.step is not Step.FRESH else None,
             continued_after_limit=limited,
         )
 
-    async def _act(self, hands: Hands, watched: Watched, trouble: Trouble, step: Step) -> Deed:
+    async def _act(self, hands: Hands, watched: Watched, trouble: Trouble, revival: Revival) -> Deed:
         session_id = trouble.session_id
         if self._holdings.find(session_id) is None:
             if (starting := self.start_agent(session_id)) is not None:
@@ -234,13 +246,13 @@ class Reviver:
                 context = self._context(watched, trouble)
                 return await self._with_agent(hands, watched, await starting, context)
             await hands.adopt(session_id)
-        match step:
+        match revival.step:
             case Step.STEER:
                 return await self._steer(hands, trouble)
             case Step.INTERRUPT:
                 return await self._interrupt(hands, watched, trouble)
             case Step.FRESH:
-                return await self._fresh(hands, watched, trouble)
+                return await self._fresh(hands, watched, trouble, revival.id)
             case _:
                 return await self._resume(hands, watched, trouble)
 
@@ -280,15 +292,22 @@ class Reviver:
             ended = await hands.stop(trouble.session_id, final=False)
             if ended.outcome is not Outcome.RECOVERED and watched.presence.living:
                 return ended
+            still = hands.still_runs(trouble.session_id)
+            if ended.outcome is not Outcome.RECOVERED and still:
+                # Tried again: once it has ended, its agent can run it again.
+                return replace(ended, outcome=Outcome.DECLINED, words=still)
             reach("heal.stopped")
-        return await hands.resume(trouble.session_id, context=self._context(watched, trouble), approved=True)
+        context = self._context(watched, trouble)
+        resumed = await hands.resume(trouble.session_id, context=context, approved=True)
+        still = hands.still_runs(trouble.session_id)
+        return replace(resumed, words=f"{resumed.words}; {still}") if still else resumed
 
-    async def _fresh(self, hands: Hands, watched: Watched, trouble: Trouble) -> Deed:
+    async def _fresh(self, hands: Hands, watched: Watched, trouble: Trouble, key: str) -> Deed:
         if watched.presence.living:
             ended = await hands.stop(trouble.session_id, final=False)
             if ended.outcome is not Outcome.RECOVERED:
                 return ended
-        return await hands.begin_anew(trouble.session_id, self._context(watched, trouble))
+        return await hands.begin_anew(trouble.session_id, self._context(watched, trouble), key)
 
     def _context(self, watched: Watched, trouble: Trouble) -> str:
         if trouble.code is None:

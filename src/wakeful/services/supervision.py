@@ -219,6 +219,8 @@ class Supervisor:
     ) -> None:
         if subject.awaited:
             self._awaited[process] = subject.id
+            if subject.id in self._withdrawn:
+                self._withdrawn.remove(subject.id)
         watched = self._watch(subject)
         if process.pid not in watched.presence.holders:
             self.held(subject, process, self._around.watch(process), source="tmux", cwd=cwd)
@@ -236,6 +238,8 @@ class Supervisor:
         return None
 
     def not_asked(self, process: Process) -> None:
+        # It takes prompts now, and its conversation will be a session of its own.
+        self._withdraw(process)
         for session_id in self._by_process.get(process, ()):
             watched = self.roster.watched.get(session_id)
             if watched is not None and watched.presence.dialog is not None:
@@ -378,6 +382,13 @@ class Supervisor:
         for session_id in found:
             self._mark(session_id)
         return found
+
+    def not_ended_by_person(self, processes: Collection[Process]) -> None:
+        """The order to end these came to nothing."""
+        self._ended_by_person.difference_update(processes)
+        for session_id in {each for process in processes for each in self._by_process.get(process, ())}:
+            self._stopped_by_person.discard(session_id)
+            self._mark(session_id)
 
     def vouch_for(self, session_ids: Collection[SessionId]) -> None:
         """A queue says that exactly these of its sessions run: their logs have living writers."""
@@ -538,16 +549,18 @@ class Supervisor:
         return seen
 
     def _is_stopped(self, watched: Watched) -> bool:
-        """Whether a person ended it: the session, or the process that ran it last."""
+        """Whether it ended on purpose: the session, or the process that ran it last."""
         hosting, holder = self._hosted.get(watched.subject.id), watched.presence.newest
-        if hosting is not None and hosting.stopped:
-            return True
+        if hosting is not None and hosting.is_ended:
+            return hosting.is_ended_in(holder.process if holder is not None else None)
         if holder is None:
             return watched.subject.id in self._stopped_by_person
         return holder.process in self._ended_by_person
 
     def _judge(self, watched: Watched, now: Instant) -> None:
+        hosting = self._hosted.get(watched.subject.id)
         watched.presence.stopped = self._is_stopped(watched)
+        watched.presence.heir = hosting.heir if hosting is not None and watched.presence.stopped else None
         verdict = judge(watched.activity, watched.presence, self._policy, now)
         guess = next((wait for wait in verdict.waits if wait.probable), None)
         if guess is not None and self._look_at_tool(watched):

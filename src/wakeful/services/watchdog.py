@@ -166,8 +166,12 @@ class Watchdog:
         ill = [each for each in results if isinstance(each, Case) and _is_ill(each)]
         await self._heal(ill)
         await self._end_episodes(snapshot, results, episodes)
-        reviving = await self._verifying.verify([each for each in results if isinstance(each, Case)])
-        await self._operator.still({each.watched.session.session_id for each in ill} | reviving)
+        verified = await self._verifying.verify([each for each in results if isinstance(each, Case)])
+        seen = [each for each in results if isinstance(each, Case) and each.is_well and not each.is_unknown]
+        well = {each.watched.session.session_id for each in seen}
+        running = {each.session.session_id for each in snapshot.watched if each.job is not None}
+        # Who runs and is not seen well is in trouble or unknown.
+        await self._operator.still((running - well) | verified.reviving, well | verified.recovered)
         await self._queue.look(snapshot, episodes)
         if self._errand is not None:
             await self._errand()

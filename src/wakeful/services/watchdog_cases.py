@@ -118,11 +118,13 @@ class Cases:
         return found
 
     async def logged_at(self, session_id: SessionId) -> float | None:
-        """When the log of a session that is not judged was last written to, as far as this look tells."""
+        """When the log of a session was last written to; None if nothing tells."""
         async with self._one_look:
+            others = self._open.keys() - {session_id}
+            # Read from its start, now and by whoever judges it later.
+            self.keep_only(others)
             reading = (await self._read([session_id])).get(session_id)
-            # Whoever judges it later reads it from its start.
-            self.keep_only(self._open.keys())
+            self.keep_only(others)
         return max((event.at for event in reading.events), default=None) if reading is not None else None
 
     def keep_only(self, session_ids: Iterable[SessionId]) -> None:

@@ -213,8 +213,8 @@ class Healing:
         reach("queue.fenced")
         await self._jobs.end(_episode(watched))
         await self.gone_on(watched.session.session_id)
-        stopped = await self._stop(watched)
-        failed, words, revival = await self._enqueue(revival, _work(watched, revival, text))
+        ended, stopped = await self._stop(watched)
+        failed, words, revival = await self._enqueue(revival, _work(watched, revival, text), stopped=ended)
         reach("queue.enqueued")
         if failed:
             await self._failed(case, revival, filing, f"ineffective: {words}{stopped}")
@@ -252,19 +252,19 @@ class Healing:
             unwritten=True,
         )
 
-    async def _stop(self, watched: Watched) -> str:
-        """How stopping the old owner went; it is fenced already, so that nothing waits for it."""
+    async def _stop(self, watched: Watched) -> tuple[bool, str]:
+        """Whether the old owner was stopped, and what went wrong; it is fenced already, so that nothing waits for it."""
         if self._callbacks.stop_session is None:
-            return ""
+            return False, ""
         session_id = watched.session.session_id
         answer = await self._calls.call("stop_session", self._callbacks.stop_session, session_id)
-        return "" if answer.ending is Ending.DONE else f"; {answer.words}"
+        return (True, "") if answer.ending is Ending.DONE else (False, f"; {answer.words}")
 
-    async def _enqueue(self, revival: Revival, work: Work) -> tuple[bool, str, Revival]:
+    async def _enqueue(self, revival: Revival, work: Work, *, stopped: bool) -> tuple[bool, str, Revival]:
         """Whether it surely failed, what was done, in words, and how far it has come."""
         if revival.stage is Stage.ENQUEUED:
             return False, "the message was enqueued again", revival
-        enqueued = replace(revival, stage=Stage.ENQUEUED)
+        enqueued = replace(revival, stage=Stage.ENQUEUED, stopped=stopped)
         if revival.stage is Stage.FENCED:
             await self._jobs.enqueue(revival, enqueued)
             return False, "the message was enqueued again", enqueued
@@ -288,7 +288,7 @@ class Healing:
         reach("queue.given_up")
         await self._jobs.end(_episode(watched))
         await self.gone_on(watched.session.session_id)
-        stopped = await self._stop(watched)
+        _, stopped = await self._stop(watched)
         said = await self._chats.tell(f"failure:{watched.work}", watched.chat_id, FAILURE_MESSAGE)
         reach("queue.told")
         outcome = f"gave up: {because}; the chat: {said}{stopped}"

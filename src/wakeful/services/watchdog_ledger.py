@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from typing import Any, Final
+from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
@@ -11,13 +12,18 @@ from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening, criti
 from wakeful.domain.decoding import json_decoder
 from wakeful.ports.clock import Clock
 from wakeful.ports.forge import Filing, Forge, Report
-from wakeful.ports.jobs import Jobs
-from wakeful.services.watchdog_calls import Callback, Calls, Ending, Said
+from wakeful.ports.jobs import Jobs, Revival
+from wakeful.services.watchdog_calls import CALL_SECONDS_MAX, Callback, Calls, Ending, Said
 
 # A forge ends by itself after 20 s; this is for one that does not.
 FORGE_SECONDS_MAX: Final = 21.0
 
-_encode: Final = msgspec.json.Encoder().encode
+# One watchdog at a time writes what is owed: for so long, and then one more write within its deadline.
+OWED_SECONDS_MAX: Final = CALL_SECONDS_MAX
+OWED_CLAIM_SECONDS: Final = 3 * CALL_SECONDS_MAX
+_OWED: Final = "owed-events"
+
+_owed_form: Final = msgspec.json.Encoder().encode
 _decode: Final = json_decoder(CriticalEvent)
 log = logging.getLogger("wakeful.watchdog")
 
@@ -69,30 +75,55 @@ class Ledger:
         owed: bool = False,
     ) -> bool:
         """Whether it is written down, or nobody wants it to be. `owed`: it is written later if it cannot be now."""
+        at_wall = self._clock.now().wall
         event = critical_event(
-            happening,
-            session_id,
-            project_key,
-            reason,
-            action,
-            issue_url,
-            details,
-            at_wall=self._clock.now().wall,
+            happening, session_id, project_key, reason, action, issue_url, details, at_wall=at_wall
         )
         if await self._written(event):
             return True
         if owed:
-            await self._jobs.owe_event(_encode(event))
+            await self._jobs.owe_event(_owed_form(event))
         return owed
 
+    def owed_forms(self, happening: Happening, revival: Revival, outcome: str) -> list[bytes]:
+        """What is told of a revival, one line for each finding it was about, as it is kept until it is written."""
+        about, at_wall = (revival.session_id, revival.project_key), self._clock.now().wall
+        details = {"outcome": outcome}
+        return [
+            _owed_form(
+                critical_event(
+                    happening, *about, reason, ActionTaken.NONE, revival.issue_url, details, at_wall=at_wall
+                )
+            )
+            for reason in revival.reasons
+        ]
+
     async def try_again(self) -> None:
-        """Write what the log did not take before, in its order; what it still does not take is kept."""
-        owed = await self._jobs.take_owed_events()
-        for number, body in enumerate(owed):
-            if not await self._written(_decode(body)):
-                for left in owed[number:]:
-                    await self._jobs.owe_event(left)
-                return
+        """Write what is owed, in its order; what the log still does not take is kept.
+
+        An event is kept until it is written: ended in between we leave it to the next one, who may write it twice.
+        """
+        if not await self._jobs.owed_events():
+            return
+        token = uuid4().hex
+        if not await self._jobs.claim(_OWED, token, OWED_CLAIM_SECONDS):
+            return
+        try:
+            until = self._clock.now().awake + OWED_SECONDS_MAX
+            for body in await self._jobs.owed_events():
+                if self._clock.now().awake > until or not await self._is_settled(body):
+                    return
+                await self._jobs.drop_owed_event(body)
+        finally:
+            await self._jobs.yield_(_OWED, token)
+
+    async def _is_settled(self, owed: bytes) -> bool:
+        try:
+            event = _decode(owed)
+        except msgspec.DecodeError as problem:
+            log.error("watchdog: an event of another version is not written: %s", problem)  # noqa: TRY400 - told, not ours
+            return True
+        return await self._written(event)
 
     async def _written(self, event: CriticalEvent) -> bool:
         answer = await self._calls.call("the log of critical events", self._write, event)

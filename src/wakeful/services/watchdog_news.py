@@ -64,8 +64,11 @@ class Operator(Protocol):
     async def told(self, news: QueueNews) -> None:
         """Hears of one session."""
 
-    async def still(self, in_trouble: Collection[str]) -> None:
-        """Hears after each look who is in trouble or being revived; for everybody else it is over."""
+    async def still(self, in_trouble: Collection[str], well: Collection[str]) -> None:
+        """Hears after each look who is in trouble, being revived or unknown, and who was seen well or ended well.
+
+        For everybody else it is over, too: they are not in the queue any more, and how they ended was not seen.
+        """
 
     async def stalled(self, episode: QueueEpisode, news: News) -> str:
         """Hears of a queue that does not move; what came of telling, in words."""
@@ -98,9 +101,9 @@ class AlertOnly:
             self._crowds.add(news.project_key)
         await self._say(news.news, _by_hand(news))
 
-    async def still(self, in_trouble: Collection[str]) -> None:
+    async def still(self, in_trouble: Collection[str], well: Collection[str]) -> None:
         """The look is over: whoever is in trouble at the next one is told anew."""
-        del in_trouble
+        del in_trouble, well
         self._crowds.clear()
 
     async def stalled(self, episode: QueueEpisode, news: News) -> str:

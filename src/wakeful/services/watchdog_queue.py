@@ -51,6 +51,7 @@ class QueueWatch:
         start_worker: Callback | None,
         active_projects: Collection[str] | None,
         stalled_seconds: float = STALLED_SECONDS_MAX,
+        confirm_seconds: float = CONFIRM_SECONDS,
     ) -> None:
         self._jobs = jobs
         self._clock = clock
@@ -60,12 +61,13 @@ class QueueWatch:
         self._start_worker = start_worker
         self._active_projects = None if active_projects is None else frozenset(active_projects)
         self._stalled_seconds = stalled_seconds
+        self._confirm_seconds = confirm_seconds
 
     async def look(self, snapshot: Snapshot, episodes: Mapping[str, str]) -> None:
         """Tell what began, and let what is over be told again."""
         stalled = self._stalled(snapshot)
         if stalled.keys() - {name.removeprefix(_STALLED) for name in episodes if name.startswith(_STALLED)}:
-            await self._clock.sleep_until(self._clock.now().awake + CONFIRM_SECONDS)
+            await self._clock.sleep_until(self._clock.now().awake + self._confirm_seconds)
             again = self._stalled(await self._jobs.look())
             stalled = {project: again[project] for project in stalled if project in again}
         unrouted = self._unrouted(snapshot)

@@ -8,10 +8,12 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 from uuid import uuid4
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.errors import WorldError
+from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Fate
 from wakeful.domain.news import News
 from wakeful.domain.plan import Rules
@@ -30,6 +32,13 @@ Settle = Callable[[Revival], Awaitable[None]]
 CUT_OFF: Final = "unverified: this could not be written down when it was done; not yet seen running"
 
 log = logging.getLogger("wakeful.watchdog")
+
+
+class Verified(Struct, frozen=True):
+    """The sessions whose next job was not seen to work yet; those whose next job ended well, or who went on without it."""
+
+    reviving: set[SessionId]
+    recovered: set[SessionId]
 
 
 class Verifying:
@@ -54,16 +63,20 @@ class Verifying:
         self._operator = operator
         self._rules = rules
 
-    async def verify(self, judged: Collection[Case]) -> set[str]:
-        """Look what became of earlier revivals. The sessions whose next job was not seen to work yet."""
+    async def verify(self, judged: Collection[Case]) -> Verified:
+        """Look what became of earlier revivals."""
         cases = {each.watched.session.session_id: each for each in judged}
+        settled = set()
         for revival in await self._jobs.open_revivals():
             turn = await self._jobs.turn_of(revival)
             settle = await self._due(revival, turn, cases.get(revival.session_id))
             if settle is not None or revival.unwritten:
                 await self._alone_with(revival, settle)
+            if settle is not None and turn in (Turn.COMPLETED, Turn.PENDING):
+                settled.add(revival.session_id)
         still_open = await self._jobs.open_revivals()
-        return {revival.session_id for revival in still_open if revival.stage is not Stage.RUNNING}
+        reviving = {revival.session_id for revival in still_open if revival.stage is not Stage.RUNNING}
+        return Verified(reviving, settled - {revival.session_id for revival in still_open})
 
     async def _due(self, revival: Revival, turn: Turn, case: Case | None) -> Settle | None:
         """What follows from the turn its next job has taken; None while nothing does."""
@@ -73,7 +86,10 @@ class Verifying:
         if revival.stage is Stage.RUNNING:
             return self._ended if turn in (Turn.COMPLETED, Turn.MISSING) else None
         if turn is Turn.RUNNING:
-            return self._due_running(revival, case)
+            # A job that runs is not yet a session that works, and what was written before may be the old attempt's.
+            if revival.running_at is None:
+                return self._runs
+            return self._works if case is not None and case.has_worked_since(revival.running_at) else None
         if turn is Turn.COMPLETED:
             return self._completed
         if turn is Turn.PENDING:
@@ -82,19 +98,15 @@ class Verifying:
             return self._enqueue if age_seconds > CLAIM_SECONDS and self._rules().acts else None
         return self._missing if age_seconds > REVIVED_SECONDS_MAX else None
 
-    def _due_running(self, revival: Revival, case: Case | None) -> Settle | None:
-        """A job that runs is not yet a session that works."""
-        since = revival.running_at if revival.running_at is not None else revival.began_at
-        if case is not None and case.has_worked_since(since):
-            return self._works
-        return self._runs if revival.running_at is None else None
-
     async def _goes_on(self, revival: Revival) -> bool:
-        """Whether the attempt that was given up does something all the same: nobody else can, its next job still waits."""
-        if revival.job_id is None or revival.stage is not Stage.ENQUEUED:
+        """Whether the attempt that was given up does something all the same; its next job still waits."""
+        if revival.job_id is None or revival.stage is not Stage.ENQUEUED or revival.stopped:
             return False
         seen = await self._jobs.last_activity(revival), await self._cases.logged_at(revival.session_id)
-        return any(at is not None and at > revival.began_at for at in seen)
+        if all(at is None or at <= revival.began_at for at in seen):
+            return False
+        # Asked last: who was seen may be whoever ran until now, and nobody else.
+        return not await self._jobs.others_ran(revival)
 
     async def _alone_with(self, revival: Revival, settle: Settle | None) -> None:
         """Unless another watchdog or a healing is at it, or was since we looked."""
@@ -124,16 +136,21 @@ class Verifying:
         await self._jobs.advance(revival, replace(revival, running_at=self._clock.now().wall))
 
     async def _works(self, revival: Revival) -> None:
-        await self._write(revival, Happening.SESSION_RECOVERED, "recovered: its next job is at work")
+        await self._write(
+            revival, Happening.SESSION_RECOVERED, "recovered: its next job is at work", owed=True
+        )
         await self._jobs.advance(revival, replace(revival, stage=Stage.RUNNING))
 
     async def _withdraw(self, revival: Revival) -> None:
-        if await self._jobs.withdraw(revival):
-            words = "recovered: it went on by itself before anybody took its next job, which was withdrawn"
-            await self._write(revival, Happening.SESSION_RECOVERED, words)
+        words = "recovered: it went on by itself before anybody took its next job, which was withdrawn"
+        events = self._ledger.owed_forms(Happening.SESSION_RECOVERED, revival, words)
+        if await self._jobs.withdraw(revival, events):
+            log.info("watchdog: %s: %s", revival.session_id, words)
+            await self._ledger.try_again()
 
     async def _completed(self, revival: Revival) -> None:
-        await self._write(revival, Happening.SESSION_RECOVERED, "recovered: its next job is completed")
+        words = "recovered: its next job is completed"
+        await self._write(revival, Happening.SESSION_RECOVERED, words, owed=True)
         await self._ended(revival)
 
     async def _ended(self, revival: Revival) -> None:
@@ -168,13 +185,17 @@ class Verifying:
         happening: Happening,
         outcome: str,
         action: ActionTaken = ActionTaken.NONE,
+        *,
+        owed: bool = False,
     ) -> bool:
-        """One line for each finding it was about. False: the log did not take them all."""
+        """One line for each finding it was about. False: the log did not take them all, and they are not owed either."""
         log.info("watchdog: %s: %s", revival.session_id, outcome)
         about, details = (revival.session_id, revival.project_key), {"outcome": outcome}
         return all(
             [
-                await self._ledger.event(happening, *about, reason, action, revival.issue_url, details)
+                await self._ledger.event(
+                    happening, *about, reason, action, revival.issue_url, details, owed=owed
+                )
                 for reason in revival.reasons
             ]
         )

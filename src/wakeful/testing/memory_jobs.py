@@ -89,7 +89,7 @@ class MemoryJobs:
         self.revivals[before.work] = after
         return True
 
-    async def withdraw(self, revival: Revival) -> bool:
+    async def withdraw(self, revival: Revival, events: Sequence[bytes]) -> bool:
         pending = [job for job in self.pending if job.job_id == revival.job_id]
         failed = [each for each in self.failed if each.work == revival.work]
         if self.revivals.get(revival.work) != revival or not pending or not failed:
@@ -98,7 +98,11 @@ class MemoryJobs:
         self.failed.remove(failed[-1])
         self.watched[failed[-1].session.session_id] = failed[-1]
         del self.revivals[revival.work]
+        self._owed_events += events
         return await self.close_revival(revival.work)
+
+    async def others_ran(self, revival: Revival) -> bool:
+        return revival.session_id in self.watched
 
     async def last_activity(self, revival: Revival) -> float | None:
         known = [each.session for each in self.failed if each.work == revival.work]
@@ -150,9 +154,11 @@ class MemoryJobs:
     async def owe_event(self, event: bytes) -> None:
         self._owed_events.append(event)
 
-    async def take_owed_events(self) -> list[bytes]:
-        taken, self._owed_events = self._owed_events, []
-        return taken
+    async def owed_events(self) -> list[bytes]:
+        return list(self._owed_events)
+
+    async def drop_owed_event(self, event: bytes) -> None:
+        self._owed_events.remove(event)
 
     async def close(self) -> None:
         """Nothing is held open."""

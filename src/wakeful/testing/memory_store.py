@@ -242,7 +242,9 @@ class MemoryStore:
         taken = self._runs.claim_lease(key, owner, ttl_seconds, None)
         if isinstance(taken, HeldLease):
             return taken
-        following = structs.replace(hosting, epoch=taken.epoch, process=None, stopped=False, closed=False)
+        following = structs.replace(
+            hosting, epoch=taken.epoch, process=None, stopped=False, heir=None, closed=False
+        )
         self._hostings[hosting.session_id] = following
         return following
 

@@ -26,9 +26,10 @@ from wakeful.adapters.driving import (
 )
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.launch import launch
-from wakeful.adapters.system.run_folder import RunFolder, Written
+from wakeful.adapters.system.run_folder import Fate, RunFolder, Written
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import ConversationId, is_uuid, parse_session_id
+from wakeful.domain.process import Sight
 from wakeful.domain.record import safe
 from wakeful.domain.resuming import project_folder
 from wakeful.ports.clock import Clock
@@ -117,7 +118,7 @@ class ClaudeDriver:
         if (missing := self._missing(hosting)) is not None:
             return missing
         async with self._talk(hosting) as talk:
-            talk.trim()
+            self._trim(talk)
             return await self._give(talk, prompt, str(uuid4()))
 
     async def deliver_once(
@@ -131,19 +132,46 @@ class ClaudeDriver:
     ) -> Seen:
         del environ  # its process lives already
         check_prompt(prompt)
+        if again and (settled := self._by_earlier(hosting, prompt_id)) is not None:
+            return settled
         if (missing := self._missing(hosting)) is not None:
-            # Nothing was written for it: whoever brings the session back may give it the prompt.
-            return missing if again else replace(missing, outcome=Outcome.DECLINED)
+            # Nothing took it: whoever brings the session back may give it the prompt.
+            return replace(missing, outcome=Outcome.DECLINED)
         async with self._talk(hosting) as talk:
             if (settled := await self._has_had(talk, prompt_id, again=again)) is not None:
                 return settled
-            talk.trim()
+            self._trim(talk)
             return await self._give(talk, prompt, prompt_id)
 
     def was_given(self, hosting: Hosting, prompt_id: str) -> bool:
-        """Only its stream says that, while it lives; a conversation that a key began is known by its name."""
+        """A conversation that a key began is known by its name."""
         del hosting, prompt_id
         return False
+
+    def _by_earlier(self, hosting: Hosting, prompt_id: str) -> Seen | None:
+        """What a process that is gone did with the prompt; None: none had it, or the one that lives says that itself."""
+        folder = self._folder(hosting)
+        sight = proc.sight(hosting.process) if hosting.process is not None else Sight.DEAD
+        known = folder.prompts
+        if sight is Sight.UNKNOWN:
+            return Seen(Outcome.UNVERIFIED, "whether its process lives cannot be seen")
+        if known is None:
+            lives = sight is Sight.ALIVE
+            return None if lives else Seen(Outcome.UNVERIFIED, "which prompts it had was not written down")
+        if sight is Sight.DEAD:
+            _settle_prompts(folder)
+        fate = (folder.prompts or known).get(prompt_id, Fate.LOST)
+        if fate is Fate.TAKEN:
+            return Seen(Outcome.RECOVERED, "it has had this prompt already", by_earlier=True)
+        if fate is Fate.UNKNOWN:
+            return Seen(
+                Outcome.UNVERIFIED, "its process ended, and it had not said whether it took the prompt"
+            )
+        return None
+
+    def _trim(self, talk: Talk) -> None:
+        _settle(talk.folder, talk.stream, lives=True)
+        talk.trim()
 
     async def _has_had(self, talk: Talk, prompt_id: str, *, again: bool) -> Seen | None:
         """Whether it has the prompt; None: surely not.
@@ -206,6 +234,7 @@ class ClaudeDriver:
         conversation = ("--resume" if order.resume else "--session-id", hosting.conversation_id)
         program, *words = order.argv
         environ = marked(order.environ, hosting.session_id, order.epoch, order.intent_id)
+        _settle_prompts(folder)
         with folder.talking() as streams:
             process = launch(
                 (program, *OPTIONS, *conversation, *words),
@@ -233,6 +262,7 @@ class ClaudeDriver:
 
     async def _give(self, talk: Talk, prompt: str, prompt_id: str) -> Seen:
         was_busy = talk.stream.is_busy
+        talk.folder.note_prompt(prompt_id)
         written = await talk.say(
             {"type": "user", "uuid": prompt_id, "message": {"role": "user", "content": prompt}}
         )
@@ -288,6 +318,26 @@ class ClaudeDriver:
         if not self._folder(hosting).output.is_file():
             return Seen(Outcome.DECLINED, _deaf(hosting))
         return None
+
+
+def _settle_prompts(folder: RunFolder) -> None:
+    """What became of the prompts of a process that is gone: the next one begins another file."""
+    if folder.prompts and folder.output.is_file():
+        stream = Stream()
+        for line in folder.output.read_bytes().splitlines():
+            stream.feed(line)
+        _settle(folder, stream, lives=False)
+
+
+def _settle(folder: RunFolder, stream: Stream, *, lives: bool) -> None:
+    """A prompt is taken once it is replayed. In a turn that a client died in, it may have been about to say so."""
+    for prompt_id, fate in (folder.prompts or {}).items():
+        if fate is not Fate.OPEN:
+            continue
+        if prompt_id in stream.taken:
+            folder.note_prompt(prompt_id, Fate.TAKEN)
+        elif not lives:
+            folder.note_prompt(prompt_id, Fate.UNKNOWN if stream.is_busy else Fate.LOST)
 
 
 def _deaf(hosting: Hosting) -> str:

@@ -130,6 +130,8 @@ class ClaudeHearing:
         self._seen = False
         # Whether this very process was given the prompt: then it comes in this file, and nothing before it is its turn.
         self._given_here = False
+        # Whether this process worked on another turn than ours: then the prompt waits behind that one.
+        self._waited = False
         # Whether the file has prompts of other people: then what the healer began in it may be theirs.
         self._others = False
         self._turn: _Whose | None = None
@@ -158,14 +160,18 @@ class ClaudeHearing:
         """The process that writes this file was given the prompt: what the healer told it before is another turn's."""
         self._given_here = True
 
-    def begin_anew(self) -> None:
-        """Another process goes on in this conversation, with a file of its own."""
-        self._seen = self._live = True
-        self._given_here = False
+    def begin_anew(self) -> bool:
+        """Another process goes on in this conversation, with a file of its own; whether our turn may go on there."""
+        began = self._turn is not None and self._turn is not _Whose.FOREIGN
+        unread = self._given_here and self._waited and not self._seen and not began
+        self._seen, self._live = not unread, True
+        self._others = self._others or unread
+        self._given_here = self._waited = False
         self._turn = None
         self._heard = []
         self._questions.clear()
         self._cost_usd_before = 0.0
+        return not unread
 
     def _take(self, said: _Line) -> None:
         match said.type:
@@ -207,6 +213,7 @@ class ClaudeHearing:
             goes_on = by_healer and (self._seen or not (self._others or self._given_here))
             self._others = self._others or not by_healer
             self._turn = _Whose.OURS if goes_on else _Whose.FOREIGN
+            self._waited = self._waited or not goes_on
 
     def _streamed(self, event: _Event) -> None:
         begun, delta = event.content_block, event.delta
@@ -271,13 +278,18 @@ class ClaudeHearing:
         return told
 
 
+# Their `description` says what they do, in other words each time. Of other tools it is what they are given.
+_DESCRIBED: Final = frozenset({"Bash"})
+
+
 def _call(request: _Request) -> str:
-    """The same for the same call only: its tool and all of its input but what describes it."""
+    """The same for the same call only: its tool and all of its input but what merely describes it."""
     try:
         given = decode_json(bytes(request.input), dict[str, Any])
     except msgspec.DecodeError:
         return ""
-    given.pop("description", None)
+    if request.tool_name in _DESCRIBED:
+        given.pop("description", None)
     exact = msgspec.json.encode((request.tool_name, given), order="deterministic")
     return sha256(exact).hexdigest()
 

@@ -42,7 +42,19 @@ from wakeful.domain.echoes import echoes_in
 class _Usage(Struct, gc=False):
     input_tokens: int = 0
     cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
     output_tokens: int = 0
+
+    @property
+    def weight(self) -> float:
+        """What they cost beside each other, by the price list of every model so far."""
+        written, read = 1.25 * self.cache_creation_input_tokens, 0.1 * self.cache_read_input_tokens
+        return self.input_tokens + written + read + 5.0 * self.output_tokens
+
+
+class _Budget(Struct, gc=False):
+    used: float
+    total: float
 
 
 class _Block(Struct, gc=False):
@@ -117,8 +129,15 @@ _LOCAL: Final = (
 )
 # Names a skill or a command whose text is the client's next record: the prompt of a turn.
 _COMMAND: Final = b"<command-message>"
-# A hook would not let the turn end: the model is asked again.
-_STOP_REFUSED: Final = b"Stop hook feedback:"
+# A hook would not let the turn end, or the answer to a schema is missing: the model is asked again.
+_STOP_REFUSED: Final = (b"Stop hook feedback:", b"[structured-output-enforce]")
+# What the client writes in the place of a prompt that a hook let nothing follow.
+_STOPPED_BY_HOOK: Final = b"Operation stopped by hook"
+# An answer to a schema. Told so, the client gives up after five, or as many as it was told, and writes no word of it.
+_UNFIT: Final = b'"Output does not match required schema'
+_UNFIT_MAX: Final = 5
+# No field, or one without a value.
+_NOWHERE: Final = (b"", b"null")
 _SESSION_START: Final = b'"SessionStart"'
 # Enough to know any of the above by.
 _OPENING_MAX: Final = NOTIFICATION_BYTES_MAX
@@ -127,6 +146,8 @@ _FINAL_STOPS: Final = frozenset({"end_turn", "stop_sequence", "refusal"})
 _CLIENTS_STOP: Final = "stop_sequence"
 # What a server may put beside its result.
 _END_TURN: Final = re.compile(rb'"claude/endTurn": ?true')
+_BUDGET: Final = re.compile(rb'\{"type": ?"budget_usd"')
+_decode_budget: Final = json_decoder(_Budget)
 # A run ended by its own limit, or by a hook that let nothing follow.
 _LIMIT_REACHED: Final = re.compile(rb'\{"type": ?"(?:max_turns_reached|hook_stopped_continuation)"')
 
@@ -135,7 +156,7 @@ _QUIET: Final = frozenset(
     {
         "agent-color", "agent-name", "agent-setting", "ai-title", "attachment", "attribution-snapshot",
         "bridge-session", "content-replacement", "custom-title", "file-history-snapshot", "fork-context-ref",
-        "last-prompt", "mode", "pr-link", "queue-operation", "summary", "tag",
+        "mode", "pr-link", "queue-operation", "summary", "tag",
         "worktree-state",
     }
 )  # fmt: skip
@@ -150,6 +171,9 @@ class TranscriptReader:
         # The record before this one named a command; a hook refused the turn's end.
         self._commanded = self._refused = False
         self._mode: str | None = None
+        # How many answers to a schema in a row did not fit, and the failure it would be to end with the last one.
+        self._unfit = 0
+        self._gave_up: e.TurnFailed | None = None
 
     def read(self, line: bytes) -> Sequence[e.Event]:
         try:
@@ -181,12 +205,28 @@ class TranscriptReader:
             commanded, self._commanded = self._commanded, False
             if not events and not record.is_compact_summary:
                 return self._client_wrote(record, at, commanded=commanded)
-        elif record.type == "assistant":
+            return self._answered(events, at)
+        if record.type == "assistant":
             self._commanded = self._refused = False
         elif record.subtype == "stop_hook_summary" and self._refused:
             self._refused = False
             return ()
         return events
+
+    def _answered(self, events: Sequence[e.Event], at: float) -> Sequence[e.Event]:
+        """Count the answers to a schema that did not fit, and tell of the last that its client takes."""
+        ended = next((event for event in events if isinstance(event, e.CallEnded)), None)
+        if ended is None or not (ended.is_error and ended.result.startswith(_UNFIT)):
+            self._unfit, self._gave_up = 0, None
+            return events
+        self._unfit += 1
+        self._gave_up = e.TurnFailed(at, e.Failure.REQUEST, text_of(ended.result))
+        return events if self._unfit < _UNFIT_MAX else (*events, *self._closed())
+
+    def _closed(self) -> Sequence[e.Event]:
+        """The failure that the log ends with, if it is one that the client does not write; told once."""
+        failed, self._unfit, self._gave_up = self._gave_up, 0, None
+        return (failed,) if failed is not None else ()
 
     def _client_wrote(self, record: _Record, at: float, *, commanded: bool) -> Sequence[e.Event]:
         """A text of the client's own is a prompt behind a command, from its queue, or where a hook refused the end."""
@@ -195,7 +235,7 @@ class TranscriptReader:
             self._commanded = opening.startswith(_COMMAND)
             return ()
         self._refused = opening.startswith(_STOP_REFUSED)
-        queued = bool(bytes(record.prompt_source)) and not opening.startswith(_LOCAL)
+        queued = bytes(record.prompt_source) not in _NOWHERE and not opening.startswith(_LOCAL)
         is_prompt = commanded or queued or self._refused
         return (e.Prompted(at, by_person=commanded),) if is_prompt else ()
 
@@ -210,6 +250,8 @@ class TranscriptReader:
     def _unread(self, record: _Record) -> Sequence[e.Event]:
         if record.type == "permission-mode":
             return self._mode_set(record, 0.0)
+        if record.type == "last-prompt":
+            return (*self._closed(), e.LogClosed(0.0))
         return _quiet(record) if record.type in _QUIET else (_unknown(record.type),)
 
     def _mode_set(self, record: _Record, at: float) -> Sequence[e.Event]:
@@ -228,7 +270,7 @@ class TranscriptReader:
             return events
         self._counted_message = message_id
         tokens = usage.input_tokens + usage.cache_creation_input_tokens
-        return (*events, e.Spent(at, tokens, usage.output_tokens))
+        return (*events, e.Spent(at, tokens, usage.output_tokens, usage.weight))
 
 
 def calls_in(line: bytes, at: float) -> list[e.CallStarted]:
@@ -241,14 +283,25 @@ def calls_in(line: bytes, at: float) -> list[e.CallStarted]:
 
 
 def _quiet(record: _Record) -> Sequence[e.Event]:
-    """Of the records between messages two tell of a turn: the queued word of a task's end, and a limit reached."""
+    """Of the records between messages few tell of a turn: a task's end, a limit that was reached, a budget."""
     if record.type == "queue-operation" and (at := wall_of(record.timestamp)) is not None:
         return task_ended(bytes(record.content)[1:], at)
     if record.type == "attachment" and not record.is_sidechain:
         at = wall_of(record.timestamp)
-        if at is not None and _LIMIT_REACHED.match(bytes(record.attachment)) is not None:
-            return (e.TurnEnded(at, by_mark=True),)
+        return _attached(bytes(record.attachment), at) if at is not None else ()
     return ()
+
+
+def _attached(attachment: bytes, at: float) -> Sequence[e.Event]:
+    if _LIMIT_REACHED.match(attachment) is not None:
+        return (e.TurnEnded(at, by_mark=True),)
+    if _BUDGET.match(attachment) is None:
+        return ()
+    try:
+        budget = _decode_budget(attachment)
+    except msgspec.DecodeError:  # a turn can be judged without it
+        return (e.Skipped(0.0, "attachment.budget_usd"),)
+    return (e.Budgeted(at, budget.used, budget.total),)
 
 
 def _unknown(kind: object) -> e.Event:
@@ -297,6 +350,8 @@ def _said(opening: bytes, at: float, *, is_meta: bool) -> Sequence[e.Event]:
         return (e.TurnInterrupted(at),)
     if is_meta or opening.startswith(_LOCAL):
         return ()
+    if opening.startswith(_STOPPED_BY_HOOK):
+        return (e.TurnEnded(at, by_mark=True),)
     if is_notification(opening):
         return (*task_ended(opening, at), e.Prompted(at, by_person=False))
     return (e.Prompted(at, by_wakeful=opening.startswith(OPENINGS)),)

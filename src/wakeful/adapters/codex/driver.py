@@ -27,7 +27,7 @@ from wakeful.adapters.logs.following import Following
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.ending import end, sweep
 from wakeful.adapters.system.launch import launch
-from wakeful.adapters.system.run_folder import RunFolder
+from wakeful.adapters.system.run_folder import Fate, RunFolder
 from wakeful.domain.hosting import SESSION_VARIABLE, Hosting
 from wakeful.domain.ids import ConversationId, SessionId, is_uuid, parse_session_id
 from wakeful.domain.process import Process, Sight
@@ -118,20 +118,17 @@ class CodexDriver:
         return await self._delivered(hosting, prompt, environ, prompt_id)
 
     def was_given(self, hosting: Hosting, prompt_id: str) -> bool:
-        return RunFolder(self._root, hosting.session_id).prompt_id == prompt_id
+        return prompt_id in (RunFolder(self._root, hosting.session_id).prompts or {})
 
     def _has_had(self, hosting: Hosting, prompt_id: str) -> Seen | None:
         """Whether a process was started for this prompt, by what that one said; None: no turn of it ever began."""
         folder = RunFolder(self._root, hosting.session_id)
-        known = folder.prompt_id
+        known = folder.prompts
         if known is None:
             return Seen(Outcome.UNVERIFIED, "which prompt its last process had was not written down")
-        if known != prompt_id:
+        if known.get(prompt_id, Fate.LOST) is Fate.LOST:
             return None
-        turn = Turn()
-        for line in folder.output.read_bytes().splitlines():
-            turn.feed(line)
-        if turn.begun or turn.over:
+        if known[prompt_id] is Fate.TAKEN or _has_begun(folder):
             return Seen(Outcome.RECOVERED, "it has had this prompt already")
         alive = proc.carriers(SESSION_VARIABLE, hosting.session_id, os.getuid())
         return Seen(Outcome.UNVERIFIED, "it runs and its turn has not begun yet") if alive else None
@@ -193,6 +190,7 @@ class CodexDriver:
         program, *flags = command
         unnamed = parse_session_id(f"new-{order.intent_id}")
         folder = RunFolder(self._root, order.session_id or unnamed)
+        _settle_prompts(folder)
         going_on = ("resume", order.conversation_id) if order.resume and order.conversation_id else ()
         with folder.reading(prompt, order.prompt_id or "") as streams:
             process = launch(
@@ -270,6 +268,22 @@ class CodexDriver:
             name=order.name,
             places={name: order.environ[name] for name in PLACES if name in order.environ},
         )
+
+
+def _settle_prompts(folder: RunFolder) -> None:
+    """What became of the prompt of the process before: the next one begins another file."""
+    newest = next(reversed(folder.prompts or {}), "")
+    if newest:
+        folder.note_prompt(newest, Fate.TAKEN if _has_begun(folder) else Fate.LOST)
+
+
+def _has_begun(folder: RunFolder) -> bool:
+    """Whether the newest process began its turn, by what it said."""
+    turn = Turn()
+    if folder.output.is_file():
+        for line in folder.output.read_bytes().splitlines():
+            turn.feed(line)
+    return turn.begun or turn.over
 
 
 def _at_its_places(environ: Mapping[str, str], hosting: Hosting) -> Mapping[str, str]:

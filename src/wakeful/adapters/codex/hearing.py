@@ -74,9 +74,10 @@ class CodexHearing:
     def given_here(self) -> None:
         """Every process is one turn: its file has nothing else."""
 
-    def begin_anew(self) -> None:
-        """Another process goes on in this conversation, with a file of its own."""
+    def begin_anew(self) -> bool:
+        """Another process goes on in this conversation, with a file of its own. Every process has one prompt."""
         self._text = ""
+        return True
 
     def _said(self, text: str) -> Sequence[Heard]:
         words = f"{BREAK}{text}" if self._text else text

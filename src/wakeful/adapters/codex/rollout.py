@@ -82,6 +82,7 @@ class _Payload(Struct, frozen=True, gc=False):
     usage: _Usage | UnsetType = UNSET
     root_turn_id: Raw | UnsetType = UNSET
     turn_attribution: Raw | UnsetType = UNSET
+    source: Raw = Raw(b"")
 
 
 _NO_PAYLOAD: Final = _Payload()
@@ -104,6 +105,9 @@ _CALLS: Final[Mapping[str, tuple[str, str]]] = {
     "tool_search_call": ("arguments", "tool_search"),
 }
 _SESSION: Final = re.compile(rb'"session_id"\s*:\s*"?(\d{1,20})')
+# `codex exec` runs nothing but prompts. Dialects that attribute no turn say only who began the thread.
+_BY_EXEC: Final = re.compile(rb'"turn_trigger"\s*:\s*"exec"')
+_EXEC: Final = b'"exec"'
 # Codex wakes itself up by such a message; the parts of a user message are JSON inside JSON here.
 _HEARTBEAT: Final = b"<heartbeat>"
 _HEARTBEAT_BYTES_MAX: Final = 200
@@ -123,6 +127,7 @@ class RolloutReader:
         self._thread: str | None = None
         self._total: _Usage | None = None
         self._has_usage_records = False
+        self._is_exec = False
         # By call: the commands that went on when it came back, and those it asks for more.
         self._running: dict[str, str] = {}
         self._asked: dict[str, str] = {}
@@ -153,6 +158,7 @@ class RolloutReader:
         self._thread = self._thread or payload.id
         if payload.id != self._thread:
             return ()
+        self._is_exec = bytes(payload.source) == _EXEC
         return (e.Opened(at, conversation_of(payload.id), payload.cwd, payload.cli_version),)
 
     def used(self, payload: _Payload, at: float) -> Sequence[e.Event]:
@@ -189,6 +195,17 @@ class RolloutReader:
             if session is not None:
                 _remember(self._asked, event.call, session[1].decode())
         return (event,)
+
+    def turn_started(self, payload: _Payload, at: float) -> Sequence[e.Event]:
+        """Who asked is said by the message that follows; none does while a command typed with `!` runs.
+
+        Nor while `/compact` summarises: that alone, in dialects that attribute turns, is nobody's.
+        """
+        attribution = payload.turn_attribution
+        if payload.root_turn_id is not UNSET and attribution is UNSET:
+            return (e.Prompted(at, by_person=False), e.Compacting(at))
+        is_exec = self._is_exec if attribution is UNSET else _BY_EXEC.search(bytes(attribution)) is not None
+        return (e.Prompted(at, by_person=False, unasked=not is_exec),)
 
     def completed(self, payload: _Payload, at: float) -> Sequence[e.Event]:
         events, item = _item(payload, at), payload.item
@@ -238,16 +255,6 @@ def _context(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e
         return events
     by_person = payload.approvals_reviewer in {None, "user"}
     return (*events, e.PermissionModeSet(at, text_of(policy) if by_person else "auto"))
-
-
-def _turn_started(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
-    """Who asked is said by the message that follows; none does while a command typed with `!` runs.
-
-    Nor while `/compact` summarises: that alone, in dialects that attribute turns, is nobody's.
-    """
-    if payload.root_turn_id is not UNSET and payload.turn_attribution is UNSET:
-        return (e.Prompted(at, by_person=False), e.Compacting(at))
-    return (e.Prompted(at, by_person=False, unasked=True),)
 
 
 def _prompted(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
@@ -331,7 +338,7 @@ _READS: Final[Mapping[str, _Read]] = {
     "turn_context": _context,
     "compacted": _compacted,
     "token_usage_record": RolloutReader.used,
-    "event_msg.task_started": _turn_started,
+    "event_msg.task_started": RolloutReader.turn_started,
     "event_msg.task_complete": _turn_ended,
     "event_msg.turn_aborted": _turn_aborted,
     "event_msg.user_message": _prompted,

@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from copy import deepcopy
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ from wakeful.adapters.system import proc
 from wakeful.adapters.system.run_folder import RunFolder
 from wakeful.adapters.system.tools import is_tool
 from wakeful.domain.errors import WorldError
-from wakeful.domain.gateway.heard import Ended, Gone, Heard
+from wakeful.domain.gateway.heard import Ended, Gone, Heard, Unread
 from wakeful.domain.hosting import EPOCH_VARIABLE, SESSION_VARIABLE
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process, Sight
@@ -47,7 +48,7 @@ class Listener:
     async def listen(self, session_id: SessionId, hearing: Hearing, epoch: int = 0) -> AsyncIterator[Heard]:
         """`epoch`: the process that was given the prompt, where that is known."""
         folder = RunFolder(self._root, session_id)
-        process = await self._sought(session_id)
+        process = await self._sought(session_id, lambda: _is_whole(folder, hearing, epoch))
         if epoch and (process is None or _epoch(process) == epoch):
             hearing.given_here()
         while True:
@@ -56,13 +57,18 @@ class Listener:
                 if isinstance(heard, Ended) and not heard.interrupted:
                     return
             yield Gone(folder.last_words())
-            hearing.begin_anew()
+            if not hearing.begin_anew():
+                yield Unread()
+                return
             process = await self._successor(session_id, folder, process)
 
-    async def _sought(self, session_id: SessionId) -> Process | None:
-        """The process, also when it is so new that hardly anybody knows it."""
+    async def _sought(self, session_id: SessionId, is_whole: Callable[[], bool]) -> Process | None:
+        """The process, also when it is so new that hardly anybody knows it.
+
+        Not where the whole turn is there: whoever brings the session back begins its file anew, and the answer is gone.
+        """
         process = await self.process_of(session_id)
-        if process is None:
+        if process is None and not is_whole():
             await asyncio.sleep(UNKNOWN_SECONDS_MAX)
             process = await self.process_of(session_id)
         return process
@@ -81,6 +87,13 @@ class Listener:
             self._known[session_id] = found
         return found
 
+    async def processes_of(self, session_id: SessionId) -> list[Process]:
+        """All that lives of its agent: npm's wrapper, and the program below it, which does not end with it. No tools."""
+        process = await self.process_of(session_id)
+        carriers = proc.carriers(SESSION_VARIABLE, session_id, os.getuid())
+        others = [each for each in carriers if each != process and not is_tool(each)]
+        return [*others, process] if process is not None else others
+
     async def _asked_pid(self, session_id: SessionId) -> int | None:
         try:
             return await self._ask_pid(session_id)
@@ -97,6 +110,16 @@ class Listener:
                 if process is not None and process != before and folder.output.is_file():
                     return process
                 stirred = await stirring.wait(LOOK_SECONDS if stirred else None)
+
+
+def _is_whole(folder: RunFolder, hearing: Hearing, epoch: int) -> bool:
+    """Whether the file has the end of the turn already."""
+    trial = deepcopy(hearing)
+    if epoch:
+        trial.given_here()
+    lines = folder.output.read_bytes().splitlines() if folder.output.is_file() else []
+    told = [*_fed(trial, lines), *trial.caught_up()]
+    return any(isinstance(each, Ended) and not each.interrupted for each in told)
 
 
 async def _said(folder: RunFolder, process: Process, hearing: Hearing) -> AsyncIterator[Heard]:

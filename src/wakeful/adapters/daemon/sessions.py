@@ -86,11 +86,9 @@ class DaemonSessions:
         return await self._act(session_id, "stop", {})
 
     async def end_process(self, session_id: SessionId) -> bool:
-        process = await self._listener.process_of(session_id)
-        if process is None:
-            return False
-        ending = await end(process, ((signal.SIGKILL, KILL_SECONDS_MAX),))
-        return ending.sight is Sight.DEAD
+        processes = await self._listener.processes_of(session_id)
+        endings = [await end(each, ((signal.SIGKILL, KILL_SECONDS_MAX),)) for each in processes]
+        return bool(endings) and all(each.sight is Sight.DEAD for each in endings)
 
     async def revive(self, session_id: SessionId) -> Answered:
         return await self._act(session_id, "revive", {"by": "the chat gateway"}, START_SECONDS_MAX)

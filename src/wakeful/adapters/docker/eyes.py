@@ -131,6 +131,10 @@ class ContainerEyes:
         pairs = tuple(self._pairs.values())
         return [event for pair in pairs for event in pair.logs.recall_events(session_id, limit)]
 
+    def recall_lines(self, session_id: SessionId) -> list[bytes]:
+        pairs = list(self._pairs.values())
+        return [line for pair in pairs for line in pair.logs.recall_lines(session_id)]
+
     def take_bookmarks(self) -> Iterator[Bookmark]:
         """None: the paths are true only as long as their containers run, and what is inside is soon read again."""
         yield from ()

@@ -10,8 +10,9 @@ import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from wakeful.adapters.docker.declaring import AgentRefused, ready_pattern
+from wakeful.adapters.docker.declaring import AgentRefused
 from wakeful.adapters.docker.engine import Container, Engine, EngineRefused, Ran, shown
+from wakeful.adapters.docker.readiness import look_words, needs_screen, unready
 from wakeful.adapters.tmux.screen import last_words
 from wakeful.domain.agents import AgentSpec, Glimpse
 from wakeful.domain.errors import OperatorError
@@ -66,7 +67,7 @@ class Launching:
         self._container = container
         self._spec = spec
         self._look = look
-        self._ready = ready_pattern(spec)
+        self._needs_screen = needs_screen(spec)
 
     async def launch(self, epoch: int, environ: Mapping[str, str]) -> Glimpse:
         """Make the session and return once the agent is ready. Raises what the port names, and AgentThere."""
@@ -117,20 +118,25 @@ class Launching:
         """The agent, seen alive long enough and showing what it shows when it is ready."""
         loop = asyncio.get_running_loop()
         began, alive_since = loop.time(), None
+        unsettled = "it was not seen to stay"
         glimpse = await self._look_twice()
         while loop.time() - began < self._spec.ready_seconds:
             if _is_lost(glimpse):
                 raise await self._ended(glimpse)
             if glimpse.agent is Sight.ALIVE:
                 alive_since = alive_since or loop.time()
-                if loop.time() - alive_since >= SETTLE_SECONDS and await self._shows_ready():
-                    return await self._let_go()
-            await asyncio.sleep(POLL_SECONDS if self._ready is None else SCREEN_POLL_SECONDS)
+                if loop.time() - alive_since >= SETTLE_SECONDS:
+                    if (reason := await self._why_unready()) is None:
+                        return await self._let_go()
+                    unsettled = reason
+            await asyncio.sleep(SCREEN_POLL_SECONDS if self._needs_screen else POLL_SECONDS)
             glimpse = await self._look_twice()
-        raise self._not_ready(glimpse.reason or unready(self._spec))
+        raise self._not_ready(glimpse.reason or unsettled)
 
-    async def _shows_ready(self) -> bool:
-        return self._ready is None or self._ready.search(await self._screen()) is not None
+    async def _why_unready(self) -> str | None:
+        if not self._needs_screen:
+            return None
+        return unready(self._spec, (await self._tmux(*look_words(TARGET))).output)
 
     async def _let_go(self) -> Glimpse:
         """From now on the session ends with its agent."""
@@ -160,9 +166,6 @@ class Launching:
             f"it ended at once: {words}" if words else "it ended at once, and no word of it was seen"
         )
 
-    async def _screen(self) -> str:
-        return (await self._tmux("capture-pane", "-p", "-t", TARGET)).output.decode(errors="replace")
-
     async def _tmux(self, *words: str) -> Ran:
         argv = ("tmux", "-u", *words)
         return await self._engine.run(self._container.id, argv, seconds_max=RUN_SECONDS_MAX)
@@ -171,28 +174,26 @@ class Launching:
         return NotReady(name=self._spec.name, seconds=self._spec.ready_seconds, reason=reason)
 
 
-async def is_ready(engine: Engine, container_id: str, pattern: re.Pattern[str]) -> bool:
-    """Whether its agent was seen ready, or shows it now: until then its pane is kept. Raises EngineGone, EngineRefused."""
+async def why_unready(engine: Engine, container_id: str, spec: AgentSpec) -> str | None:
+    """Why its agent is not ready; None if it was seen ready before, or shows it now: until then its pane is kept.
+
+    Raises EngineGone, EngineRefused.
+    """
 
     async def tmux(*words: str) -> bytes:
         return (await engine.run(container_id, ("tmux", "-u", *words))).output
 
     if (await tmux("show-options", "-w", "-v", "-t", TARGET, "remain-on-exit")).strip() != b"on":
-        return True
-    screen = await tmux("capture-pane", "-p", "-t", TARGET)
-    if pattern.search(screen.decode(errors="replace")) is None:
-        return False
-    await tmux(*_LET_GO)
-    return True
+        return None
+    reason = unready(spec, await tmux(*look_words(TARGET)))
+    if reason is None:
+        await tmux(*_LET_GO)
+    return reason
 
 
 async def close_session(engine: Engine, container_id: str) -> None:
     """End the tmux session of the agent, and with it the agent. Raises EngineGone, EngineRefused."""
     await engine.run(container_id, ("tmux", "-u", "kill-session", "-t", TARGET))
-
-
-def unready(spec: AgentSpec) -> str:
-    return f"its screen never showed {spec.ready!r}"
 
 
 def _is_lost(glimpse: Glimpse) -> bool:

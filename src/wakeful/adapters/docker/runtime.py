@@ -23,8 +23,10 @@ from wakeful.adapters.docker.declaring import (
 )
 from wakeful.adapters.docker.ears import EVERYBODY, Ears
 from wakeful.adapters.docker.engine import Container, Engine, EngineRefused
-from wakeful.adapters.docker.launching import SESSION, AgentThere, Launching, close_session, is_ready, unready
+from wakeful.adapters.docker.launching import SESSION, AgentThere, Launching, close_session, why_unready
+from wakeful.adapters.docker.readiness import needs_screen
 from wakeful.adapters.system import proc
+from wakeful.adapters.system.ending import TOOL_STEPS, end
 from wakeful.domain.agents import AgentSpec, Glimpse, Move, move_of
 from wakeful.domain.errors import WorldError
 from wakeful.domain.process import Process, Sight
@@ -110,15 +112,14 @@ class DockerRuntime:
     async def _look_for_ready(self, spec: AgentSpec) -> Glimpse:
         """A look that also asks the screen of an agent nobody has seen ready yet."""
         seen = await self._look(spec)
-        pattern = ready_pattern(spec)
-        if pattern is None or seen.container_id is None or move_of(seen) is not Move.READY:
+        if not needs_screen(spec) or seen.container_id is None or move_of(seen) is not Move.READY:
             return seen
         place = self._places.get(spec.name)
         agent = place.scene.agent.process if place and place.scene and place.scene.agent else None
         if place is not None and agent is not None and place.ready == agent:
             return seen
-        if not await is_ready(self._engine, seen.container_id, pattern):
-            return replace(seen, ready=False, reason=unready(spec))
+        if (reason := await why_unready(self._engine, seen.container_id, spec)) is not None:
+            return replace(seen, ready=False, reason=reason)
         if place is not None:
             place.ready = agent
         return seen
@@ -172,9 +173,21 @@ class DockerRuntime:
         if seen.agent is Sight.UNKNOWN:
             # It might live, and two agents on one conversation corrupt it.
             raise NotReady(name=spec.name, seconds=spec.ready_seconds, reason=seen.reason)
+        await self._end_left_behind(there, spec)
         return await Launching(self._engine, there, spec, lambda: self._looked(spec, self._look)).launch(
             epoch, environ
         )
+
+    async def _end_left_behind(self, there: Container, spec: AgentSpec) -> None:
+        """Tools that outlived their agent go, as on the host: the next one will run them again. Raises AgentThere."""
+        if not self._sees_processes:
+            return
+        left = await asyncio.to_thread(sightings.left_behind, there.id, spec.name)
+        endings = await asyncio.gather(*(end(each, TOOL_STEPS) for each in left))
+        still = next((each.process.pid for each in endings if each.sight is not Sight.DEAD), None)
+        if still is not None:
+            reason = f"its last command still runs as process {still} and may yet happen"
+            raise AgentThere(name=spec.name, reason=reason)
 
     async def _ended(self, there: Container, spec: AgentSpec) -> Glimpse:
         """What is seen of an agent that was never ready, after its session was closed."""
@@ -317,10 +330,10 @@ def _is_alive(first: Process) -> bool:
 
 
 def _gone(there: Container | None, spec: AgentSpec) -> Glimpse:
-    reason = f"no container {container_name(spec.name)}"
-    if there is not None:
-        reason = f"container {there.status} ({there.exit_code})"
-    return Glimpse(container=Sight.DEAD, session=Sight.DEAD, agent=Sight.DEAD, reason=reason)
+    dead = Glimpse(container=Sight.DEAD, session=Sight.DEAD, agent=Sight.DEAD)
+    if there is None:
+        return replace(dead, reason=f"no container {container_name(spec.name)}")
+    return replace(dead, reason=f"container {there.status} ({there.exit_code})", epoch=epoch_of(there.labels))
 
 
 def _unseen(reason: str, there: Container | None = None) -> Glimpse:

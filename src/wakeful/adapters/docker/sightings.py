@@ -105,6 +105,18 @@ def process_inside(container_id: str, pid: int, started: int) -> Process | None:
     return None
 
 
+def left_behind(container_id: str, name: str) -> list[Process]:
+    """What an agent started in its container and did not take along; whoever has a terminal goes with its session."""
+    return [
+        each
+        for row in proc.families().values()
+        for each in row
+        if container_id in _cgroup(each.pid)
+        and proc.environ_value(each.pid, AGENT_VARIABLE) == name
+        and not proc.has_terminal(each.pid)
+    ]
+
+
 def _walk(above: Sequence[Process], sought: Sought, children: Children) -> Scene:
     """The scene below these processes, or of these if they are all there are."""
     servers = [each for each in _tree(above, children) if _is_server(each)]

@@ -22,8 +22,9 @@ from wakeful.adapters.tmux.failure import TmuxFailed
 from wakeful.adapters.tmux.pane import PaneHand
 from wakeful.adapters.tmux.screen import Screen
 from wakeful.adapters.tmux.server import TmuxServer
+from wakeful.adapters.tmux.typed_notes import TypedNotes
 from wakeful.domain.errors import WorldError
-from wakeful.domain.hosting import Hosting, PaneAddress
+from wakeful.domain.hosting import Hosting
 from wakeful.domain.process import Process, Sight
 from wakeful.ports.hands import Seen
 from wakeful.ports.store import Outcome
@@ -40,8 +41,14 @@ _NO_PANE: Final = Seen(Outcome.DECLINED, "nobody knows in which pane of its cont
 class ContainerSpeaker:
     """Implements ports.hands.Speaker. A hosting's pane has the container's id for its socket."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, folder: str) -> None:
+        """`folder` is for what is known of texts while they are typed: one that was cut off is removed later."""
         self._address = address
+        self._folder = folder
+        notes = TypedNotes(folder)
+        for note in notes.all():
+            if proc.sight(note.process) is Sight.DEAD:
+                notes.drop(note.pane)
 
     def is_open(self, hosting: Hosting) -> bool:
         """The agent runs in a container of this host, its terminal can be looked at, and its engine's socket is there."""
@@ -63,18 +70,23 @@ class ContainerSpeaker:
     async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
         """Type the prompt, see it stand in the input line, press Enter, see it taken. Raises PromptRefused, TmuxFailed."""
         del environ  # its process lives already
-        if hosting.pane is None or hosting.process is None:
-            return _NO_PANE
         engine = Engine(self._address)
         try:
-            hand = await _hand(engine, hosting.pane, hosting.process)
-            return _NO_PANE if hand is None else await seen_through(hand, acts.deliver(hand, prompt))
+            hand = await _hand(engine, hosting, self._folder)
+            if hand is None:
+                return _NO_PANE
+            seen = await seen_through(hand, acts.deliver(hand, prompt))
+            hand.forget()
+            return seen
         finally:
             await engine.close()
 
 
-async def _hand(engine: Engine, at: PaneAddress, agent: Process) -> PaneHand | None:
+async def _hand(engine: Engine, hosting: Hosting, folder: str) -> PaneHand | None:
     """The hand for the pane that the agent was started in; None if it is in none of them."""
+    at, agent = hosting.pane, hosting.process
+    if at is None or agent is None:
+        return None
     container = at.socket
     listed = await _tell(engine, container, "list-panes", "-a", "-F", "#{pane_id} #{pane_pid}")
     above = {inner_pid(each.pid): each for each in _line(agent, container)}
@@ -85,7 +97,8 @@ async def _hand(engine: Engine, at: PaneAddress, agent: Process) -> PaneHand | N
             server = InnerTmux(engine, container, first)
             # A declared command may be a shell that starts the agent.
             reader = reader_of(proc.command(agent.pid))
-            return PaneHand(server, replace(at, target=target, process=first), agent, reader, "")
+            address = replace(at, target=target, process=first)
+            return PaneHand(server, address, agent, reader, folder, hosting.session_id)
     return None
 
 

@@ -33,6 +33,11 @@ _CREATE: Final = (
 )
 _INSERT_TRACE: Final = "INSERT OR IGNORE INTO audit VALUES (?, ?, ?, ?, ?, ?, ?)"
 _PUT_ITEM: Final = "INSERT OR REPLACE INTO backlog VALUES (?, ?, ?, ?, ?, ?, ?)"
+_NEWEST_SESSION: Final = """SELECT trace_id FROM audit WHERE event IN ('session.start', 'action.started')
+    ORDER BY rowid DESC LIMIT 1"""
+_LATER_SESSION: Final = """SELECT trace_id FROM audit WHERE event = 'action.started' AND trace_id != ?1 AND rowid >
+    (SELECT coalesce(max(rowid), 0) FROM audit WHERE trace_id = ?1 AND event IN ('session.start', 'action.started'))
+    ORDER BY rowid DESC LIMIT 1"""
 # How every database begins; SQLite takes an empty file for a new one.
 _HEADER: Final = b"SQLite format 3\0"
 
@@ -80,34 +85,45 @@ class GaiaDatabase:
         with self._transaction():
             self._rows.executemany(_INSERT_TRACE, rows)
 
-    def audited_end(self) -> int:
-        """Behind which byte of the events no row is known."""
+    def audited_end(self) -> tuple[str, int]:
+        """The id of the row that lies furthest behind in the events, and the byte behind it; ("", 0) if there is none."""
+        query = "SELECT id, events_end FROM audit ORDER BY events_end DESC, rowid DESC LIMIT 1"
         with self._explained():
-            return int(self._rows.execute("SELECT coalesce(max(events_end), 0) FROM audit").fetchone()[0])
+            return self._rows.execute(query).fetchone() or ("", 0)
 
     def details(self, events: Iterable[str], trace_id: str) -> list[tuple[str, str | None, dict[str, Any]]]:
         """Event, step and details of a trace's rows of these kinds, oldest first."""
         kinds = tuple(events)
         query = (
             f"SELECT event, step, details FROM audit WHERE trace_id = ? AND event IN ({', '.join('?' * len(kinds))})"  # noqa: S608 - placeholders only
-            " ORDER BY events_end, rowid"
+            " ORDER BY rowid"
         )
         with self._explained():
             rows = self._rows.execute(query, (trace_id, *kinds)).fetchall()
         return [(event, step, decode_json(details)) for event, step, details in rows]
 
     def traces(self, trace_id: str) -> tuple[Trace, ...]:
-        """What is known of one session's steps, and when every session began; in the order it was written."""
-        query = (
-            "SELECT at, event, trace_id, step, id, details FROM audit"
-            " WHERE event = 'session.start' OR (trace_id = ? AND step IS NOT NULL) ORDER BY rowid"
-        )
+        """What is known of one session's steps, in the order it was written."""
+        query = "SELECT at, event, step, id, details FROM audit WHERE trace_id = ? AND step IS NOT NULL ORDER BY rowid"
         with self._explained():
             rows = self._rows.execute(query, (trace_id,)).fetchall()
         return tuple(
-            Trace(at, event, session, step, row_id, decode_json(details))
-            for at, event, session, step, row_id, details in rows
+            Trace(at, event, trace_id, step, row_id, decode_json(details))
+            for at, event, step, row_id, details in rows
         )
+
+    def newest_session(self) -> str | None:
+        """The session that was opened or began a step last."""
+        return self._found(_NEWEST_SESSION)
+
+    def later_session(self, trace_id: str) -> str | None:
+        """The last session that began a step since this one was opened or began one; any that did if it never was."""
+        return self._found(_LATER_SESSION, trace_id)
+
+    def _found(self, query: str, *values: str) -> str | None:
+        with self._explained():
+            row = self._rows.execute(query, values).fetchone()
+        return str(row[0]) if row is not None else None
 
     def kind_of(self, trace_id: str) -> str | None:
         """How the newest session of a trace was opened; None if no row tells."""

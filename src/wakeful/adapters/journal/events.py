@@ -9,6 +9,8 @@ from wakeful.domain.journal import Trace, read_trace, trace_line
 
 # What a crash leaves around a line.
 _BLANK: Final = b"\0 \t\r\n"
+# Longer lines exist; what is not found within this is read again from the start.
+_LINE_BYTES_MAX: Final = 64 * 1024
 
 
 class Placed(NamedTuple):
@@ -55,6 +57,19 @@ class EventLog:
                 return os.fstat(file).st_size
             finally:
                 os.close(file)
+
+    def holds(self, trace_id: str, end: int) -> bool:
+        """Whether the line that ends at this byte is the event with this id: it is not where the log was put back."""
+        with explained(self.path):
+            file = open_for_reading(self.path)
+            if file is None:
+                return False
+            try:
+                before = os.pread(file, min(end, _LINE_BYTES_MAX), max(0, end - _LINE_BYTES_MAX))
+            finally:
+                os.close(file)
+        trace = read_trace(before.rstrip(_BLANK).rpartition(b"\n")[2])
+        return len(before) == min(end, _LINE_BYTES_MAX) and trace is not None and trace.id == trace_id
 
     def read(self, cursor: int) -> Told:
         """Every event behind the cursor; all of them if the cursor lies beyond the end."""

@@ -90,17 +90,21 @@ class RootFiles:
         told = self._events.read(cursor)
         return Reading(told.traces, told.end, told.notes)
 
-    def audited(self, trace_id: str) -> tuple[Trace, ...]:
-        # Looking makes no database; `database` would.
-        if self._database is None and not self.places.database.exists():
-            return ()
-        return self.database().traces(trace_id)
+    def known(self, trace_id: str) -> tuple[Trace, ...]:
+        return self.database().traces(trace_id) if self._is_begun() else ()
+
+    def newest_session(self) -> str | None:
+        return self.database().newest_session() if self._is_begun() else None
+
+    def later_session(self, trace_id: str) -> str | None:
+        return self.database().later_session(trace_id) if self._is_begun() else None
 
     def events_end(self) -> int:
         return self._events.size()
 
     def trace(self, event: str, trace_id: str, step: str | None, details: dict[str, Any]) -> int:
         trace = Trace(self.now(), event, trace_id, step, uuid.uuid4().hex, details)
+        self._trace_id = trace_id
         end = self._events.append(trace)
         self.database().audit([Placed(trace, end)])
         return end
@@ -180,9 +184,14 @@ class RootFiles:
             details = {"rows_imported": len(items), "lines_left_out": len(wrong)}
             self.append("recovery.sync", self._trace_id or self.new_trace_id(), None, details)
             database.create(items.values())
-        end = database.audited_end()
-        told = self._events.read(end)
+        newest, end = database.audited_end()
+        # A log that was put back or cut off and has grown since has other events there.
+        told = self._events.read(end if self._events.holds(newest, end) else 0)
         database.audit(told.placed)
+
+    def _is_begun(self) -> bool:
+        """Whether there is something to look into; looking makes no database in an empty folder."""
+        return self._database is not None or self.places.database.exists() or self._events.size() > 0
 
     def _moved(self, path: Path) -> str:
         return str(move_away(path, self.places.corrupt, self.stamp()).relative_to(self.places.root))

@@ -5,7 +5,7 @@ not read until somebody asks, and of many recent ones most are only glimpsed.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Final
@@ -190,13 +190,16 @@ class LogEye:
 
     def recall_events(self, session_id: SessionId, limit: int) -> list[Event]:
         """The last events of a session's log, read anew: what is followed stays where it is. Empty if it has none."""
+        reader = self._source.reader()
+        return [event for line in self.recall_lines(session_id) for event in reader.read(line)][-limit:]
+
+    def recall_lines(self, session_id: SessionId) -> Sequence[bytes]:
+        """The last lines of a session's log as they stand there."""
         path = self._paths.get(session_id)
         root = self._root_of(path) if path is not None else None
         if path is None or root is None:
-            return []
-        reader = self._source.reader()
-        batch = LogFile(path, str(root)).read_back(lambda _line: False, bytes_max=RECALL_BYTES_MAX)
-        return [event for line in batch.lines for event in reader.read(line)][-limit:]
+            return ()
+        return LogFile(path, str(root)).read_back(lambda _line: False, bytes_max=RECALL_BYTES_MAX).lines
 
     def take_bookmarks(self) -> Iterator[Bookmark]:
         """How far each log was read since the last time this was asked."""

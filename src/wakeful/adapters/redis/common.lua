@@ -61,6 +61,14 @@ local function exists(key)
   return redis.call('EXISTS', key) == 1
 end
 
+-- Whether a record is there under one of these statuses.
+local function any_of(one, statuses)
+  for _, status in ipairs(statuses) do
+    if exists(one.stem .. status) then return true end
+  end
+  return false
+end
+
 -- RENAME takes the place of a record that a late writer left behind under the same name.
 local function move(one, status)
   local moved = one.stem .. status

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from wakeful.adapters.redis import scripts
 from wakeful.adapters.redis.connection import Connection, Word
 from wakeful.adapters.redis.records import (
+    GOING_ON,
     JOB_FIELDS,
     JOB_STATUSES,
     SESSION_FIELDS,
@@ -24,6 +25,7 @@ from wakeful.adapters.redis.records import (
     session_key,
     session_of,
 )
+from wakeful.adapters.system.clock import SystemClock
 from wakeful.domain.decoding import json_decoder
 from wakeful.domain.errors import BadSessionId
 from wakeful.domain.ids import parse_session_id
@@ -48,10 +50,14 @@ BUDGET_SECONDS: Final = 7 * 86_400
 JOBS_SINCE_MAX: Final = 500
 # A log that is back takes them in one go; whatever is left comes with the next cycle.
 OWED_EVENTS_AT_ONCE_MAX: Final = 1000
+# A fence moves the record of the attempt it fences, and frees the name that an earlier failed one still has.
+FENCED_STATUSES: Final = frozenset({"active", "failed"})
 REVIVALS: Final = "wakeful:revivals"
 EPISODES: Final = "wakeful:episodes"
 OWED: Final = "wakeful:owed"
 OWED_EVENTS: Final = "wakeful:owed-events"
+# Jobs that no record calls active, and when each was first seen running.
+RUNNING: Final = "wakeful:running"
 
 _decode_revival: Final = json_decoder(Revival)
 _decode_owed: Final = json_decoder(Owed)
@@ -69,6 +75,7 @@ class RedisJobs:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._clock = SystemClock()
         self.place = connection.place
 
     async def look(self) -> Snapshot:
@@ -81,6 +88,7 @@ class RedisJobs:
         active = {each.session_id for each in sessions}
         unrecorded = [job for session_id, job in by_session.items() if session_id not in active]
         watched = [Watched(each, by_session.get(each.session_id)) for each in sessions]
+        await self._forget_ended(running)
         return Snapshot(
             watched=(*watched, *await self._unrecorded(unrecorded, strange)),
             pending=tuple(pending),
@@ -118,7 +126,7 @@ class RedisJobs:
 
     async def revive(self, watched: Watched, revival: Revival) -> Fenced:
         assert watched.job is not None, "only an attempt that runs can be revived"
-        keys: list[Word] = [_budget(revival.work), _raw(watched.session.key), _raw(watched.job.key), REVIVALS]
+        keys: list[Word] = [_budget(revival.work), _fenced_record(watched), _raw(watched.job.key), REVIVALS]
         enqueued = revival.stage is Stage.ENQUEUED and revival.job_id is not None
         values: list[Word] = [_encode(revival), BUDGET_SECONDS, revival.work, repr(revival.began_at)]
         values += [
@@ -138,7 +146,7 @@ class RedisJobs:
 
     async def fence(self, watched: Watched) -> Fenced:
         assert watched.job is not None, "only an attempt that runs can be fenced"
-        keys = [_raw(watched.session.key), _raw(watched.job.key)]
+        keys = [_fenced_record(watched), _raw(watched.job.key)]
         return self._fenced(await self._connection.run(scripts.FENCE, keys))
 
     async def enqueue(self, before: Revival, after: Revival) -> bool:
@@ -153,28 +161,44 @@ class RedisJobs:
         answer = await self._connection.run(scripts.ADVANCE, [_budget(before.work)], values)
         return self._fenced(answer) is Fenced.DONE
 
-    async def withdraw(self, revival: Revival) -> bool:
+    async def withdraw(self, revival: Revival, events: Sequence[bytes]) -> bool:
         failed = parts_of(revival.failed_key)
         if failed is None or revival.job_id is None:
             return False
         session = parts_of(revival.session_key)
+        # Only what the fence took from active goes back there.
+        was_active = session is not None and session.status == "active"
         keys: list[Word] = [
             _budget(revival.work),
             _raw(f"RedisJob:{revival.job_id}:{failed.second}:pending"),
             _raw(revival.failed_key),
-            _raw(session.with_status("failed") if session is not None else ""),
+            _raw(session.with_status("failed") if session is not None and was_active else ""),
             REVIVALS,
+            OWED_EVENTS,
         ]
-        answer = await self._connection.run(scripts.WITHDRAW, keys, [_encode(revival), revival.work])
-        return self._fenced(answer) is Fenced.DONE
+        values: list[Word] = [_encode(revival), revival.work, *events]
+        return self._fenced(await self._connection.run(scripts.WITHDRAW, keys, values)) is Fenced.DONE
 
     async def last_activity(self, revival: Revival) -> float | None:
         parts = parts_of(revival.session_key)
         if parts is None:
             return None
-        asked = [("HGET", _raw(parts.with_status(each)), "last_activity") for each in SESSION_STATUSES]
+        asked = [("HGET", _raw(parts.with_status(each)), "last_activity") for each in GOING_ON]
         seconds = [_seconds(answer) for answer in await self._connection.ask_all(asked)]
         return max((each for each in seconds if each is not None), default=None)
+
+    async def others_ran(self, revival: Revival) -> bool:
+        failed = parts_of(revival.failed_key)
+        if failed is None:
+            return True
+        (made_at,) = await self._connection.ask_all([("HGET", _raw(revival.failed_key), "created_at")])
+        jobs = await self._jobs_since(failed.second, _seconds(made_at) or 0.0)
+        ours = {failed.first, revival.job_id}
+        return any(
+            parts.first not in ours and parts.status != "pending"
+            for job in jobs
+            if job.session_id == revival.session_id and (parts := parts_of(job.key)) is not None
+        )
 
     async def open_revivals(self) -> list[Revival]:
         works = await self._connection.ask("ZRANGE", REVIVALS, 0, -1)
@@ -226,9 +250,11 @@ class RedisJobs:
     async def owe_event(self, event: bytes) -> None:
         await self._connection.ask("RPUSH", OWED_EVENTS, event)
 
-    async def take_owed_events(self) -> list[bytes]:
-        taken = await self._connection.ask("LPOP", OWED_EVENTS, OWED_EVENTS_AT_ONCE_MAX)
-        return list(taken or ())
+    async def owed_events(self) -> list[bytes]:
+        return list(await self._connection.ask("LRANGE", OWED_EVENTS, 0, OWED_EVENTS_AT_ONCE_MAX - 1))
+
+    async def drop_owed_event(self, event: bytes) -> None:
+        await self._connection.ask("LREM", OWED_EVENTS, 1, event)
 
     async def close(self) -> None:
         await self._connection.close()
@@ -264,28 +290,39 @@ class RedisJobs:
 
         A record that was saved as ended since its job was made says that it ended.
         """
-        running_at = {each.job_id: each.running_at for each in await self.open_revivals()} if jobs else {}
-        found = []
-        for job in jobs:
-            session = await self._session_of(job, strange)
-            if session is not None:
-                seen = [at for at in (session.last_activity, running_at.get(job.job_id)) if at is not None]
-                found.append(Watched(replace(session, last_activity=max(seen, default=None)), job))
-        return found
+        seen_at = await self._first_seen(jobs)
+        sessions = [(job, await self._session_of(job, seen_at[job.key], strange)) for job in jobs]
+        return [Watched(session, job) for job, session in sessions if session is not None]
 
-    async def _session_of(self, job: Job, strange: list[str]) -> QueuedSession | None:
+    async def _first_seen(self, jobs: Sequence[Job]) -> dict[str, float]:
+        """When each of these jobs was first seen running, by whichever watchdog."""
+        now = self._clock.now().wall
+        await self._connection.ask_all(("HSETNX", RUNNING, _raw(job.key), repr(now)) for job in jobs)
+        kept = await self._connection.ask_all(("HGET", RUNNING, _raw(job.key)) for job in jobs)
+        return {job.key: _wall(seen, now) for job, seen in zip(jobs, kept, strict=True)}
+
+    async def _forget_ended(self, running: Sequence[Job]) -> None:
+        over = set(await self._connection.ask("HKEYS", RUNNING)) - {_raw(job.key) for job in running}
+        if over:
+            await self._connection.ask("HDEL", RUNNING, *over)
+
+    async def _session_of(self, job: Job, seen_at: float, strange: list[str]) -> QueuedSession | None:
         """What the newest record says of a job's attempt; None if that ended, or nobody could act on it."""
         keys = [session_key(job.project_key, job.session_id or "", status) for status in SESSION_STATUSES]
         records = await self._hashes(keys, SESSION_FIELDS, strange)
         found = [session_of(key, fields, strange) for key, fields in records]
         # Of two that are as new the one that says more is believed: a late save leaves an active one behind.
         newest = max(filter(None, reversed(found)), key=lambda each: each.last_activity or 0.0, default=None)
-        if newest is None:
-            return _without_record(job, strange)
-        if (newest.last_activity or 0.0) < (job.created_at or 0.0):
-            # What an earlier attempt did says nothing about this one.
-            return replace(newest, last_activity=None, started_at=None)
-        return newest if _is_active(newest.key) else None
+        if newest is not None and (newest.last_activity or 0.0) >= (job.created_at or 0.0):
+            return newest if _is_active(newest.key) else None
+        known = newest if newest is not None else _without_record(job, strange)
+        if known is None:
+            return None
+        if job.revival_context:
+            # It began with its job, and has to show something from when it runs.
+            return replace(known, started_at=None, last_activity=seen_at)
+        # What an earlier attempt did says nothing about this one, nor does what was logged while its job waited.
+        return replace(known, started_at=seen_at, last_activity=None)
 
     async def _truly_active(self, sessions: Sequence[QueuedSession]) -> list[QueuedSession]:
         """Without those of which a record with another status is as new: a late save leaves both behind."""
@@ -335,25 +372,28 @@ class RedisJobs:
         failed = parts_of(revival.failed_key)
         if failed is None:
             return []
-        name = f"$SortF:RedisJob:created_at:{failed.second}"
-        asked = ("ZRANGEBYSCORE", name, repr(revival.began_at), "+inf", "LIMIT", 0, JOBS_SINCE_MAX)
+        jobs = await self._jobs_since(failed.second, revival.began_at)
+        keys_of_it = [parts_of(job.key) for job in jobs if _is_of(revival, job)]
+        return [parts.status for parts in keys_of_it if parts is not None and parts.first != failed.first]
+
+    async def _jobs_since(self, project: str, at: float) -> list[Job]:
+        """The jobs of a project, as its keys name it, that were made at this moment or later."""
+        name = f"$SortF:RedisJob:created_at:{project}"
+        asked = ("ZRANGEBYSCORE", name, repr(at), "+inf", "LIMIT", 0, JOBS_SINCE_MAX)
         (keys,) = await self._connection.ask_all([asked])
         if isinstance(keys, Exception):
             return []
         hashes = await self._hashes([_text(key) for key in keys], JOB_FIELDS, [])
-        jobs = [job for key, fields in hashes if (job := job_of(key, fields, [])) is not None]
-        keys_of_it = [parts_of(job.key) for job in jobs if _is_of(revival, job)]
-        return [parts.status for parts in keys_of_it if parts is not None and parts.first != failed.first]
+        return [job for key, fields in hashes if (job := job_of(key, fields, [])) is not None]
 
     async def _turn_of_session(self, revival: Revival) -> Turn:
         """The job we made is gone: whoever took it away also saved what its session did since."""
         parts = parts_of(revival.session_key)
         if parts is None or revival.job_id is None or revival.stage is Stage.FENCED:
             return Turn.MISSING
-        alive = SESSION_STATUSES[:3]
-        asked = [("HGET", _raw(parts.with_status(status)), "last_activity") for status in alive]
+        asked = [("HGET", _raw(parts.with_status(status)), "last_activity") for status in GOING_ON]
         seconds = [_seconds(answer) or 0.0 for answer in await self._connection.ask_all(asked)]
-        since = [status for status, at in zip(alive, seconds, strict=True) if at >= revival.began_at]
+        since = [status for status, at in zip(GOING_ON, seconds, strict=True) if at >= revival.began_at]
         if not since:
             return Turn.MISSING
         return Turn.RUNNING if since[0] == "active" else Turn.COMPLETED
@@ -372,6 +412,12 @@ def _without_record(job: Job, strange: list[str]) -> QueuedSession | None:
         strange.append(f"{plain(job.key, 120)}: {problem}")
         return None
     return QueuedSession(key="", session_id=session_id, project_key=job.project_key, chat_id=job.chat_id)
+
+
+def _fenced_record(watched: Watched) -> bytes:
+    """The record that a fence moves; empty where that of another attempt is all there is."""
+    parts = parts_of(watched.session.key)
+    return _raw(watched.session.key) if parts is not None and parts.status in FENCED_STATUSES else b""
 
 
 def _is_active(key: str) -> bool:
@@ -409,6 +455,13 @@ def _seconds(answer: object) -> float | None:
     if answer is None or isinstance(answer, Exception):
         return None
     return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _wall(raw: object, otherwise: float) -> float:
+    try:
+        return float(raw) if isinstance(raw, bytes) else otherwise
+    except ValueError:
+        return otherwise
 
 
 def _budget(work: str) -> str:

@@ -28,7 +28,8 @@ SESSION_FIELDS: Final = (
 JOB_FIELDS: Final = (
     "job_id", "project_key", "session_id", "created_at", "chat_id", "message_id", "working_dir", "revival_context",
 )  # fmt: skip
-SESSION_STATUSES: Final = ("active", "dormant", "completed", "failed")
+GOING_ON: Final = ("active", "dormant", "completed")
+SESSION_STATUSES: Final = (*GOING_ON, "failed")
 # A job only ever moves on: of two records the further one is the newer.
 JOB_STATUSES: Final = ("pending", "running", "completed", "failed")
 _COLON: Final = "{&#58;}"

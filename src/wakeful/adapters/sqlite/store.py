@@ -327,7 +327,9 @@ def _rehost(
     taken = runs.claim_lease(key, claim, now, connection)
     if isinstance(taken, HeldLease):
         return taken
-    following = msgspec.structs.replace(hosting, epoch=taken.epoch, process=None, stopped=False, closed=False)
+    following = msgspec.structs.replace(
+        hosting, epoch=taken.epoch, process=None, stopped=False, heir=None, closed=False
+    )
     _write("host", [_hosting_row(following)], connection)
     return following
 

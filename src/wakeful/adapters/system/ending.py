@@ -5,7 +5,7 @@ is asked after it was opened. Whether something should end is decided elsewhere.
 import asyncio
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from signal import SIGINT, SIGKILL, SIGTERM, Signals
 from typing import Final
@@ -68,19 +68,25 @@ async def end(process: Process, steps: Steps = AGENT_STEPS) -> Ending:
 
 
 async def sweep(
-    variable: str, value: str, *, epoch_max: int | None = None, steps: Steps = TOOL_STEPS
+    variable: str,
+    value: str,
+    *,
+    epoch_max: int | None = None,
+    steps: Steps = TOOL_STEPS,
+    is_meant: Callable[[Process], bool] = lambda _process: True,
 ) -> Swept:
     """End every process of this user that was started with variable=value: an agent's tools, orphans among them.
 
     Left alone are ourselves and our ancestors, whoever sits at a terminal or keeps one for others (a tmux server that
     an agent happened to start first has everybody's panes), and what belongs to a claim newer than `epoch_max`.
+    `is_meant` is asked where the mark is no name of one thing only.
     """
     assert value, "an empty mark is nobody's"
     endings: dict[Process, Ending] = {}
     spared: set[Process] = set()
     looked_twice = False
     for _ in range(SWEEP_ROUNDS_MAX):
-        found = [each for each in _strangers_to_us(variable, value) if each not in endings]
+        found = [each for each in _strangers_to_us(variable, value) if each not in endings and is_meant(each)]
         spared = {each for each in found if _is_spared(each, epoch_max)}
         meant = [each for each in found if each not in spared]
         if meant:

@@ -33,6 +33,8 @@ PIPE_BYTES_MAX: Final = 1024 * 1024
 # A pipe is filled page by page: the first and the last one of what lies in it may be nearly empty.
 PIPE_SLACK_BYTES: Final = 2 * 4096
 DRAIN_LOOK_SECONDS: Final = 0.01
+# Whoever asks about a prompt asks about one of the last: the gateway gives one at a time.
+PROMPTS_KEPT_MAX: Final = 50
 
 _WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -48,6 +50,17 @@ class Written(StrEnum):
     TORN = "it took half of the text and stopped reading: it can only be stopped and resumed"
 
 
+class Fate(StrEnum):
+    """What became of a prompt that a process of this folder was given."""
+
+    # The newest process may still take it.
+    OPEN = ""
+    TAKEN = "taken"
+    # Its process ended before it read it.
+    LOST = "lost"
+    UNKNOWN = "unknown"
+
+
 class RunFolder:
     """One session's folder below the root that all share."""
 
@@ -56,7 +69,7 @@ class RunFolder:
         self.input = self.path / "in"
         self.output = self.path / "out.jsonl"
         self._errors = self.path / "err"
-        self._prompt = self.path / "prompt"
+        self._prompts = self.path / "prompt"
 
     def has_reader(self) -> bool:
         """Whether some process holds the input open."""
@@ -85,16 +98,35 @@ class RunFolder:
             source.write(prompt.encode())
             source.seek(0)
             streams = self._streams(opened, source.fileno())
-            self._prompt.write_text(prompt_id)
+            self.note_prompt(prompt_id)
             yield streams
 
     @property
-    def prompt_id(self) -> str | None:
-        """The prompt that the newest process was started for, empty if it had no name; None: nobody wrote that down."""
+    def prompts(self) -> dict[str, Fate] | None:
+        """The last prompts that processes of this session were given, the newest last; None: nobody wrote that down.
+
+        One without a name is empty.
+        """
         try:
-            return self._prompt.read_text()
+            lines = self._prompts.read_text(errors="replace").split("\n")
         except FileNotFoundError:
             return None
+        told = (line.partition(" ") for line in lines)
+        # What a later version calls it is not known here.
+        return {name: Fate(fate) if fate in set(Fate) else Fate.UNKNOWN for name, _, fate in told}
+
+    def note_prompt(self, prompt_id: str, fate: Fate = Fate.OPEN) -> None:
+        """Write down that it is given this prompt, before that is done; or what became of it."""
+        known = self.prompts or {}
+        if fate is Fate.OPEN:
+            # Given once more, it is the newest.
+            known.pop(prompt_id, None)
+        known[prompt_id] = fate
+        lines = [f"{name} {each}".rstrip() for name, each in known.items()][-PROMPTS_KEPT_MAX:]
+        # Replaced as a whole: half of it would say that a prompt was never given.
+        written = self._prompts.with_suffix(".new")
+        written.write_text("\n".join(lines))
+        written.replace(self._prompts)
 
     def trim(self) -> None:
         """Forget what was said so far; the process goes on appending."""

@@ -40,7 +40,7 @@ async def deliver(hand: PaneHand, prompt: str) -> Seen:
         return _taken(hand, await hand.look(), before, text) or None
 
     if await until(taken, EFFECT_SECONDS_MAX):
-        hand.typed()
+        hand.note(Stage.TAKEN)
         return Seen(Outcome.RECOVERED, "the text stood in the input line and was taken with Enter")
     if proc.sight(hand.process) is not Sight.ALIVE:
         return Seen(Outcome.UNVERIFIED, "the agent ended after Enter was pressed")
@@ -122,8 +122,9 @@ def _rests(hand: PaneHand, screen: Screen) -> bool:
 
 
 def _prompts(hand: PaneHand, screen: Screen) -> bool:
-    """Whether the program shows a prompt; an empty row says nothing."""
-    return bool(screen.cursor_text.strip()) and hand.reader.draft(screen) == ""
+    """Whether the program shows a prompt; an empty row says nothing, nor does what the terminal shows of Ctrl-C."""
+    shown = screen.cursor_text.strip().removeprefix("^C").strip()
+    return bool(shown) and hand.reader.draft(screen) == ""
 
 
 async def _interrupted(hand: PaneHand, before: Screen, typed: str) -> Seen:

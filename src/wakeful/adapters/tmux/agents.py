@@ -25,6 +25,7 @@ from wakeful.adapters.tmux.pane import shown
 from wakeful.adapters.tmux.panes import DEADLINE_SECONDS, Listing, PaneRow, list_panes, served
 from wakeful.adapters.tmux.private import discard, exists
 from wakeful.adapters.tmux.server import TmuxServer
+from wakeful.adapters.tmux.start_clients import dialog_in_the_way
 from wakeful.adapters.tmux.starting import MARK_EPOCH, MARK_SESSION, SIZE
 from wakeful.adapters.tmux.stopping import end_program
 from wakeful.domain.agents import AgentSpec, Glimpse
@@ -40,8 +41,8 @@ SETTLE_SECONDS: Final = 0.5
 POLL_SECONDS: Final = 0.03
 # Looking at a screen costs a process of tmux.
 SCREEN_SECONDS: Final = 0.25
-# A server that a person starts anew is back sooner; until then nobody says what became of its agents.
-DOUBT_SECONDS: Final = 30.0
+# A server takes its programs along within a second; after this time all of its agents are known to be lost with it.
+DOUBT_SECONDS: Final = 5.0
 # A server ends with its last session, and its socket outlives it for a moment.
 LEAVING_SECONDS: Final = 0.1
 ATTEMPTS_MAX: Final = 5
@@ -68,6 +69,8 @@ class TmuxAgents:
         self._next: asyncio.Task[Listing] | None = None
         # Since when servers are known to be gone; None stands for one that no mark names.
         self._lost_since: dict[Process | None, float] = {}
+        # Set when a server is missed for the first time.
+        self._missed = asyncio.Event()
 
     async def start(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> Glimpse:
         await self._clear(spec)
@@ -126,9 +129,12 @@ class TmuxAgents:
         return ("tmux", "-u", "-S", str(self._socket), "attach-session", "-t", _target(spec))
 
     async def changes(self) -> AsyncIterator[str]:
-        """Nothing comes from a tmux server: the ends of processes are told by pidfds."""
-        await asyncio.Event().wait()
-        yield ""
+        """The ends of processes are told by pidfds; only the end of the doubt about a server has to be told here."""
+        while True:
+            await self._missed.wait()
+            self._missed.clear()
+            await self._clock.sleep_until(self._clock.now().awake + DOUBT_SECONDS)
+            yield ""
 
     async def close(self) -> None:
         """Nothing is held open."""
@@ -160,7 +166,10 @@ class TmuxAgents:
         if process.boot_id != proc.boot_id():
             return _lost(seen, "the host was restarted")
         now = self._clock.now().awake
-        lost_at = self._lost_since.setdefault(mark.server, now)
+        if mark.server not in self._lost_since:
+            self._lost_since[mark.server] = now
+            self._missed.set()
+        lost_at = self._lost_since[mark.server]
         alive = proc.sight(process) is not Sight.DEAD
         if alive or now - lost_at < DOUBT_SECONDS:
             lives = f"; process {process.pid} lives on without a terminal" if alive else ""
@@ -172,11 +181,11 @@ class TmuxAgents:
         if mark is None or mark.ready or seen.agent is not Sight.ALIVE:
             return seen
         try:
-            ready = not spec.ready or await self._shows(spec)
+            reason = await self._why_unready(spec)
         except TmuxFailed as problem:
             return replace(seen, agent=Sight.UNKNOWN, reason=str(problem))
-        if not ready:
-            return replace(seen, ready=False, reason=_unready(spec))
+        if reason is not None:
+            return replace(seen, ready=False, reason=reason)
         self._marks.keep(spec.name, replace(mark, ready=True))
         return seen
 
@@ -190,7 +199,11 @@ class TmuxAgents:
         processes = {proc.identify_if_seen(row.pid) for row in rows if not row.dead}
         processes.add(mark.process if mark is not None else None)
         await asyncio.gather(*(end_program(each) for each in processes if each is not None))
-        await sweep(SESSION_VARIABLE, f"{PREFIX}{spec.name}")
+        await sweep(
+            SESSION_VARIABLE,
+            f"{PREFIX}{spec.name}",
+            is_meant=lambda each: is_on(str(self._socket), each.pid),
+        )
         if rows:
             await self._close_session(spec, alone=len({row.session for row in listing.panes}) == 1)
         self._marks.drop(spec.name)
@@ -250,19 +263,26 @@ class TmuxAgents:
         """See the program take the script's place and stay, and show what says that it is ready. Raises NotReady."""
         loop = asyncio.get_running_loop()
         began, screen_at = loop.time(), 0.0
+        unready = "it was not seen to stay"
         while (now := loop.time()) - began < spec.ready_seconds:
             if proc.sight(process) is Sight.DEAD:
                 raise await self._not_ready(spec)
             if now - began >= SETTLE_SECONDS and now >= screen_at:
-                if not spec.ready or await self._shows(spec):
+                if (reason := await self._why_unready(spec)) is None:
                     return
+                unready = reason
                 screen_at = loop.time() + SCREEN_SECONDS
             await asyncio.sleep(POLL_SECONDS)
-        raise NotReady(name=spec.name, seconds=spec.ready_seconds, reason=_unready(spec))
+        raise NotReady(name=spec.name, seconds=spec.ready_seconds, reason=unready)
 
-    async def _shows(self, spec: AgentSpec) -> bool:
+    async def _why_unready(self, spec: AgentSpec) -> str | None:
+        """Why its screen does not say that it is ready; None if it does, or has nothing to say. Raises TmuxFailed."""
+        if not spec.ready:
+            return None
         screen = await self._server.look(_target(spec))
-        return re.search(spec.ready, "\n".join(screen.rows), re.MULTILINE) is not None
+        if re.search(spec.ready, "\n".join(screen.rows), re.MULTILINE) is not None:
+            return None
+        return dialog_in_the_way(spec.name, spec.command, screen) or f"its screen never showed {spec.ready!r}"
 
     async def _not_ready(self, spec: AgentSpec) -> NotReady:
         """The error of a program that ended at once, with its last words; nothing of it is left."""
@@ -273,6 +293,11 @@ class TmuxAgents:
         await self._clear(spec)
         reason = f"it ended at once: {said}" if said else "it ended at once, and no word of it was seen"
         return NotReady(name=spec.name, seconds=spec.ready_seconds, reason=reason)
+
+
+def is_on(socket: str, pid: int) -> bool:
+    """Whether it was started on this server: an agent's name is unique for one daemon, not for a user with several."""
+    return (proc.environ_value(pid, "TMUX") or "").startswith(f"{socket},")
 
 
 def _lost(seen: Glimpse, reason: str, session: Sight = Sight.DEAD) -> Glimpse:
@@ -304,10 +329,6 @@ def _with_session(seen: Glimpse, spec: AgentSpec, row: PaneRow) -> Glimpse:
         pid=agent.pid,
         reason=agent.reason,
     )
-
-
-def _unready(spec: AgentSpec) -> str:
-    return f"its screen never showed {spec.ready!r}"
 
 
 def _row_of(spec: AgentSpec, mark: AgentMark | None, listing: Listing) -> PaneRow | None:

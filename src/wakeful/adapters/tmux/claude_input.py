@@ -88,8 +88,9 @@ class ClaudeInput:
         draft = self.draft(screen)
         if not draft:
             return Standing.HIDDEN if draft is None else Standing.EMPTY
-        is_ours = self.shows(screen, screen, text) or squeezed(text).startswith(squeezed(draft))
-        return Standing.OURS if is_ours else Standing.OTHER
+        if self.shows(screen, screen, text):
+            return Standing.OURS
+        return Standing.PART if squeezed(text).startswith(squeezed(draft)) else Standing.OTHER
 
     def works(self, screen: Screen) -> bool:
         bounds = _bounds(screen)

@@ -7,13 +7,14 @@ from wakeful.adapters.system import proc
 from wakeful.domain.process import Process
 
 
-def config_folder_of(process: Process) -> Path | None:
-    """Where it keeps its things; None if its environment cannot be read."""
-    told = proc.environ_value(process.pid, "CLAUDE_CONFIG_DIR")
-    home = proc.environ_value(process.pid, "HOME")
-    if told:
+def config_folder_of(
+    process: Process, variable: str = "CLAUDE_CONFIG_DIR", usual: str = ".claude"
+) -> Path | None:
+    """Where a client keeps its things; None if its environment cannot be read."""
+    if told := proc.environ_value(process.pid, variable):
         return Path(told)
-    return Path(home) / ".claude" if home else None
+    home = proc.environ_value(process.pid, "HOME")
+    return Path(home) / usual if home else None
 
 
 def entry_of(process: Process) -> Entry | None:

@@ -4,7 +4,7 @@ Whether it may act was decided before. Only sessions that carry our mark are end
 into, never closed.
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from wakeful.adapters.driving import absence
 from wakeful.adapters.system import proc
-from wakeful.adapters.tmux import acts
-from wakeful.adapters.tmux.claude_dialogs import Shown, dialog_on
+from wakeful.adapters.tmux import acts, claude_dialogs, codex_dialogs
 from wakeful.adapters.tmux.claude_input import ClaudeInput, permission
 from wakeful.adapters.tmux.claude_status import status_of
 from wakeful.adapters.tmux.failure import TmuxFailed
@@ -25,6 +24,7 @@ from wakeful.adapters.tmux.programs import program_of, resuming, unwrapped
 from wakeful.adapters.tmux.resuming import resume
 from wakeful.adapters.tmux.screen import Screen, last_words
 from wakeful.adapters.tmux.server import TmuxServer
+from wakeful.adapters.tmux.start_screens import Shown
 from wakeful.adapters.tmux.starting import READY_SECONDS_MAX, Starting
 from wakeful.adapters.tmux.stopping import close_session, end_program, stopped, sweep_tools
 from wakeful.adapters.tmux.terminal import terminal_state
@@ -34,11 +34,15 @@ from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process, Sight
 from wakeful.ports.clock import Clock
-from wakeful.ports.hands import Begun, Order, Question, Reply, Seen, unannounced
+from wakeful.ports.hands import Begun, Order, Question, Reply, Seen, TypedText, unannounced
 from wakeful.ports.store import Outcome
 
 _READERS: Final[Mapping[str, type[Input]]] = {
     each.__name__: each for each in (ClaudeInput, CodexInput, PlainInput, ShellInput)
+}
+_DIALOGS: Final[Mapping[type[Input], Callable[[Screen], Shown | None]]] = {
+    ClaudeInput: claude_dialogs.dialog_on,
+    CodexInput: codex_dialogs.dialog_on,
 }
 _NO_PANE: Final = Seen(Outcome.DECLINED, "nobody knows in which pane it runs")
 
@@ -62,6 +66,8 @@ class TmuxDriver:
         self._folder = folder
         self._deadline_seconds = deadline_seconds
         self._starting = Starting(TmuxServer(socket, deadline_seconds, config), folder, clock)
+        # Where something was typed whose outcome is not written down yet.
+        self._typed_in: dict[SessionId, PaneHand] = {}
 
     def is_open(self, hosting: Hosting) -> bool:
         """Its agent runs, the first process of its pane lives, and the server's socket is there."""
@@ -98,22 +104,42 @@ class TmuxDriver:
         hand = self._hand(hosting)
         if hand is None:
             return _NO_PANE
+        self._typed_in[hosting.session_id] = hand
         seen = await seen_through(hand, acts.deliver(hand, prompt))
         if seen.outcome not in (Outcome.RECOVERED, Outcome.UNVERIFIED):
             return seen
         return replace(seen, hosting=replace(hosting, typed=digest(prompt)))
 
-    async def settle_typed(self) -> dict[SessionId, Seen]:
-        """What became of every text whose typing was cut off by our end, by the session it was meant for."""
-        return {note.session_id: await self._settled(note) for note in TypedNotes(self._folder).all()}
+    async def settle_typed(self) -> list[TypedText]:
+        """What became of every text whose typing was cut off by our end."""
+        return [
+            TypedText(
+                note.session_id,
+                note.at,
+                note.text,
+                await self._settled(note),
+                is_command=note.reader == ShellInput.__name__,
+            )
+            for note in TypedNotes(self._folder).all()
+        ]
 
     async def _settled(self, note: TypedNote) -> Seen:
         server = TmuxServer(note.pane.socket, self._deadline_seconds)
-        hand = PaneHand(server, note.pane, note.process, _READERS[note.reader](), self._folder)
+        if (reader := _READERS.get(note.reader)) is None:
+            # Written by another version.
+            TypedNotes(self._folder).drop(note.pane)
+            return Seen(Outcome.UNVERIFIED, "it is unknown whether the text was taken")
+        hand = PaneHand(server, note.pane, note.process, reader(), self._folder, note.session_id)
+        self._typed_in[note.session_id] = hand
         try:
             return await hand.settle(note)
         except TmuxFailed as problem:
-            return Seen(Outcome.UNVERIFIED, f"nobody could see whether the text was taken: {problem}")
+            return Seen(Outcome.UNVERIFIED, f"it is unknown whether the text was taken: {problem}")
+
+    def forget_typed(self, session_id: SessionId) -> None:
+        """Its outcome is written down: a note whose end was seen has done its work."""
+        if (hand := self._typed_in.pop(session_id, None)) is not None:
+            hand.forget()
 
     async def questions(self, hosting: Hosting) -> tuple[Question, ...]:
         """The permission question on the screen of Claude Code; none for other programs. Raises TmuxFailed."""
@@ -160,6 +186,7 @@ class TmuxDriver:
         if shell is None:
             return Seen(Outcome.DECLINED, "the shell of its pane is gone")
         hand = PaneHand(server, hosting.pane, shell, ShellInput(), self._folder, hosting.session_id)
+        self._typed_in[hosting.session_id] = hand
         seen = await seen_through(hand, resume(hand, hosting, order, command))
         if seen.hosting is None:
             return seen
@@ -243,22 +270,25 @@ def _checked(order: Order) -> Input:
 
 
 def _is_ready(reader: Input, screen: Screen, process: Process | None) -> bool:
-    """Claude Code is ready with its first question, or with its input line once it reads keys and says how it is.
+    """Claude Code and Codex are ready with their first question, or with their input line once they read keys; Claude
+    Code also says how it is.
 
     It draws its input line before it reads, and what is typed in between is lost. Another program is ready when it runs.
     """
-    if not isinstance(reader, ClaudeInput):
+    if not isinstance(reader, (ClaudeInput, CodexInput)):
         return True
     if reader.draft(screen) is None:
         return reader.question(screen) is not None
     state = terminal_state(screen.tty)
     reads = state is not None and not state.canonical and not state.unread
-    return reads and process is not None and status_of(process) is not None
+    told = isinstance(reader, CodexInput) or (process is not None and status_of(process) is not None)
+    return reads and told
 
 
 async def _dialog_at(hand: PaneHand) -> Shown | None:
     """The dialog that the program waits at, if it is one that is known."""
-    seen = dialog_on(await hand.look()) if isinstance(hand.reader, ClaudeInput) else None
+    dialog_on = _DIALOGS.get(type(hand.reader))
+    seen = dialog_on(await hand.look()) if dialog_on is not None else None
     return seen if seen is not None and seen.kind is not DialogKind.UNKNOWN else None
 
 

@@ -110,7 +110,9 @@ class TmuxEye:
         if len(self._chains) > 2 * self._swept:
             self._sweep()
         if self._dialogs is not None:
-            awaited = await self._dialogs.look(listings)
+            # What is known of a session changed: its screen may have to be read though it did not change.
+            anew = {pane.process.pid for each in arrived if (pane := self._pane_of(each)) is not None}
+            awaited = await self._dialogs.look(listings, anew)
             self._tick_seconds = DIALOG_TICK_SECONDS if awaited else TICK_SECONDS
             # Who was found by its dialog is in one of the panes that were just listed.
             for session_id in self._settle_arrived():
@@ -222,7 +224,7 @@ class TmuxEye:
                 self._lose(session_id, pane, runtime)
 
     def _place(self, session_id: SessionId) -> None:
-        pane = next((self._panes[each] for each in self._chains[session_id] if each in self._panes), None)
+        pane = self._pane_of(session_id)
         if pane is not None:
             if self._processes.watch(pane.process) is Sight.ALIVE:
                 self._witness.shown(session_id, pane)
@@ -232,6 +234,10 @@ class TmuxEye:
             return
         if tenant.pane.sight is Sight.ALIVE:
             self._lose(session_id, tenant.pane, Sight.ALIVE)
+
+    def _pane_of(self, session_id: SessionId) -> Pane | None:
+        chain = self._chains.get(session_id, ())
+        return next((self._panes[each] for each in chain if each in self._panes), None)
 
     def _lose(self, session_id: SessionId, pane: Pane, runtime: Sight) -> None:
         sight = Sight.UNKNOWN if runtime is Sight.UNKNOWN else Sight.DEAD

@@ -19,6 +19,9 @@ _ANGLES: Final = "\u276f\u203a\xbb"
 # What stands before an empty input line of a program. Shells are none of ours: nothing is typed into one.
 _PROMPT: Final = re.compile(rf"[\w .:/~()\[\]@-]*(?:>{{1,3}}|[{_ANGLES}])")
 _WORKING: Final = "esc to interrupt"
+_CODEX_SIGN: Final = "\u203a"
+# An entry of a menu, which begins with the same sign while it is chosen.
+_CHOICE: Final = re.compile(rf"{_CODEX_SIGN}\s*\d+\.(?:\s|$)")
 _SHELL_SIGNS: Final = f"$#%>{_ANGLES}➜λ"
 _QUESTION: Final = re.compile(
     r"\[y(?:es)?/n(?:o)?\]|\(y(?:es)?/n(?:o)?\)|\by/n\b|\byes/no\b|password|passphrase|are you sure"
@@ -32,7 +35,8 @@ class Standing(Enum):
     """Whose what stands in an input line is, as far as one text is concerned."""
 
     EMPTY = "nothing"
-    OURS = "the text or its beginning"
+    OURS = "the whole text"
+    PART = "the beginning of the text"
     OTHER = "something else"
     HIDDEN = "no input line is shown"
 
@@ -106,7 +110,7 @@ class PlainInput:
         for row in (*reversed(rows), None):
             part = shown.removeprefix(before)
             if shown.startswith(before) and part and whole.startswith(part):
-                return Standing.OURS
+                return Standing.OURS if part == whole else Standing.PART
             if row is None or len(shown) > len(before) + len(whole):
                 break
             shown = squeezed(row) + shown
@@ -118,9 +122,23 @@ class PlainInput:
 
 
 class CodexInput(PlainInput):
-    """Codex in a terminal: it says itself how it is interrupted. Known from its documented screens only."""
+    """Codex in a terminal: it says itself how it is interrupted. Known from its documented screens only.
+
+    Its input line begins with an angle. A screen without one is coming up, or asks something.
+    """
 
     interrupt_key = "Escape"
+
+    def draft(self, screen: Screen) -> str | None:
+        # A long draft goes on in the rows below its sign.
+        rows: list[str] = []
+        for row in reversed(screen.typed[: screen.cursor_row + 1]):
+            rows.insert(0, row.strip(_BOX))
+            if not rows[0] or rows[0].startswith(_CODEX_SIGN):
+                break
+        if not rows or not rows[0].startswith(_CODEX_SIGN) or _CHOICE.match(rows[0]) is not None:
+            return None
+        return "\n".join(rows).removeprefix(_CODEX_SIGN).strip()
 
     def works(self, screen: Screen) -> bool:
         return any(_WORKING in row for row in screen.rows)

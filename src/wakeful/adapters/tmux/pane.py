@@ -5,6 +5,7 @@ only after the text was seen standing there. What may be typed and why is decide
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar
 
@@ -43,10 +44,13 @@ NOBODY: Final = SessionId("")
 _REMOVED: Final = Seen(
     Outcome.INEFFECTIVE, "the text stood in the input line: it was removed, nothing was sent"
 )
+_SENT: Final = Seen(Outcome.RECOVERED, "the text was typed and sent")
+_ENDED: Final[Mapping[Stage, Seen]] = {Stage.TAKEN: _SENT, Stage.REMOVED: _REMOVED}
 _SETTLED: Final[Mapping[tuple[Standing, Stage | None], Seen]] = {
     (Standing.OURS, None): _REMOVED,
+    (Standing.PART, None): _REMOVED,
     (Standing.EMPTY, Stage.BEGUN): Seen(Outcome.INEFFECTIVE, "the text was not typed, nothing was sent"),
-    (Standing.EMPTY, Stage.ENTER): Seen(Outcome.RECOVERED, "the text was typed and sent"),
+    (Standing.EMPTY, Stage.ENTER): _SENT,
     (Standing.EMPTY, None): Seen(
         Outcome.UNVERIFIED, "the text was typed and is gone: somebody sent it or removed it"
     ),
@@ -93,8 +97,7 @@ class PaneHand:
         self._server = server
         self._folder = folder
         self._session_id = session_id
-        # Without a folder of this host nothing is noted.
-        self._notes = TypedNotes(folder) if folder else None
+        self._notes = TypedNotes(folder)
         self._note: TypedNote | None = None
 
     async def look(self) -> Screen:
@@ -134,8 +137,9 @@ class PaneHand:
             screen = await self.look()
             return None if self.obstacle(screen, text) == UNREAD else screen
 
-        if (left := self._notes.find(self.address) if self._notes is not None else None) is not None:
+        if (left := self._notes.find(self.address)) is not None:
             await self.settle(left)
+            self.forget()
         # A terminal answers questions of its program into the same queue: that is read in a moment.
         before = await until(read_up, READ_SECONDS_MAX) or await self.look()
         if (reason := self.obstacle(before, text)) is not None:
@@ -160,20 +164,25 @@ class PaneHand:
     def _take_note(self, text: str, before: Screen) -> None:
         reader = type(self.reader).__name__
         self._note = TypedNote(
-            self._session_id, self.address, self.process, reader, text, before.before_cursor
+            self._session_id,
+            self.address,
+            self.process,
+            reader,
+            text,
+            before.before_cursor,
+            at=time.time(),
         )
-        if self._notes is not None:
-            self._notes.keep(self._note)
+        self._notes.keep(self._note)
 
     def note(self, stage: Stage) -> None:
         """The text that was typed in came so far. Raises TmuxFailed."""
         assert self._note is not None, "something was typed in"
-        if self._notes is not None:
-            self._notes.keep(replace(self._note, stage=stage))
+        self._notes.keep(replace(self._note, stage=stage))
 
-    def typed(self) -> None:
-        """What became of the text was seen: nothing has to be known of it any more."""
-        if self._notes is not None:
+    def forget(self) -> None:
+        """Drop the note of a text if what became of it was seen."""
+        note = self._notes.find(self.address)
+        if note is not None and note.is_settled:
             self._notes.drop(self.address)
 
     async def settle(self, note: TypedNote) -> Seen:
@@ -181,38 +190,57 @@ class PaneHand:
 
         async def told() -> Standing | None:
             screen = await self.look()
-            standing = self.reader.standing(screen, note.prompt, note.text)
-            # Enter may have been pressed just before: what it does is seen in a moment.
-            unsure = standing is Standing.OURS and note.stage is Stage.ENTER
-            return None if unsure or self._deaf(screen, "") == UNREAD else standing
+            standing = self._standing(screen, note)
+            # Enter may have been pressed just before, or the text put there: what that does is seen in a moment.
+            is_fresh = 0 <= time.time() - note.at < SETTLE_SECONDS_MAX
+            unsure = standing is (Standing.OURS if note.stage is Stage.ENTER else Standing.EMPTY)
+            return None if (unsure and is_fresh) or self._deaf(screen, "") == UNREAD else standing
 
+        if note.is_settled:
+            return _ENDED[note.stage]
         if note.process != self.process or proc.sight(self.process) is not Sight.ALIVE:
-            self.typed()
-            return Seen(Outcome.UNVERIFIED, "the agent ended, and nobody saw whether the text was taken")
+            self._notes.drop(self.address)
+            return Seen(Outcome.UNVERIFIED, "the agent ended, and it is unknown whether it took the text")
         screen = await self.look()
         if (reason := self.closed(screen)) is not None:
-            return Seen(Outcome.UNVERIFIED, f"nobody can see whether the text was taken: {reason}")
+            return Seen(Outcome.UNVERIFIED, f"it is unknown whether the text was taken: {reason}")
         standing = await until(told, SETTLE_SECONDS_MAX)
         if standing is None:
-            standing = self.reader.standing(await self.look(), note.prompt, note.text)
-        return await self._settled(standing, note.stage)
+            # What it has not read yet it will show later: the note stays.
+            return Seen(Outcome.UNVERIFIED, f"it is unknown whether the text was taken: {UNREAD}")
+        return await self._settled(standing, note)
 
-    async def _settled(self, standing: Standing, stage: Stage) -> Seen:
+    def _standing(self, screen: Screen, note: TypedNote) -> Standing:
+        standing = self.reader.standing(screen, note.prompt, note.text)
+        # The whole text stood there before Enter: a part of it that stands there now was typed by a person.
+        is_other = standing is Standing.PART and note.stage is Stage.ENTER
+        return Standing.OTHER if is_other else standing
+
+    async def _settled(self, standing: Standing, note: TypedNote) -> Seen:
         if standing is Standing.HIDDEN:
             return Seen(
-                Outcome.UNVERIFIED, "no input line is shown: nobody can see whether the text was taken"
+                Outcome.UNVERIFIED, "no input line is shown: it is unknown whether the text was taken"
             )
-        if standing is Standing.OURS and not await self.clear():
+        if standing in (Standing.OURS, Standing.PART) and not await self.clear():
             return Seen(Outcome.UNVERIFIED, "the text stands in the input line and could not be removed")
-        self.typed()
-        return _SETTLED.get((standing, stage)) or _SETTLED[standing, None]
+        seen = _SETTLED.get((standing, note.stage)) or _SETTLED[standing, None]
+        ended = next((stage for stage, each in _ENDED.items() if each is seen), None)
+        if ended is None:
+            self._notes.drop(self.address)
+        else:
+            # A second crash must not make it a riddle again.
+            self._notes.keep(replace(note, stage=ended))
+        return seen
 
     async def clear(self) -> bool:
         """Remove what stands in the input line; whether it is empty now. Raises TmuxFailed."""
         for _ in range(CLEAR_ROWS_MAX):
-            if not self.reader.draft(await self.look()):
+            draft = self.reader.draft(await self.look())
+            if draft == "":
                 return True
-            await self.press("C-u", "C-u")
+            # Without an input line the keys would go somewhere else.
+            if draft is not None:
+                await self.press("C-u", "C-u")
             await asyncio.sleep(POLL_SECONDS)
         return False
 
@@ -246,14 +274,14 @@ class PaneHand:
         screen = await self.look()
         draft = squeezed(self.reader.draft(screen) or "")
         prompt = self._note.prompt if self._note is not None else ""
-        is_ours = self.reader.standing(screen, prompt, text) is Standing.OURS
+        is_ours = self.reader.standing(screen, prompt, text) in (Standing.OURS, Standing.PART)
         if (
             draft
             and (is_ours or draft in squeezed(text))
             and self.closed(screen) is None
             and await self.clear()
         ):
-            self.typed()
+            self.note(Stage.REMOVED)
             words = "the text did not arrive whole: it was removed again, and Enter was not pressed"
         else:
             words = "the text was not seen in the input line: Enter was not pressed"

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from msgspec import Struct
 
@@ -25,9 +25,9 @@ DEADLINE_SECONDS: Final = 5.0
 TEXTS_KEPT: Final = 4096
 TEXT_CHARS_MAX: Final = 500
 _EMPTY_SERVER: Final = b"no current target"
-# In the order of PaneRow.parse, the only one with spaces last. No more than is needed: what a pane runs is asked of
+# In the order of _parse_row, the only one with spaces last. No more than is needed: what a pane runs is asked of
 # /proc by its pid, for every field costs the server, and the current command alone as much as all of these.
-_FIELDS: Final = ("pane_id", "pane_pid", "pane_dead", "session_name")
+_FIELDS: Final = ("pane_id", "pane_pid", "pane_dead", "window_activity", "session_name")
 _ROW: Final = " ".join(f"#{{{field}}}" for field in _FIELDS)
 
 
@@ -46,15 +46,6 @@ class PaneRow(Struct, frozen=True):
     pid: int
     dead: bool
 
-    @classmethod
-    def parse(cls, row: bytes) -> Self:
-        """Read a row; raises ValueError if it is not what we asked for."""
-        fields = row.split(b" ", len(_FIELDS) - 1)
-        if len(fields) != len(_FIELDS) or not row.endswith(b"\n"):
-            raise ValueError("this is not a row we asked for")
-        pane_id, pid, dead, session = fields
-        return cls(_text(session[:-1]), pane_id.decode("ascii"), int(pid), dead == b"1")
-
 
 class Listing(Struct, frozen=True):
     """What one socket showed. `dead`: nobody serves it. `unknown`: we could not find out, and `reason` is why."""
@@ -63,6 +54,9 @@ class Listing(Struct, frozen=True):
     sight: Sight
     panes: tuple[PaneRow, ...] = ()
     reason: str = ""
+    # When each pane's window last showed something new, in whole seconds since the epoch. No part of a row: a row
+    # that did not change is the same pane, however busy it is.
+    wrote: tuple[int, ...] = ()
 
 
 def sockets(uid: int, extra: Iterable[Path] = ()) -> list[Path]:
@@ -90,19 +84,33 @@ async def list_panes(socket: Path, deadline_seconds: float = DEADLINE_SECONDS) -
     return _listed(socket, answer.output, separator.encode())
 
 
-def parse_panes(output: bytes, separator: bytes) -> tuple[PaneRow, ...]:
-    """Read what tmux printed; raises ValueError if it is not what we asked for."""
+def parse_panes(output: bytes, separator: bytes) -> list[tuple[PaneRow, int]]:
+    """Every pane that tmux printed, and when its window last showed something new.
+
+    Raises ValueError if it is not what we asked for.
+    """
     before, *rows = output.split(separator)
     if before:
         raise ValueError("these are not the rows we asked for")
-    return tuple(PaneRow.parse(row) for row in rows)
+    return [_parse_row(row) for row in rows]
+
+
+def _parse_row(row: bytes) -> tuple[PaneRow, int]:
+    fields = row.split(b" ", len(_FIELDS) - 1)
+    if len(fields) != len(_FIELDS) or not row.endswith(b"\n"):
+        raise ValueError("this is not a row we asked for")
+    pane_id, pid, dead, wrote, session = fields
+    return PaneRow(_text(session[:-1]), pane_id.decode("ascii"), int(pid), dead == b"1"), int(wrote)
 
 
 def _listed(socket: Path, output: bytes, separator: bytes) -> Listing:
     try:
-        return Listing(socket, Sight.ALIVE, parse_panes(output, separator))
+        found = parse_panes(output, separator)
     except ValueError:
         return Listing(socket, Sight.UNKNOWN, reason="tmux answered in a form we do not know")
+    return Listing(
+        socket, Sight.ALIVE, tuple(row for row, _ in found), wrote=tuple(wrote for _, wrote in found)
+    )
 
 
 def _refused(socket: Path, answer: Answer) -> Listing:

@@ -126,6 +126,22 @@ def kept(program: str, words: Sequence[str], options: Mapping[str, Takes]) -> li
     return found
 
 
+def first_word(words: Sequence[str], options: Mapping[str, Takes]) -> str | None:
+    """The first word that is no option and no value of one: a command of the client, or a prompt."""
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if not word.startswith("-"):
+            return word
+        if word == "--":
+            return None
+        name, equals, _ = word.partition("=")
+        takes = options.get(name, Takes.NONE)
+        if not equals:
+            _values(left, _LEFT_OUT.get(takes, takes))
+    return None
+
+
 def _values(left: list[str], takes: Takes) -> list[str]:
     """Take the values of an option off the words that are left."""
     count = {Takes.NONE: 0, Takes.ONE: 1, Takes.MAYBE_ONE: 1, Takes.MANY: len(left)}[takes]

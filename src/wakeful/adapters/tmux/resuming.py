@@ -46,7 +46,7 @@ async def resume(hand: PaneHand, hosting: Hosting, order: Order, command: tuple[
 
     holder = await until(held, READY_SECONDS_MAX)
     # A shell that runs a command shows no input line to look at.
-    hand.typed()
+    hand.note(Stage.TAKEN)
     if holder is None:
         seen = shown(last_words((await hand.look()).rows))
         return Seen(Outcome.UNVERIFIED, "the command was given, but no agent was seen", untrusted=seen)

@@ -1,4 +1,4 @@
-"""What is being typed into which pane, kept on disk until its end was seen. A note lasts as long as the typing does.
+"""What is being typed into which pane, kept on disk until what became of it is written down elsewhere.
 
 A daemon that is killed in between leaves its text in an input line, where it looks like somebody's draft. By the note it
 is known again. The text itself is kept, readable by its owner alone: a part of it cannot be told by a digest.
@@ -19,6 +19,7 @@ from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process
 
 _PREFIX: Final = "typing-"
+_UNFINISHED: Final = ".new"
 
 
 class Stage(StrEnum):
@@ -29,10 +30,14 @@ class Stage(StrEnum):
     PASTED = "pasted"
     # The whole text was seen in the input line, and Enter was about to be pressed.
     ENTER = "enter"
+    # What became of it was seen: the program took it, or it was removed again.
+    TAKEN = "taken"
+    REMOVED = "removed"
 
 
 class TypedNote(Struct, frozen=True):
-    """One text on its way. `prompt` is what stood before the cursor of the empty input line, `reader` who reads it."""
+    """One text on its way, since `at`. `prompt` is what stood before the cursor of the empty input line, `reader` who
+    reads it."""
 
     session_id: SessionId
     pane: PaneAddress
@@ -41,6 +46,12 @@ class TypedNote(Struct, frozen=True):
     text: str
     prompt: str
     stage: Stage = Stage.BEGUN
+    at: float = 0.0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing more can become of it."""
+        return self.stage in (Stage.TAKEN, Stage.REMOVED)
 
 
 _decode: Final = json_decoder(TypedNote)
@@ -55,7 +66,7 @@ class TypedNotes:
     def keep(self, note: TypedNote) -> None:
         """Write it, in the place of an older one. Raises TmuxFailed."""
         path = self._path(note.pane)
-        new = f"{Path(path).name}.new"
+        new = f"{Path(path).name}{_UNFINISHED}"
         discard(f"{self._folder}/{new}")
         Path(write_private(self._folder, new, msgspec.json.encode(note))).replace(path)
 
@@ -66,10 +77,11 @@ class TypedNotes:
         discard(self._path(pane))
 
     def all(self) -> list[TypedNote]:
-        """What earlier daemons left; a file that is none of ours is removed."""
+        """What earlier daemons left. A file that is no note is removed, and so is one that never took its place: the
+        older note of the same text is the one that was acted on."""
         found = []
         for path in sorted(Path(self._folder).glob(f"{_PREFIX}*")):
-            note = _read(path)
+            note = None if path.suffix == _UNFINISHED else _read(path)
             if note is None:
                 discard(str(path))
             else:

@@ -125,7 +125,7 @@ PRESS_WORDS: Final = {
     PressRefusal.FORGED: "This button is no longer in use.",
     PressRefusal.ELSEWHERE: "This button is no longer in use.",
     PressRefusal.NOT_YOURS: "This is for admins.",
-    PressRefusal.NOT_ASKER: "Only whoever asked the agent, or an admin, can answer this.",
+    PressRefusal.NOT_ASKER: "Only the person who asked the agent, or an admin, can answer this.",
     PressRefusal.LATE: "Too late: this was decided or has expired.",
 }
 

@@ -81,13 +81,13 @@ class Fault(Struct, frozen=True):
 
     category: Category
     pattern: str
-    # False: somebody did not like what an answer says, which tells nothing about its provider.
+    # False: an answer was judged by its words, which one conversation can bring about for everybody.
     of_provider: bool = True
 
     @property
     def counts_for_breaker(self) -> bool:
-        """A missing login is not the breaker's business: there is a mode of its own for it. Nor is a matter of taste."""
-        return self.pattern != AUTH_REQUIRED and self.of_provider
+        """A missing login is not the breaker's business: there is a mode of its own for it."""
+        return self.pattern != AUTH_REQUIRED
 
 
 MEANINGS: Final[Mapping[Category, str]] = {

@@ -61,4 +61,8 @@ class Gone(Struct, frozen=True):
     last_words: str
 
 
-Heard = Taken | Words | Asked | Settled | Ended | Gone
+class Unread(Struct, frozen=True):
+    """Its process ended at work on another prompt: this one went with its input."""
+
+
+Heard = Taken | Words | Asked | Settled | Ended | Gone | Unread

@@ -62,6 +62,8 @@ class Room(Struct, Generic[Item]):
     session_id: str = ""
     # One item at a time is in hand; until it is done the key is busy.
     in_hand: bool = False
+    # It is being ended, and that takes a while: it has its place until then, and makes room for nobody else.
+    is_leaving: bool = False
     idle_since: float | None = None
 
     @property
@@ -146,10 +148,14 @@ class Pool(Generic[Item]):
         assert room.in_hand, "nothing of this key was in hand"
         self._change(key, room, in_hand=False, session_id=room.session_id, now=now)
 
-    def hold(self, key: ConversationKey, session_id: str, now: float) -> None:
-        """This session is the key's: it was started, or found again after a restart of ours."""
+    def hold(self, key: ConversationKey, session_id: str, now: float, *, is_leaving: bool = False) -> None:
+        """This session is the key's: it was started, or found again after a restart of ours.
+
+        `is_leaving`: it was evicted and still runs; it counts until it is evicted once more, by name.
+        """
         assert session_id, "a session has an id"
         room = self._rooms.setdefault(key, Room(deque()))
+        room.is_leaving = is_leaving
         self._change(key, room, in_hand=room.in_hand, session_id=session_id, now=now)
 
     def expired(self, now: float) -> tuple[Evicted[Item], ...]:
@@ -186,6 +192,7 @@ class Pool(Generic[Item]):
         if reason in STOPS:
             evicted = Evicted(key, room.session_id, reason, tuple(room.waiting))
             room.waiting.clear()
+        room.is_leaving = False
         self._change(key, room, in_hand=room.in_hand, session_id="", now=now)
         return evicted
 
@@ -206,7 +213,7 @@ class Pool(Generic[Item]):
         _enrol(self._ready_seated, key, belongs=is_ready and bool(room.session_id))
         _enrol(self._ready_unseated, key, belongs=is_ready and not room.session_id)
         is_idle = not room.waiting and not room.in_hand
-        _enrol(self._idle, key, belongs=is_idle and bool(room.session_id))
+        _enrol(self._idle, key, belongs=is_idle and bool(room.session_id) and not room.is_leaving)
         if is_idle and not room.session_id:
             del self._rooms[key]
 

@@ -2,7 +2,8 @@
 
 A rejected answer is shown only when somebody asks for it, so a false alarm costs them a press and their trust: what is
 quoted in code is never held against it, short answers may be repeated, a new word is news, an error that was asked about
-is an answer, and a client that says the answer is complete is believed.
+is an answer, and a client that says the answer is complete is believed. Only answers to one and the same question are
+compared with each other.
 """
 
 import re
@@ -21,8 +22,10 @@ from wakeful.domain.plaintext import without_hidden
 # C9. Both are shares of 1.
 SIMILARITY_MAX: Final = 0.7
 RECENT_MAX: Final = 3
-# "Yes, all 45 tests pass." may be the answer to three questions; a paragraph may not.
+# "Yes, all 45 tests pass." may be the answer three times; a paragraph may not.
 LOOP_CHARS_MIN: Final = 80
+# Who asks the same once more may get the same once more: a status that has not changed. The third time nothing moves.
+LOOP_EARLIER_MIN: Final = 2
 # Comparing takes the product of both lengths; of longer answers both ends are compared.
 COMPARED_CHARS_MAX: Final = 4000
 # Below this an answer without an end is a heading, a name, a line of a song.
@@ -122,8 +125,8 @@ _ERROR_ALONE: Final = re.compile(rf"(?:{_OF_A_PROGRAM}|{_OF_A_CLIENT})", re.ASCI
 _CLIENT_ERROR: Final = re.compile(rf"(?:{_OF_A_CLIENT})", re.ASCII)
 # A program does not explain itself.
 _EXPLAINS: Final = re.compile(
-    r"\b(?:means?|meaning|because|happens?|happened|usually|therefore|in short|it is fine|you can|you need|you should"
-    r"|your|I|I've|we)\b"
+    r"\b(?:means?|meaning|because|happens?|happened|usually|therefore|in short|it is fine|[Yy]ou|[Yy]our"
+    r"|I|I've|we)\b"
 )
 # Whoever asks about one of these may be shown one.
 _ASKED_FOR: Final = re.compile(
@@ -148,6 +151,27 @@ def _is_bare_error(line: str, asked: str) -> bool:
     return _CLIENT_ERROR.match(line) is not None or _ASKED_FOR.search(asked) is None
 
 
+# How the first lines of a trace begin: a line that is not whole yet may become one of them.
+_TRACE_OPENINGS: Final = (
+    *("Traceback (most recent", "Exception in thread", "panic: ", "goroutine ", "thread '", "Unhandled"),
+    *("Uncaught ", "node:internal/", "fatal error: ", 'File "', "at "),
+)
+_ERROR_OPENING: Final = re.compile(r"[A-Za-z_.]*(?:Error|Exception)(?: \[[A-Z_]*\]?)?:?\s*")
+
+
+def _may_become_trace(line: str, *, is_first: bool) -> bool:
+    """Of the last line, as far as it is there."""
+    begun = line.lstrip()
+    if not begun:
+        return False
+    opens = any(each.startswith(begun) or begun.startswith(each) for each in _TRACE_OPENINGS)
+    indented = line[0] in " \t"
+    if opens and begun.startswith(("at ", "File ")) and not indented:
+        # "at noon" is everyday English; a trace indents it.
+        opens = False
+    return opens or (is_first and _ERROR_OPENING.fullmatch(begun) is not None)
+
+
 def without_trace(text: str) -> str:
     """What may be seen of an answer that is still being written: nothing from the first line of a trace on."""
     lines = text.splitlines(keepends=True)
@@ -155,7 +179,9 @@ def without_trace(text: str) -> str:
     for number, line in enumerate(lines):
         bare = line.rstrip("\n")
         alone = number == 0 and (_ERROR_ALONE.fullmatch(bare.strip()) and not _EXPLAINS.search(bare))
-        if bare in outside and (_TRACE_HEAD.match(bare) or _TRACE_LINE.match(bare) or alone):
+        unfinished = number == len(lines) - 1 and not line.endswith("\n")
+        begins = unfinished and _may_become_trace(bare, is_first=number == 0)
+        if bare in outside and (_TRACE_HEAD.match(bare) or _TRACE_LINE.match(bare) or alone or begins):
             return "".join(lines[:number]).rstrip()
     return text
 
@@ -179,6 +205,11 @@ _FILLER: Final = re.compile(
     r"|(?:hi|hello|hey)(?: there| again)?|good (?:morning|afternoon|evening)|welcome(?: back)?"
     r"|(?:how|what) can i (?:help|do)(?: (?:you|for you))?(?: (?:today|with|with that|with this))?)"
 )
+# After a greeting this is polite; to an order it says that nothing was understood.
+_GREETING: Final = re.compile(
+    r"(?:hi|hello|hey)(?: there| again)?|good (?:morning|afternoon|evening)|welcome(?: back)?"
+)
+_WHAT_TO_DO: Final = re.compile(r"what (?:would you like|do you want) me to do(?: (?:today|next|first|now))?")
 _CONFUSED: Final = re.compile(
     r"(?:(?:sorry,? |i(?:'m| am) sorry,? )?(?:but )?)?(?:"
     r"i(?:'m| am) (?:a (?:bit|little) )?(?:confused|lost)(?: (?:by|about) (?:that|this|your (?:message|request|question)))?"
@@ -203,6 +234,8 @@ def _is_confused(candidate: Candidate) -> bool:
         return False
     text = _normal(candidate.text.replace("\u2019", "'"), kept="\n")
     sentences = [each.strip(" ,") for each in _SENTENCE_END.split(text) if each.strip(" ,")]
+    if any(_GREETING.fullmatch(each) for each in sentences):
+        sentences = [each for each in sentences if not _WHAT_TO_DO.fullmatch(each)]
     confused = [each for each in sentences if _CONFUSED.fullmatch(each)]
     return bool(confused) and all(each in confused or _FILLER.fullmatch(each) for each in sentences)
 
@@ -230,28 +263,31 @@ _FOLLOW_UPS: Final = frozenset(PROMPTS.values())
 
 
 def _is_loop(candidate: Candidate) -> bool:
-    """What was answered before to another question, without a new word: a status of B is news after one of A.
+    """The same question was answered so before, twice, and there is no new word in it.
 
-    Whoever asks the same again may get the same again.
+    What is said to another question is another answer, however alike they read: a status of B after one of A.
     """
-    if len(_normal(candidate.text)) < LOOP_CHARS_MIN:
+    if len(_normal(candidate.text)) < LOOP_CHARS_MIN or candidate.asked in _FOLLOW_UPS:
         return False
-    return any(
-        not _is_asked_again(candidate, each)
+    alike = [
+        each
+        for each in candidate.recent.exchanges
+        if _is_same_question(candidate.asked, each.asked)
         and similarity(candidate.text, each.answered) > SIMILARITY_MAX
         and not _has_news(candidate.text, each.answered)
-        for each in candidate.recent.exchanges
-    )
+    ]
+    return len(alike) >= LOOP_EARLIER_MIN
 
 
 def _has_news(text: str, before: str) -> bool:
     return bool(set(_WORD.findall(text.casefold())) - set(_WORD.findall(before.casefold())))
 
 
-def _is_asked_again(candidate: Candidate, earlier: Exchange) -> bool:
-    if candidate.asked in _FOLLOW_UPS:
-        return True
-    return bool(candidate.asked) and similarity(_head(candidate.asked), earlier.asked) > SIMILARITY_MAX
+def _is_same_question(one: str, other: str) -> bool:
+    """The same words, or one with a few more: "status of A" and "status of B" each have a word of their own."""
+    one, other = _head(one), _head(other)
+    own = _has_news(one, other) and _has_news(other, one)
+    return not own and similarity(one, other) > SIMILARITY_MAX
 
 
 RULES: Final[Mapping[Reason, Rule]] = {
@@ -277,8 +313,8 @@ RULES: Final[Mapping[Reason, Rule]] = {
     ),
     Reason.LOOP: Rule(
         _is_loop,
-        f"more than {SIMILARITY_MAX:.0%} like one of the last {RECENT_MAX} answers, to another question, without a new word",
-        f"answers below {LOOP_CHARS_MIN} characters, a new name or number, and the same question asked again",
+        f"the same question, the third time, and an answer more than {SIMILARITY_MAX:.0%} like two of the last {RECENT_MAX}, without a new word",
+        f"answers to another question or below {LOOP_CHARS_MIN} characters, a new name or number, and what a button asked for",
     ),
 }
 

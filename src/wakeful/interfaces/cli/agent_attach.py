@@ -144,7 +144,9 @@ def _tell_way(record: AgentRecord) -> int:
 
 
 def _go(record: AgentRecord) -> int:
-    if record.state is not AgentState.RUNNING:
+    # Not ready and alive: somebody has to answer what it shows.
+    is_there = record.state in (AgentState.STARTING, AgentState.ERROR) and record.pid is not None
+    if record.state is not AgentState.RUNNING and not is_there:
         why = f" ({record.reason})" if record.reason and record.state is not AgentState.STOPPED else ""
         raise NothingToAttach(name=record.name, state=record.state, why=why, advice=_advice(record))
     argv = _argv(record)

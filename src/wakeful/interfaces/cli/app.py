@@ -6,7 +6,6 @@ Commands return their exit code or raise; nobody else calls `exit`.
 import io
 import os
 import sys
-from itertools import pairwise
 from typing import Final
 
 import click
@@ -15,7 +14,7 @@ from wakeful import __version__
 from wakeful.domain.errors import WakefulError, WorldError
 from wakeful.domain.plaintext import plain
 from wakeful.interfaces.cli.lazy import Entry, LazyGroup
-from wakeful.interfaces.cli.output import OutputLost
+from wakeful.interfaces.cli.output import OutputLost, asked_for_json, complain, tell_remarks
 
 _HERE: Final = "wakeful.interfaces.cli"
 INTERRUPTED: Final = 130
@@ -93,14 +92,22 @@ def run() -> int:
         _prepare_streams()
         code = _invoke(sys.argv[1:])
         sys.stdout.flush()
+        tell_remarks()
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return _interrupted()
     except BrokenPipeError:
         _discard_output()
         return PIPE_BROKEN
     except Exception as problem:  # noqa: BLE001 - the last place where a bug can become one line
         return _explained(_lost_output() or problem)
     return code
+
+
+def _interrupted() -> int:
+    """A person who pressed Ctrl-C knows why; a program that reads JSON does not."""
+    if asked_for_json(sys.argv[1:]):
+        complain("interrupted by a signal", INTERRUPTED, "interrupted", retryable=True)
+    return INTERRUPTED
 
 
 def _prepare_streams() -> None:
@@ -151,18 +158,27 @@ def _explained(problem: Exception) -> int:
         # The first of several that failed together is the cause more often than not.
         return _explained(problem.exceptions[0])
     if isinstance(problem, WakefulError) and problem.exit_code != BUG:
-        return _complain(str(problem), problem.exit_code, problem.code, retryable=problem.retryable)
+        code, retryable = _as_the_daemon_said(problem)
+        return complain(str(problem), problem.exit_code, code, retryable=retryable)
     if isinstance(problem, click.ClickException):
         return _usage(problem)
     if isinstance(problem, OSError) and problem.strerror:
         place = f"{os.fsdecode(problem.filename)}: " if problem.filename is not None else ""
-        return _complain(f"{place}{problem.strerror}", WorldError.exit_code, "os-error")
+        return complain(f"{place}{problem.strerror}", WorldError.exit_code, "os-error")
     if os.environ.get("WAKEFUL_DEBUG") == "1":
         import traceback  # noqa: PLC0415 - a tenth of the start time, for nobody but us
 
         traceback.print_exception(problem)
     words = f"this is a bug of ours: {type(problem).__name__}: {problem} (WAKEFUL_DEBUG=1 shows where)"
-    return _complain(words, BUG, "bug")
+    return complain(words, BUG, "bug")
+
+
+def _as_the_daemon_said(problem: WakefulError) -> tuple[str, bool]:
+    """Its code and whether it may be retried; a refusal of the daemon keeps those of its document."""
+    document = problem.facts.get("problem")
+    if not isinstance(document, dict) or not isinstance(document.get("code"), str):
+        return problem.code, problem.retryable
+    return document["code"], document.get("retryable") is True
 
 
 def _usage(problem: click.ClickException) -> int:
@@ -173,27 +189,4 @@ def _usage(problem: click.ClickException) -> int:
         return exit_code
     hint = f" Try '{context.command_path} --help'." if context is not None else ""
     said = plain(problem.format_message())
-    return _complain(f"{said}{'' if said.endswith(('.', '?', '!')) else '.'}{hint}", exit_code, "usage")
-
-
-def _complain(message: str, exit_code: int, code: str, *, retryable: bool = False) -> int:
-    """Each line of a message on a line of its own: several problems may be reported together.
-
-    Whoever asked for JSON gets one object instead, on standard error as well.
-    """
-    lines = [plain(line) for line in message.splitlines() or [""]]
-    if _asked_for_json(sys.argv[1:]):
-        import json  # noqa: PLC0415 - only where something failed
-
-        said = {"code": code, "detail": "\n".join(lines), "exit_code": exit_code, "retryable": retryable}
-        lines = [json.dumps(said, ensure_ascii=False)]
-    else:
-        lines = [f"wakeful: {line}" for line in lines]
-    sys.stderr.write("".join(f"{line}\n" for line in lines))
-    return exit_code
-
-
-def _asked_for_json(words: list[str]) -> bool:
-    """Whether `--json` or `-o json` is among the options; what stands behind `--` is another program's."""
-    options = words[: words.index("--")] if "--" in words else words
-    return bool({"--json", "-ojson", "-o=json"} & set(options)) or ("-o", "json") in pairwise(options)
+    return complain(f"{said}{'' if said.endswith(('.', '?', '!')) else '.'}{hint}", exit_code, "usage")

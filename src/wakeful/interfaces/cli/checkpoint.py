@@ -220,12 +220,14 @@ def _decided(numbers: tuple[int, ...], choice: str, order: dict[str, Any], *, as
     if len(numbers) == 1:
         answer = _order(numbers[0], choice, order)
         return shown(answer, lambda body: [decision_line(decoded(body, Decision))], as_json=as_json)
-    worst, bodies = 0, []
+    worst, bodies, refused = 0, [], []
     for number in dict.fromkeys(numbers):
         try:
             answer = _order(number, choice, order)
         except WakefulError as error:
-            note(f"checkpoint {number}: {error}")
+            refused.append({"number": number, "code": error.code, "detail": str(error)})
+            if not as_json:
+                note(f"checkpoint {number}: {error}")
             worst = max(worst, error.exit_code)
             continue
         worst = max(worst, answer.exit_code)
@@ -233,7 +235,9 @@ def _decided(numbers: tuple[int, ...], choice: str, order: dict[str, Any], *, as
         if not as_json:
             say(decision_line(decoded(answer.body, Decision)))
     if as_json:
-        show_json(b'{"decisions":[' + b",".join(bodies) + b"]}")
+        show_json(
+            b'{"decisions":[' + b",".join(bodies) + b'],"refused":' + msgspec.json.encode(refused) + b"}"
+        )
     return worst
 
 

@@ -19,10 +19,11 @@ import msgspec
 from wakeful.config import Config, ConfigError
 from wakeful.domain.child_environ import child_environ
 from wakeful.domain.decoding import decode_json
-from wakeful.domain.errors import WakefulError
+from wakeful.domain.errors import WakefulError, WorldError
+from wakeful.domain.plaintext import plain
 from wakeful.home import store_version
-from wakeful.interfaces.cli import outside_checks
-from wakeful.interfaces.cli.client import Client, DaemonNotRunning, DaemonSilent
+from wakeful.interfaces.cli import outside_checks, trust
+from wakeful.interfaces.cli.client import Client, DaemonNotRunning
 from wakeful.interfaces.cli.grading import Finding, Scene, fail, ok, warn
 from wakeful.interfaces.cli.hook_checks import hook_check
 from wakeful.interfaces.cli.status import Overview
@@ -56,7 +57,24 @@ def configuration(scene: Scene) -> Finding:
     if read is not None and read != files:
         words = ", ".join(read) or "no file"
         return warn(f"{_named(files)}; but the daemon reads {words}", "wakeful down, then wakeful up")
+    ignored = _ignored_here(scene)
+    if ignored is not None:
+        others = f"{', '.join(files)}; " if files else ""
+        return warn(f"{others}ignored {ignored}", "read it, then `wakeful config trust`")
     return ok(_named(files))
+
+
+def _ignored_here(scene: Scene) -> str | None:
+    """The working directory's file, if it is there and does not count."""
+    if scene.environ.get("WAKEFUL_CONFIG"):
+        return None
+    try:
+        document = trust.found_here()
+    except ConfigError as problem:
+        return str(problem)
+    if document is None or trust.is_trusted(document, scene.places):
+        return None
+    return f"{plain(document.path)}: not trusted"
 
 
 def _named(files: tuple[str, ...]) -> str:
@@ -72,7 +90,8 @@ def _read_by_daemon(scene: Scene) -> tuple[str, ...] | None:
     try:
         answer = Client(scene.places).get("/api/status").body
         return decode_json(answer, Overview).daemon.config_files
-    except (DaemonNotRunning, DaemonSilent, msgspec.DecodeError):
+    except (WorldError, msgspec.DecodeError):
+        # The check of the daemon itself says what is wrong with it.
         return None
 
 
@@ -105,7 +124,7 @@ def daemon(scene: Scene) -> Finding:
     except DaemonNotRunning:
         stale = " and left its socket behind" if Path(path).exists() else ""
         return warn(f"does not run{stale}", "wakeful up --detach")
-    except DaemonSilent as problem:
+    except WorldError as problem:
         return fail(str(problem), "wakeful down, then wakeful up")
     return ok(f"answers at {path} (pid {pid})")
 
@@ -114,7 +133,7 @@ def eyes(scene: Scene) -> Finding:
     try:
         answer = Client(scene.places).get("/api/status").body
         told = decode_json(answer, Overview).daemon.eyes
-    except (DaemonNotRunning, DaemonSilent):
+    except WorldError:
         return ok("nothing is watched while no daemon runs")
     except msgspec.DecodeError:
         return warn("the daemon is of another version", "wakeful down, then wakeful up")

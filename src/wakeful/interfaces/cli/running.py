@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from wakeful.config import Config
+from wakeful.domain.child_environ import removed_names
 from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import WorldError
 from wakeful.home import require_home
@@ -126,6 +127,9 @@ def open_page(*, browser: bool, as_json: bool) -> int:
     else:
         say(link)
     if browser:
+        for name in removed_names(os.environ):
+            # It starts programs in this process's own environment.
+            del os.environ[name]
         webbrowser.open(link)
     return 0
 

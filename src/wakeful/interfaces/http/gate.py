@@ -17,6 +17,7 @@ from wakeful.interfaces.http.access_log import AccessLog, Note
 from wakeful.interfaces.http.asgi import PEER, PROOF, App, Message, Receive, Scope, Send
 from wakeful.interfaces.http.penalties import Penalties
 from wakeful.interfaces.http.problems import MEDIA_TYPE, NoSuchRoute, bug, problem_body, problem_headers
+from wakeful.interfaces.http.queries import check
 from wakeful.interfaces.http.refusals import (
     BodyTooLarge,
     BodyTooSlow,
@@ -91,10 +92,13 @@ class Gate:
         except WrongCredential:
             await self._penalties.pay(caller_of(scope))
             raise
-        if method == "HEAD":
+        if method == WEBSOCKET:
+            # The framework asks its hook about HTTP only.
+            check(scope["query_string"], {})
+        elif method == "HEAD":
             # Routed as GET; the server, which still sees HEAD, leaves the body out.
             scope = {**scope, "method": "GET"}
-        elif method not in _READING and method != WEBSOCKET:
+        elif method not in _READING:
             body = await _bounded_body(scope, receive)
             _check_body(body)
             receive = _replayed(body, receive)

@@ -69,10 +69,12 @@ class Conversations:
         if self._known.pop(key, None) is not None:
             await self._store.drop_note(KIND, key)
 
-    async def allow(self, key: ConversationKey, call: str) -> None:
-        """Exactly this call may be made in this session without asking again."""
+    async def allow(self, key: ConversationKey, session_id: str, call: str) -> None:
+        """Exactly this call may be made in this session without asking again; not in the one that came after it."""
         known = self._known.get(key)
-        if known is not None and call and call not in known.allowed:
+        if known is None or known.session_id != session_id:
+            return
+        if call and call not in known.allowed:
             await self._keep(key, replace(known, allowed=(*known.allowed, call)[-ALLOWED_MAX:]))
 
     async def _keep(self, key: ConversationKey, conversation: Conversation) -> None:

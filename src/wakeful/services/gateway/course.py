@@ -169,7 +169,8 @@ class Course:
         reach("turn.heard")
         fault, text = self._judging.judge(passage.turn, end)
         by_text = isinstance(end, Ended) and end.failure is None
-        await self._guard.ended(provider, since, fault, stopped=isinstance(end, Stopped), by_text=by_text)
+        stopped = isinstance(end, Stopped)
+        await self._guard.ended(turn.key, provider, since, fault, stopped=stopped, by_text=by_text)
         if fault is not None and fault.pattern == AUTH_REQUIRED:
             text = self._guard.refusal(provider) or text
         spent = end.spent if isinstance(end, Ended) else NOTHING

@@ -13,7 +13,7 @@ from typing import Final
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.gateway.auth_text import auth_tier
 from wakeful.domain.gateway.classifier import NotBegun, TimedOut
-from wakeful.domain.gateway.heard import Asked, Ended, Gone, Heard, Settled, Taken, Words
+from wakeful.domain.gateway.heard import Asked, Ended, Gone, Heard, Settled, Taken, Unread, Words
 from wakeful.domain.gateway.turn import Turn
 from wakeful.domain.gateway.validator import without_trace
 from wakeful.domain.ids import SessionId
@@ -94,8 +94,11 @@ class Ear:
                 await self._take(heard)
                 if isinstance(heard, Ended) and not heard.interrupted:
                     return heard
-                if isinstance(heard, Ended | Gone) and self._stopped_at is not None:
+                if isinstance(heard, Ended | Gone | Unread) and self._stopped_at is not None:
                     return Stopped(self._text)
+                if isinstance(heard, Unread):
+                    # A client may take a message into the turn that runs without a word about it.
+                    return NotBegun("its process ended at work on something else", is_sure=False)
         return Gone("nothing more is to be heard of it")
 
     async def _take(self, heard: Heard) -> None:

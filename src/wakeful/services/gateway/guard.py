@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from wakeful.domain.gateway.breaker import Breaker, Outcome, Thresholds
 from wakeful.domain.gateway.classifier import AUTH_REQUIRED, Fault
+from wakeful.domain.gateway.messages import ConversationKey
 from wakeful.domain.wording import length
 from wakeful.ports.clock import Clock
 from wakeful.services.gateway.needs import AuthGate
@@ -16,6 +17,8 @@ class Guard:
         self._clock = clock
         self._auth = auth
         self._breakers = {provider: Breaker(each) for provider, each in thresholds.items()}
+        # Conversations of which an answer was rejected since the provider's last good one.
+        self._rejected: dict[str, set[ConversationKey]] = {}
 
     def breaker(self, provider: str) -> Breaker:
         """As it stands now."""
@@ -45,6 +48,7 @@ class Guard:
 
     async def ended(
         self,
+        key: ConversationKey,
         provider: str,
         since: float,
         fault: Fault | None,
@@ -53,11 +57,21 @@ class Guard:
         by_text: bool = False,
     ) -> None:
         """How it went. A turn that its user stopped says nothing about its provider; `by_text`: only its answer says so."""
-        outcome = Outcome.SUCCESS if fault is None else Outcome.FAILURE
-        if stopped or (fault is not None and not fault.counts_for_breaker):
-            outcome = Outcome.NEITHER
+        outcome = Outcome.NEITHER if stopped else self._outcome(key, provider, fault)
         self._breakers[provider] = self.breaker(provider).after(outcome, self._clock.now().awake, since)
         if fault is not None and fault.pattern == AUTH_REQUIRED:
             await (self._auth.suspected(provider) if by_text else self._auth.failed(provider))
         elif outcome is Outcome.SUCCESS:
             await self._auth.succeeded(provider)
+
+    def _outcome(self, key: ConversationKey, provider: str, fault: Fault | None) -> Outcome:
+        """What was rejected for its words counts once for each conversation: nobody can close a provider for the others."""
+        rejected = self._rejected.setdefault(provider, set())
+        if fault is None:
+            rejected.clear()
+            return Outcome.SUCCESS
+        if not fault.counts_for_breaker or (not fault.of_provider and key in rejected):
+            return Outcome.NEITHER
+        if not fault.of_provider:
+            rejected.add(key)
+        return Outcome.FAILURE

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable
+from enum import Enum
 from typing import Final
 
 import msgspec
@@ -32,7 +33,7 @@ from wakeful.ports.chat import Chat, ChatFailed, ChatRefused
 from wakeful.ports.clock import Clock
 from wakeful.ports.hands import Reply
 from wakeful.ports.sessions import Refused, Sessions
-from wakeful.ports.store import Note, Store
+from wakeful.ports.store import Note, Outcome, Store
 from wakeful.services.gateway.asking import AWAY
 from wakeful.services.gateway.conversations import Conversations
 from wakeful.services.gateway.needs import Answers
@@ -52,9 +53,24 @@ SAID: Final = {
     PermissionChoice.ALLOW_SESSION: "Allowed for this session: exactly this call.",
     PermissionChoice.DENY: "Denied.",
 }
-# What "for this session" covers is said before somebody presses it.
-COVERS: Final = "“For this session” covers exactly this call, and no other."
+# What "for this session" covers is said before somebody presses it. An agent may have changed its folder by then.
+COVERS: Final = "“For this session” covers exactly this call, word for word, in whatever folder the agent is by then, and no other."
 EXPIRED: Final = "Nobody answered: denied."
+NOT_ASKED: Final = "It is no longer asked."
+
+
+class _Told(Enum):
+    """What became of an answer on its way to the agent."""
+
+    TOLD = "told"
+    # The question is not open any more, or its agent is gone.
+    NOT_ASKED = "not asked"
+    # The agent did not take it.
+    UNTOLD = "untold"
+
+
+# One that was written and not seen to arrive counts as told: its turn says so.
+_TOLD: Final = {Outcome.DECLINED: _Told.NOT_ASKED, Outcome.INEFFECTIVE: _Told.UNTOLD}
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -161,8 +177,7 @@ class Questions:
             await self._settle_press(pressed, PRESS_WORDS[refusal])
             return True
         assert question is not None, "one that is unknown is refused"
-        done = await self._decide(question, PermissionChoice(choice))
-        await self._settle_press(pressed, SAID[PermissionChoice(choice)] if done else NOT_DONE)
+        await self._settle_press(pressed, await self._decide(question, PermissionChoice(choice)))
         return True
 
     async def settled(self, session_id: str, question_id: str, words: str = "Answered elsewhere.") -> None:
@@ -222,50 +237,53 @@ class Questions:
         if self._showing.get(name) is done:
             del self._showing[name]
 
-    async def _decide(self, question: Question, choice: PermissionChoice) -> bool:
-        """Whether the answer was given."""
-        if choice is PermissionChoice.ALLOW_SESSION:
-            await self._conversations.allow(question.place.key, question.call)
+    async def _decide(self, question: Question, choice: PermissionChoice) -> str:
+        """Give the answer; what to say to whoever pressed."""
         reply = Reply.DENY if choice is PermissionChoice.DENY else Reply.ALLOW
         try:
-            return await self._answer(question, reply, SAID[choice])
+            told = await self._answer(question, reply, SAID[choice])
         except AWAY as problem:
             log.warning("a question of %s could not be answered: %s", question.session_id, problem)
-            return False
+            told = _Told.UNTOLD
+        if told is _Told.TOLD and choice is PermissionChoice.ALLOW_SESSION:
+            # Only now: whoever reads that it did not arrive has allowed nothing.
+            await self._conversations.allow(question.place.key, question.session_id, question.call)
+        return {_Told.TOLD: SAID[choice], _Told.NOT_ASKED: NOT_ASKED, _Told.UNTOLD: NOT_DONE}[told]
 
-    async def _answer(self, question: Question, reply: Reply, words: str) -> bool:
-        """Answer it, and let its message say so. Whether it was still open; raises AWAY."""
+    async def _answer(self, question: Question, reply: Reply, words: str) -> _Told:
+        """Answer it, and let its message say what came of it. Raises AWAY."""
         self._deciding[question.name] = words
         try:
-            done = await self._reply(question.session_id, question.question_id, reply)
+            told = await self._reply(question.session_id, question.question_id, reply)
         finally:
             self._deciding.pop(question.name, None)
-        if done:
+        if told is _Told.TOLD:
             await self._close(question, words)
-        return done
+        elif told is _Told.NOT_ASKED:
+            await self._close(question, NOT_ASKED)
+        return told
 
     def _is_allowed(self, place: Place, call: str) -> bool:
         conversation = self._conversations.get(place.key)
         return conversation is not None and bool(call) and call in conversation.allowed
 
     async def _is_told(self, session_id: str, question_id: str) -> bool:
-        """Say that it was allowed before. False: nobody was there to be told, so a person is asked."""
+        """Say that it was allowed before. False: the agent was not told, so a person is asked."""
         try:
-            await self._reply(session_id, question_id, Reply.ALLOW)
+            return await self._reply(session_id, question_id, Reply.ALLOW) is not _Told.UNTOLD
         except AWAY as problem:
             log.warning("a question of %s is asked again: %s", session_id, problem)
             return False
-        return True
 
-    async def _reply(self, session_id: str, question_id: str, reply: Reply) -> bool:
-        """Whether it was still open. Raises AWAY."""
+    async def _reply(self, session_id: str, question_id: str, reply: Reply) -> _Told:
+        """What came of it. Raises AWAY."""
         try:
             answered = await self._sessions.answer(SessionId(session_id), question_id, reply)
         except Refused as problem:
             log.warning("a question of %s could not be answered: %s", session_id, problem)
-            return False
+            return _Told.NOT_ASKED
         log.info("a question of %s was answered: %s (%s)", session_id, reply, answered.words)
-        return True
+        return _TOLD.get(answered.outcome, _Told.TOLD)
 
     async def _close(self, question: Question, words: str) -> None:
         known = self._known.get(question.name)
@@ -306,11 +324,11 @@ class Questions:
         question = self._known.get(name)
         if question is not None and not question.said:
             try:
-                await self._answer(question, Reply.DENY, EXPIRED)
+                # What did not arrive is denied again: until then the agent waits, and its buttons work.
+                return await self._answer(question, Reply.DENY, EXPIRED) is not _Told.UNTOLD
             except AWAY as problem:
                 log.info("a question of %s is denied later: %s", question.session_id, problem)
                 return False
-            await self._close(question, "It is no longer asked.")
         return True
 
     async def _keep(self, question: Question) -> None:
@@ -320,7 +338,7 @@ class Questions:
 def _refusal(
     question: Question | None, pressed: Pressed, choice: str, *, is_admin: bool
 ) -> PressRefusal | None:
-    if question is None or choice not in set(PermissionChoice):
+    if question is None or choice not in _choices(question):
         return PressRefusal.FORGED
     if question.place.key != pressed.place.key:
         return PressRefusal.ELSEWHERE
@@ -334,9 +352,12 @@ def _shown(asked: Asked) -> str:
     return f"{words}\n\n{COVERS}" if asked.call else words
 
 
-def _buttons(question: Question) -> Buttons:
+def _choices(question: Question) -> tuple[PermissionChoice, ...]:
     """What nobody can tell from other calls cannot be allowed for longer than once."""
-    choices = [
+    return tuple(
         each for each in PermissionChoice if question.call or each is not PermissionChoice.ALLOW_SESSION
-    ]
-    return tuple((Button(each.label, f"{PREFIX}:{question.name}:{each}"),) for each in choices)
+    )
+
+
+def _buttons(question: Question) -> Buttons:
+    return tuple((Button(each.label, f"{PREFIX}:{question.name}:{each}"),) for each in _choices(question))

@@ -35,10 +35,16 @@ TRIES_MAX: Final = 5
 # A daemon that is away is waited for as long as a turn waits for it (needs.Limits); whoever needs the place waits, too.
 END_AGAIN_SECONDS: Final = 2.0
 AWAY_SECONDS_MAX: Final = 600.0
-# Sessions that make room for others. Whoever stops one by hand is not kept waiting.
-UNASKED: Final = frozenset({EvictionReason.IDLE_TTL, EvictionReason.LRU_LIMIT})
 
 log = logging.getLogger("wakeful.gateway")
+
+
+class _Leaving:
+    """A session that is being ended. A person who asked for that waits for the first try only."""
+
+    def __init__(self) -> None:
+        self.tried = asyncio.Event()
+        self.task: asyncio.Task[None]
 
 
 class Turns:
@@ -65,7 +71,7 @@ class Turns:
         self._stirred = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         # Sessions that are being ended, by their conversations.
-        self._leaving: dict[ConversationKey, asyncio.Task[None]] = {}
+        self._leaving: dict[ConversationKey, _Leaving] = {}
         self._found: set[int] = set()
         # Pressed buttons that an earlier gateway did not see to; the intake does.
         self.presses: list[Turn] = []
@@ -126,8 +132,9 @@ class Turns:
         evicted = self.pool.evict(key, EvictionReason.STOP, self._clock.now().awake)
         dropped = evicted.dropped if evicted is not None else ()
         if evicted is not None and evicted.session_id:
-            # Only its turn ends: the session stays.
-            self.pool.hold(key, evicted.session_id, self._clock.now().awake)
+            # Only its turn ends: the session stays, unless it is being ended anyway.
+            is_leaving = key in self._leaving
+            self.pool.hold(key, evicted.session_id, self._clock.now().awake, is_leaving=is_leaving)
         await self._drop(dropped)
         running = self.pool.is_busy(key)
         if running:
@@ -147,7 +154,7 @@ class Turns:
             for key, session_id in sessions.items()
             if session_id
         ]
-        await asyncio.gather(*leaving)
+        await asyncio.gather(*(each.tried.wait() for each in leaving))
         return len(leaving)
 
     async def begin_anew(self, key: ConversationKey) -> str:
@@ -167,7 +174,7 @@ class Turns:
         evicted = self.pool.evict(key, EvictionReason.RESTART, self._clock.now().awake)
         if evicted is None or not evicted.session_id:
             return False
-        await self._end(evicted)
+        await self._leave(evicted).tried.wait()
         return True
 
     async def restart_all(self) -> int:
@@ -209,18 +216,25 @@ class Turns:
 
     def _begin(self, following: Next[Turn]) -> None:
         """Before anybody else's turn: whoever stops it from now on finds it."""
-        before = [self._leaving[following.key]] if following.key in self._leaving else []
+        before = [self._leaving[following.key].task] if following.key in self._leaving else []
         if following.evicted is not None:
-            before.append(self._leave(following.evicted))
+            before.append(self._leave(following.evicted).task)
         self._spawn(self._one(following.key, self._course.begin(following.item), before))
 
-    def _leave(self, evicted: Evicted[Turn]) -> asyncio.Task[None]:
+    def _leave(self, evicted: Evicted[Turn]) -> _Leaving:
         """End a session while others go on; only its own conversation waits for that, and whoever gets its place."""
         if evicted.key in self._leaving:
             return self._leaving[evicted.key]
-        task = self._leaving[evicted.key] = self._spawn(self._end(evicted))
-        task.add_done_callback(lambda _: self._leaving.pop(evicted.key, None))
-        return task
+        leaving = self._leaving[evicted.key] = _Leaving()
+        leaving.task = self._spawn(self._end(evicted, leaving.tried))
+        leaving.task.add_done_callback(lambda _: self._left(evicted.key, leaving))
+        return leaving
+
+    def _left(self, key: ConversationKey, leaving: _Leaving) -> None:
+        self._leaving.pop(key, None)
+        leaving.tried.set()
+        # Whoever waits for a place may have it.
+        self._stirred.set()
 
     async def _one(
         self, key: ConversationKey, passage: Passage, before: Sequence[asyncio.Task[None]]
@@ -261,7 +275,7 @@ class Turns:
         await self._conversations.forget(key)
         self._course.forget(key)
         if session_id:
-            await self._end(Evicted[Turn](key, session_id, EvictionReason.STOP))
+            await self._leave(Evicted[Turn](key, session_id, EvictionReason.STOP)).tried.wait()
 
     async def _drop_old(self) -> None:
         try:
@@ -278,8 +292,8 @@ class Turns:
         if conversation is not None and conversation.seated and conversation.session_id:
             self.pool.hold(key, conversation.session_id, self._clock.now().awake)
 
-    async def _end(self, evicted: Evicted[Turn]) -> None:
-        """End a session that left the pool. Its conversation stays."""
+    async def _end(self, evicted: Evicted[Turn], tried: asyncio.Event) -> None:
+        """End a session that left the pool, also when the daemon is away for a while. Its conversation stays."""
         log.info(
             "session evicted conversationKey=%s sessionId=%s evictionReason=%s",
             evicted.key,
@@ -289,10 +303,12 @@ class Turns:
         until = self._clock.now().awake + AWAY_SECONDS_MAX
         while not await self._is_ended(evicted):
             # What was not ended still runs: it has its place in the pool, and is counted.
-            self.pool.hold(evicted.key, evicted.session_id, self._clock.now().awake)
-            if evicted.reason not in UNASKED or self._clock.now().awake >= until:
+            now = self._clock.now().awake
+            self.pool.hold(evicted.key, evicted.session_id, now, is_leaving=now < until)
+            if now >= until:
                 return
-            await self._clock.sleep_until(self._clock.now().awake + END_AGAIN_SECONDS)
+            tried.set()
+            await self._clock.sleep_until(now + END_AGAIN_SECONDS)
         if self.pool.session_of(evicted.key) == evicted.session_id:
             self.pool.evict(evicted.key, EvictionReason.RESTART, self._clock.now().awake)
 

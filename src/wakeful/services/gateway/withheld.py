@@ -19,6 +19,7 @@ from wakeful.services.gateway.passage import Passage
 PREFIX: Final = "show"
 LABEL: Final = "Show it anyway"
 SHOWN: Final = "Shown."
+NOT_SHOWN: Final = "It cannot be shown in this message."
 # It stands above what was held back, so that nobody takes it for a checked answer.
 NOTE: Final = "Held back before, shown because you asked:"
 
@@ -57,12 +58,13 @@ class Withheld:
             return False
         turn = await self._book.find(int(number)) if number.isdecimal() and len(number) < 20 else None
         refusal = _refusal(turn, pressed, is_admin=self._role_of(pressed.user_id) is Role.ADMIN)
+        words = PRESS_WORDS[refusal] if refusal is not None else ""
         if refusal is None and turn is not None:
-            await self._show(turn)
-        await self._settle(pressed, SHOWN if refusal is None else PRESS_WORDS[refusal])
+            words = SHOWN if await self._is_shown(turn) else NOT_SHOWN
+        await self._settle(pressed, words)
         return True
 
-    async def _show(self, turn: Turn) -> None:
+    async def _is_shown(self, turn: Turn) -> bool:
         """In the message of its turn, so that it is there once, however often this is begun; then it is forgotten."""
         passage = Passage(turn, self._book, self._answers)
         words = f"{NOTE}\n\n{turn.withheld}"
@@ -70,7 +72,9 @@ class Withheld:
             await passage.answer.finish(words)
         except ChatRefused as refused:
             log.warning("%s: what was held back is not shown: %s", turn.key, refused)
+            return False
         await passage.keep(withheld="", text=words)
+        return True
 
     async def _settle(self, pressed: Pressed, words: str) -> None:
         try:
@@ -80,7 +84,8 @@ class Withheld:
 
 
 def _refusal(turn: Turn | None, pressed: Pressed, *, is_admin: bool) -> PressRefusal | None:
-    if turn is None or turn.pressed is not None:
+    # One that is not over is still being said: nobody has seen its button.
+    if turn is None or turn.pressed is not None or not turn.is_over:
         return PressRefusal.FORGED
     if turn.key != pressed.place.key:
         return PressRefusal.ELSEWHERE

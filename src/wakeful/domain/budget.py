@@ -1,0 +1,57 @@
+"""What a run may spend by its client's own word, and whether it has. Pure.
+
+Claude Code ends a run at its budget and writes no word of it: the log then ends with an open call, as after SIGTERM. But
+before each request it writes what was spent so far. What the last message cost is estimated from those before it.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+# An estimate may be wrong by a model that was changed or a request beside the turn: below half of what was left it is not.
+DOUBT: Final = 2.0
+
+
+class Spending(StrEnum):
+    """Whether the budget of a run is used up."""
+
+    LEFT = "left"
+    UNKNOWN = "unknown"
+    USED_UP = "used up"
+
+
+class Budget(Struct, frozen=True, gc=False):
+    """The client's last word on its budget, and what was spent since, in tokens weighted by their price."""
+
+    used_usd: float
+    total_usd: float
+    # What messages cost so far, and their weight: both only of requests that no subagent was at work beside.
+    known_usd: float = 0.0
+    known_weight: float = 0.0
+    newest_weight: float = 0.0
+    # A subagent spends from the same budget, in a log of its own.
+    shared: bool = False
+
+    def told(self, used_usd: float, total_usd: float) -> "Budget":
+        """With the word before the next request."""
+        if used_usd < self.used_usd or total_usd != self.total_usd:  # another run of the same conversation
+            return Budget(used_usd, total_usd)
+        if self.shared:
+            return Budget(used_usd, total_usd, self.known_usd, self.known_weight)
+        known_usd = self.known_usd + used_usd - self.used_usd
+        return Budget(used_usd, total_usd, known_usd, self.known_weight + self.newest_weight)
+
+    @property
+    def spending(self) -> Spending:
+        left_usd = self.total_usd - self.used_usd
+        if left_usd <= 0:
+            return Spending.USED_UP
+        if not self.newest_weight:
+            return Spending.LEFT
+        if self.shared or not self.known_weight or not self.known_usd:
+            return Spending.UNKNOWN
+        cost_usd = self.newest_weight * self.known_usd / self.known_weight
+        if cost_usd >= left_usd:
+            return Spending.USED_UP
+        return Spending.UNKNOWN if cost_usd * DOUBT >= left_usd else Spending.LEFT

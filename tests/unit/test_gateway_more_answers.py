@@ -1,0 +1,115 @@
+"""A second sample, written after the rules: thirty everyday answers, and twenty that are none."""
+
+from wakeful.domain.gateway.classifier import Reason
+from wakeful.domain.gateway.validator import Finish, Recent, validate
+
+PY_TRACE = (
+    "Traceback (most recent call last):\n"
+    '  File "app.py", line 3, in <module>\n'
+    "    main()\n"
+    "ZeroDivisionError: division by zero"
+)
+GO_TRACE = "panic: runtime error: index out of range [3] with length 3\n\ngoroutine 1 [running]:\nmain.main()\n\t/srv/main.go:9 +0x1d"
+JAVA_TRACE = (
+    'Exception in thread "main" java.lang.NullPointerException\n'
+    "    at com.shop.Cart.total(Cart.java:41)\n"
+    "    at com.shop.Main.main(Main.java:7)"
+)
+EVERYDAY = [
+    ("hi!", "Hi there. What would you like me to do?"),
+    ("sorry, wrong chat", "No problem!"),
+    ("please be brief", "Will do."),
+    ("guten Morgen", "Guten Morgen! Wobei kann ich helfen?"),
+    ("¿sigues ahí?", "Sí, aquí estoy. ¿Qué necesitas?"),
+    ("привет", "Привет! Чем могу помочь?"),
+    ("服务正常吗?", "正常。三个副本都在运行。"),
+    ("did you get that?", "Yes. I understand: only the staging cluster, and nothing before 18:00."),
+    ("is it safe?", "I don't know yet. I have not read the migration."),
+    ("what do you mean?", "I mean the cache of the browser, not the one of the server."),
+    ("which one?", "Which one do you want: the big picture or the details?"),
+    (
+        "run the tests",
+        "Error: 2 tests fail. I fixed the first one; the second needs your decision on the rounding.",
+    ),
+    ("deploy", "Error: the deploy stopped because your token has expired. Please renew it, and I go on."),
+    ("summary?", "Exception handling is the main change: three broad `except` clauses are gone."),
+    ("why?", "ValueError: you passed a string. `int(size)` fixes it."),
+    (
+        "look at this:\n" + PY_TRACE,
+        "You divide by zero in line 3:\n\n" + PY_TRACE + "\n\nGuard it with `if total:`.",
+    ),
+    ("give me the full traceback of the last run", PY_TRACE),
+    (
+        "what did the service print?",
+        f"This:\n\n{JAVA_TRACE}\n\nThe cart is null for guests.\nI added a check.\nIt runs now.",
+    ),
+    ("where is it?", "`src/errors/handler.ts:41`"),
+    ("log line?", "`2026-11-18 ERROR timeout after 30s`"),
+    ("the diff", "```diff\n-    raise Error('x')\n+    return None\n```"),
+    ("curl it", "```\n$ curl -i localhost\nHTTP/1.1 500 Internal Server Error\n```\nIt is down."),
+    ("names?", "Anna\nBen\nCarla"),
+    ("steps", "- pull\n- build\n- push, and\n- wait for the health check"),
+    ("math", "x = (a + b) / 2"),
+    (
+        "quote me",
+        "> I don't understand.\n\nThat is what the customer wrote; I would ask for the order number.",
+    ),
+    (
+        "how does Go report it?",
+        "It prints `panic: …` and a list of goroutines; the first one is where it happened.",
+    ),
+    ("poem please", "The queue is long, the night is mild,\nthe build is green, the log is filed,\nand"),
+    ("draft an apology", "We are sorry for the trouble. Could you please clarify which invoice you mean?"),
+    ("401 again?", "Yes: the API answers 401 because the key was rotated at noon. Ask Ben for the new one."),
+]
+# The question, the answer, why it is none, and what was said before in the same conversation.
+STUCK = "I will start with the migration now: first I read the schema, then I write the script, then I run the tests on it."
+BAD: list[tuple[str, str, Reason, Recent]] = [
+    ("deploy", "   \n", Reason.EMPTY, Recent()),
+    ("deploy", "No response requested.", Reason.EMPTY, Recent()),
+    ("deploy", "\u200b\u200b", Reason.EMPTY, Recent()),
+    ("add a button", PY_TRACE, Reason.ERROR_LEAK, Recent()),
+    ("add a button", GO_TRACE, Reason.ERROR_LEAK, Recent()),
+    ("add a button", JAVA_TRACE, Reason.ERROR_LEAK, Recent()),
+    ("hello", "API Error: 529 Overloaded", Reason.ERROR_LEAK, Recent()),
+    ("hello", "API Error: Connection error.", Reason.ERROR_LEAK, Recent()),
+    ("what does this error mean?", "API Error: 500 Internal server error", Reason.ERROR_LEAK, Recent()),
+    ("hello", "unexpected status 502 Bad Gateway: upstream", Reason.ERROR_LEAK, Recent()),
+    ("hello", "exceeded retry limit, last status: 429 Too Many Requests", Reason.ERROR_LEAK, Recent()),
+    ("hello", "Request timed out.", Reason.ERROR_LEAK, Recent()),
+    ("hello", "TypeError: Cannot read properties of undefined (reading 'id')", Reason.ERROR_LEAK, Recent()),
+    ("rename the file", "I'm sorry, I don't understand your request.", Reason.CONFUSION, Recent()),
+    ("rename the file", "I am a bit confused. What do you mean by that?", Reason.CONFUSION, Recent()),
+    ("rename the file", "Hello! I'm not sure what you mean. Could you clarify?", Reason.CONFUSION, Recent()),
+    ("show the file", "Here it is:\n```python\ndef main():\n    run(", Reason.TRUNCATED, Recent()),
+    (
+        "explain it",
+        "The service reads the queue in order. " * 6 + "It then stops because",
+        Reason.TRUNCATED,
+        Recent(),
+    ),
+    ("go on", STUCK, Reason.LOOP, Recent().after("go on", STUCK).after("go on", STUCK)),
+    ("Go on.", STUCK, Reason.LOOP, Recent().after("go on", STUCK).after("no", "ok").after("go on!", STUCK)),
+]
+
+
+def test_of_thirty_more_everyday_answers_none_is_withheld() -> None:
+    """Short, polite, in other languages, with code and error words, and a trace that was asked about."""
+    assert len(EVERYDAY) == 30
+    wrong = [
+        (asked, text[:60], reason)
+        for asked, text in EVERYDAY
+        if (reason := validate(text, asked=asked, finish=Finish.COMPLETE)) is not None
+    ]
+    assert wrong == []
+
+
+def test_of_twenty_that_are_no_answers_none_is_shown() -> None:
+    """Nothing, a client's own errors, traces nobody asked for, not having understood, halves, and a stuck agent."""
+    assert len(BAD) == 20
+    missed = [
+        (asked, text[:60], reason)
+        for asked, text, reason, recent in BAD
+        if validate(text, asked=asked, recent=recent) is not reason
+    ]
+    assert missed == []
