@@ -63,6 +63,8 @@ def test_a_busy_agent_asks_and_a_dead_one_is_resumed_in_its_conversation(
     )
     asked = house.daemon.run("agent", "stop", "claude")
     assert (asked.exit_code, "wakeful agent stop claude --yes" in asked.err) == (1, True)
+    # A client says that it is busy before its log has the prompt; killed in between there is nothing to be told of.
+    wait_for(lambda: b'"type":"tool_use"' in claude.logs()[0].read_bytes() or None, "call in the log")
     os.kill(started["pid"], signal.SIGKILL)
     back = house.wait("claude", timeout_seconds=40, state="running", epoch=2)
     conversation = claude.logs()[0].stem

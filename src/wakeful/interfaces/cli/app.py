@@ -14,10 +14,9 @@ from wakeful import __version__
 from wakeful.domain.errors import WakefulError, WorldError
 from wakeful.domain.plaintext import plain
 from wakeful.interfaces.cli.lazy import Entry, LazyGroup
-from wakeful.interfaces.cli.output import OutputLost, asked_for_json, complain, tell_remarks
+from wakeful.interfaces.cli.output import INTERRUPTED, OutputLost, asked_for_json, complain, tell_remarks
 
 _HERE: Final = "wakeful.interfaces.cli"
-INTERRUPTED: Final = 130
 # What a shell reports for a program that SIGPIPE ended.
 PIPE_BROKEN: Final = 141
 BUG: Final = 4

@@ -17,7 +17,7 @@ from wakeful.domain.plaintext import plain
 from wakeful.interfaces.cli.client import Client, DaemonNotRunning
 from wakeful.interfaces.cli.listing import decoded
 from wakeful.interfaces.cli.options import answers_json
-from wakeful.interfaces.cli.output import say, show_json, wall_now
+from wakeful.interfaces.cli.output import INTERRUPTED, say, show_json, wall_now
 from wakeful.interfaces.cli.settings import load_settings
 from wakeful.interfaces.since import wall_at
 from wakeful.places import Places
@@ -61,7 +61,11 @@ def events(*, since: str, follow: bool, archive_before: str | None, as_json: boo
         found = _listed(since_wall)[1]
         if not as_json:
             _say_pause(found)
-        asyncio.run(_follow(Path(found.path), since_wall, as_json=as_json))
+        try:
+            asyncio.run(_follow(Path(found.path), since_wall, as_json=as_json))
+        except KeyboardInterrupt:
+            # Nothing else ends it, so that this is no error.
+            return INTERRUPTED
         return 0
     body, found = _listed(since_wall)
     if as_json:

@@ -11,6 +11,7 @@ from typing import Final
 from wakeful.domain.errors import WorldError
 from wakeful.domain.plaintext import SEQUENCE, plain
 
+INTERRUPTED: Final = 130
 # Remarks of a command that was asked for JSON: its error, if there is one, is the only thing on stderr.
 _remarks: Final[list[str]] = []
 
