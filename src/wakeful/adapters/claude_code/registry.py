@@ -6,10 +6,10 @@ A file left behind by a process that is gone is the positive evidence a death ne
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from sys import intern
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from wakeful.adapters.logs.small import entries, read_small, watch_or_await
 from wakeful.adapters.system.proc import boot_id
@@ -21,18 +21,22 @@ from wakeful.domain.subject import Subject
 from wakeful.ports.eyes import Changes, Folders, Processes, Witness
 
 ENTRY_BYTES_MAX: Final = 64 * 1024
+# A pid of Linux has 22 bits, a start in clock ticks fits in 62, and a time in milliseconds in a float without loss.
+Pid = Annotated[int, Meta(ge=1, le=2**22)]
+Ticks = Annotated[str, Meta(max_length=19)] | Annotated[int, Meta(ge=0, le=2**62)]
+Milliseconds = Annotated[float, Meta(ge=0, le=2**53)]
 
 
 class Entry(Struct, rename="camel"):
     """One registry file; only what is read."""
 
-    pid: int
+    pid: Pid
     session_id: str
-    proc_start: str | int
-    started_at: float | None = None
+    proc_start: Ticks
+    started_at: Milliseconds | None = None
     cwd: str | None = None
     status: str | None = None
-    status_updated_at: float | None = None
+    status_updated_at: Milliseconds | None = None
     waiting_for: str | None = None
 
     @property
