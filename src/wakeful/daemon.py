@@ -183,7 +183,7 @@ class Daemon(Lookout):
     async def _sweep(self, source: "LogEye | ContainerEyes") -> None:
         try:
             await source.sweep()
-        except Exception as error:  # noqa: BLE001 - the other sources are swept all the same
+        except Exception as error:  # noqa: BLE001 - the other sources are swept even so
             self.look_later(source, self.failures.failed(source.name, error))
 
     async def forget_old(self) -> None:

@@ -169,7 +169,7 @@ class Lookout:
             self.observe(eye, eye.look)
         try:
             await self.tmux.look()
-        except Exception as error:  # noqa: BLE001 - the sessions that other sources know are shown all the same
+        except Exception as error:  # noqa: BLE001 - the other sources are shown even so
             self.failures.failed(self.tmux.name, error)
         self.settle()
 

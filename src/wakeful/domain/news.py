@@ -55,7 +55,7 @@ def failure_news(name: str, reason: str, host: str, since: float) -> News:
         what=f"A part of Wakeful is down: {name}",
         where=f"wakeful on {host} ({reason})",
         since=since,
-        did="tries it again and again; everything else goes on",
+        did="tries it again after 1 to 60 s; everything else goes on",
         otherwise="what it shows or does may be missing",
         command="wakeful doctor",
     )

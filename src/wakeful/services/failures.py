@@ -1,7 +1,7 @@
 """Which sources and services of Wakeful are down. One that raises is tried again with back-off and ends nothing else.
 
-What is down is shown by `status` and `doctor`, and people get one alert for each with its end. Nothing here knows what a
-part does. Errors of the world that a part knows how to meet (a full disk, Redis away) are its own business.
+`status` and `doctor` show what is down, and people get one alert for each part and one when it works again. Nothing here
+knows what a part does. Each part handles the errors of the world that it expects (a full disk, Redis away) itself.
 """
 
 import asyncio
