@@ -22,12 +22,14 @@ from wakeful.adapters.sqlite.store import SqliteStore
 from wakeful.adapters.system.connections import tcp_callers
 from wakeful.adapters.system.goodbye import told_to_end
 from wakeful.adapters.system.kept_child import KeptChild
+from wakeful.adapters.system.log_files import keep_own_log_short
 from wakeful.adapters.system.notify import Notifier
 from wakeful.adapters.system.pulse import Pulse
 from wakeful.adapters.system.scopes import keep_apart, service_group
 from wakeful.adapters.system.trouble_file import TroubleFile
 from wakeful.config import Config
 from wakeful.daemon import Daemon
+from wakeful.daemon_log import limit_log
 from wakeful.domain.calm import pause_words
 from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import WorldError
@@ -80,6 +82,7 @@ async def serve(
     """
     # First: nothing that is started from here may speak to systemd in our name.
     notifier = Notifier.taken_from(os.environ)
+    limit_log()
     doors = Doors(config, places, port_asked_for=port_asked_for)
     async with AsyncExitStack() as stack:
         stack.callback(doors.close)
@@ -293,6 +296,7 @@ async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], end
         keep(daemon.tmux.name, daemon.tmux.run),
         keep("transition writer", daemon.scribe.run),
         keep("loop lag", daemon.lag.run),
+        keep("log rotation", keep_own_log_short),
         keep("reachability checks", lambda: daemon.proofs.run(lambda: daemon.feed.is_heard)),
         *(keep(otherwise, task, world_errors=True) for task, otherwise in stored),
         *(keep("gateway", each.run) for each in daemon.beside),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.adapters.system import kept_child
+from wakeful.adapters.system import kept_child, log_files
 from wakeful.adapters.system.kept_child import KeptChild
 
 SECONDS_MAX = 30.0
@@ -60,7 +60,7 @@ def test_it_is_started_again_and_ends_with_us(tmp_path: Path, monkeypatch: pytes
 def test_its_log_stays_short_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was said is kept once more beside it, as readable as before, and what is said next is the log."""
     monkeypatch.setattr(kept_child, "LOG_SECONDS", 0.01)
-    monkeypatch.setattr(kept_child, "LOG_BYTES_MAX", 1000)
+    monkeypatch.setattr(log_files, "LOG_BYTES_MAX", 1000)
     path, older = tmp_path / "gateway.log", tmp_path / "gateway.log.1"
     talking = "import sys, time\nwhile True: print('word ' * 20, flush=True); time.sleep(0.001)"
     kept = child(talking, path)

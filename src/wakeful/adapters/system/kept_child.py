@@ -7,12 +7,12 @@ What it says goes to a log of its own.
 import asyncio
 import logging
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from wakeful.adapters.system.log_files import shorten
 from wakeful.domain.plaintext import plain
 from wakeful.domain.redact import redact
 
@@ -21,8 +21,6 @@ PAUSE_SECONDS_MAX: Final = 60.0
 # One that lived this long is well: its next end is a new trouble.
 WELL_AFTER_SECONDS: Final = 60.0
 END_SECONDS_MAX: Final = 10.0
-# More than a week of a calm program; then the log begins anew beside the one before it.
-LOG_BYTES_MAX: Final = 4 * 1024 * 1024
 LOG_SECONDS: Final = 3600.0
 _WORDS_BYTES: Final = 2048
 _WORDS_CHARS_MAX: Final = 200
@@ -72,20 +70,11 @@ class KeptChild:
                 async with asyncio.timeout(LOG_SECONDS):
                     return await child.wait()
             except TimeoutError:
-                self._shorten_log()
-
-    def _shorten_log(self) -> None:
-        """A log that has grown long begins anew. Who has it open only appends, and goes on at its new end."""
-        try:
-            if self._log.exists() and self._log.stat().st_size > LOG_BYTES_MAX:
-                shutil.copy(self._log, self._log.with_name(f"{self._log.name}.1"))
-                os.truncate(self._log, 0)
-        except OSError as error:
-            log.warning("%s stays long: %s", self._log, error)
+                shorten(self._log)
 
     async def _start(self) -> asyncio.subprocess.Process:
         self._log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._shorten_log()
+        shorten(self._log)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         output = os.open(self._log, flags, 0o600)
         try:

@@ -1,0 +1,56 @@
+"""Logs that programs only append to are kept short: the end of a long one becomes the file beside it."""
+
+import asyncio
+import logging
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import Final
+
+# More than a week of a calm program; then the log begins again beside the one before it.
+LOG_BYTES_MAX: Final = 4 * 1024 * 1024
+LOOK_SECONDS: Final = 30.0
+STANDARD_ERROR: Final = 2
+
+log = logging.getLogger("wakeful")
+
+
+def shorten(path: Path) -> None:
+    """Begin a log again that has grown long. A program that has it open only appends, and goes on at its new end."""
+    try:
+        if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
+            shutil.copy(path, path.with_name(f"{path.name}.1"))
+            os.truncate(path, 0)
+    except OSError as error:
+        log.warning("%s stays long: %s", path, error)
+
+
+async def keep_own_log_short() -> None:
+    """Look now and then at the file that this program writes its errors to."""
+    while True:
+        await asyncio.to_thread(shorten_own, STANDARD_ERROR)
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def shorten_own(descriptor: int) -> None:
+    """Shorten the file behind a descriptor of this program, if it only appends to it."""
+    path = _appended_file(descriptor)
+    if path is not None:
+        shorten(path)
+
+
+def _appended_file(descriptor: int) -> Path | None:
+    """None for a terminal, a pipe, the journal of systemd, and a file that somebody else writes as a whole."""
+    import fcntl  # noqa: PLC0415 - asked twice a minute
+
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        if not fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_APPEND:
+            return None
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        return path if os.path.samestat(path.stat(), os.fstat(descriptor)) else None
+    except OSError:
+        # Removed since, or closed: there is nothing to shorten.
+        return None
