@@ -53,15 +53,28 @@ def test_the_configuration_file_that_is_there_is_seen(daemon: RunningDaemon) -> 
     own = daemon.home / ".config" / "wakeful" / "wakeful.toml"
     own.parent.mkdir(parents=True)
     own.write_text("# nothing is set yet\n")
+    own.chmod(0o600)
     daemon.watch(HOME=daemon.home, XDG_CONFIG_HOME=own.parent.parent)
     assert checks(daemon)["configuration"]["said"] == str(own)
     other = daemon.home / "other.toml"
     other.write_text('[daemon]\nmode = "observe"\n')
+    other.chmod(0o600)
     daemon.up("--config", str(other))
     found = checks(daemon)["configuration"]
     assert (found["grade"], found["said"]) == ("warn", f"{own}; but the daemon reads {other}")
     daemon.watch(WAKEFUL_CONFIG=os.path.relpath(other, daemon.home))
     assert checks(daemon)["configuration"]["said"] == str(other)
+
+
+def test_a_configuration_that_others_can_read_is_told(daemon: RunningDaemon) -> None:
+    """`config init` writes one for its owner alone; people put tokens into it."""
+    daemon.watch(HOME=daemon.home, XDG_CONFIG_HOME=daemon.home / ".config")
+    assert daemon.run("config", "init").exit_code == 0
+    own = daemon.home / ".config" / "wakeful" / "wakeful.toml"
+    assert (own.stat().st_mode & 0o777, checks(daemon)["configuration"]["grade"]) == (0o600, "ok")
+    own.chmod(0o640)
+    found = checks(daemon)["configuration"]
+    assert (found["grade"], found["todo"]) == ("warn", f"chmod 600 {own}")
 
 
 def test_a_bundle_holds_what_helps_and_no_secret(daemon: RunningDaemon, tmp_path: Path) -> None:

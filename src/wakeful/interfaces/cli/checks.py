@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import resource
+import shlex
 import shutil
 import stat
 import subprocess
@@ -61,7 +62,19 @@ def configuration(scene: Scene) -> Finding:
     if ignored is not None:
         others = f"{', '.join(files)}; " if files else ""
         return warn(f"{others}ignored {ignored}", "read it, then `wakeful config trust`")
+    shared = next((file for file in files if _is_read_by_others(file)), None)
+    if shared is not None:
+        return warn(f"{plain(shared)}: other users can read it", f"chmod 600 {shlex.quote(shared)}")
     return ok(_named(files))
+
+
+def _is_read_by_others(file: str) -> bool:
+    """People write tokens and passwords into it."""
+    try:
+        return bool(Path(file).stat().st_mode & 0o044)
+    except OSError:
+        # Removed since it was read.
+        return False
 
 
 def _ignored_here(scene: Scene) -> str | None:

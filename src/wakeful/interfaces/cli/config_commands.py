@@ -133,7 +133,10 @@ def init(*, config_file: str | None) -> int:
         require_home(os.environ)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     try:
-        with Path(path).open("x", encoding="utf-8") as file:
+        # For its owner alone: people write tokens and passwords into it.
+        with open(
+            path, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)
+        ) as file:
             file.write("\n".join(default_lines()) + "\n")
     except FileExistsError as problem:
         raise ConfigExists(path=path) from problem
