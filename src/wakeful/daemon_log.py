@@ -1,7 +1,7 @@
 """The daemon's own log on standard error: its warnings, and of some parts every move with its time.
 
-What others can cause (a request that fails, a log that cannot be read) must not fill a disk: equal messages are counted
-once there are many of them.
+What others can cause (a request that fails, a log that cannot be read) must not fill a disk: equal warnings are counted
+once there are many of them. Moves are never left out: there are as many as agents and cycles make.
 """
 
 import logging
@@ -55,7 +55,6 @@ def show_moves(log: logging.Logger) -> None:
         return
     written = logging.StreamHandler(sys.stderr)
     written.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    written.addFilter(RateLimit())
     log.addHandler(written)
     log.setLevel(logging.INFO)
     log.propagate = False

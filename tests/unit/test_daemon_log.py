@@ -8,7 +8,7 @@ import pytest
 
 from wakeful.adapters.system import log_files
 from wakeful.adapters.system.log_files import shorten_own
-from wakeful.daemon_log import EQUAL_MESSAGES_MAX, TEMPLATES_MAX, WINDOW_SECONDS, RateLimit
+from wakeful.daemon_log import EQUAL_MESSAGES_MAX, TEMPLATES_MAX, WINDOW_SECONDS, RateLimit, show_moves
 
 
 def record(template: str, *arguments: object) -> logging.LogRecord:
@@ -57,3 +57,12 @@ def test_a_log_that_is_appended_to_is_kept_short(
         assert (path.read_bytes(), len((tmp_path / "up.log.1").read_bytes())) == (b"next", 5000)
     else:
         assert [each.name for each in tmp_path.iterdir()] == ["up.log"]
+
+
+def test_no_move_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """A hundred agents that change their state at once are a hundred lines."""
+    log = logging.getLogger("wakeful.test-moves")
+    show_moves(log)
+    for number in range(100):
+        log.info("agent %s: running -> unknown", number)
+    assert len(capsys.readouterr().err.splitlines()) == 100
