@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -168,6 +169,22 @@ def test_a_tmux_that_hangs_is_ended_at_the_deadline(
     assert listing.sight is Sight.UNKNOWN
     assert took_seconds < SHORT_SECONDS + 5.0
     assert ended(pid_file)
+
+
+def test_a_server_that_came_up_after_tmux_was_refused_is_asked_again(
+    pretend: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Many are started at once, and one of them asks before the first server serves: that is no server nobody can see."""
+    asked = tmp_path / "asked"
+    pretend(
+        f"if [ -e {asked} ]; then echo 'no current target' >&2; exit 1; fi; touch {asked}; "
+        "echo 'error connecting to socket (No such file or directory)' >&2; exit 1"
+    )
+    with socket.socket(socket.AF_UNIX) as serving:
+        serving.bind(str(tmp_path / "socket"))
+        serving.listen()
+        listing, _ = timed(tmp_path / "socket", PATIENCE_SECONDS)
+    assert (listing.sight, listing.panes, listing.reason) == (Sight.ALIVE, (), "")
 
 
 def test_a_tmux_that_leaves_its_output_open_does_not_hold_us(

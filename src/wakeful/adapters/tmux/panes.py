@@ -57,6 +57,8 @@ class Listing(Struct, frozen=True):
     # When each pane's window last showed something new, in whole seconds since the epoch. No part of a row: a row
     # that did not change is the same pane, however busy it is.
     wrote: tuple[int, ...] = ()
+    # tmux could not be asked, and yet the socket is served: its server may have only just come up.
+    came_up: bool = False
 
 
 def sockets(uid: int, extra: Iterable[Path] = ()) -> list[Path]:
@@ -69,6 +71,14 @@ def sockets(uid: int, extra: Iterable[Path] = ()) -> list[Path]:
 
 async def list_panes(socket: Path, deadline_seconds: float = DEADLINE_SECONDS) -> Listing:
     """All panes of the server on this socket; never later than the deadline, never an exception for the world."""
+    listing = await _list_once(socket, deadline_seconds)
+    if listing.came_up:
+        # A server began to serve between tmux's refusal and our look at its socket.
+        listing = await _list_once(socket, deadline_seconds)
+    return listing
+
+
+async def _list_once(socket: Path, deadline_seconds: float) -> Listing:
     # A program may put newlines and tabs into its name and so forge rows; it cannot guess this.
     separator = secrets.token_hex(8)
     argv = ("tmux", "-u", "-S", str(socket), "list-panes", "-a", "-F", separator + _ROW)
@@ -120,7 +130,8 @@ def _refused(socket: Path, answer: Answer) -> Listing:
         return Listing(socket, Sight.DEAD, reason="no server on this socket")
     if sight is Sight.ALIVE and answer.errors.startswith(_EMPTY_SERVER):
         return Listing(socket, Sight.ALIVE)
-    return Listing(socket, Sight.UNKNOWN, reason=_text(answer.errors) or f"tmux exited {answer.exit_code}")
+    reason = _text(answer.errors) or f"tmux exited {answer.exit_code}"
+    return Listing(socket, Sight.UNKNOWN, reason=reason, came_up=sight is Sight.ALIVE)
 
 
 def served(socket: Path) -> Sight:
