@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: run test check bench accuracy effects crash docs clean
+.PHONY: run test check bench accuracy effects crash redteam docs clean
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/wakeful up
@@ -37,6 +37,10 @@ effects: $(VENV)/test.stamp
 # Every point at which a program with a journal can be cut off; some ten minutes. `make test` takes a spread of them.
 crash: $(VENV)/test.stamp
 	$(BIN)/python -m bench.recovery --write docs/reference/recovery-tried.md
+
+# Every attack in its long form, under five minutes; `make test` runs the short form.
+redteam: $(VENV)/test.stamp
+	$(BIN)/python -m bench.redteam --write docs/redteam.md
 
 docs: $(VENV)/test.stamp
 	$(BIN)/python -m bench.reference
