@@ -28,7 +28,7 @@ from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.incident import Cause, Fate, Incident, Member
 from wakeful.domain.incident_words import did_words, words_of
 from wakeful.domain.moment import Instant, iso
-from wakeful.domain.news import News, failure_news, forge_news, text_of
+from wakeful.domain.news import News, failure_news, forge_news, refusal_news, text_of
 from wakeful.domain.plan import Decision, Step
 from wakeful.domain.process import Sight
 from wakeful.domain.record import SessionRecord, describe
@@ -277,6 +277,15 @@ EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
     ),
     "A part of Wakeful is down": lambda: text_of(
         failure_news("claude-registry", "OSError: too many open files", "tower", _WALL)
+    ),
+    "A decision was refused": lambda: text_of(
+        refusal_news(
+            "claude-3f2a91bc-5d1e-4c55-9c8e-2f6b9f0a7e11",
+            "POST /api/sessions/3f2a91bc/revive",
+            "agent-may-not-decide",
+            "wakeful session revive 3f2a91bc --yes",
+            _WALL,
+        )
     ),
     "A program's journal was settled": lambda: _journal(_RECOVERED),
     "A program's journal could not be settled": lambda: _journal(

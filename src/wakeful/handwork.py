@@ -4,16 +4,17 @@ Nothing here decides; the daemon builds it on its lookout and its store.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from wakeful.adapters.providers import NAMES, every
 from wakeful.adapters.system import proc
-from wakeful.adapters.system.tools import TOOL_VARIABLES, is_tool
+from wakeful.adapters.system.tools import is_tool
 from wakeful.adapters.tmux.driver import TmuxDriver
 from wakeful.adapters.tmux.said import was_said
+from wakeful.callers import Callers
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
@@ -39,6 +40,7 @@ class Handwork:
     ) -> None:
         self._store = store
         self._lookout = lookout
+        self.callers = Callers(lookout.roster, places.tmux)
         self._world = LocalWorld(lookout.clock, Path(places.events))
         self.holdings = Holdings(store, lookout.supervisor, lookout.host, lookout.watch, NAMES)
         table = drivers(places, lookout.clock)
@@ -88,32 +90,6 @@ class Handwork:
     def _forget_typed(self, session_id: SessionId) -> None:
         for each in self._typing:
             each.forget_typed(session_id)
-
-    def supervised(self, pids: Sequence[int]) -> SessionId | None:
-        """The living session that one of these processes works for: by descent, or by what its client told it."""
-        for pid in pids:
-            found = self._by_descent(pid) or self._by_mark(pid)
-            if found is not None:
-                return found
-        return None
-
-    def _by_descent(self, pid: int) -> SessionId | None:
-        try:
-            lineage = {pid, *(each.pid for each in proc.ancestors(pid))}
-        except proc.ProcessHidden:
-            return None
-        for watched in list(self._lookout.roster.watched.values()):
-            if any(holder.process.pid in lineage for holder in watched.presence.living):
-                return watched.subject.id
-        return None
-
-    def _by_mark(self, pid: int) -> SessionId | None:
-        for provider, variable in TOOL_VARIABLES.items():
-            conversation = proc.environ_value(pid, variable)
-            watched = self._lookout.roster.watched.get(SessionId(f"{provider}-{conversation}"))
-            if watched is not None and watched.presence.living:
-                return watched.subject.id
-        return None
 
     def _reread(self, session_id: SessionId) -> None:
         self._lookout.catch_up(session_id)

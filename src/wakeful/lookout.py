@@ -22,6 +22,7 @@ from wakeful.adapters.neutral.logs import event_logs
 from wakeful.adapters.spool.eye import SpoolEye
 from wakeful.adapters.spool.fired import Fired
 from wakeful.adapters.system import proc
+from wakeful.adapters.system.clients import reason_to_spare
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.system.tools import orphans_of, unlogged_calls
 from wakeful.adapters.tmux.dialogs import Dialogs
@@ -256,6 +257,9 @@ class Lookout:
 
     def seek_named(self, subject: Subject, pid: int, wall: float) -> None:
         process = proc.identify_if_seen(pid)
+        if process is not None and reason_to_spare(process) is not None:
+            # No program that reports itself is the first process, Wakeful, or another user's.
+            return
         seconds = self.clock.now().wall - wall
         if process is None or proc.age_seconds(process) + START_SLACK_SECONDS < seconds:
             # Gone, or a stranger that got the pid since: nobody knows any more when the writer was started.

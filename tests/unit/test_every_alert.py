@@ -25,6 +25,7 @@ SITES = {
     "services/telling.py": 2,
     "services/disk_watch.py": 1,
     "services/failures.py": 1,
+    "services/refused_decisions.py": 1,
     "services/announcing.py": 1,
     "services/asking.py": 2,
     "services/work_revival.py": 1,

@@ -37,6 +37,7 @@ ALLOWED = {
         "hubwork",
         "journal_desk",
         "lookout",
+        "person",
         "recordings",
         "recoveries",
         "reporting",

@@ -48,6 +48,7 @@ class Matter(StrEnum):
     ISSUES = "issues"
     GATEWAY = "gateway"
     DOWN = "down"
+    DECISION = "decision"
 
 
 class Topic(Struct, frozen=True):

@@ -18,6 +18,7 @@ from wakeful.adapters.driving import (
     CHOSEN_BY_WAKEFUL,
     Patience,
     absence,
+    agent_of,
     check_arguments,
     check_prompt,
     marked,
@@ -169,7 +170,8 @@ class CodexDriver:
         """Ends the process, in which the turn is written down as interrupted; the next prompt goes on from there."""
         if hosting.process is None or absence(hosting) is not None:
             return Seen(Outcome.DECLINED, "no turn is running")
-        ending = await end(hosting.process, ((signal.SIGINT, self._patience.interrupt),))
+        meant = agent_of(hosting.session_id, hosting.conversation_id)
+        ending = await end(hosting.process, ((signal.SIGINT, self._patience.interrupt),), is_meant=meant)
         if ending.sight is Sight.DEAD:
             return Seen(Outcome.RECOVERED, f"its turn was interrupted within {ending.seconds:.1f} s")
         return Seen(Outcome.INEFFECTIVE, f"process {ending.process.pid} did not react to SIGINT")
@@ -236,7 +238,7 @@ class CodexDriver:
     async def _give_up(self, folder: RunFolder, process: Process, reason: str) -> Seen:
         """Nothing that runs may be unknown to us: what should not be there is ended, the native process first."""
         for each in (*reversed(proc.descendants(process)), process):
-            await end(each)
+            await end(each, is_meant=lambda _process: True)
         folder.remove()
         return Seen(Outcome.INEFFECTIVE, f"{reason}; it was ended")
 

@@ -67,17 +67,18 @@ class SpoolEye:
         """Nothing: reports are read as they come."""
 
     def _take(self, path: Path, mtime: float) -> None:
+        written_wall = _ctime(path)
         payload = read_small(path, PAYLOAD_BYTES_MAX)
         hook = read_hook(payload, mtime) if payload else None
         if hook is not None:
-            self._report(hook, mtime)
+            self._report(hook, mtime, written_wall or mtime)
         if self._folders is not None and (hook is not None or not self._is_fresh(mtime)):
             path.unlink(missing_ok=True)
 
     def _is_fresh(self, mtime: float) -> bool:
         return self._clock.now().wall - mtime <= FRESH_SECONDS_MAX
 
-    def _report(self, hook: Hook, at: float) -> None:
+    def _report(self, hook: Hook, at: float, written_wall: float) -> None:
         try:
             session_id = parse_session_id(f"{hook.provider}-{hook.conversation_id}")
         except BadSessionId:
@@ -94,12 +95,22 @@ class SpoolEye:
             conversation_id=ConversationId(hook.conversation_id),
         )
         opened = Opened(at, subject.conversation_id, hook.cwd)
-        self._witness.reported(subject, [opened, *hook.events], live=self._is_fresh(at))
+        self._witness.reported(
+            subject, [opened, *hook.events], live=self._is_fresh(at), written_wall=written_wall
+        )
 
 
 def _mtime(path: Path) -> float | None:
     """When it was dropped; None if somebody took it away since."""
     try:
         return path.lstat().st_mtime
+    except OSError:
+        return None
+
+
+def _ctime(path: Path) -> float | None:
+    """The same by a time that its writer cannot choose."""
+    try:
+        return path.lstat().st_ctime
     except OSError:
         return None

@@ -255,6 +255,9 @@ def _problems(config_file: str | None) -> list[str]:
 @click.command(epilog="Example: cd project && wakeful config trust")
 def trust() -> int:
     """Let this folder's wakeful.toml count, as it is now. When it changes it is a stranger again."""
+    from wakeful.person import require_person  # noqa: PLC0415 - reads /proc, for this alone
+
+    require_person()
     document = trusting.found_here()
     if document is None:
         raise NothingToTrust
