@@ -58,6 +58,14 @@ class Topic(Struct, frozen=True):
     session_id: str | None = None
 
 
+class Gist(Struct, frozen=True):
+    """An alert in three words, for a message about many: what it is called, its project, the finding or cause."""
+
+    name: str
+    project: str
+    what: str
+
+
 class Alert(Struct, frozen=True):
     """One thing to tell, once. Two alerts with the same `episode` are about the same thing."""
 
@@ -68,11 +76,15 @@ class Alert(Struct, frozen=True):
     chat: str | None = None
     # None where whoever owes it has asked about mutes already.
     topic: Topic | None = None
+    # What a digest says of it; without one, the first line of the text.
+    gist: Gist | None = None
+    # How many alerts this one replaces, for which there was no room; none where it is an alert of its own.
+    stands_for: int = 0
 
     @property
     def ends_by_itself(self) -> bool:
         """Whether it is over once it was told; others wait for `resolve`, and words to a chat are never said again."""
-        return self.kind is AlertKind.FINISHED and self.chat is None
+        return (self.kind is AlertKind.FINISHED or self.stands_for > 0) and self.chat is None
 
 
 class Rules(Struct, frozen=True):
@@ -113,7 +125,7 @@ def needs_you(record: SessionRecord, question: Question) -> str:
     """Which project, what it asks, how to get there; where there is nowhere to get to, how to answer from here."""
     asked = question.code is None and not question.probable
     answers = asked and record.managed and not _offers(record, "attach")
-    return _lines(
+    return lines_of(
         f"{called(record)} needs you",
         _line(question.words, QUESTION_CHARS_MAX),
         "Say yes like this, no with `deny`:" if answers else "",
@@ -123,7 +135,7 @@ def needs_you(record: SessionRecord, question: Question) -> str:
 
 def finished(record: SessionRecord) -> str:
     """A turn ended well."""
-    return _lines(f"{called(record)} finished", _where(record), _jump(record))
+    return lines_of(f"{called(record)} finished", _where(record), _jump(record))
 
 
 def trouble(
@@ -167,7 +179,7 @@ def incident(told: Incident) -> str:
 
 def six_things(*, what: str, where: str, since: str, did: str, otherwise: str, command: str) -> str:
     """What every message about trouble says, each thing in its line; `command` is empty where none could be typed."""
-    return _lines(
+    return lines_of(
         what,
         f"Where: {where}",
         f"Since: {moment(since)}",
@@ -194,7 +206,7 @@ def resolved(what: str, since: str, *, did: str = "", because: str = "", well: b
 
     Not `well`: nobody saw it well again, so it is closed and not resolved.
     """
-    return _lines(
+    return lines_of(
         f"{'Resolved' if well else 'Closed'}: {what}",
         f"It began at {moment(since)}",
         f"Wakeful did: {did}" if did else "",
@@ -212,7 +224,13 @@ def held_back(text: str, owed_at: float) -> str:
     return f"(from {moment(iso(owed_at))}, not told before)\n{text}"
 
 
-def _lines(*lines: str) -> str:
+def gist_of(record: SessionRecord, what: str) -> Gist:
+    """What a digest says of an alert about this session."""
+    return Gist(called(record), record.project, what)
+
+
+def lines_of(*lines: str) -> str:
+    """A message of these lines, each made plain, redacted and cut; empty ones are left out."""
     told = [shown for line in lines if (shown := _line(line))]
     assert len(told) <= LINES_MAX, "an alert is read at a glance"
     return "\n".join(told)
