@@ -3,6 +3,7 @@
 The processes are forks of one script that is called `claude`, as the real client's are.
 """
 
+import json
 import subprocess
 import sys
 import time
@@ -13,14 +14,14 @@ from typing import Final
 
 import transcripts
 
-# Reads conversations and folders, one a line; forks and registers a process for each; all end with its input.
+# Reads conversations and folders, one pair a line; forks and registers a process for each; all end with its input.
 _SCRIPT: Final = """#!{python} -SI
 import json, os, signal, sys, time
 config = sys.argv[1]
 os.makedirs(config + "/sessions", exist_ok=True)
 children = []
 for line in open(sys.argv[2]):
-    conversation, _, cwd = line.rstrip("\\n").partition("\\t")
+    conversation, cwd = json.loads(line)
     child = os.fork()
     if child == 0:
         signal.pause()
@@ -57,8 +58,8 @@ class LivingCrowd:
         program.parent.mkdir()
         program.write_text(_SCRIPT.format(python=sys.executable))
         program.chmod(0o755)
-        lines = (f"{each}\t{cwd}\n" for each, cwd in zip(self.conversations, cwds, strict=True))
-        names.write_text("".join(lines))
+        pairs = zip(self.conversations, cwds, strict=True)
+        names.write_text("".join(f"{json.dumps(pair)}\n" for pair in pairs))
         argv = [str(program), str(self.config), str(names)]
         process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert process.stdout is not None
