@@ -15,6 +15,7 @@ from msgspec import Struct
 from wakeful.domain.findings import MEANINGS, Code, Notice
 from wakeful.domain.incident import Cause, Fate, Incident, Member
 from wakeful.domain.incident_words import count_words, did_words, headline, named
+from wakeful.domain.labels import quiet
 from wakeful.domain.moment import iso
 from wakeful.domain.plaintext import plain
 from wakeful.domain.record import FindingRecord, SessionRecord
@@ -127,7 +128,7 @@ def needs_you(record: SessionRecord, question: Question) -> str:
     answers = asked and record.managed and not _offers(record, "attach")
     return lines_of(
         f"{called(record)} needs you",
-        _line(question.words, QUESTION_CHARS_MAX),
+        _not_ours(_line(question.words, QUESTION_CHARS_MAX)),
         "Say yes like this, no with `deny`:" if answers else "",
         f"→ wakeful session answer {record.id} allow" if answers else _jump(record),
     )
@@ -237,7 +238,19 @@ def lines_of(*lines: str) -> str:
 
 
 def _line(text: str, chars_max: int = LINE_CHARS_MAX) -> str:
-    return plain(redact(text), chars_max)
+    return quiet(plain(redact(text), chars_max))
+
+
+# How lines of Wakeful begin.
+_OURS: Final = re.compile(
+    r"(Wakeful|Where|Since|If you do nothing|Resolved|Closed|Over|It began|PAUSED|Say yes|→|\(from)\b|→",
+    re.IGNORECASE,
+)
+
+
+def _not_ours(line: str) -> str:
+    """A line of an agent's words, which cannot be taken for one of Wakeful's."""
+    return f"It asks: {line}" if _OURS.match(line) else line
 
 
 def called(record: SessionRecord) -> str:

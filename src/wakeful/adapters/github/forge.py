@@ -22,6 +22,7 @@ from wakeful.adapters.github.issue_text import PREFIX, body_of, marker_of, title
 from wakeful.adapters.github.ledger import Ledger
 from wakeful.domain.decoding import json_decoder
 from wakeful.domain.errors import OperatorError, WorldError
+from wakeful.domain.labels import label
 from wakeful.domain.plaintext import plain
 from wakeful.ports.forge import Filing, Report
 
@@ -94,7 +95,7 @@ class GhForge:
     ) -> None:
         self._ledger = ledger
         self._repo = repo
-        self._repos = {project: name for project, _, name in (each.rpartition("=") for each in repos)}
+        self._repos = {label(project): name for project, _, name in (each.rpartition("=") for each in repos)}
         self._public = public
         self._deadline_seconds = deadline_seconds
         # Until when, by the loop's clock, a repository counts as not public.
@@ -107,7 +108,7 @@ class GhForge:
 
     def wants(self, project: str) -> bool:
         """Whether anybody configured a place for issues of this project."""
-        return _REPOSITORY.match(self._repos.get(project, self._repo)) is not None
+        return _REPOSITORY.match(self._repos.get(label(project), self._repo)) is not None
 
     async def file(self, report: Report) -> Filing:
         if not self.wants(report.project):
@@ -119,7 +120,7 @@ class GhForge:
         try:
             mine = self._one_at_a_time.setdefault(report.project, asyncio.Lock())
             async with asyncio.timeout(self._deadline_seconds), mine:
-                return await self._file(report, self._repos.get(report.project, self._repo))
+                return await self._file(report, self._repos.get(label(report.project), self._repo))
         except TimeoutError:
             return Filing(None, f"`gh` did not answer within {self._deadline_seconds:g} s and was ended")
         except (WorldError, OperatorError) as problem:
