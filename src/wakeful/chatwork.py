@@ -9,6 +9,7 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 from wakeful.adapters.sqlite.store import SqliteStore
 from wakeful.adapters.system.clock import SystemClock
@@ -16,7 +17,8 @@ from wakeful.adapters.system.goodbye import told_to_end
 from wakeful.adapters.system.kept_child import KeptChild
 from wakeful.adapters.system.sole import sole, sole_on_host
 from wakeful.chat_gateway import Gateway
-from wakeful.config import Config
+from wakeful.children import learn
+from wakeful.config import Config, secret_values
 from wakeful.domain.errors import OperatorError
 from wakeful.home import make_home, store_path
 from wakeful.places import Places
@@ -88,6 +90,7 @@ async def serve_gateway(
     """
     bot = bot_of(config)
     make_home(places)
+    learn((*secret_values(config), *_token(places)), config.daemon.pass_environment)
     async with AsyncExitStack() as stack:
         lock = store_path(config, places).with_name(f"gateway-{bot}.lock")
         stack.enter_context(sole(lock, "A gateway of this bot"))
@@ -102,6 +105,14 @@ async def serve_gateway(
         for line in gateway.greeting(name, open_turns, alone=beside is not None):
             announce(line)
         await _run(gateway, ended, beside)
+
+
+def _token(places: Places) -> tuple[str, ...]:
+    """The daemon's, if one was ever started here."""
+    try:
+        return (Path(places.token).read_text().strip(),)
+    except (OSError, ValueError):
+        return ()
 
 
 def _name_for(token: str) -> str:

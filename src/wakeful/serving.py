@@ -27,7 +27,8 @@ from wakeful.adapters.system.notify import Notifier
 from wakeful.adapters.system.pulse import Pulse
 from wakeful.adapters.system.scopes import keep_apart, service_group
 from wakeful.adapters.system.trouble_file import TroubleFile
-from wakeful.config import Config
+from wakeful.children import learn
+from wakeful.config import Config, secret_values
 from wakeful.daemon import Daemon
 from wakeful.daemon_log import limit_log
 from wakeful.domain.calm import pause_words
@@ -84,6 +85,7 @@ async def serve(
     notifier = Notifier.taken_from(os.environ)
     limit_log()
     doors = Doors(config, places, port_asked_for=port_asked_for)
+    learn((*secret_values(config), load_or_create_token(Path(places.token))), config.daemon.pass_environment)
     async with AsyncExitStack() as stack:
         stack.callback(doors.close)
         stack.enter_context(access_file(Path(places.logs) / "access.log"))

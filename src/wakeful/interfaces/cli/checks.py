@@ -17,8 +17,8 @@ from typing import Final
 
 import msgspec
 
+from wakeful.children import helper_environ
 from wakeful.config import Config, ConfigError
-from wakeful.domain.child_environ import child_environ
 from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import WakefulError, WorldError
 from wakeful.domain.plaintext import plain
@@ -190,7 +190,7 @@ def tmux(_scene: Scene) -> Finding:
     try:
         answer = subprocess.run(
             [program, "-V"],
-            env=child_environ(os.environ),
+            env=helper_environ(os.environ),
             capture_output=True,
             text=True,
             timeout=TMUX_SECONDS_MAX,

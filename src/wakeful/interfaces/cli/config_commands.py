@@ -40,6 +40,7 @@ MEANINGS: Final = {
     "daemon.port": "0 picks a free port. A busy one leaves the Unix socket alone open; `--port` insists.",
     "daemon.tcp": "false: the Unix socket only.",
     "daemon.mode": "observe acts on nothing, mine heals managed sessions, all heals every one.",
+    "daemon.pass_environment": "Agents and hooks get these variables of the daemon, too.",
     "detect.silence_seconds": "A turn without any sign of progress for this long is silent.",
     "detect.settle_seconds": "Text whose log does not say whether more follows ends a turn after this.",
     "detect.tool_seconds": "A tool that declares no time limit of its own may run this long.",
