@@ -19,8 +19,9 @@ from wakeful.adapters.system.sole import sole, sole_on_host
 from wakeful.chat_gateway import Gateway
 from wakeful.children import learn
 from wakeful.config import Config, secret_values
-from wakeful.domain.errors import OperatorError
+from wakeful.domain.errors import OperatorError, WakefulError
 from wakeful.home import make_home, store_path
+from wakeful.interfaces.http.token_file import read_token
 from wakeful.places import Places
 from wakeful.ports.chat import ChatFailed
 from wakeful.services.gateway.people import begin_pairing, unpair as forget
@@ -110,8 +111,9 @@ async def serve_gateway(
 def _token(places: Places) -> tuple[str, ...]:
     """The daemon's, if one was ever started here."""
     try:
-        return (Path(places.token).read_text().strip(),)
-    except (OSError, ValueError):
+        return (read_token(Path(places.token)),)
+    except (FileNotFoundError, WakefulError):
+        # Without a token there is nothing to keep back; one that is not safe is the daemon's trouble.
         return ()
 
 

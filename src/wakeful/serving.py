@@ -85,9 +85,11 @@ async def serve(
     notifier = Notifier.taken_from(os.environ)
     limit_log()
     doors = Doors(config, places, port_asked_for=port_asked_for)
-    learn((*secret_values(config), load_or_create_token(Path(places.token))), config.daemon.pass_environment)
     async with AsyncExitStack() as stack:
         stack.callback(doors.close)
+        learn(
+            (*secret_values(config), load_or_create_token(Path(places.token))), config.daemon.pass_environment
+        )
         stack.enter_context(access_file(Path(places.logs) / "access.log"))
         store = await SqliteStore.open(store_path(config, places))
         stack.push_async_callback(store.close)

@@ -156,15 +156,6 @@ def environ_of(pid: int) -> str:
     )
 
 
-def pid_of(daemon: RunningDaemon, session_id: str, unlike: int | None = None) -> int:
-    seen = daemon.wait_for_session(
-        lambda each: each["id"] == session_id and each["session_alive"] and each["pid"] not in (None, unlike),
-        f"life of {session_id}",
-    )
-    pid: int = seen["pid"]
-    return pid
-
-
 def _text(path: Path) -> str | None:
     return (path.read_text() or None) if path.exists() else None
 
@@ -188,19 +179,19 @@ def test_a_child_finds_no_secret_however_it_came_to_life(scene: Scene, redteam: 
     headless = daemon.run("run", "--json", "--headless", "--prompt", "hang", "--", "claude").json[
         "session_id"
     ]
-    started = pid_of(daemon, headless)
+    started = daemon.pid_of(headless)
     scene.try_process(redteam, "started", started, is_persons=True)
     os.kill(started, signal.SIGKILL)
-    healed = pid_of(daemon, headless, unlike=started)
+    healed = daemon.pid_of(headless, unlike=started)
     scene.try_process(redteam, "healed", healed)
     daemon.run("session", "wait", headless, "--until", "idle", "--timeout", "30s")
     os.kill(healed, signal.SIGKILL)
     wait_for(lambda: proc.identify_if_seen(healed) is None or None, "its end")
     daemon.run("session", "resume", headless)
-    resumed = pid_of(daemon, headless, unlike=healed)
+    resumed = daemon.pid_of(headless, unlike=healed)
     scene.try_process(redteam, "resumed by a person", resumed, is_persons=True)
     shown = daemon.run("run", "--json", "--detach", "--name", "shown", "--", "sleep", "100000").json
-    scene.try_process(redteam, "in a terminal", pid_of(daemon, shown["session_id"]), is_persons=True)
+    scene.try_process(redteam, "in a terminal", daemon.pid_of(shown["session_id"]), is_persons=True)
     bot = house.start("bot")
     scene.try_process(redteam, "by the hub", bot["pid"])
     assert "ALLOWED=allowed-by-name" in environ_of(bot["pid"])
@@ -213,7 +204,7 @@ def test_a_child_finds_no_secret_however_it_came_to_life(scene: Scene, redteam: 
     scene.try_text(redteam, "gh", wait_for(lambda: _text(scene.calls), "gh"))
     daemon.end()
     scene.up()
-    pid_of(daemon, headless)
+    daemon.pid_of(headless)
     scene.try_tmux(redteam, "next daemon")
     redteam.figure(
         "processes of one home that were looked into", str(scene.try_everything_alive(redteam, "all"))
@@ -231,14 +222,14 @@ def test_an_agent_of_the_gateway_finds_no_secret(scene: Scene, redteam: Redteam,
     wait_for(lambda: "Half of" in "".join(api.seen(USER)) or None, "half an answer")
     scene.try_process(redteam, "started by the gateway", first["pid"])
     os.kill(first["pid"], signal.SIGKILL)
-    healed = pid_of(daemon, first["id"], unlike=first["pid"])
+    healed = daemon.pid_of(first["id"], unlike=first["pid"])
     scene.try_process(redteam, "healed for the gateway", healed)
     wait_for(lambda: "done after all" in "".join(api.seen(USER)) or None, "answer")
     os.kill(healed, signal.SIGKILL)
     wait_for(lambda: proc.identify_if_seen(healed) is None or None, "its end")
     api.says("go on", user=USER)
     wait_for(lambda: "Answer to: go on." in "".join(api.seen(USER)) or None, "answer of the next")
-    scene.try_process(redteam, "resumed by the gateway", pid_of(daemon, first["id"], unlike=healed))
+    scene.try_process(redteam, "resumed by the gateway", daemon.pid_of(first["id"], unlike=healed))
     scene.try_files(redteam)
 
 
@@ -288,7 +279,7 @@ def test_no_file_of_wakeful_is_for_others(scene: Scene, redteam: Redteam) -> Non
     try:
         scene.up()
         headless = daemon.run("run", "--json", "--headless", "--prompt", "hang", "--", "claude").json
-        os.kill(pid_of(daemon, headless["session_id"]), signal.SIGKILL)
+        os.kill(daemon.pid_of(headless["session_id"]), signal.SIGKILL)
         daemon.run("run", "--json", "--detach", "--name", "shown", "--", "sleep", "100000")
         scene.house.start("bot")
         daemon.run("session", "send", headless["session_id"], "hello")

@@ -70,7 +70,7 @@ def clone(daemon: RunningDaemon, tmp_path: Path) -> Clone:
     return clone
 
 
-def test_nobody_is_woken_by_a_file_that_no_person_trusts(clone: Clone, redteam: Redteam) -> None:
+def test_no_agent_is_woken_by_a_file_that_no_person_trusts(clone: Clone, redteam: Redteam) -> None:
     """Found, changed after it was trusted, linked: refused with the one command that mends it. Trusted, it is typed."""
     daemon, file = clone.daemon, clone.file
     file.write_text(f"{HOSTILE}\n")

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -162,7 +163,7 @@ def test_no_other_way_to_start_a_program() -> None:
     """The calls above are found by their names, so nothing imports them under another one."""
     wrong = []
     for path in sources():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Import):
                 named = {
                     each.name for each in node.names if each.name in OTHERS or each.asname == "subprocess"
@@ -191,7 +192,7 @@ def test_nothing_copies_the_environment() -> None:
     """`os.environ` as a whole goes only to functions that look names up, or that make an environment from a list."""
     wrong = []
     for path in sources():
-        tree = ast.parse(path.read_text())
+        tree = parsed(path)
         allowed = {id(node) for node in ast.walk(tree) for node in _harmless(node)}
         wrong += [
             f"{path.relative_to(SOURCE)}:{node.lineno}"
@@ -199,6 +200,11 @@ def test_nothing_copies_the_environment() -> None:
             if isinstance(node, ast.Attribute) and _is_environ(node) and id(node) not in allowed
         ]
     assert wrong == []
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def sources() -> list[Path]:
@@ -221,7 +227,7 @@ def _harmless(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _starts(path: Path) -> list[ast.Call]:
-    calls = [each for each in ast.walk(ast.parse(path.read_text())) if isinstance(each, ast.Call)]
+    calls = [each for each in ast.walk(parsed(path)) if isinstance(each, ast.Call)]
     return [call for call in calls if _starts_a_program(call.func)]
 
 

@@ -45,7 +45,7 @@ def test_make_installs_nothing_unchecked() -> None:
 
 @pytest.mark.parametrize("file", pins.FILES)
 def test_no_file_names_a_host(file: str) -> None:
-    """Whence packages are fetched is the user's own configuration."""
+    """Where packages come from is the user's own configuration."""
     text = (pins.FOLDER / file).read_text()
     assert "://" not in text
     assert "index" not in text

@@ -6,9 +6,8 @@ given as `WAKEFUL_SECTION__KEY`, and some are secrets. The values of those secre
 
 import re
 from collections.abc import Iterable, Mapping
-from fnmatch import translate
+from functools import lru_cache
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 # What every program needs to find its files, its language and its user.
 USUAL: Final = (
@@ -39,6 +38,7 @@ GH: Final = (*HELPER, "GH_*", "GITHUB_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
 AGENT: Final = (
     *HELPER,
     *("ANTHROPIC_*", "CLAUDE_*", "OPENAI_*", "CODEX_*", "DISABLE_*", "IS_SANDBOX", "MCP_*", "MAX_*_TOKENS"),
+    *("ENABLE_*", "FORCE_COLOR", "OTEL_*", "RUST_LOG"),
     *("BASH_*_TIMEOUT_MS", "BASH_MAX_*", "API_TIMEOUT_MS", "USE_BUILTIN_RIPGREP"),
     *("AZURE_OPENAI_*", "OPENROUTER_*", "GEMINI_*", "GROQ_*", "MISTRAL_*", "DEEPSEEK_*", "XAI_*", "OLLAMA_*"),
     *("AWS_*", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_*", "CLOUD_ML_REGION", "VERTEX_REGION_*"),
@@ -77,13 +77,20 @@ _OURS: Final = re.compile(r"WAKEFUL_(?:\w+__\w+|\w*(?:TOKEN|SECRET|PASSWORD|URLS
 _PART_CHARS_MIN: Final = 6
 # A word of an address that is this long and no host name is a secret by itself, such as the token of a webhook.
 _TOKEN_CHARS_MIN: Final = 20
+_PASSWORD: Final = re.compile(r"://[^/@:]*:([^/@]+)@")
 _SEPARATORS: Final = re.compile(r"[/:@?&=,;#]+")
 
 
 def chosen(environ: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
     """The variables whose names match one of the patterns."""
-    allowed = re.compile("|".join(translate(each) for each in patterns))
-    return {name: value for name, value in environ.items() if allowed.match(name) is not None}
+    allowed = _compiled(tuple(patterns))
+    return {name: value for name, value in environ.items() if allowed.fullmatch(name) is not None}
+
+
+@lru_cache(maxsize=32)
+def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    words = (re.escape(each).replace(r"\*", ".*").replace(r"\?", ".") for each in patterns)
+    return re.compile("|".join(words), re.DOTALL)
 
 
 def without_secrets(environ: Mapping[str, str], withheld: Iterable[str]) -> dict[str, str]:
@@ -98,21 +105,16 @@ def without_secrets(environ: Mapping[str, str], withheld: Iterable[str]) -> dict
 
 def words_of(secret: str) -> frozenset[str]:
     """A secret, and those words of it that are secrets by themselves: the password and the tokens of an address."""
+    from urllib.parse import unquote  # noqa: PLC0415 - commands that start a program know no secret
+
     words = {secret, *(each for each in _SEPARATORS.split(secret) if _is_token(each))}
-    if password := _password(secret):
-        words.add(password)
+    if (password := _PASSWORD.search(secret)) is not None:
+        words.add(password[1])
     return frozenset((words | {unquote(each) for each in words}) - {""})
 
 
 def _is_token(word: str) -> bool:
     return len(word) >= _TOKEN_CHARS_MIN and "." not in word
-
-
-def _password(address: str) -> str | None:
-    try:
-        return urlsplit(address).password
-    except ValueError:
-        return None
 
 
 def _reveals(value: str, words: tuple[str, ...]) -> bool:
