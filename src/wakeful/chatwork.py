@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 from wakeful.adapters.sqlite.store import SqliteStore
 from wakeful.adapters.system.clock import SystemClock
@@ -15,9 +16,11 @@ from wakeful.adapters.system.goodbye import told_to_end
 from wakeful.adapters.system.kept_child import KeptChild
 from wakeful.adapters.system.sole import gateway_name, sole, sole_on_host
 from wakeful.chat_gateway import Gateway
-from wakeful.config import Config
-from wakeful.domain.errors import OperatorError
+from wakeful.children import learn
+from wakeful.config import Config, secret_values
+from wakeful.domain.errors import OperatorError, WakefulError
 from wakeful.home import make_home, store_path
+from wakeful.interfaces.http.token_file import read_token
 from wakeful.places import Places
 from wakeful.ports.chat import ChatFailed
 from wakeful.services.gateway.people import begin_pairing, unpair as forget
@@ -87,6 +90,7 @@ async def serve_gateway(
     """
     bot = bot_of(config)
     make_home(places)
+    learn((*secret_values(config), *_token(places)), config.daemon.pass_environment)
     async with AsyncExitStack() as stack:
         lock = store_path(config, places).with_name(f"gateway-{bot}.lock")
         stack.enter_context(sole(lock, "A gateway of this bot"))
@@ -101,6 +105,15 @@ async def serve_gateway(
         for line in gateway.greeting(name, open_turns, alone=beside is not None):
             announce(line)
         await _run(gateway, ended, beside)
+
+
+def _token(places: Places) -> tuple[str, ...]:
+    """The daemon's, if one was ever started here."""
+    try:
+        return (read_token(Path(places.token)),)
+    except (FileNotFoundError, WakefulError):
+        # Without a token there is nothing to keep back; one that is not safe is the daemon's trouble.
+        return ()
 
 
 async def _name_of(gateway: Gateway) -> str:

@@ -11,10 +11,12 @@ import msgspec
 
 from wakeful.adapters.providers import NAMES, every
 from wakeful.adapters.system import proc
+from wakeful.adapters.system.owner_only import owner_only
 from wakeful.adapters.system.tools import is_tool
 from wakeful.adapters.tmux.driver import TmuxDriver
 from wakeful.adapters.tmux.said import was_said
 from wakeful.callers import Callers
+from wakeful.children import agent_environ
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
@@ -114,17 +116,17 @@ class LocalWorld:
         return tuple(proc.command(process.pid))
 
     def environ(self) -> Mapping[str, str]:
-        return dict(os.environ)
+        return agent_environ(os.environ)
 
     def register(self, name: str, process: Process, cwd: str) -> None:
         opened = {"at": iso(self._clock.now().wall), "event": "opened", "pid": process.pid, "cwd": cwd}
         log = self._events / f"{name}.jsonl"
-        with log.open("ab") as file:
+        with open(log, "ab", opener=owner_only) as file:
             file.write(msgspec.json.encode(opened) + b"\n")
 
 
 def drivers(places: Places, clock: Clock) -> dict[str, Driver]:
     """Every way of hosting a session, by its name."""
     run = Path(places.run)
-    clients = (each.driver(run, clock, environment(os.environ)) for each in every())
+    clients = (each.driver(run, clock, environment(agent_environ(os.environ))) for each in every())
     return {driver.name: driver for driver in (*clients, TmuxDriver(places.tmux, str(run), clock))}

@@ -171,6 +171,7 @@ def test_an_agent_of_the_hub_is_woken_in_its_pane(house: AgentHouse, claude: Cla
     heartbeat = claude.project / ".wakeful" / "agents" / "claude" / "HEARTBEAT.md"
     heartbeat.parent.mkdir(parents=True)
     heartbeat.write_text(script({"text": "Good morning"}))
+    assert house.daemon.run("config", "trust", str(heartbeat)).exit_code == 0
     woken = house.daemon.run("agent", "heartbeat", "wake", "claude", "--json")
     assert (woken.exit_code, woken.json["outcome"], woken.json["session_id"]) == (0, "sent", session), (
         woken.out
