@@ -14,13 +14,14 @@ from wakeful.adapters.system import proc
 from wakeful.adapters.system.tools import TOOL_VARIABLES, is_tool
 from wakeful.adapters.tmux.driver import TmuxDriver
 from wakeful.adapters.tmux.said import was_said
+from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
 from wakeful.lookout import Lookout
 from wakeful.places import Places
 from wakeful.ports.clock import Clock
-from wakeful.ports.hands import Driver, Seen, TypedText, Types
+from wakeful.ports.hands import Driver, NamedByClient, Seen, TypedText, Types
 from wakeful.ports.store import Outcome, Store
 from wakeful.services.acts import ActGate, Objection
 from wakeful.services.hands import Hands
@@ -42,6 +43,7 @@ class Handwork:
         self._world = LocalWorld(lookout.clock, Path(places.events))
         self.holdings = Holdings(store, lookout.supervisor, lookout.host, lookout.watch, NAMES)
         table = drivers(places, lookout.clock)
+        self._drivers = table
         self._typing = [each for each in table.values() if isinstance(each, Types)]
         self.gate = ActGate(
             store, lookout.clock, self._reread, forbidden, lookout.supervisor.acted, self._forget_typed
@@ -73,9 +75,15 @@ class Handwork:
         """Find again what an earlier daemon managed, and settle what it left half done."""
         await self.holdings.load()
         typed = [self._proven(text) for each in self._typing for text in await each.settle_typed()]
-        await reconcile(self._store, self.gate, self.holdings, self._world, typed)
+        await reconcile(self._store, self.gate, self.holdings, self._world, typed, self._find_begun)
         for text in typed:
             self._forget_typed(text.session_id)
+
+    async def _find_begun(self, planned: Hosting, intent_id: str, carriers: Sequence[Process]) -> Seen | None:
+        driver: object = self._drivers.get(planned.driver)
+        if not isinstance(driver, NamedByClient):
+            return None
+        return await driver.find_begun(planned, intent_id, carriers)
 
     def _proven(self, typed: TypedText) -> TypedText:
         """The conversation's own log knows better than a screen what its client took."""
