@@ -11,6 +11,7 @@ import msgspec
 
 from wakeful.adapters.providers import NAMES, every
 from wakeful.adapters.system import proc
+from wakeful.adapters.system.ending import sweep
 from wakeful.adapters.system.tools import TOOL_VARIABLES, is_tool
 from wakeful.adapters.tmux.driver import TmuxDriver
 from wakeful.adapters.tmux.said import was_said
@@ -96,6 +97,12 @@ class Handwork:
     def _forget_typed(self, session_id: SessionId) -> None:
         for each in self._typing:
             each.forget_typed(session_id)
+
+    async def end_tools(self, session_id: SessionId) -> Sequence[Process]:
+        """End the tools that outlived a session's agent; those that still run."""
+        provider, _, conversation = session_id.partition("-")
+        variable = TOOL_VARIABLES.get(provider)
+        return (await sweep(variable, conversation)).left if variable is not None else ()
 
     def supervised(self, pids: Sequence[int]) -> SessionId | None:
         """The living session that one of these processes works for: by descent, or by what its client told it."""
