@@ -17,13 +17,14 @@ from wakeful.adapters.tmux.driver import TmuxDriver
 from wakeful.adapters.tmux.said import was_said
 from wakeful.callers import Callers
 from wakeful.children import agent_environ
+from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
 from wakeful.lookout import Lookout
 from wakeful.places import Places
 from wakeful.ports.clock import Clock
-from wakeful.ports.hands import Driver, Seen, TypedText, Types
+from wakeful.ports.hands import Driver, NamedByClient, Seen, TypedText, Types
 from wakeful.ports.store import Outcome, Store
 from wakeful.services.acts import ActGate, Objection
 from wakeful.services.hands import Hands
@@ -46,6 +47,7 @@ class Handwork:
         self._world = LocalWorld(lookout.clock, Path(places.events))
         self.holdings = Holdings(store, lookout.supervisor, lookout.host, lookout.watch, NAMES)
         table = drivers(places, lookout.clock)
+        self._drivers = table
         self._typing = [each for each in table.values() if isinstance(each, Types)]
         self.gate = ActGate(
             store, lookout.clock, self._reread, forbidden, lookout.supervisor.acted, self._forget_typed
@@ -77,9 +79,15 @@ class Handwork:
         """Find again what an earlier daemon managed, and settle what it left half done."""
         await self.holdings.load()
         typed = [self._proven(text) for each in self._typing for text in await each.settle_typed()]
-        await reconcile(self._store, self.gate, self.holdings, self._world, typed)
+        await reconcile(self._store, self.gate, self.holdings, self._world, typed, self._find_begun)
         for text in typed:
             self._forget_typed(text.session_id)
+
+    async def _find_begun(self, planned: Hosting, intent_id: str, carriers: Sequence[Process]) -> Seen | None:
+        driver: object = self._drivers.get(planned.driver)
+        if not isinstance(driver, NamedByClient):
+            return None
+        return await driver.find_begun(planned, intent_id, carriers)
 
     def _proven(self, typed: TypedText) -> TypedText:
         """The conversation's own log knows better than a screen what its client took."""
@@ -92,6 +100,38 @@ class Handwork:
     def _forget_typed(self, session_id: SessionId) -> None:
         for each in self._typing:
             each.forget_typed(session_id)
+
+    async def end_tools(self, session_id: SessionId) -> Sequence[Process]:
+        """End the tools that outlived a session's agent; those that still run."""
+        provider, _, conversation = session_id.partition("-")
+        variable = TOOL_VARIABLES.get(provider)
+        return (await sweep(variable, conversation)).left if variable is not None else ()
+
+    def supervised(self, pids: Sequence[int]) -> SessionId | None:
+        """The living session that one of these processes works for: by descent, or by what its client told it."""
+        for pid in pids:
+            found = self._by_descent(pid) or self._by_mark(pid)
+            if found is not None:
+                return found
+        return None
+
+    def _by_descent(self, pid: int) -> SessionId | None:
+        try:
+            lineage = {pid, *(each.pid for each in proc.ancestors(pid))}
+        except proc.ProcessHidden:
+            return None
+        for watched in list(self._lookout.roster.watched.values()):
+            if any(holder.process.pid in lineage for holder in watched.presence.living):
+                return watched.subject.id
+        return None
+
+    def _by_mark(self, pid: int) -> SessionId | None:
+        for provider, variable in TOOL_VARIABLES.items():
+            conversation = proc.environ_value(pid, variable)
+            watched = self._lookout.roster.watched.get(SessionId(f"{provider}-{conversation}"))
+            if watched is not None and watched.presence.living:
+                return watched.subject.id
+        return None
 
     def _reread(self, session_id: SessionId) -> None:
         self._lookout.catch_up(session_id)
