@@ -125,8 +125,19 @@ async def _name_of(gateway: Gateway) -> str:
 
 
 async def _run(gateway: Gateway, ended: asyncio.Event, beside: KeptChild | None) -> None:
-    work = [gateway.turns.run(), gateway.intake.run(), gateway.auth.run(), gateway.host_watch.run()]
-    work += [gateway.know_people()] + ([beside.run()] if beside is not None else [])
+    """Each part is kept running: one that raises is down, and is tried again after 1 to 60 s; the others go on."""
+    parts = {
+        "turns": gateway.turns.run,
+        "updates": gateway.intake.run,
+        "login checks": gateway.auth.run,
+        "host checks": gateway.host_watch.run,
+        "pairings": gateway.know_people,
+        "reports of what is down": gateway.tell_failures,
+    }
+    if beside is not None:
+        parts["daemon beside the gateway"] = beside.run
+    keep = gateway.failures.keep_running
+    work = [keep(name, run) for name, run in parts.items()]
     tasks = [asyncio.create_task(each) for each in work]
     try:
         await ended_or_failed(tasks, ended)

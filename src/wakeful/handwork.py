@@ -4,15 +4,16 @@ Nothing here decides; the daemon builds it on its lookout and its store.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from wakeful.adapters.providers import NAMES, every
 from wakeful.adapters.system import proc
+from wakeful.adapters.system.ending import sweep
 from wakeful.adapters.system.owner_only import owner_only
-from wakeful.adapters.system.tools import is_tool
+from wakeful.adapters.system.tools import TOOL_VARIABLES, is_tool
 from wakeful.adapters.tmux.driver import TmuxDriver
 from wakeful.adapters.tmux.said import was_said
 from wakeful.callers import Callers
@@ -106,32 +107,6 @@ class Handwork:
         provider, _, conversation = session_id.partition("-")
         variable = TOOL_VARIABLES.get(provider)
         return (await sweep(variable, conversation)).left if variable is not None else ()
-
-    def supervised(self, pids: Sequence[int]) -> SessionId | None:
-        """The living session that one of these processes works for: by descent, or by what its client told it."""
-        for pid in pids:
-            found = self._by_descent(pid) or self._by_mark(pid)
-            if found is not None:
-                return found
-        return None
-
-    def _by_descent(self, pid: int) -> SessionId | None:
-        try:
-            lineage = {pid, *(each.pid for each in proc.ancestors(pid))}
-        except proc.ProcessHidden:
-            return None
-        for watched in list(self._lookout.roster.watched.values()):
-            if any(holder.process.pid in lineage for holder in watched.presence.living):
-                return watched.subject.id
-        return None
-
-    def _by_mark(self, pid: int) -> SessionId | None:
-        for provider, variable in TOOL_VARIABLES.items():
-            conversation = proc.environ_value(pid, variable)
-            watched = self._lookout.roster.watched.get(SessionId(f"{provider}-{conversation}"))
-            if watched is not None and watched.presence.living:
-                return watched.subject.id
-        return None
 
     def _reread(self, session_id: SessionId) -> None:
         self._lookout.catch_up(session_id)

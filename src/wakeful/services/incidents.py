@@ -19,6 +19,7 @@ from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Incident, Origin
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Note, Store
+from wakeful.services.readable import values
 
 KIND: Final = "incident"
 # Which incident of a cause and scope is open: the first daemon of a store that opens one says so here.
@@ -63,7 +64,7 @@ class Incidents:
 
     async def listed(self, include_resolved: bool = False) -> list[Incident]:
         """Open ones, or all; the newest last."""
-        found = {(each := _decode(note.body)).id: each for note in await self._store.notes(KIND)}
+        found = {each.id: each for each in values(await self._store.notes(KIND), _decode)}
         # What the store has not taken yet, be it slow or full, is open all the same.
         found.update({each.id: each for each in self._open.values() if each.id not in self._theirs})
         shown = [each for each in found.values() if include_resolved or each.is_open]
@@ -211,7 +212,7 @@ class Incidents:
         if await self._store.keep_new_note(claim):
             self.opened[origin.cause] += over is None
             return incident
-        claimed = [_decode(note.body) for note in await self._store.notes(OPEN) if note.key == origin.key]
+        claimed = values([note for note in await self._store.notes(OPEN) if note.key == origin.key], _decode)
         kept = {each.id: each for each in await self.listed(include_resolved=True)}
         theirs = next((kept.get(each.id, each) for each in claimed), None)
         if theirs is None or not theirs.is_open:
