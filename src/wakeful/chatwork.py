@@ -4,7 +4,6 @@ It ends on SIGINT and SIGTERM; one that the daemon started also ends with it.
 """
 
 import asyncio
-import hashlib
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -15,7 +14,7 @@ from wakeful.adapters.sqlite.store import SqliteStore
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.system.goodbye import told_to_end
 from wakeful.adapters.system.kept_child import KeptChild
-from wakeful.adapters.system.sole import sole, sole_on_host
+from wakeful.adapters.system.sole import gateway_name, sole, sole_on_host
 from wakeful.chat_gateway import Gateway
 from wakeful.children import learn
 from wakeful.config import Config, secret_values
@@ -95,7 +94,7 @@ async def serve_gateway(
     async with AsyncExitStack() as stack:
         lock = store_path(config, places).with_name(f"gateway-{bot}.lock")
         stack.enter_context(sole(lock, "A gateway of this bot"))
-        stack.enter_context(sole_on_host(_name_for(config.gateway.token), "A gateway with this token"))
+        stack.enter_context(sole_on_host(gateway_name(config.gateway.token), "A gateway with this token"))
         store = await stack.enter_async_context(_opened(config, places))
         gateway = Gateway(config, places, store, bot, os.environ, supervised=supervised)
         stack.push_async_callback(gateway.close)
@@ -115,11 +114,6 @@ def _token(places: Places) -> tuple[str, ...]:
     except (FileNotFoundError, WakefulError):
         # Without a token there is nothing to keep back; one that is not safe is the daemon's trouble.
         return ()
-
-
-def _name_for(token: str) -> str:
-    """The same for everybody who has the token. Names on a host can be read by all its users; the token cannot."""
-    return f"wakeful-gateway-{hashlib.sha256(token.encode()).hexdigest()}"
 
 
 async def _name_of(gateway: Gateway) -> str:

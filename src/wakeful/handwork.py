@@ -4,7 +4,7 @@ Nothing here decides; the daemon builds it on its lookout and its store.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -12,17 +12,19 @@ import msgspec
 from wakeful.adapters.providers import NAMES, every
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.owner_only import owner_only
-from wakeful.adapters.system.tools import TOOL_VARIABLES, is_tool
+from wakeful.adapters.system.tools import is_tool
 from wakeful.adapters.tmux.driver import TmuxDriver
 from wakeful.adapters.tmux.said import was_said
+from wakeful.callers import Callers
 from wakeful.children import agent_environ
+from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
 from wakeful.lookout import Lookout
 from wakeful.places import Places
 from wakeful.ports.clock import Clock
-from wakeful.ports.hands import Driver, Seen, TypedText, Types
+from wakeful.ports.hands import Driver, NamedByClient, Seen, TypedText, Types
 from wakeful.ports.store import Outcome, Store
 from wakeful.services.acts import ActGate, Objection
 from wakeful.services.hands import Hands
@@ -41,9 +43,11 @@ class Handwork:
     ) -> None:
         self._store = store
         self._lookout = lookout
+        self.callers = Callers(lookout.roster, places.tmux)
         self._world = LocalWorld(lookout.clock, Path(places.events))
         self.holdings = Holdings(store, lookout.supervisor, lookout.host, lookout.watch, NAMES)
         table = drivers(places, lookout.clock)
+        self._drivers = table
         self._typing = [each for each in table.values() if isinstance(each, Types)]
         self.gate = ActGate(
             store, lookout.clock, self._reread, forbidden, lookout.supervisor.acted, self._forget_typed
@@ -75,9 +79,15 @@ class Handwork:
         """Find again what an earlier daemon managed, and settle what it left half done."""
         await self.holdings.load()
         typed = [self._proven(text) for each in self._typing for text in await each.settle_typed()]
-        await reconcile(self._store, self.gate, self.holdings, self._world, typed)
+        await reconcile(self._store, self.gate, self.holdings, self._world, typed, self._find_begun)
         for text in typed:
             self._forget_typed(text.session_id)
+
+    async def _find_begun(self, planned: Hosting, intent_id: str, carriers: Sequence[Process]) -> Seen | None:
+        driver: object = self._drivers.get(planned.driver)
+        if not isinstance(driver, NamedByClient):
+            return None
+        return await driver.find_begun(planned, intent_id, carriers)
 
     def _proven(self, typed: TypedText) -> TypedText:
         """The conversation's own log knows better than a screen what its client took."""
@@ -90,6 +100,12 @@ class Handwork:
     def _forget_typed(self, session_id: SessionId) -> None:
         for each in self._typing:
             each.forget_typed(session_id)
+
+    async def end_tools(self, session_id: SessionId) -> Sequence[Process]:
+        """End the tools that outlived a session's agent; those that still run."""
+        provider, _, conversation = session_id.partition("-")
+        variable = TOOL_VARIABLES.get(provider)
+        return (await sweep(variable, conversation)).left if variable is not None else ()
 
     def supervised(self, pids: Sequence[int]) -> SessionId | None:
         """The living session that one of these processes works for: by descent, or by what its client told it."""

@@ -38,6 +38,7 @@ ALLOWED = {
         "hubwork",
         "journal_desk",
         "lookout",
+        "person",
         "recordings",
         "recoveries",
         "reporting",

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from wakeful.domain.decoding import json_decoder
+from wakeful.domain.labels import label
 from wakeful.domain.lessons import BadLesson, Lesson, prefix_words
 from wakeful.domain.record import safe
 from wakeful.ports.clock import Clock
@@ -32,7 +33,7 @@ class Lessons:
         self._known = {note.key: _decode(note.body) for note in await self._store.notes(KIND)}
 
     def of(self, project: str) -> tuple[Lesson, ...]:
-        return tuple(each for each in self._known.values() if each.project == project)
+        return tuple(each for each in self._known.values() if label(each.project) == label(project))
 
     def listed(self) -> list[Lesson]:
         """All of them, by project."""

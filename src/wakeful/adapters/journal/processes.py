@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from wakeful.adapters.journal.integrity import inside
 from wakeful.adapters.system import inquiry, proc
-from wakeful.adapters.system.ending import TOOL_STEPS, end, sweep
+from wakeful.adapters.system.ending import TOOL_STEPS, carries, end, sweep
 from wakeful.adapters.system.launch import find_program
 from wakeful.children import agent_environ, given_environ
 from wakeful.domain.journal import Last, StepEntry
@@ -88,7 +88,7 @@ class GatedProcess:
 
     def turn_away(self) -> None:
         """End it, and see it dead."""
-        alone(end(self.process, TOOL_STEPS))
+        alone(end(self.process, TOOL_STEPS, is_meant=lambda _process: True))
         self._child.wait()
         if self._child.stdin is not None:
             with suppress(BrokenPipeError):
@@ -130,10 +130,12 @@ class StepProcesses:
         return seen
 
     def end(self, entry: StepEntry) -> Sight:
-        """End what runs of it, by identity; what is seen afterwards."""
-        process = entry.process
-        if process is not None and process.pid != os.getpid():
-            alone(end(process))
+        """End what runs of it and carries its mark; what is seen afterwards.
+
+        A journal lies in a project and can name any process: one without the mark is not signalled.
+        """
+        if entry.process is not None and entry.mark:
+            alone(end(entry.process, is_meant=carries(MARK_VARIABLE, entry.mark)))
         if entry.mark:
             alone(sweep(MARK_VARIABLE, entry.mark))
         return self.sight(entry)

@@ -15,7 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from wakeful.adapters.system import proc
-from wakeful.adapters.system.ending import sweep
+from wakeful.adapters.system.ending import carries, sweep
 from wakeful.adapters.system.launch import find_program
 from wakeful.adapters.tmux.agent_marks import AgentMark, AgentMarks
 from wakeful.adapters.tmux.agent_panes import ENDED, agent_in
@@ -194,14 +194,19 @@ class TmuxAgents:
             raise EngineGone(address=self._socket, reason=listing.reason)
         mark = self._marks.find(spec.name)
         rows = [row for row in listing.panes if row.session == f"{PREFIX}{spec.name}"]
-        processes = {proc.identify_if_seen(row.pid) for row in rows if not row.dead}
-        processes.add(mark.process if mark is not None else None)
-        await asyncio.gather(*(end_program(each) for each in processes if each is not None))
-        await sweep(
-            SESSION_VARIABLE,
-            f"{PREFIX}{spec.name}",
-            is_meant=lambda each: is_on(str(self._socket), each.pid),
+        in_panes = {proc.identify_if_seen(row.pid) for row in rows if not row.dead}
+        started = mark.process if mark is not None else None
+
+        def is_own(each: Process) -> bool:
+            # The file that remembers a start can name any process.
+            return each in in_panes or (
+                carries(SESSION_VARIABLE, f"{PREFIX}{spec.name}")(each) and is_on(str(self._socket), each.pid)
+            )
+
+        await asyncio.gather(
+            *(end_program(each, is_own) for each in {*in_panes, started} if each is not None)
         )
+        await sweep(SESSION_VARIABLE, f"{PREFIX}{spec.name}", is_meant=is_own)
         if rows:
             await self._close_session(spec, alone=len({row.session for row in listing.panes}) == 1)
         self._marks.drop(spec.name)

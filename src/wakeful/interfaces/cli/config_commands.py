@@ -269,8 +269,10 @@ def trust(*, file: str | None) -> int:
 
     For people: refused inside an agent's session.
     """
+    from wakeful.person import require_person  # noqa: PLC0415 - reads /proc, for this alone
+
+    require_person()
     places = Places.of(os.environ)
-    trusting.refuse_agents(places)
     if file is not None:
         return _trust_heartbeat(file, places)
     document = trusting.found_here()

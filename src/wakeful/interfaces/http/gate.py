@@ -1,7 +1,7 @@
 """The one way in: every request of both doors passes here before routing, HTTP and WebSocket alike.
 
-It shows the request to `Access`, bounds its body, and turns refusals into problem documents. No other file
-decides who may ask. What it notes of a request for the log holds no query string.
+It shows the request to `Access`, and an order to `Deciders`, bounds its body, and turns refusals into problem
+documents. No other file decides who may ask. What it notes of a request for the log holds no query string.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from wakeful.domain.errors import WakefulError
 from wakeful.interfaces.http.access import WEBSOCKET, Access, Door, knock_of
 from wakeful.interfaces.http.access_log import AccessLog, Note
 from wakeful.interfaces.http.asgi import PEER, PROOF, App, Message, Receive, Scope, Send
+from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.penalties import Penalties
 from wakeful.interfaces.http.problems import MEDIA_TYPE, NoSuchRoute, bug, problem_body, problem_headers
 from wakeful.interfaces.http.queries import check
@@ -57,9 +58,10 @@ _BROWSER_HEADERS: Final = (
 class Gate:
     """Wraps the application. `penalties` is shared with the login, the other place where one can guess."""
 
-    def __init__(self, app: App, access: Access, penalties: Penalties) -> None:
+    def __init__(self, app: App, access: Access, penalties: Penalties, deciders: Deciders) -> None:
         self._app = app
         self._access = access
+        self._deciders = deciders
         self._penalties = penalties
         self.log = AccessLog()
 
@@ -99,6 +101,7 @@ class Gate:
             # Routed as GET; the server, which still sees HEAD, leaves the body out.
             scope = {**scope, "method": "GET"}
         elif method not in _READING:
+            await self._deciders.admit(scope)
             body = await _bounded_body(scope, receive)
             _check_body(body)
             receive = _replayed(body, receive)
