@@ -30,6 +30,8 @@ PASSWORD = "redis-passw0rd"
 REDIS = f"redis://:{PASSWORD}@127.0.0.1:1/0"
 PING = "http://127.0.0.1:1/ping/5f0c7b2e-not-for-children"
 CONFIG = f"""
+[daemon]
+pass_environment = ["PASSED_*"]
 [hooks]
 session_health_update_after = ["{{hook}}"]
 [alerts]
@@ -77,6 +79,8 @@ class Scene:
             "LC_TOKEN": "set below",
             "STRIPE_KEY": OTHER,
             "ALLOWED": "allowed-by-name",
+            "PASSED_ON": "passed-by-pattern",
+            "PASSED_TOKEN": token,
         }
 
     def up(self) -> None:
@@ -184,6 +188,7 @@ def test_a_child_finds_no_secret_however_it_came_to_life(scene: Scene, redteam: 
     os.kill(started, signal.SIGKILL)
     healed = daemon.pid_of(headless, unlike=started)
     scene.try_process(redteam, "healed", healed)
+    assert "PASSED_ON=passed-by-pattern" in environ_of(healed)
     daemon.run("session", "wait", headless, "--until", "idle", "--timeout", "30s")
     os.kill(healed, signal.SIGKILL)
     wait_for(lambda: proc.identify_if_seen(healed) is None or None, "its end")
@@ -200,7 +205,9 @@ def test_a_child_finds_no_secret_however_it_came_to_life(scene: Scene, redteam: 
     house.wait("bot", state="stale")
     again = daemon.run("agent", "restart-session", "bot", "--json").json
     scene.try_process(redteam, "restarted by the hub", again["pid"])
-    scene.try_text(redteam, "hook", wait_for(lambda: _text(scene.hook.with_suffix(".environ")), "hook"))
+    hooked = wait_for(lambda: _text(scene.hook.with_suffix(".environ")), "hook")
+    assert "PASSED_ON=passed-by-pattern" in hooked
+    scene.try_text(redteam, "hook", hooked)
     scene.try_text(redteam, "gh", wait_for(lambda: _text(scene.calls), "gh"))
     daemon.end()
     scene.up()
