@@ -53,7 +53,10 @@ class StoreLedger:
 
     async def newest(self, project: str) -> str | None:
         notes = await self._store.notes(KIND)
-        return next((note.body.decode() for note in notes if note.key == project and note.body), None)
+        return next(
+            (note.body.decode("utf-8", "replace") for note in notes if note.key == project and note.body),
+            None,
+        )
 
 
 class _Entry(Struct, frozen=True):
