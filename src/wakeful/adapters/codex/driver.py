@@ -82,7 +82,8 @@ class CodexDriver:
         if hosting.process is not None and proc.sight(hosting.process) is not Sight.DEAD:
             return False
         path = _at_its_places(self._environ, hosting).get("PATH", "")
-        return Path(hosting.cwd).is_dir() and shutil.which(hosting.argv[0], path=path) is not None
+        # Path.is_dir raises for a name that is too long.
+        return os.path.isdir(hosting.cwd) and shutil.which(hosting.argv[0], path=path) is not None  # noqa: PTH112
 
     def is_lost(self, hosting: Hosting) -> bool:
         """A person's terminal holds it, which does not end with the turn as a process of ours does."""

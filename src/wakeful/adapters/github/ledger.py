@@ -53,7 +53,7 @@ class StoreLedger:
 
     async def newest(self, project: str) -> str | None:
         note = await self._store.note(KIND, project)
-        return note.body.decode() if note is not None and note.body else None
+        return note.body.decode("utf-8", "replace") if note is not None and note.body else None
 
 
 class _Entry(Struct, frozen=True):

@@ -21,6 +21,8 @@ PAIRED: Final = "gateway.paired"
 WELCOME: Final = "You are paired: write, and the agent of this chat answers. /help says more."
 # One pairing at a time.
 _OPEN: Final = "open"
+# Of any id that Telegram gives.
+ID_DIGITS_MAX: Final = 18
 _decode: Final = json_decoder(Pairing)
 
 log = logging.getLogger("wakeful.gateway")
@@ -34,7 +36,8 @@ async def begin_pairing(store: Store, random_bytes: bytes, now_wall: float) -> s
 
 
 async def paired_users(store: Store) -> frozenset[int]:
-    return frozenset(int(note.key) for note in await store.notes(PAIRED))
+    keys = [note.key for note in await store.notes(PAIRED)]
+    return frozenset(int(key) for key in keys if key.isdecimal() and len(key) <= ID_DIGITS_MAX)
 
 
 async def unpair(store: Store, user_id: int) -> bool:
