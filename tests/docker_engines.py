@@ -173,6 +173,8 @@ def make_image(
             tar.add(path.resolve(), str(path))
         # Looks like a client, and sleeps.
         tar.add("/usr/bin/sleep", "usr/bin/codex")
+        # The same, where no PATH finds it.
+        tar.add("/usr/bin/sleep", "opt/claude")
         _add(tar, "bin", tarfile.SYMTYPE, "usr/bin")
         _add_text(tar, "etc/passwd", "root:x:0:0::/root:/bin/sh\nplain:x:1000:1000::/code:/bin/sh\n")
     engine.docker("import", "-", name, stdin=content.getvalue())

@@ -5,13 +5,13 @@ The real Codex is run as `codex exec` only, and that asks nobody. What it writes
 
 import json
 import subprocess
-import sys
 import time
 import uuid
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+import stand_ins
 from transcripts import iso
 
 # Holds the lock and starts a tool for every line it reads; ends with its input.
@@ -42,7 +42,7 @@ class ScriptedCodex:
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            [sys.executable, "-u", "-c", _HOLDER, str(self._lock)],
+            [*stand_ins.program(self._project / "bin", _HOLDER, "codex"), str(self._lock)],
             cwd=self._project,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from wakeful.adapters.driving import absence, marked, stop_hosted
 from wakeful.adapters.system import proc
-from wakeful.adapters.system.ending import end
+from wakeful.adapters.system.ending import carries, end
 from wakeful.adapters.system.launch import launch
 from wakeful.adapters.system.run_folder import RunFolder
 from wakeful.domain.events import Failure
 from wakeful.domain.gateway.auth_mode import AuthEvent
 from wakeful.domain.gateway.heard import Ended, Heard, Spent, Taken, Words
-from wakeful.domain.hosting import Hosting
+from wakeful.domain.hosting import SESSION_VARIABLE, Hosting
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.process import Sight
 from wakeful.ports.clock import Clock
@@ -99,7 +99,8 @@ class ParrotDriver:
     async def interrupt(self, hosting: Hosting) -> Seen:
         if hosting.process is None or absence(hosting) is not None:
             return Seen(Outcome.DECLINED, "no turn is running")
-        await end(hosting.process, ((signal.SIGINT, 5.0),))
+        meant = carries(SESSION_VARIABLE, hosting.session_id)
+        await end(hosting.process, ((signal.SIGINT, 5.0),), is_meant=meant)
         return Seen(Outcome.RECOVERED, "its turn was interrupted")
 
     async def stop(self, hosting: Hosting) -> Seen:

@@ -74,6 +74,7 @@ class Gateway(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     turn_seconds: DaySeconds = 1800.0
     question_seconds: DaySeconds = 600.0
     edit_seconds: EditSeconds = 1.0
+    approve_only_in_chat: bool = False
 
 
 class ProviderSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -158,6 +159,7 @@ MEANINGS: Final = {
     "gateway.turn_seconds": "A turn of which nothing is heard for this long is given up.",
     "gateway.question_seconds": "A permission nobody gave by then is denied.",
     "gateway.edit_seconds": "A message that is being written is edited this often at most.",
+    "gateway.approve_only_in_chat": "true: answers, revivals and checkpoints are decided in the chat alone.",
     **{f"gateway.{name}.{key}": meaning for name in NAMES for key, meaning in _OF_PROVIDER.items()},
     "gateway.host.watch_seconds": "How often the host is looked at.",
     "gateway.host.disk_percent": "A fuller disk is told, and the gateway's own old files are removed.",

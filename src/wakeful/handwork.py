@@ -11,16 +11,21 @@ import msgspec
 
 from wakeful.adapters.providers import NAMES, every
 from wakeful.adapters.system import proc
+from wakeful.adapters.system.ending import sweep
+from wakeful.adapters.system.owner_only import owner_only
 from wakeful.adapters.system.tools import TOOL_VARIABLES, is_tool
 from wakeful.adapters.tmux.driver import TmuxDriver
 from wakeful.adapters.tmux.said import was_said
+from wakeful.callers import Callers
+from wakeful.children import agent_environ
+from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
 from wakeful.lookout import Lookout
 from wakeful.places import Places
 from wakeful.ports.clock import Clock
-from wakeful.ports.hands import Driver, Seen, TypedText, Types
+from wakeful.ports.hands import Driver, NamedByClient, Seen, TypedText, Types
 from wakeful.ports.store import Outcome, Store
 from wakeful.services.acts import ActGate, Objection
 from wakeful.services.hands import Hands
@@ -39,9 +44,11 @@ class Handwork:
     ) -> None:
         self._store = store
         self._lookout = lookout
+        self.callers = Callers(lookout.roster, places.tmux)
         self._world = LocalWorld(lookout.clock, Path(places.events))
         self.holdings = Holdings(store, lookout.supervisor, lookout.host, lookout.watch, NAMES)
         table = drivers(places, lookout.clock)
+        self._drivers = table
         self._typing = [each for each in table.values() if isinstance(each, Types)]
         self.gate = ActGate(
             store, lookout.clock, self._reread, forbidden, lookout.supervisor.acted, self._forget_typed
@@ -73,9 +80,15 @@ class Handwork:
         """Find again what an earlier daemon managed, and settle what it left half done."""
         await self.holdings.load()
         typed = [self._proven(text) for each in self._typing for text in await each.settle_typed()]
-        await reconcile(self._store, self.gate, self.holdings, self._world, typed)
+        await reconcile(self._store, self.gate, self.holdings, self._world, typed, self._find_begun)
         for text in typed:
             self._forget_typed(text.session_id)
+
+    async def _find_begun(self, planned: Hosting, intent_id: str, carriers: Sequence[Process]) -> Seen | None:
+        driver: object = self._drivers.get(planned.driver)
+        if not isinstance(driver, NamedByClient):
+            return None
+        return await driver.find_begun(planned, intent_id, carriers)
 
     def _proven(self, typed: TypedText) -> TypedText:
         """The conversation's own log knows better than a screen what its client took."""
@@ -89,31 +102,11 @@ class Handwork:
         for each in self._typing:
             each.forget_typed(session_id)
 
-    def supervised(self, pids: Sequence[int]) -> SessionId | None:
-        """The living session that one of these processes works for: by descent, or by what its client told it."""
-        for pid in pids:
-            found = self._by_descent(pid) or self._by_mark(pid)
-            if found is not None:
-                return found
-        return None
-
-    def _by_descent(self, pid: int) -> SessionId | None:
-        try:
-            lineage = {pid, *(each.pid for each in proc.ancestors(pid))}
-        except proc.ProcessHidden:
-            return None
-        for watched in list(self._lookout.roster.watched.values()):
-            if any(holder.process.pid in lineage for holder in watched.presence.living):
-                return watched.subject.id
-        return None
-
-    def _by_mark(self, pid: int) -> SessionId | None:
-        for provider, variable in TOOL_VARIABLES.items():
-            conversation = proc.environ_value(pid, variable)
-            watched = self._lookout.roster.watched.get(SessionId(f"{provider}-{conversation}"))
-            if watched is not None and watched.presence.living:
-                return watched.subject.id
-        return None
+    async def end_tools(self, session_id: SessionId) -> Sequence[Process]:
+        """End the tools that outlived a session's agent; those that still run."""
+        provider, _, conversation = session_id.partition("-")
+        variable = TOOL_VARIABLES.get(provider)
+        return (await sweep(variable, conversation)).left if variable is not None else ()
 
     def _reread(self, session_id: SessionId) -> None:
         self._lookout.catch_up(session_id)
@@ -138,17 +131,17 @@ class LocalWorld:
         return tuple(proc.command(process.pid))
 
     def environ(self) -> Mapping[str, str]:
-        return dict(os.environ)
+        return agent_environ(os.environ)
 
     def register(self, name: str, process: Process, cwd: str) -> None:
         opened = {"at": iso(self._clock.now().wall), "event": "opened", "pid": process.pid, "cwd": cwd}
         log = self._events / f"{name}.jsonl"
-        with log.open("ab") as file:
+        with open(log, "ab", opener=owner_only) as file:
             file.write(msgspec.json.encode(opened) + b"\n")
 
 
 def drivers(places: Places, clock: Clock) -> dict[str, Driver]:
     """Every way of hosting a session, by its name."""
     run = Path(places.run)
-    clients = (each.driver(run, clock, environment(os.environ)) for each in every())
+    clients = (each.driver(run, clock, environment(agent_environ(os.environ))) for each in every())
     return {driver.name: driver for driver in (*clients, TmuxDriver(places.tmux, str(run), clock))}

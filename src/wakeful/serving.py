@@ -19,6 +19,7 @@ from wakeful import __version__
 from wakeful.adapters.cases.book import append_case
 from wakeful.adapters.logs.folders import FolderWatch
 from wakeful.adapters.sqlite.store import SqliteStore
+from wakeful.adapters.system import proc
 from wakeful.adapters.system.connections import tcp_callers
 from wakeful.adapters.system.goodbye import told_to_end
 from wakeful.adapters.system.kept_child import KeptChild
@@ -26,8 +27,10 @@ from wakeful.adapters.system.log_files import keep_own_log_short
 from wakeful.adapters.system.notify import Notifier
 from wakeful.adapters.system.pulse import Pulse
 from wakeful.adapters.system.scopes import keep_apart, service_group
+from wakeful.adapters.system.sole import gateway_name, holder_on_host
 from wakeful.adapters.system.trouble_file import TroubleFile
-from wakeful.config import Config
+from wakeful.children import learn
+from wakeful.config import Config, secret_values
 from wakeful.daemon import Daemon
 from wakeful.daemon_log import limit_log
 from wakeful.domain.calm import pause_words
@@ -44,7 +47,7 @@ from wakeful.hubwork import ancestor_pids
 from wakeful.interfaces.http.access import Access, url_of
 from wakeful.interfaces.http.access_log import access_file
 from wakeful.interfaces.http.app import build_app
-from wakeful.interfaces.http.deciders import Deciders
+from wakeful.interfaces.http.deciders import Deciders, Refusal
 from wakeful.interfaces.http.gate import Gate
 from wakeful.interfaces.http.own_routes import OwnRoutes
 from wakeful.interfaces.http.server import serve as serve_door
@@ -55,6 +58,7 @@ from wakeful.reporting import build_reports
 from wakeful.services.cases import CaseBook
 from wakeful.services.desk import Desk, History, Standing
 from wakeful.services.failures import FailureAlerts
+from wakeful.services.refused_decisions import RefusedDecisions
 from wakeful.services.waiting import ended_or_failed
 from wakeful.services.watched import Standing as SessionStanding, standing_of
 from wakeful.wakework import timer_rules
@@ -86,6 +90,9 @@ async def serve(
     doors = Doors(config, places, port_asked_for=port_asked_for)
     async with AsyncExitStack() as stack:
         stack.callback(doors.close)
+        learn(
+            (*secret_values(config), load_or_create_token(Path(places.token))), config.daemon.pass_environment
+        )
         stack.enter_context(access_file(Path(places.logs) / "access.log"))
         store = await SqliteStore.open(store_path(config, places))
         stack.push_async_callback(store.close)
@@ -167,7 +174,7 @@ def _app(
         desk,
         daemon.work,
         (daemon.handwork.hands, daemon.handwork.once),
-        Deciders(daemon.handwork.supervised, tcp_callers),
+        _deciders(config, daemon),
         access,
         now=daemon.clock.now,
         ancestors=ancestor_pids,
@@ -189,6 +196,28 @@ def _app(
     return app, access
 
 
+def _deciders(config: Config, daemon: Daemon) -> Deciders:
+    told, token = RefusedDecisions(daemon.care.alerts, daemon.clock), config.gateway.token
+
+    async def refused(refusal: Refusal) -> None:
+        commands = await asyncio.to_thread(lambda: [" ".join(proc.command(pid)) for pid in refusal.pids[:1]])
+        asker = refusal.session or ("a process outside the chat" if refusal.pids else "an unseen process")
+        await told.tell(asker, f"POST {refusal.path}", refusal.why.code, "".join(commands))
+
+    def is_chat(pids: Sequence[int]) -> bool:
+        # Its name on this host is held by the process that serves the chat, and by no other.
+        return bool(token) and len(pids) == 1 and holder_on_host(gateway_name(token)) == pids[0]
+
+    daemon.handwork.callers.agents = lambda: {each.name for each in daemon.hub.records}
+    return Deciders(
+        daemon.handwork.callers.session_of,
+        tcp_callers,
+        is_chat=is_chat,
+        only_in_chat=config.gateway.approve_only_in_chat,
+        refused=refused,
+    )
+
+
 def _desk(config: Config, places: Places, doors: Doors, daemon: Daemon, history: History) -> Desk:
     started_at = iso(daemon.clock.now().wall)
 
@@ -198,6 +227,10 @@ def _desk(config: Config, places: Places, doors: Doors, daemon: Daemon, history:
         trouble = [f"the store refuses writes: {daemon.scribe.trouble}"] if daemon.scribe.trouble else []
         if words := gateway_trouble.read():
             trouble.append(f"gateway: {words}")
+        if config.gateway.approve_only_in_chat and not config.gateway.token:
+            trouble.append(
+                "nobody can approve: gateway.approve_only_in_chat is true, and there is no gateway.token"
+            )
         return Standing(
             mode=config.daemon.mode,
             version=__version__,

@@ -16,7 +16,6 @@ from daemons import RunningDaemon
 from wakeful.critical_events import CriticalLog, log_critical_event
 from wakeful.domain.moment import Instant
 from wakeful.interfaces.http.app import routed
-from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.event_routes import CriticalEventList, EventRoutes
 
 NOON = 1_770_289_200.0  # 2026-02-05T11:00:00Z
@@ -146,10 +145,7 @@ def test_the_door_gives_the_newest_events(tmp_path: Path) -> None:
     log = CriticalLog(tmp_path / "critical_events.jsonl")
     for minute in range(5):
         write(log.path, f"s{minute}", NOON - 60 * (5 - minute), details={"n": minute})
-    deciders = Deciders(lambda _pids: None, lambda _client, _server: ())
-    with TestClient(
-        routed(EventRoutes(log, lambda: Instant(0.0, NOON), deciders, lambda: None).handlers())
-    ) as door:
+    with TestClient(routed(EventRoutes(log, lambda: Instant(0.0, NOON), lambda: None).handlers())) as door:
         answer = door.get("/api/events?since=4m&limit=2")
         told = msgspec.json.decode(answer.content, type=CriticalEventList)
         assert msgspec.json.encode(told) == answer.content

@@ -4,7 +4,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pytest
 import transcripts
 from clients import wait_for
 from daemons import RunningDaemon
+from stand_ins import stand_in, tool_runner
 
 CONVERSATION = "5a74ada3-0000-4000-8000-000000000001"
 SESSION = f"claude-{CONVERSATION}"
@@ -29,12 +29,10 @@ def config(daemon: RunningDaemon) -> Path:
 
 
 @pytest.fixture
-def agent() -> Iterator[subprocess.Popen[bytes]]:
+def agent(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A living process that stands for a client."""
-    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    yield process
-    process.kill()
-    process.communicate()
+    with stand_in(tmp_path / "bin") as process:
+        yield process
 
 
 def append(path: Path, *records: dict[str, object]) -> None:
@@ -67,17 +65,18 @@ def test_a_link_logs_in_once(daemon: RunningDaemon, host: str) -> None:
 
 
 def test_one_conversation_in_two_processes_is_said(
-    daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes]
+    daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     """Twins are found and named by pid."""
     transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
     transcripts.register(config, CONVERSATION, agent.pid, "busy")
-    transcripts.register(config, CONVERSATION, os.getpid(), "busy")
-    daemon.up()
-    session = daemon.sessions()[0]
-    assert [finding["code"] for finding in session["findings"]] == ["twin_processes"]
-    assert str(agent.pid) in session["findings"][0]["evidence"][0]
-    assert str(os.getpid()) in session["findings"][0]["evidence"][0]
+    with stand_in(tmp_path / "bin") as twin:
+        transcripts.register(config, CONVERSATION, twin.pid, "busy")
+        daemon.up()
+        session = daemon.sessions()[0]
+        assert [finding["code"] for finding in session["findings"]] == ["twin_processes"]
+        assert str(agent.pid) in session["findings"][0]["evidence"][0]
+        assert str(twin.pid) in session["findings"][0]["evidence"][0]
 
 
 def test_a_registry_file_of_a_vanished_process_is_evidence_of_death(
@@ -269,12 +268,14 @@ def test_a_stale_socket_is_replaced(daemon: RunningDaemon) -> None:
     assert not daemon.socket.exists()
 
 
-def test_self_is_the_session_one_runs_in(daemon: RunningDaemon, config: Path) -> None:
+def test_self_is_the_session_one_runs_in(daemon: RunningDaemon, config: Path, tmp_path: Path) -> None:
     """By the client's variable, or by descent from the process that holds the conversation."""
-    transcripts.register(config, CONVERSATION, os.getpid(), "busy")
     transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
     daemon.up()
-    by_descent = daemon.run("session", "self", "--json")
+    with tool_runner(tmp_path / "bin", daemon.environ) as agent:
+        transcripts.register(config, CONVERSATION, agent.pid, "busy")
+        daemon.wait_for_session(lambda each: each["pid"] == agent.pid, "held session")
+        by_descent = agent.ask(daemon.argv("session", "self", "--json"))
     assert by_descent.json["id"] == SESSION
     by_name = daemon.run("session", "self", "--json", environ={"CLAUDE_CODE_SESSION_ID": CONVERSATION})
     assert by_name.json["id"] == SESSION

@@ -2,8 +2,6 @@
 
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,14 +12,25 @@ import pytest
 import transcripts
 from daemons import RunningDaemon
 from desks import Doors, open_doors
+from stand_ins import tool_runner
 from wakeful.adapters.system.connections import inode_of, tcp_callers
 from wakeful.domain.ids import SessionId
+from wakeful.interfaces.http.deciders import Order, order_at
 
 CONVERSATION = "5a74ada3-0000-4000-8000-000000000001"
 SESSION = f"claude-{CONVERSATION}"
 # With what each needs to be understood.
 DECISIONS: dict[str, dict[str, object]] = {
+    "/api/sessions": {"argv": ["claude"], "cwd": "/", "environ": {}},
     "/api/sessions/claude-working/adopt": {},
+    "/api/sessions/claude-working/send": {"prompt": "go on"},
+    "/api/sessions/claude-working/stop": {},
+    "/api/sessions/claude-working/resume": {},
+    "/api/sessions/claude-working/interrupt": {},
+    "/api/agents/fox/start": {},
+    "/api/agents/fox/stop": {},
+    "/api/agents/fox/restart-session": {},
+    "/api/login-codes": {},
     "/api/sessions/claude-working/answer": {"question_id": "q1", "reply": "allow"},
     "/api/sessions/claude-working/revive": {"approved": True},
     "/api/sessions/claude-working/restore": {},
@@ -99,30 +108,51 @@ def test_a_row_is_found_by_both_addresses() -> None:
     assert inode_of(table, ("127.0.0.1", 40000), ("127.0.0.1", 4748)) is None
 
 
-@pytest.fixture
-def agent() -> Iterator[subprocess.Popen[str]]:
-    """A process that stands for a client and runs the commands it is given, as its tools would run."""
-    program = "import subprocess, sys\nfor line in sys.stdin: print(subprocess.run(line.split()).returncode, flush=True)"
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        yield process
-
-
-def test_the_daemon_knows_its_agents_children(daemon: RunningDaemon, agent: subprocess.Popen[str]) -> None:
+def test_the_daemon_knows_its_agents_children(daemon: RunningDaemon, tmp_path: Path) -> None:
     """A command below a session's process, or marked by its client, cannot adopt it or end the daemon."""
     config = daemon.home / "claude"
     daemon.watch(CLAUDE_CONFIG_DIR=config)
-    transcripts.register(config, CONVERSATION, agent.pid, "busy")
-    transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
-    daemon.up()
-    daemon.wait_for_session(lambda record: record["session_alive"], "living session")
-    assert agent.stdin is not None
-    assert agent.stdout is not None
-    inside = " ".join(["env", f"WAKEFUL_HOME={daemon.environ['WAKEFUL_HOME']}", *daemon.argv("down")])
-    agent.stdin.write(f"{inside}\n")
-    agent.stdin.flush()
-    assert agent.stdout.readline() == "1\n"
-    marked = daemon.run("session", "adopt", SESSION, environ={"CLAUDE_CODE_SESSION_ID": CONVERSATION})
-    assert (marked.exit_code, "Decisions are for people" in marked.err) == (1, True)
-    assert daemon.run("session", "adopt", SESSION).exit_code == 0
+    with tool_runner(tmp_path / "bin", daemon.environ) as agent:
+        transcripts.register(config, CONVERSATION, agent.pid, "busy")
+        transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
+        daemon.up()
+        daemon.wait_for_session(lambda record: record["session_alive"], "living session")
+        assert agent.ask(daemon.argv("down")).exit_code == 1
+        marked = daemon.run("session", "adopt", SESSION, environ={"CLAUDE_CODE_SESSION_ID": CONVERSATION})
+        assert (marked.exit_code, "Decisions are for people" in marked.err) == (1, True)
+        assert daemon.run("session", "adopt", SESSION).exit_code == 0
+
+
+def test_an_order_that_nobody_thought_of_is_a_decision() -> None:
+    """Only what agents work with is open to them; a new route is guarded by being new."""
+    assert order_at("/api/something/new") is Order.DECISION
+    kinds = {
+        order_at(path)
+        for path in ("/api/work", "/api/work/7/complete", "/api/login", "/api/sessions/x/claim")
+    }
+    assert kinds == {Order.OPEN}
+    assert {order_at(path) for path in ("/api/shutdown", "/api/pause")} == {Order.REDUCING}
+    assert order_at("/api/sessions/claim/stop") is Order.DECISION
+    assert order_at("/api/checkpoints/7/continue") is Order.APPROVAL
+
+
+def test_a_caller_over_ipv6_is_found() -> None:
+    """The kernel keeps those connections in another table."""
+    try:
+        server = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    except OSError:
+        pytest.skip("this host has no ::1")
+    with server, socket.create_connection(server.getsockname()[:2]) as client:
+        own, other = client.getsockname()[:2], client.getpeername()[:2]
+        assert tcp_callers(own, other) == [os.getpid()]
+
+
+def test_a_connection_that_is_closed_has_no_caller() -> None:
+    """The kernel still lists it; who had it open is gone."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        own, other = client.getsockname(), client.getpeername()
+        accepted, _ = server.accept()
+        client.close()
+        with accepted:
+            assert tcp_callers(own, other) == []

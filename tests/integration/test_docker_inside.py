@@ -27,13 +27,20 @@ from wakeful.places import Places
 
 PATIENCE_SECONDS = 30.0
 QUIET = ("run", "-d", "--network", "none", "--name", "agent-bot")
-# As the client does: its number and its start, as it sees them itself.
+# What a client writes: its number and its start, as they are inside.
 REGISTER = """\
-mkdir -p /root/.claude/sessions; read -r s </proc/$$/stat; set -- ${s#* (*) }
+mkdir -p /root/.claude/sessions; PROGRAM & sleep 0.3; pid=NUMBER
+read -r s </proc/$pid/stat; set -- ${s#* (*) }
 printf '{"pid":%d,"sessionId":"%s","procStart":"%s","cwd":"/code","status":"busy"}' \
-  $$ CONVERSATION ${20} > /root/.claude/sessions/$$.json
-exec sleep 1000
+  $pid CONVERSATION ${20} > /root/.claude/sessions/$pid.json
+wait
 """
+
+
+def registering(conversation: str, program: str = "/opt/claude 1000", number: str = "$!") -> str:
+    """A script that starts this program and registers the process with this number."""
+    text = REGISTER.replace("CONVERSATION", conversation)
+    return text.replace("PROGRAM", program).replace("NUMBER", number)
 
 
 class Inside:
@@ -159,8 +166,7 @@ def test_a_session_inside_is_held_by_the_process_this_host_knows(
     async def scene() -> tuple[int, SessionRecord]:
         async with inside(tmp_path) as made:
             made.eyes.show("bot", await inspected(docker))
-            text = REGISTER.replace("CONVERSATION", conversation)
-            docker.docker("exec", "-d", "agent-bot", "sh", "-c", text)
+            docker.docker("exec", "-d", "agent-bot", "sh", "-c", registering(conversation))
             session = f"claude-{conversation}"
             alive = await made.record(session, lambda record: record.session_alive, "living session")
             holder = made.lookout.roster.watched[alive.id].presence.newest
@@ -171,6 +177,28 @@ def test_a_session_inside_is_held_by_the_process_this_host_knows(
 
     pid, _ = asyncio.run(scene())
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_an_entry_inside_that_names_another_program_is_not_believed(
+    docker: DockerEngine, tmp_path: Path
+) -> None:
+    """Neither the container's first process nor any other that is not the client."""
+    forged = {str(uuid4()): ("true", "1"), str(uuid4()): ("sleep 1000", "$!")}
+    docker.docker(*QUIET, IMAGE, "sleep", "infinity")
+
+    async def scene() -> tuple[set[str], str | None]:
+        async with inside(tmp_path) as made:
+            made.eyes.show("bot", await inspected(docker))
+            for conversation, (program, number) in forged.items():
+                text = registering(conversation, program, number)
+                docker.docker("exec", "-d", "agent-bot", "sh", "-c", text)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while (made.eyes.left_out or "").count("does not run claude") < len(forged):  # noqa: ASYNC110 - no event tells of it
+                    await asyncio.sleep(0.05)
+            return set(made.lookout.roster.watched), made.eyes.left_out
+
+    watched, _ = asyncio.run(scene())
+    assert watched.isdisjoint(f"claude-{each}" for each in forged)
 
 
 def test_a_container_shown_again_tells_nothing_twice(docker: DockerEngine, tmp_path: Path) -> None:
@@ -211,7 +239,7 @@ def test_a_home_of_this_host_in_a_container_is_no_death(
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / ".claude"))
     conversation = str(uuid4())
     docker.docker(*QUIET, "-v", f"{tmp_path}:/root", IMAGE, "sleep", "infinity")
-    docker.docker("exec", "-d", "agent-bot", "sh", "-c", REGISTER.replace("CONVERSATION", conversation))
+    docker.docker("exec", "-d", "agent-bot", "sh", "-c", registering(conversation))
     files = tmp_path / ".claude" / "sessions"
     wait_for(lambda: [*files.glob("*.json")] or None, "registry file")
 
@@ -227,4 +255,4 @@ def test_a_home_of_this_host_in_a_container_is_no_death(
             return alive, program
 
     alive, program = asyncio.run(scene())
-    assert (alive.session_alive, program) == (True, "sleep")
+    assert (alive.session_alive, program) == (True, "claude")

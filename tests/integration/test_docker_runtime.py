@@ -278,7 +278,7 @@ def test_an_agent_is_not_started_beside_a_command_that_cannot_be_ended(
 ) -> None:
     """It says which one still runs and may yet happen."""
 
-    async def unmoved(process: Process, _steps: Steps) -> Ending:
+    async def unmoved(process: Process, _steps: Steps, **_proof: object) -> Ending:
         return Ending(process, Sight.ALIVE, None, 0.0)
 
     monkeypatch.setattr("wakeful.adapters.docker.runtime.end", unmoved)

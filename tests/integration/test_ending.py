@@ -45,6 +45,11 @@ def known(child: subprocess.Popen[bytes]) -> Process:
     return process
 
 
+def anybody(_process: Process) -> bool:
+    """Whoever has that number is meant: these tests are about what is checked beyond that."""
+    return True
+
+
 @pytest.fixture
 def mark() -> str:
     """A session id that nobody else on this machine has."""
@@ -54,7 +59,7 @@ def mark() -> str:
 def test_the_first_signal_is_enough_for_a_willing_one() -> None:
     """SIGINT ends it at once, and nothing stronger is sent."""
     with running() as child:
-        ending = asyncio.run(end(known(child)))
+        ending = asyncio.run(end(known(child), is_meant=anybody))
         assert (ending.sight, ending.signal) == (Sight.DEAD, signal.SIGINT)
         assert ending.seconds < 1.0
         assert child.wait() == -signal.SIGINT
@@ -65,7 +70,7 @@ def test_a_stubborn_one_is_ended_by_the_last_step() -> None:
     with running("sh", "-c", STUBBORN) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        ending = asyncio.run(end(known(child), QUICK))
+        ending = asyncio.run(end(known(child), QUICK, is_meant=anybody))
         assert (ending.sight, ending.signal) == (Sight.DEAD, signal.SIGKILL)
         assert 0.4 <= ending.seconds < 3.0
         assert child.wait() == -signal.SIGKILL
@@ -76,7 +81,7 @@ def test_one_that_resists_is_reported_alive() -> None:
     with running("sh", "-c", STUBBORN) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        ending = asyncio.run(end(known(child), QUICK[:1]))
+        ending = asyncio.run(end(known(child), QUICK[:1], is_meant=anybody))
         assert (ending.sight, ending.signal) == (Sight.ALIVE, signal.SIGINT)
 
 
@@ -90,7 +95,7 @@ def test_whoever_has_the_pid_now_is_not_signalled(change: str) -> None:
             process.started - (change == "started"),
             "another boot" if change == "boot_id" else process.boot_id,
         )
-        ending = asyncio.run(end(stranger))
+        ending = asyncio.run(end(stranger, is_meant=anybody))
         assert (ending.sight, ending.signal) == (Sight.DEAD, None)
         assert child.poll() is None
 
@@ -101,7 +106,7 @@ def test_one_that_is_gone_is_dead_already() -> None:
         process = known(child)
         child.kill()
         child.wait()
-        ending = asyncio.run(end(process))
+        ending = asyncio.run(end(process, is_meant=anybody))
     assert (ending.sight, ending.signal) == (Sight.DEAD, None)
 
 

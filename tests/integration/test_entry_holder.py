@@ -1,17 +1,23 @@
 """Registry files that a container wrote into this host's own folder: numbers of another namespace, and of another machine."""
 
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 import pytest
 
+import stand_ins
 from clients import wait_for
+from stand_ins import stand_in
 from wakeful.adapters.claude_code.entry_holder import EntryHolder
 from wakeful.adapters.claude_code.registry import Entry
 from wakeful.adapters.system import proc
+from wakeful.adapters.system.clients import is_client
 from wakeful.adapters.system.namespaces import inner_pid
 from wakeful.domain.process import Process, Sight
 
@@ -25,13 +31,17 @@ def entry(pid: int, started: int, *, ago_seconds: float | None = None) -> Entry:
 
 
 @pytest.fixture
-def inside() -> Iterator[Process]:
-    """A process that is number 1 in a namespace of its own."""
-    outer = subprocess.Popen(("unshare", "--pid", "--fork", "--kill-child", "sleep", "1000"))
+def inside(tmp_path: Path) -> Iterator[Process]:
+    """A client that is number 1 in a namespace of its own."""
+    client = stand_ins.program(tmp_path, "import time; time.sleep(1000)")
+    outer = subprocess.Popen(("unshare", "--pid", "--fork", "--kill-child", *client))
     try:
         above = proc.identify(outer.pid)
         assert above is not None
-        yield wait_for(lambda: next(iter(proc.children(above)), None), "process in a namespace of its own")
+        yield wait_for(
+            lambda: next((each for each in proc.children(above) if is_client(each.pid, "claude")), None),
+            "client in a namespace of its own",
+        )
     finally:
         outer.kill()
         outer.wait()
@@ -56,14 +66,71 @@ def test_one_who_came_after_the_last_pass_is_found(inside: Process) -> None:
     assert holder.process_of(entry(1, inside.started)) == inside
 
 
-def test_a_process_of_this_host_stays_itself_and_a_dead_one_dead() -> None:
+def test_a_process_of_this_host_stays_itself_and_a_dead_one_dead(tmp_path: Path) -> None:
     """The registry's own claim holds: a file without its process is a death."""
-    own = proc.identify(os.getpid())
-    assert own is not None
-    assert HOLDER.process_of(entry(own.pid, own.started)) == own
-    age_seconds = proc.age_seconds(own)
-    gone = HOLDER.process_of(entry(proc.PID_MAX, own.started, ago_seconds=age_seconds))
+    with stand_in(tmp_path) as child:
+        client = proc.identify(child.pid)
+        assert client is not None
+        assert HOLDER.process_of(entry(client.pid, client.started)) == client
+    age_seconds = proc.age_seconds(client)
+    gone = HOLDER.process_of(entry(proc.PID_MAX, client.started, ago_seconds=age_seconds))
     assert proc.sight(gone) is Sight.DEAD
+
+
+def test_a_process_that_is_not_the_client_is_not_believed() -> None:
+    """The first process, this one, one that started it, and any other program: each is refused by its reason."""
+    refused = {1: "first process", os.getpid(): "is Wakeful", os.getppid(): "started Wakeful"}
+    with subprocess.Popen(("sleep", "1000")) as other:
+        refused[other.pid] = "does not run claude"
+        try:
+            for pid, words in refused.items():
+                process = proc.identify(pid)
+                assert process is not None
+                with pytest.raises(ValueError, match=words):
+                    HOLDER.process_of(entry(pid, process.started))
+        finally:
+            other.kill()
+
+
+@needs_root
+def test_another_users_client_is_not_believed() -> None:
+    """Its files may name it; it is not ours to watch or to end."""
+    with (
+        TemporaryDirectory() as folder,
+        subprocess.Popen((_sleeping_claude(Path(folder)), "1000"), user=65534) as other,
+    ):
+        try:
+            process = wait_for(lambda: proc.identify(other.pid), "process")
+            wait_for(lambda: proc.user_of(other.pid) == 65534 or None, "other user")
+            with pytest.raises(ValueError, match="another user"):
+                HOLDER.process_of(entry(process.pid, process.started))
+        finally:
+            other.kill()
+
+
+def _sleeping_claude(folder: Path) -> str:
+    """A program that everybody may run, with the client's name."""
+    folder.chmod(0o755)
+    return shutil.copy("/bin/sleep", str(folder / "claude"))
+
+
+def test_a_client_with_another_conversation_in_its_arguments_is_not_believed(tmp_path: Path) -> None:
+    """Without a terminal it keeps the conversation it was started with; in a terminal a person can change it."""
+    conversation = str(uuid4())
+    for words, held in (
+        (("-p", "--session-id", conversation), False),
+        (("--session-id", conversation), True),
+    ):
+        with stand_in(tmp_path, *words) as child:
+            process = proc.identify(child.pid)
+            assert process is not None
+            own = Entry(process.pid, conversation, str(process.started))
+            assert HOLDER.process_of(own) == process
+            if held:
+                assert HOLDER.process_of(entry(process.pid, process.started)) == process
+                continue
+            with pytest.raises(ValueError, match="another conversation"):
+                HOLDER.process_of(entry(process.pid, process.started))
 
 
 def test_times_of_another_machine_are_not_believed() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import transcripts
+from stand_ins import stand_in
 from wakeful.adapters.logs import eye
 from wakeful.adapters.logs.eye import LogEye
 from wakeful.adapters.system.clock import SystemClock
@@ -81,11 +82,12 @@ def test_logs_of_one_folder_share_the_directory_its_name_stands_for(config: Path
     assert list(eye._cwds.values()) == ["/home/u/proj"]
 
 
-def test_a_held_log_is_read_whatever_its_age(config: Path) -> None:
+def test_a_held_log_is_read_whatever_its_age(config: Path, tmp_path: Path) -> None:
     """Who holds a conversation means more once it is known what it was doing."""
     conversation, _ = working_log(config)
-    transcripts.register(config, conversation, os.getpid(), "busy")
-    held = watched(look(), conversation)
+    with stand_in(tmp_path / "bin") as agent:
+        transcripts.register(config, conversation, agent.pid, "busy")
+        held = watched(look(), conversation)
     assert held.activity.phase is Phase.TOOL
     assert held.record is not None
     assert held.record.state == "prompting"

@@ -74,7 +74,7 @@ def test_it_outlives_whoever_started_it() -> None:
         assert os.getsid(pid) == pid
         assert sorted(each.name for each in Path(f"/proc/{pid}/fd").iterdir()) == ["0", "1", "2"]
     finally:
-        assert asyncio.run(end(process)).sight is Sight.DEAD
+        assert asyncio.run(end(process, is_meant=lambda _process: True)).sight is Sight.DEAD
 
 
 def test_no_zombie_stays(null: Streams) -> None:
@@ -171,7 +171,7 @@ def test_a_line_is_written_whole_or_not_at_all(folder: RunFolder) -> None:
         assert await folder.write_line(b"z" * 3_000_000, SECONDS_MAX) is Written.WHOLE
         await until(lambda: folder.output.stat().st_size == 3_900_002, "all of it")
         assert folder.output.read_bytes() == b"x" * 900_000 + b"\n" + b"z" * 3_000_000 + b"\n"
-        await end(process)
+        await end(process, is_meant=lambda _process: True)
         assert await folder.write_line(b"x", 0.1) is Written.NO_READER
 
     asyncio.run(scenario())

@@ -15,6 +15,7 @@ import pytest
 
 import transcripts
 from daemons import RunningDaemon
+from stand_ins import stand_in
 from wakeful.adapters.logs.folders import FolderWatch
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.config import Config
@@ -57,12 +58,13 @@ def looked() -> EyeRecord:
     return eye_of(seen)
 
 
-def test_what_wakeful_asks_a_client_itself_is_nobodys_session(project: Path) -> None:
+def test_what_wakeful_asks_a_client_itself_is_nobodys_session(project: Path, tmp_path: Path) -> None:
     """A probe of a login is in the registry while it runs, and its hooks fire like anybody's: neither is a session."""
     places, seen = Places.of(os.environ), lookout()
     for cwd in (places.probe, str(project)):
         conversation = str(uuid.uuid4())
-        transcripts.register(project.parents[1], conversation, os.getpid(), cwd=cwd)
+        with stand_in(tmp_path / "bin") as client:
+            transcripts.register(project.parents[1], conversation, client.pid, cwd=cwd)
         hook = {"session_id": conversation, "cwd": cwd, "hook_event_name": "SessionStart"}
         spool = Path(places.spool)
         spool.mkdir(exist_ok=True)

@@ -1,7 +1,6 @@
 """The MCP server as an agent's client meets it: the SDK's own client, over standard input and output."""
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from mcp.types import CallToolResult, TextContent
 
 import transcripts
 from daemons import RunningDaemon
+from stand_ins import stand_in
 from wakeful.interfaces.cli.client import Client as Door
 from wakeful.interfaces.mcp.questions import Questions
 from wakeful.interfaces.mcp.server import build_server
@@ -34,7 +34,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
-    """One with a session that this very process holds, in the middle of a hostile call."""
+    """One with a session in the middle of a hostile call."""
     running = RunningDaemon(tmp_path_factory.mktemp("m") / "home")
     config = running.home / ".claude"
     running.watch(CLAUDE_CONFIG_DIR=config)
@@ -45,17 +45,19 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
         transcripts.prompt(now - 5, CONVERSATION),
         transcripts.call(now - 4, CONVERSATION, HOSTILE),
     )
-    transcripts.register(config, CONVERSATION, os.getpid())
-    running.up()
-    yield running
-    running.end()
+    with stand_in(tmp_path_factory.mktemp("bin")) as client:
+        transcripts.register(config, CONVERSATION, client.pid)
+        running.up()
+        yield running
+        running.end()
 
 
 @asynccontextmanager
 async def server_of(daemon: RunningDaemon, *options: str) -> AsyncIterator[Client]:
-    """`wakeful mcp` as a client would start it."""
+    """`wakeful mcp` as a client would start it, which tells its children whose they are."""
     command, *arguments = daemon.argv("mcp", *options)
-    server = StdioServerParameters(command=command, args=arguments, env=daemon.environ, cwd=daemon.home)
+    environ = daemon.environ | {"CLAUDE_CODE_SESSION_ID": CONVERSATION}
+    server = StdioServerParameters(command=command, args=arguments, env=environ, cwd=daemon.home)
     async with Client(server) as client:
         yield client
 
@@ -98,7 +100,6 @@ async def test_an_agent_reads_everything_over_stdio(daemon: RunningDaemon) -> No
         )
         assert (ending["ending"], ending["session"]["id"]) == ("timeout", SESSION)
         assert said(await client.call_tool("list_incidents", {}))["incidents"] == []
-        # The server is a descendant of this process, which holds the session.
         assert said(await client.call_tool("self", {}))["id"] == SESSION
         for document in (rows, record, why, ending):
             assert HOSTILE not in trusted_part(document)

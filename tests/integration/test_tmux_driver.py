@@ -13,9 +13,11 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
+import stand_ins
 from clients import end_tmux, require_tmux, wait_for
 from tmux_servers import Server
 from wakeful.adapters.system import proc
+from wakeful.adapters.system.clients import is_client
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.tmux import acts, pane
 from wakeful.adapters.tmux.driver import TmuxDriver
@@ -484,14 +486,24 @@ def test_a_shell_ends_as_its_terminal_closes(stage: Stage) -> None:
 
 
 def test_a_stop_leaves_a_session_that_is_not_ours(stage: Stage) -> None:
-    """An adopted agent ends; the pane and the shell of its person stay."""
+    """An adopted client ends; the pane and the shell of its person stay. Another program in its place is not ended."""
     shell = stage.server.start("hand", "bash", "--norc", "--noprofile")
     stage.wait_for_text("bash-")
-    stage.server.tmux("send-keys", "-t", "=hand:", "cat", "Enter")
-    cat = wait_for(lambda: next((each for each in proc.families().get(shell, ())), None), "cat")
-    seen = asyncio.run(stage.driver.stop(stage_hosting(stage, cat)))
+
+    def typed(words: str) -> Process:
+        stage.server.tmux("send-keys", "-t", "=hand:", words, "Enter")
+        return wait_for(lambda: next((each for each in proc.families().get(shell, ())), None), words)
+
+    cat = typed("cat")
+    assert asyncio.run(stage.driver.stop(stage_hosting(stage, cat))).outcome is Outcome.INEFFECTIVE
+    assert proc.sight(cat) is Sight.ALIVE
+    stage.server.tmux("send-keys", "-t", "=hand:", "C-d")
+    wait_for(lambda: proc.sight(cat) is Sight.DEAD or None, "end of cat")
+    client = typed(shlex.join(stand_ins.program(stage.folder / "bin")))
+    wait_for(lambda: is_client(client.pid, "claude") or None, "client")
+    seen = asyncio.run(stage.driver.stop(stage_hosting(stage, client)))
     assert seen.outcome is Outcome.RECOVERED, seen
-    assert proc.sight(cat) is Sight.DEAD
+    assert proc.sight(client) is Sight.DEAD
     assert proc.identify(shell) is not None
 
 
@@ -548,7 +560,7 @@ def stage_hosting(stage: Stage, process: Process) -> Hosting:
     """A session that a person started in the only pane and handed over."""
     row = stage.server.pane()
     return Hosting(
-        session_id=SessionId("handed"),
+        session_id=SessionId("claude-handed"),
         conversation_id=ConversationId("handed"),
         driver="tmux",
         cwd=str(stage.folder),

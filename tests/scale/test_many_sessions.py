@@ -1,7 +1,6 @@
 """Many sessions: the living are shown, the old are folded, nothing is read that nobody asked for."""
 
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import stand_ins
 import transcripts
 from daemons import RunningDaemon
 
@@ -31,7 +31,8 @@ def config(tmp_path: Path) -> Iterator[Path]:
             project=f"-old-{number % 20}",
         )
         transcripts.age(path, month_ago)
-    agents = [subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) for _ in range(LIVE)]
+    client = stand_ins.program(folder.parent / "bin")
+    agents = [subprocess.Popen(client, stdin=subprocess.PIPE) for _ in range(LIVE)]
     for agent in agents:
         conversation = str(uuid.uuid4())
         transcripts.write(folder, conversation, transcripts.prompt(time.time(), conversation))

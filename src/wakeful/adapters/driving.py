@@ -6,8 +6,10 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.adapters.system import proc
-from wakeful.adapters.system.ending import Ending, Swept, end, sweep
+from wakeful.adapters.system.clients import is_client
+from wakeful.adapters.system.ending import Ending, Meant, Swept, end, sweep
 from wakeful.adapters.system.run_folder import RunFolder
+from wakeful.adapters.tmux.claude_status import entry_of
 from wakeful.domain.briefs import unfit
 from wakeful.domain.hosting import EPOCH_VARIABLE, INTENT_VARIABLE, SESSION_VARIABLE, Hosting
 from wakeful.domain.ids import SessionId
@@ -77,9 +79,31 @@ def absence(hosting: Hosting) -> Seen | None:
             return Seen(Outcome.INEFFECTIVE, "whether its process lives cannot be seen")
 
 
+def agent_of(session_id: SessionId, conversation: str) -> Meant:
+    """Meant is the process that works for this session: it carries our mark, or it is the client that holds it.
+
+    A kept number alone proves nothing: records and files can name any process.
+    """
+    provider = session_id.partition("-")[0]
+
+    def is_meant(process: Process) -> bool:
+        if proc.environ_value(process.pid, SESSION_VARIABLE) == session_id:
+            return True
+        return is_client(process.pid, provider) and _holds(process, provider, conversation)
+
+    return is_meant
+
+
+def _holds(process: Process, provider: str, conversation: str) -> bool:
+    """Whether a client says of itself that it holds this conversation, or says nothing."""
+    entry = entry_of(process) if provider == "claude" else None
+    return entry is None or entry.session_id == conversation
+
+
 async def stop_hosted(hosting: Hosting, folder: RunFolder, tool_variable: str) -> Seen:
     """End the agent, then what it left behind; the folder goes when nothing of it is left."""
-    ending = await end(hosting.process) if hosting.process is not None else None
+    meant = agent_of(hosting.session_id, hosting.conversation_id)
+    ending = await end(hosting.process, is_meant=meant) if hosting.process is not None else None
     if ending is not None and ending.sight is not Sight.DEAD:
         return Seen(_outcome_of(ending), f"process {ending.process.pid} was signalled and not seen dead")
     swept = await _sweep_session(hosting, tool_variable)

@@ -59,3 +59,11 @@ class AmbiguousSession(OperatorError):
 
     code = "ambiguous-session"
     http_status = 409
+
+
+class AgentMayNotDecide(OperatorError):
+    """This asks from inside {session}, which is supervised. Decisions are for people: ask in a terminal that no agent started, or in the chat."""
+
+    code = "agent-may-not-decide"
+    http_status = 403
+    exit_code = 1

@@ -11,6 +11,10 @@ SHOWN_CHARS_MAX: Final = 40
 # A leading dash would read as an option, a leading dot as a hidden or parent folder.
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+-]*\Z")
 _UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\Z", re.IGNORECASE | re.ASCII)
+# How sessions of clients are called, also before they have a conversation.
+_CLIENTS_ID: Final = re.compile(
+    r"(?:claude|codex)-(?:start-|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\Z)", re.IGNORECASE | re.ASCII
+)
 # Eight characters of a random id are unique among 2,000 sessions but once in 2,000 times.
 _ID_CHARS_MIN: Final = 8
 # A time-ordered id (UUID 7, as Codex makes them) begins with its time: eight characters are a minute, thirteen
@@ -32,6 +36,14 @@ def parse_session_id(text: str) -> SessionId:
         shown = text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…"
         raise BadSessionId(shown=shown)
     return SessionId(text)
+
+
+def parse_log_name(text: str) -> SessionId:
+    """The id of a log that any program may write: never one that a client's session has. Raises BadSessionId."""
+    session_id = parse_session_id(text)
+    if _CLIENTS_ID.match(session_id) is not None:
+        raise BadSessionId(shown=text[:SHOWN_CHARS_MAX])
+    return session_id
 
 
 def is_uuid(text: str) -> bool:

@@ -49,6 +49,18 @@ def forge_news(words: str, host: str, since: float, *, did: str) -> News:
     )
 
 
+def refusal_news(asker: str, order: str, reason: str, command: str, since: float) -> News:
+    """That a decision was refused. `command` are the words that the asking process was started with."""
+    return News(
+        what=f"A decision was refused: {asker} asked for it",
+        where=f"`{command}`" if command else "a process that had ended, or cannot be seen",
+        since=since,
+        did=f"refused {order} ({reason}); tells this once a day for each asker",
+        otherwise="nothing of it is done; decide it yourself if you want it",
+        command="wakeful status",
+    )
+
+
 def failure_news(name: str, reason: str, host: str, since: float) -> News:
     """That a source or a service of Wakeful raised an error."""
     return News(

@@ -22,3 +22,7 @@ class Process(Struct, frozen=True, gc=False):
     pid: int
     started: int
     boot_id: str
+
+
+class ProcessGone(Exception):
+    """A process that was asked about has ended, or cannot be seen."""

@@ -38,8 +38,13 @@ class Witness(Protocol):
     def heard(self, subject: Subject, events: Sequence[Event], *, live: bool, anew: bool = False) -> None:
         """A log said this. `live`: appended while we watched. `anew`: the log was replaced, forget what it said."""
 
-    def reported(self, subject: Subject, events: Sequence[Event], *, live: bool) -> None:
-        """Somebody beside its log said this. `live`: just now. Else it counts only where its log says nothing newer."""
+    def reported(
+        self, subject: Subject, events: Sequence[Event], *, live: bool, written_wall: float | None = None
+    ) -> None:
+        """Somebody beside its log said this. `live`: just now. Else it counts only where its log says nothing newer.
+
+        `written_wall` is when the kernel saw it written: what a process says after its end counts for nothing.
+        """
 
     def recalled(self, subject: Subject, kept: bytes) -> bool:
         """What was folded of this log before a restart; False if it cannot be used and must be read again."""

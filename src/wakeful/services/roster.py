@@ -15,6 +15,7 @@ from msgspec import Struct
 from wakeful.domain.errors import AmbiguousSession, OperatorError, SessionNotFound
 from wakeful.domain.findings import Attention, Health, State
 from wakeful.domain.ids import SessionId, parse_session_id
+from wakeful.domain.labels import label
 from wakeful.domain.moment import Instant
 from wakeful.domain.record import SessionRecord
 from wakeful.domain.subject import Subject
@@ -22,6 +23,8 @@ from wakeful.services.watched import Watched
 
 LIMIT_MAX: Final = 10_000
 _PROVIDER_PREFIXES: Final = ("claude-", "codex-")
+# Sources whose ids any program chooses.
+_LOG_PROVIDERS: Final = frozenset({"events", "tool-use"})
 
 
 class BadCursor(OperatorError):
@@ -112,11 +115,14 @@ class Roster:
         return self.watched[session_id]
 
     def resolve(self, text: str) -> SessionId:
-        """The full id `text` stands for. Raises BadSessionId, SessionNotFound or AmbiguousSession."""
+        """The full id `text` stands for. Raises BadSessionId, SessionNotFound or AmbiguousSession.
+
+        A client's conversation, and a name that a person gave, count before a log that some program called the same.
+        """
         wanted = parse_session_id(text)
-        for candidate in (wanted, *(SessionId(prefix + wanted) for prefix in _PROVIDER_PREFIXES)):
+        for candidate in (*(SessionId(prefix + wanted) for prefix in _PROVIDER_PREFIXES), wanted):
             if candidate in self.watched or candidate in self.old:
-                return candidate
+                return candidate if candidate != wanted else self._over_log(wanted)
         fits = self._named(wanted) or [
             each for start in ("", *_PROVIDER_PREFIXES) for each in self._starting_with(start + wanted)
         ]
@@ -125,6 +131,14 @@ class Roster:
         if len(fits) > 1:
             raise AmbiguousSession(shown=text, count=len(fits), examples=", ".join(fits[:3]))
         return fits[0]
+
+    def _over_log(self, session_id: SessionId) -> SessionId:
+        """The session that a person gave this name to, if only a log that was found has it as its id."""
+        watched = self.watched.get(session_id)
+        if watched is None or watched.subject.managed or watched.subject.provider not in _LOG_PROVIDERS:
+            return session_id
+        named = self._named(session_id)
+        return named[0] if len(named) == 1 else session_id
 
     def _named(self, name: str) -> list[SessionId]:
         """The living sessions that a person called so; those that ended only if none lives."""
@@ -236,7 +250,7 @@ def _fits(record: SessionRecord, query: Query) -> bool:
     return (
         (query.health is None or record.health is query.health)
         and (query.state is None or record.state is query.state)
-        and (query.project is None or record.project == query.project)
+        and (query.project is None or record.project == label(query.project))
     )
 
 

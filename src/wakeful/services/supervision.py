@@ -19,6 +19,7 @@ from wakeful.domain.decoding import json_decoder
 from wakeful.domain.eligibility import OUT_OF_REACH
 from wakeful.domain.events import Drifted, Event, Opened
 from wakeful.domain.evidence import (
+    LAST_LINES_SECONDS,
     Dialog,
     DialogKind,
     Holder,
@@ -126,12 +127,24 @@ class Supervisor:
         watched.presence.vouched = subject.vouched or subject.id in self._vouched
         self._mark(subject.id)
 
-    def reported(self, subject: Subject, events: Sequence[Event], *, live: bool) -> None:
+    def reported(
+        self, subject: Subject, events: Sequence[Event], *, live: bool, written_wall: float | None = None
+    ) -> None:
         watched = self._watch(subject)
         self._read(watched)
+        if written_wall is not None and self._is_by_nobody(watched, events, written_wall):
+            return
         last_at = watched.activity.last_at
         if live or last_at is None or self._instant(events[0], watched.activity) > last_at:
             self._hear(watched, subject, events, live=live)
+
+    def _is_by_nobody(self, watched: Watched, events: Sequence[Event], written_wall: float) -> bool:
+        """Whether a report was written after every known process of its session had ended. A start may be news even so."""
+        holders = watched.presence.holders.values()
+        ends = [each.ended_at for each in holders if each.sight is Sight.DEAD and each.ended_at is not None]
+        if not ends or len(ends) != len(holders) or all(type(event) is Opened for event in events):
+            return False
+        return written_wall > max(end.wall for end in ends) + LAST_LINES_SECONDS
 
     def _instant(self, event: Event, activity: Activity) -> Instant:
         """When it happened; a mark about bytes that carry no time is as old as what was read before it."""

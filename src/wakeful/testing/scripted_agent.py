@@ -27,6 +27,8 @@ PATIENCE_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.005
 # Variables by which clients and Wakeful find their places and their parents: the fake is nobody's child.
 _FOREIGN: Final = ("CLAUDE", "CODEX_", "WAKEFUL_", "TMUX")
+# A folder that runs as a program: what looks like Claude Code has its name.
+_PROGRAM: Final = Path(__file__).parent / "claude"
 _NEEDED: Final = frozenset({"--home", "--cwd", "--script"})
 _USAGE: Final = (
     "usage: python -m wakeful.testing.scripted_agent --home DIR --cwd DIR --script JSON [--conversation UUID]"
@@ -51,7 +53,7 @@ class ScriptedAgent:
         """The command that plays these steps, to be started by whom you like. Raises BadStep."""
         script = json.dumps(check(steps))
         places = ["--home", str(self.home), "--cwd", str(self.cwd), "--conversation", self.conversation]
-        return [sys.executable, "-m", "wakeful.testing.scripted_agent", *places, "--script", script]
+        return [sys.executable, str(_PROGRAM), *places, "--script", script]
 
     def start(self, *steps: Step, environ: Mapping[str, str] | None = None) -> "RunningAgent":
         """Start it; use the answer in `with`, or `close()` it. Raises BadStep."""

@@ -4,6 +4,7 @@ A file left behind by a process that is gone is the positive evidence a death ne
 """
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from sys import intern
 from typing import Annotated, Final
@@ -21,6 +22,8 @@ from wakeful.domain.subject import Subject
 from wakeful.ports.eyes import Changes, Folders, Processes, Witness
 
 ENTRY_BYTES_MAX: Final = 64 * 1024
+REFUSED_KEPT_MAX: Final = 1000
+REFUSED_SHOWN_MAX: Final = 3
 # A pid of Linux has 22 bits, a start in clock ticks fits in 62, and a time in milliseconds in a float without loss.
 Pid = Annotated[int, Meta(ge=1, le=2**22)]
 Ticks = Annotated[str, Meta(max_length=19)] | Annotated[int, Meta(ge=0, le=2**62)]
@@ -47,11 +50,17 @@ class Entry(Struct, rename="camel"):
 _decode: Final = json_decoder(Entry)
 
 
+class _Refused(Struct, frozen=True):
+    """An entry that is not believed: whose it claims to be, and why not."""
+
+    session_id: SessionId
+    reason: str
+
+
 class RegistryEye:
     """Watches registry folders. Who holds which conversation is all it says."""
 
     name = "claude-registry"
-    left_out = None
 
     def __init__(
         self,
@@ -74,6 +83,18 @@ class RegistryEye:
         self._process_of = process_of
         self._held: dict[Process, SessionId] = {}
         self._unwatched: list[str] = []
+        # Files that are not believed.
+        self._refused: dict[Path, _Refused] = {}
+
+    @property
+    def left_out(self) -> str | None:
+        """Which entries are not believed: they name a process that is not the client."""
+        if not self._refused:
+            return None
+        first = islice(self._refused.items(), REFUSED_SHOWN_MAX)
+        shown = [f"{path.name}: {each.reason}" for path, each in first]
+        more = len(self._refused) - len(shown)
+        return "; ".join((*shown, f"and {more} more")) if more else "; ".join(shown)
 
     @property
     def slow(self) -> str | None:
@@ -83,6 +104,7 @@ class RegistryEye:
 
     def look(self) -> None:
         self._unwatched = []
+        self._refused = {}
         for registry in self._registries:
             if self._folders is not None and not watch_or_await(self._folders, str(registry)):
                 self._unwatched.append(str(registry))
@@ -100,18 +122,23 @@ class RegistryEye:
                 self._read(path)
 
     def catch_up(self, session_id: SessionId) -> None:
-        """Nothing: every change of a registry file is told."""
+        """Every change of a registry file is told. Only an entry that was not believed is looked at once more."""
+        for path in [path for path, each in self._refused.items() if each.session_id == session_id]:
+            self._read(path)
 
     def _read(self, path: Path) -> None:
+        self._refused.pop(path, None)
         entry = read_entry(path)
         # What is no UUID, or no time, was not written by the client we know.
         if entry is None or not is_uuid(entry.session_id) or entry.cwd in self._apart:
             return
-        try:
-            process = self._process_of(entry)
-        except ValueError:
-            return
         subject = subject_of(entry.session_id, self._host)
+        try:
+            process = self._named(path, entry)
+        except ValueError as problem:
+            if len(self._refused) < REFUSED_KEPT_MAX:
+                self._refused[path] = _Refused(subject.id, str(problem))
+            return
         before = self._held.get(process)
         if before is not None and before != subject.id:
             self._witness.released(before, process)
@@ -126,6 +153,12 @@ class RegistryEye:
             waiting_for=entry.waiting_for,
             cwd=entry.cwd,
         )
+
+    def _named(self, path: Path, entry: Entry) -> Process:
+        """The process that a file means; the client calls it by its own number. Raises ValueError."""
+        if path.stem != str(entry.pid):
+            raise ValueError(f"it names process {entry.pid}")
+        return self._process_of(entry)
 
 
 def read_entry(path: Path) -> Entry | None:

@@ -6,6 +6,7 @@ from wakeful.adapters.codex.rollout import RolloutReader
 from wakeful.adapters.logs.eye import LogSource, Owner
 from wakeful.adapters.logs.small import entries, watch_or_await
 from wakeful.adapters.system import proc
+from wakeful.adapters.system.clients import reason_against
 from wakeful.domain.ids import ConversationId, SessionId, is_uuid, parse_session_id
 from wakeful.domain.subject import Subject
 from wakeful.ports.eyes import Changes, Folders, Processes, Witness
@@ -89,7 +90,8 @@ class WriterLockEye:
             return
         for key, pid in proc.flock_holders(keys).items():
             process = proc.identify_if_seen(pid)
-            if process is not None:
+            # Every program of this user can lock the file.
+            if process is not None and reason_against(process, "codex") is None:
                 subject = subject_of(keys[key].stem, self._host)
                 cwd = proc.cwd(pid)
                 self._witness.held(subject, process, self._processes.watch(process), source="lock", cwd=cwd)

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from wakeful.adapters.daemon.door import Door
 from wakeful.adapters.daemon.listening import Listener
+from wakeful.adapters.driving import agent_of
 from wakeful.adapters.providers import provider as client
 from wakeful.adapters.system.ending import end
 from wakeful.domain.decoding import decode_json
@@ -87,7 +88,9 @@ class DaemonSessions:
 
     async def end_process(self, session_id: SessionId) -> bool:
         processes = await self._listener.processes_of(session_id)
-        endings = [await end(each, ((signal.SIGKILL, KILL_SECONDS_MAX),)) for each in processes]
+        meant = agent_of(session_id, session_id.partition("-")[2])
+        steps = ((signal.SIGKILL, KILL_SECONDS_MAX),)
+        endings = [await end(each, steps, is_meant=meant) for each in processes]
         return bool(endings) and all(each.sight is Sight.DEAD for each in endings)
 
     async def revive(self, session_id: SessionId) -> Answered:

@@ -9,15 +9,18 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from wakeful.adapters.claude_code.entry_holder import PROVIDER
 from wakeful.adapters.claude_code.logs import claude_logs
 from wakeful.adapters.claude_code.registry import Entry, RegistryEye
 from wakeful.adapters.docker.engine import Container
 from wakeful.adapters.docker.inside import seek
 from wakeful.adapters.docker.sightings import process_inside
 from wakeful.adapters.logs.eye import LogEye
+from wakeful.adapters.system import proc
+from wakeful.adapters.system.clients import reason_against
 from wakeful.domain.events import Event
 from wakeful.domain.ids import SessionId
-from wakeful.domain.process import Process
+from wakeful.domain.process import Process, Sight
 from wakeful.ports.clock import Clock
 from wakeful.ports.eyes import Changes, Eye, Folders, Processes, Witness
 from wakeful.ports.store import Bookmark
@@ -74,7 +77,10 @@ class ContainerEyes:
     @property
     def left_out(self) -> str | None:
         unseen = [f"agent {agent}: {reason}" for agent, reason in sorted(self._unseen.items())]
-        odd = [pair.logs.left_out for pair in self._pairs.values() if pair.logs.left_out]
+        told = (
+            each for pair in self._pairs.values() for each in (pair.logs.left_out, pair.registry.left_out)
+        )
+        odd = [each for each in told if each]
         return "; ".join((*unseen, *odd)) or None
 
     def show(self, agent: str, container: Container, agent_pid: int | None = None) -> bool:
@@ -169,12 +175,18 @@ class _Inner:
         self._known: dict[tuple[int, int], Process] = {}
 
     def process_of(self, entry: Entry) -> Process:
-        """The process as this host numbers it. Raises ValueError for an entry without a time."""
+        """The process as this host numbers it. Raises ValueError for an entry without a time, or of another program.
+
+        A container's users are its own: which of them runs the client says nothing.
+        """
         key = entry.pid, int(entry.proc_start)
         found = self._known.get(key) or process_inside(self._container_id, *key)
         if found is None:
             # Gone. A process of another boot is dead on this host, whoever has its number.
             return Process(*key, self._container_id)
+        is_dead = proc.sight(found) is Sight.DEAD
+        if not is_dead and (reason := reason_against(found, PROVIDER, any_user=True)) is not None:
+            raise ValueError(reason)
         self._known[key] = found
         return found
 

@@ -183,7 +183,10 @@ class DockerRuntime:
         if not self._sees_processes:
             return
         left = await asyncio.to_thread(sightings.left_behind, there.id, spec.name)
-        endings = await asyncio.gather(*(end(each, TOOL_STEPS) for each in left))
+        meant = sightings.is_left_behind(there.id, spec.name)
+        endings = await asyncio.gather(
+            *(end(each, TOOL_STEPS, is_meant=meant, any_user=True) for each in left)
+        )
         still = next((each.process.pid for each in endings if each.sight is not Sight.DEAD), None)
         if still is not None:
             reason = f"its last command still runs as process {still} and may yet happen"

@@ -106,15 +106,18 @@ def process_inside(container_id: str, pid: int, started: int) -> Process | None:
 
 
 def left_behind(container_id: str, name: str) -> list[Process]:
-    """What an agent started in its container and did not take along; whoever has a terminal goes with its session."""
-    return [
-        each
-        for row in proc.families().values()
-        for each in row
-        if container_id in _cgroup(each.pid)
-        and proc.environ_value(each.pid, AGENT_VARIABLE) == name
-        and not proc.has_terminal(each.pid)
-    ]
+    """What an agent started in its container and did not take along."""
+    is_left = is_left_behind(container_id, name)
+    return [each for row in proc.families().values() for each in row if is_left(each)]
+
+
+def is_left_behind(container_id: str, name: str) -> Callable[[Process], bool]:
+    """Whether a process was started in this container by this agent. One with a terminal goes with its session."""
+    return lambda process: (
+        container_id in _cgroup(process.pid)
+        and proc.environ_value(process.pid, AGENT_VARIABLE) == name
+        and not proc.has_terminal(process.pid)
+    )
 
 
 def _walk(above: Sequence[Process], sought: Sought, children: Children) -> Scene:

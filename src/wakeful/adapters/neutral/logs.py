@@ -5,7 +5,7 @@ from pathlib import Path
 from wakeful.adapters.logs.eye import LogSource, Owner
 from wakeful.adapters.neutral.reader import NeutralReader
 from wakeful.domain.errors import BadSessionId
-from wakeful.domain.ids import parse_session_id
+from wakeful.domain.ids import parse_log_name
 from wakeful.domain.subject import Subject
 
 
@@ -14,7 +14,7 @@ def event_logs(folders: tuple[Path, ...], host: str) -> LogSource:
 
     def owner(parts: tuple[str, ...]) -> Owner | None:
         try:
-            session_id = parse_session_id(parts[-1].removesuffix(".jsonl"))
+            session_id = parse_log_name(parts[-1].removesuffix(".jsonl"))
         except BadSessionId:
             return None
         return Owner(Subject(session_id, "events", host, "event-log", project=session_id, vouched=True))

@@ -1,5 +1,8 @@
-"""Ends processes, gently first, and only the very one that was meant: signals go through a pidfd, and whose it is
-is asked after it was opened. Whether something should end is decided elsewhere.
+"""Ends processes, gently first, and only the very one that was meant.
+
+Signals go through a pidfd. After it was opened the process is checked once more: by its identity, by the proof that the
+caller gives (it is the client, or it carries a mark), and against what is never signalled: the first process, Wakeful,
+the processes that Wakeful descends from, and other users' processes. Whether something should end is decided elsewhere.
 """
 
 import asyncio
@@ -13,6 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.adapters.system import proc
+from wakeful.adapters.system.clients import reason_to_spare
 from wakeful.domain.hosting import EPOCH_VARIABLE
 from wakeful.domain.process import Process, Sight
 
@@ -49,9 +53,22 @@ class Swept(Struct, frozen=True):
         return tuple(each.process for each in self.endings if each.sight is not Sight.DEAD)
 
 
-async def end(process: Process, steps: Steps = AGENT_STEPS) -> Ending:
-    """Signal it until it is gone or the steps are used up. Sends nothing where it cannot be told who it is."""
-    assert process.pid != os.getpid(), "nobody ends himself here"
+Meant = Callable[[Process], bool]
+"""Whether this process, whose number is held by now, is what the caller means to end."""
+
+
+def carries(variable: str, value: str) -> Meant:
+    """Meant is every process that was started with variable=value."""
+    return lambda process: proc.environ_value(process.pid, variable) == value
+
+
+async def end(
+    process: Process, steps: Steps = AGENT_STEPS, *, is_meant: Meant, any_user: bool = False
+) -> Ending:
+    """Signal it until it is gone or the steps are used up. Sends nothing to a process that is not meant, or never may be.
+
+    `any_user`: in a container, whose users are its own.
+    """
     try:
         pidfd = os.pidfd_open(process.pid)
     except OSError:
@@ -60,9 +77,10 @@ async def end(process: Process, steps: Steps = AGENT_STEPS) -> Ending:
     try:
         # Only now is the pid held. Had it changed hands before, the start time would differ.
         seen = proc.sight(process)
-        return (
-            await _climb(process, pidfd, steps) if seen is Sight.ALIVE else Ending(process, seen, None, 0.0)
-        )
+        spared = reason_to_spare(process, any_user=any_user) is not None or not is_meant(process)
+        if seen is not Sight.ALIVE or spared:
+            return Ending(process, proc.sight(process), None, 0.0)
+        return await _climb(process, pidfd, steps)
     finally:
         os.close(pidfd)
 
@@ -73,7 +91,7 @@ async def sweep(
     *,
     epoch_max: int | None = None,
     steps: Steps = TOOL_STEPS,
-    is_meant: Callable[[Process], bool] = lambda _process: True,
+    is_meant: Meant = lambda _process: True,
 ) -> Swept:
     """End every process of this user that was started with variable=value: an agent's tools, orphans among them.
 
@@ -90,7 +108,8 @@ async def sweep(
         spared = {each for each in found if _is_spared(each, epoch_max)}
         meant = [each for each in found if each not in spared]
         if meant:
-            ended = await asyncio.gather(*(end(each, steps) for each in meant))
+            marked = carries(variable, value)
+            ended = await asyncio.gather(*(end(each, steps, is_meant=marked) for each in meant))
             endings |= {each.process: each for each in ended}
         elif looked_twice:
             break

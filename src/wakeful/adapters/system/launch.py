@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from wakeful.adapters.system import proc
-from wakeful.domain.child_environ import child_environ
+from wakeful.children import given_environ
 from wakeful.domain.process import Process
 from wakeful.ports.hands import ClientMissing, FolderGone, StartFailed
 
@@ -83,7 +83,7 @@ def _spawn(
             argv,
             executable=program,
             cwd=cwd,
-            env=child_environ(environ),
+            env=given_environ(environ),
             stdin=streams.stdin,
             stdout=streams.stdout,
             stderr=streams.stderr,

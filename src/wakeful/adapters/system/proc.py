@@ -7,6 +7,7 @@ not an error. Nothing here decides what a sighting means, and nothing here signa
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -192,6 +193,23 @@ def command(pid: int) -> tuple[str, ...]:
     return tuple(os.fsdecode(part) for part in raw.removesuffix(b"\0").split(b"\0")) if raw else ()
 
 
+def executable(pid: int) -> str | None:
+    """The file that it runs; None when it is gone or not ours to read."""
+    try:
+        return str(Path(f"/proc/{pid}/exe").readlink())
+    except (*_GONE, PermissionError):
+        return None
+
+
+def user_of(pid: int) -> int | None:
+    """Whose it is: its real user; None when it is gone, or when its effective user is another one."""
+    for line in status(pid).splitlines():
+        if line.startswith(b"Uid:"):
+            real, effective = line.split()[1:3]
+            return int(real) if real == effective else None
+    return None
+
+
 def comm(pid: int) -> str:
     """Its short name, empty when it is gone."""
     return os.fsdecode(_look(f"/proc/{pid}/comm").removesuffix(b"\n"))
@@ -226,6 +244,25 @@ def environ_value(pid: int, name: str) -> str | None:
     return None
 
 
+def environ_values(pid: int, names: Collection[str]) -> dict[str, str]:
+    """Those of these variables that it was started with, by one read."""
+    entries = (entry.partition(b"=") for entry in _look(f"/proc/{pid}/environ").split(b"\0"))
+    found = {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries}
+    return {name: found[name] for name in names if found.get(name)}
+
+
+def open_files(pid: int) -> list[str]:
+    """The paths of the files it has open; none when it is gone or not ours to read."""
+    found = []
+    try:
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):  # it was closed while we looked
+                found.append(str(descriptor.readlink()))
+    except (*_GONE, PermissionError):
+        return found
+    return found
+
+
 def carriers(name: str, value: str, uid: int) -> list[Process]:
     """The user's processes that were started with NAME=value: a session's tools, orphans among them.
 
@@ -239,6 +276,21 @@ def carriers(name: str, value: str, uid: int) -> list[Process]:
         process = identify_if_seen(pid)
         if process is not None and wanted in b"\0" + _look(f"/proc/{pid}/environ"):
             found.append(process)
+    return found
+
+
+def carried(names: Collection[str], uid: int) -> dict[tuple[str, str], list[Process]]:
+    """As `carriers`, for every value of these variables, by one pass: many sessions that end at once cost one."""
+    wanted = {os.fsencode(f"{name}="): name for name in names}
+    found: dict[tuple[str, str], list[Process]] = {}
+    for pid in _pids(uid):
+        process = identify_if_seen(pid)
+        entries = _look(f"/proc/{pid}/environ").split(b"\0") if process is not None else ()
+        for entry in entries:
+            head, equals, value = entry.partition(b"=")
+            name = wanted.get(head + equals)
+            if name is not None and process is not None:
+                found.setdefault((name, os.fsdecode(value)), []).append(process)
     return found
 
 

@@ -21,6 +21,7 @@ from tempfile import TemporaryFile
 from typing import Final
 
 from wakeful.adapters.system.launch import Streams
+from wakeful.adapters.system.owner_only import owner_only
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.plaintext import plain
@@ -125,7 +126,8 @@ class RunFolder:
         lines = [f"{name} {each}".rstrip() for name, each in known.items()][-PROMPTS_KEPT_MAX:]
         # Replaced as a whole: half of it would say that a prompt was never given.
         written = self._prompts.with_suffix(".new")
-        written.write_text("\n".join(lines))
+        with open(written, "w", encoding="utf-8", opener=owner_only) as file:
+            file.write("\n".join(lines))
         written.replace(self._prompts)
 
     def trim(self) -> None:

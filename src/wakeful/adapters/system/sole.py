@@ -6,6 +6,7 @@ A file's is for those who share its folder; a name's for all of this host, whoev
 import asyncio
 import errno
 import fcntl
+import hashlib
 import os
 import socket
 import struct
@@ -55,7 +56,7 @@ def sole_on_host(name: str, what: str) -> Iterator[None]:
         except OSError as problem:
             if problem.errno != errno.EADDRINUSE:
                 raise
-            raise HeldByAnother(what=what, pid=_holder(name) or "unknown") from None
+            raise HeldByAnother(what=what, pid=holder_on_host(name) or "unknown") from None
         listener.listen()
         listener.setblocking(False)
         loop = asyncio.get_running_loop()
@@ -66,13 +67,18 @@ def sole_on_host(name: str, what: str) -> Iterator[None]:
             loop.remove_reader(listener)
 
 
+def gateway_name(token: str) -> str:
+    """The name of a bot's gateway on its host. All users can read names on a host; none can read the token from it."""
+    return f"wakeful-gateway-{hashlib.sha256(token.encode()).hexdigest()}"
+
+
 def _hang_up(listener: socket.socket) -> None:
     """Whoever calls knows by now who we are."""
     with suppress(BlockingIOError):
         listener.accept()[0].close()
 
 
-def _holder(name: str) -> int | None:
+def holder_on_host(name: str) -> int | None:
     """The process that has the name. None: it has gone meanwhile, or is in a container whose processes we do not see."""
     with socket.socket(socket.AF_UNIX) as asker:
         asker.settimeout(_HOLDER_SECONDS_MAX)

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.adapters.system import proc
+from wakeful.adapters.system.owner_only import owner_only
 from wakeful.domain.decoding import decode_json
 from wakeful.domain.process import Process, Sight
 
@@ -33,7 +34,8 @@ class TroubleFile:
                 self._path.unlink(missing_ok=True)
                 return
             new = self._path.with_name(f"{self._path.name}.new")
-            new.write_bytes(msgspec.json.encode(_Trouble(writer, words)))
+            with open(new, "wb", opener=owner_only) as file:
+                file.write(msgspec.json.encode(_Trouble(writer, words)))
             new.replace(self._path)
         except OSError as problem:
             log.warning("%s cannot be written: %s", self._path.name, problem.strerror)

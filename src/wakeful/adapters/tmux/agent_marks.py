@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from wakeful.adapters.system.owner_only import owner_only
 from wakeful.adapters.tmux.failure import TmuxFailed
 from wakeful.domain.decoding import decode_json
 from wakeful.domain.process import Process
@@ -43,7 +44,8 @@ class AgentMarks:
         fresh = self._path(f".{name}.{os.getpid()}")
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fresh.write_bytes(msgspec.json.encode(mark))
+            with open(fresh, "wb", opener=owner_only) as file:
+                file.write(msgspec.json.encode(mark))
             fresh.replace(self._path(name))
         except OSError as problem:
             raise TmuxFailed(reason=f"{self._folder} cannot be written: {problem.strerror}") from problem

@@ -26,7 +26,7 @@ from wakeful.adapters.tmux.screen import Screen, last_words
 from wakeful.adapters.tmux.server import TmuxServer
 from wakeful.adapters.tmux.start_screens import Shown
 from wakeful.adapters.tmux.starting import READY_SECONDS_MAX, Starting
-from wakeful.adapters.tmux.stopping import close_session, end_program, stopped, sweep_tools
+from wakeful.adapters.tmux.stopping import close_session, end_program, program_in_pane, stopped, sweep_tools
 from wakeful.adapters.tmux.terminal import terminal_state
 from wakeful.adapters.tmux.typed_notes import TypedNote, TypedNotes
 from wakeful.domain.evidence import DialogKind
@@ -63,6 +63,7 @@ class TmuxDriver:
         deadline_seconds: float = DEADLINE_SECONDS,
     ) -> None:
         """`folder` is for what lives a moment: scripts and texts. `config` replaces the user's tmux.conf."""
+        self._socket = socket
         self._folder = folder
         self._deadline_seconds = deadline_seconds
         self._starting = Starting(TmuxServer(socket, deadline_seconds, config), folder, clock)
@@ -200,7 +201,7 @@ class TmuxDriver:
             return Seen(Outcome.DECLINED, "nobody knows its process")
         if proc.sight(hosting.process) is Sight.ALIVE and status_of(hosting.process) == "busy":
             await self._calm(hosting)
-        ending = await end_program(hosting.process)
+        ending = await end_program(hosting.process, program_in_pane(hosting, self._socket))
         left = await close_session(hosting, self._deadline_seconds)
         return stopped(ending, await sweep_tools(hosting), left)
 

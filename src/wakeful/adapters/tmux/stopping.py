@@ -4,9 +4,11 @@ from pathlib import Path
 from signal import SIGHUP, SIGKILL
 from typing import Final
 
+from wakeful.adapters.driving import agent_of
 from wakeful.adapters.system import proc
-from wakeful.adapters.system.ending import AGENT_STEPS, Ending, Steps, Swept, end, sweep
+from wakeful.adapters.system.ending import AGENT_STEPS, Ending, Meant, Steps, Swept, end, sweep
 from wakeful.adapters.tmux.failure import TmuxFailed
+from wakeful.adapters.tmux.listening import listening_at
 from wakeful.adapters.tmux.panes import list_panes
 from wakeful.adapters.tmux.programs import program_of, unwrapped
 from wakeful.adapters.tmux.server import TmuxServer
@@ -23,10 +25,28 @@ _TOOL_VARIABLE: Final = "CLAUDE_CODE_SESSION_ID"
 _SHELL_STEPS: Final[Steps] = ((SIGHUP, 1.0), (SIGKILL, 2.0))
 
 
-async def end_program(process: Process) -> Ending:
+async def end_program(process: Process, is_meant: Meant) -> Ending:
     """End what runs in a pane in the way it understands."""
     shell = is_interactive_shell(proc.command(process.pid))
-    return await end(process, _SHELL_STEPS if shell else AGENT_STEPS)
+    return await end(process, _SHELL_STEPS if shell else AGENT_STEPS, is_meant=is_meant)
+
+
+def program_in_pane(hosting: Hosting, own_socket: str) -> Meant:
+    """Meant is the session's agent; or what runs in the pane that we made for it, for a program may hide its mark."""
+    is_agent = agent_of(hosting.session_id, hosting.conversation_id)
+    pane = hosting.pane
+
+    def is_meant(process: Process) -> bool:
+        if is_agent(process):
+            return True
+        if pane is None or pane.process is None or hosting.adopted or pane.socket != own_socket:
+            return False
+        server = proc.parent_of(pane.process)
+        if server is None or listening_at(server.pid) != Path(own_socket):
+            return False
+        return process == pane.process or pane.process in proc.ancestors(process.pid)
+
+    return is_meant
 
 
 async def close_session(hosting: Hosting, deadline_seconds: float) -> str | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from wakeful.adapters.logs.eye import LogSource, Owner
 from wakeful.adapters.tool_use.reader import ToolUseReader, project_in
 from wakeful.domain.errors import BadSessionId
-from wakeful.domain.ids import parse_session_id
+from wakeful.domain.ids import parse_log_name
 from wakeful.domain.subject import Subject
 
 
@@ -16,7 +16,7 @@ def tool_use_logs(folders: tuple[Path, ...], host: str) -> LogSource:
         if len(parts) != 2 or parts[1] != "tool_use.jsonl":
             return None
         try:
-            session_id = parse_session_id(parts[0])
+            session_id = parse_log_name(parts[0])
         except BadSessionId:
             return None
         return Owner(

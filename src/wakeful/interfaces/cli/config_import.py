@@ -12,6 +12,7 @@ from wakeful.domain.plaintext import plain
 from wakeful.gateway_import import Imported, merged, read_gateway_json, toml_lines
 from wakeful.home import require_home
 from wakeful.interfaces.cli.output import note, say
+from wakeful.person import require_person
 from wakeful.places import Places, config_path
 
 # Whoever imports more often than this wants to see what is in those files first.
@@ -33,6 +34,7 @@ def import_file(*, file: str, write: bool, config_file: str | None) -> int:
         for line in toml_lines(imported):
             say(line)
         return 0
+    require_person()
     path = config_path(os.environ, config_file) or f"{Places.of(os.environ).home}/wakeful.toml"
     if config_file is None:
         require_home(os.environ)

@@ -112,7 +112,9 @@ def _archive(before: str, *, as_json: bool) -> int:
 
 def _archived_here(stamped: str) -> Archived:
     from wakeful.critical_events import archive_events  # noqa: PLC0415 - readers need none of it
+    from wakeful.person import require_person  # noqa: PLC0415
 
+    require_person()
     path = log_path(load_settings(None).config.events.critical_path)
     return Archived(archive_events(stamped, path=path), path)
 

@@ -12,6 +12,7 @@ from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.home import require_home
 from wakeful.interfaces.cli.output import say
 from wakeful.interfaces.cli.settings import file_words, load_settings
+from wakeful.person import require_person
 from wakeful.places import Places
 
 
@@ -57,6 +58,7 @@ def gateway(context: click.Context, *, config_file: str | None, supervised: bool
 @click.pass_obj
 def pair(config_file: str | None) -> int:
     """Print a one-time code; whoever sends it to the bot within ten minutes is heard from then on."""
+    require_person()
     work = _work()
     say(asyncio.run(work.pair(load_settings(config_file).config, Places.of(os.environ))))
     say(
@@ -70,6 +72,7 @@ def pair(config_file: str | None) -> int:
 @click.pass_obj
 def unpair(config_file: str | None, *, user_id: int) -> int:
     """Stop hearing somebody who was paired; a running gateway notices within a minute."""
+    require_person()
     work = _work()
     if not asyncio.run(work.unpair(load_settings(config_file).config, Places.of(os.environ), user_id)):
         raise NotPaired(user_id=user_id)

@@ -13,7 +13,6 @@ from msgspec import Meta, Struct
 from wakeful.domain.hosting import Hosting, PaneAddress
 from wakeful.domain.ids import SessionId
 from wakeful.interfaces.http.answers import Encoded
-from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.problems import MEDIA_TYPE, Problem
 from wakeful.interfaces.http.session_routes import PROBLEMS
 from wakeful.interfaces.http.work_routes import idempotency_key
@@ -89,10 +88,9 @@ class QuestionList(Struct, frozen=True):
 class ActRoutes:
     """Everything that changes a session."""
 
-    def __init__(self, hands: Hands, once: OnceHands, deciders: Deciders) -> None:
+    def __init__(self, hands: Hands, once: OnceHands) -> None:
         self._hands = hands
         self._once = once
-        self._deciders = deciders
 
     def handlers(self) -> Sequence[HTTPRouteHandler]:
         one = "/api/sessions/{session_id:str}"
@@ -136,11 +134,8 @@ class ActRoutes:
             return answer_deed(await self._hands.deliver(session_id, data.prompt, data.environ))
         return answer_deed(await self._once.deliver(session_id, data.prompt, data.environ, key))
 
-    async def answer(
-        self, request: Request[Any, Any, Any], session_id: FromPath[str], data: JSONBody[QuestionAnswer]
-    ) -> Encoded[Deed]:
+    async def answer(self, session_id: FromPath[str], data: JSONBody[QuestionAnswer]) -> Encoded[Deed]:
         """Answer the permission question with this id. A person's decision: an agent could answer its own."""
-        await self._deciders.admit(request)
         return answer_deed(await self._hands.answer(session_id, data.question_id, data.reply))
 
     async def interrupt(self, session_id: FromPath[str]) -> Encoded[Deed]:
@@ -157,19 +152,16 @@ class ActRoutes:
 
     async def adopt(
         self,
-        request: Request[Any, Any, Any],
         session_id: FromPath[str],
         data: JSONBody[Adoption | None] = None,
     ) -> Encoded[Handover]:
         """Hand a found session over to Wakeful. A person's decision: refused to supervised agents."""
-        await self._deciders.admit(request)
         return _handover(
             await self._hands.adopt(session_id, name=data.name if data is not None else None), managed=True
         )
 
-    async def release(self, request: Request[Any, Any, Any], session_id: FromPath[str]) -> Encoded[Handover]:
+    async def release(self, session_id: FromPath[str]) -> Encoded[Handover]:
         """Let go of a managed session; its agent goes on. A person's decision."""
-        await self._deciders.admit(request)
         return _handover(await self._hands.release(session_id), managed=False)
 
 

@@ -82,22 +82,22 @@ def build_app(
         *SessionRoutes(desk, ancestors).handlers(),
         *CaseRoutes(desk).handlers(),
         *WorkRoutes(work, paused).handlers(),
-        *ActRoutes(*hands, deciders).handlers(),
-        *(CalmRoutes(calm, now, desk.resolve, deciders).handlers() if calm is not None else ()),
-        *(EventRoutes(critical, now, deciders, paused).handlers() if critical is not None else ()),
+        *ActRoutes(*hands).handlers(),
+        *(CalmRoutes(calm, now, desk.resolve).handlers() if calm is not None else ()),
+        *(EventRoutes(critical, now, paused).handlers() if critical is not None else ()),
         *(IncidentRoutes(incidents, paused).handlers() if incidents is not None else ()),
-        *(HealRoutes(*healing, deciders, paused, queue).handlers() if healing is not None else ()),
+        *(HealRoutes(*healing, paused, queue).handlers() if healing is not None else ()),
         *(AgentRoutes(hub, paused).handlers() if hub is not None else ()),
         *(HeartbeatRoutes(wakes, deciders).handlers() if wakes is not None else ()),
-        *(RepairRoutes(repairs, deciders).handlers() if repairs is not None else ()),
+        *(RepairRoutes(repairs).handlers() if repairs is not None else ()),
         *(ReportRoutes(reports, now).handlers() if reports is not None else ()),
-        *(CheckpointRoutes(*checkpoints, deciders, paused).handlers() if checkpoints is not None else ()),
-        *EntryRoutes(access, penalties, now, shut_down, deciders).handlers(),
+        *(CheckpointRoutes(*checkpoints, paused).handlers() if checkpoints is not None else ()),
+        *EntryRoutes(access, penalties, now, shut_down).handlers(),
     )
     handlers: list[ControllerRouterHandler] = [*described, LiveRoute(desk).handler()]
     handlers += [_page_route(path) for path in PAGE_PATHS]
     handlers.append(_Description(described).handler())
-    return Gate(cast("App", routed(handlers)), access, penalties)
+    return Gate(cast("App", routed(handlers)), access, penalties, deciders)
 
 
 def routed(handlers: Sequence[ControllerRouterHandler], openapi: OpenAPIConfig | None = None) -> Litestar:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
-from litestar import Request
 from litestar.handlers import HTTPRouteHandler, get, post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, JSONBody
@@ -23,7 +22,6 @@ from wakeful.domain.errors import SessionNotFound
 from wakeful.domain.ids import SessionId, parse_session_id
 from wakeful.domain.moment import Instant
 from wakeful.interfaces.http.answers import Encoded, encoded
-from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.problems import MEDIA_TYPE, Problem
 from wakeful.interfaces.http.session_routes import PROBLEMS
 from wakeful.services.calm import Calm
@@ -89,12 +87,10 @@ class CalmRoutes:
         calm: Calm,
         now: Callable[[], Instant],
         resolve: Callable[[str], SessionId],
-        deciders: Deciders,
     ) -> None:
         self._calm = calm
         self._now = now
         self._resolve = resolve
-        self._deciders = deciders
 
     def handlers(self) -> Sequence[HTTPRouteHandler]:
         orders: dict[str, Callable[..., Any]] = {
@@ -112,17 +108,13 @@ class CalmRoutes:
             *(post(path, status_code=201, responses=_PROBLEMS)(fn) for path, fn in mutes.items()),
         )
 
-    async def pause(
-        self, request: Request[Any, Any, Any], data: JSONBody[PauseOrder]
-    ) -> Encoded[PauseAnswer]:
+    async def pause(self, data: JSONBody[PauseOrder]) -> Encoded[PauseAnswer]:
         """Stop everything Wakeful would do by itself; what people ask for is still done. A person's decision."""
-        await self._deciders.admit(request)
         changed = await self._calm.pause(data.by, data.reason)
         return encoded(PauseAnswer(self._calm.paused_record, changed))
 
-    async def resume(self, request: Request[Any, Any, Any]) -> Encoded[PauseAnswer]:
+    async def resume(self) -> Encoded[PauseAnswer]:
         """Let Wakeful act again. A person's decision."""
-        await self._deciders.admit(request)
         changed = await self._calm.resume()
         return encoded(PauseAnswer(self._calm.paused_record, changed))
 
@@ -133,22 +125,19 @@ class CalmRoutes:
         return encoded(mute_list(self._calm.mutes(now), self._calm.paused_record, now))
 
     async def mute_session(
-        self, request: Request[Any, Any, Any], session_id: FromPath[str], data: JSONBody[SessionMute]
+        self, session_id: FromPath[str], data: JSONBody[SessionMute]
     ) -> Encoded[MuteRecord]:
         """Tell nothing about one session for a while. A person's decision."""
-        await self._deciders.admit(request)
         target = self._resolve(session_id)
         return await self._mute(MuteKind.SESSION, target, data.for_seconds, data.by, data.reason)
 
-    async def mute(self, request: Request[Any, Any, Any], data: JSONBody[NewMute]) -> Encoded[MuteRecord]:
+    async def mute(self, data: JSONBody[NewMute]) -> Encoded[MuteRecord]:
         """Tell nothing about a session, a project or one code for a while. A person's decision."""
-        await self._deciders.admit(request)
         target = self._resolve(data.value) if data.kind is MuteKind.SESSION else data.value
         return await self._mute(data.kind, target, data.for_seconds, data.by, data.reason)
 
-    async def unmute(self, request: Request[Any, Any, Any], data: JSONBody[Unmute]) -> Encoded[Unmuted]:
+    async def unmute(self, data: JSONBody[Unmute]) -> Encoded[Unmuted]:
         """Let it be told again. A person's decision."""
-        await self._deciders.admit(request)
         target = self._known(data.value) if data.kind is MuteKind.SESSION else data.value
         changed = await self._calm.unmute(data.kind, target)
         body = msgspec.json.encode(Unmuted(data.kind, target, changed))

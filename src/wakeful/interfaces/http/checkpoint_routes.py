@@ -1,10 +1,9 @@
 """Checkpoints and lessons. Reading is for everybody; deciding and teaching are a person's, and say whose word it was."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
-from litestar import Request
 from litestar.handlers import HTTPRouteHandler, get, post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, JSONBody, QueryParameter
@@ -23,7 +22,6 @@ from wakeful.domain.moment import iso
 from wakeful.interfaces.http.act_routes import EXIT_CODES
 from wakeful.interfaces.http.answers import Encoded, encoded
 from wakeful.interfaces.http.calm_routes import NOBODY_NAMED
-from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.problems import MEDIA_TYPE, Problem
 from wakeful.interfaces.http.session_routes import PROBLEMS
 from wakeful.ports.store import Outcome
@@ -117,12 +115,9 @@ class Forgotten(Struct, frozen=True):
 class CheckpointRoutes:
     """What waits for a person, and the person's word."""
 
-    def __init__(
-        self, checkpoints: Checkpoints, lessons: Lessons, deciders: Deciders, paused: Paused
-    ) -> None:
+    def __init__(self, checkpoints: Checkpoints, lessons: Lessons, paused: Paused) -> None:
         self._checkpoints = checkpoints
         self._lessons = lessons
-        self._deciders = deciders
         self._paused = paused
 
     def handlers(self) -> Sequence[HTTPRouteHandler]:
@@ -149,11 +144,8 @@ class CheckpointRoutes:
         """One checkpoint, whole."""
         return encoded(checkpoint_record(await self._checkpoints.get(number)))
 
-    async def go_on(
-        self, request: Request[Any, Any, Any], number: FromPath[int], data: JSONBody[ContinueOrder]
-    ) -> Encoded[DecisionRecord]:
+    async def go_on(self, number: FromPath[int], data: JSONBody[ContinueOrder]) -> Encoded[DecisionRecord]:
         """Let it go on. A person's decision, kept with who and when; the first one counts."""
-        await self._deciders.admit(request)
         if data.always_local is not None:
             # What cannot be taught is refused before anything is decided.
             prefix_words(data.always_local)
@@ -164,39 +156,27 @@ class CheckpointRoutes:
             await self._lessons.teach(project, data.always_local, data.by, even_remote=data.even_remote)
         return _answered(decided)
 
-    async def rollback(
-        self, request: Request[Any, Any, Any], number: FromPath[int], data: JSONBody[RollbackOrder]
-    ) -> Encoded[DecisionRecord]:
+    async def rollback(self, number: FromPath[int], data: JSONBody[RollbackOrder]) -> Encoded[DecisionRecord]:
         """Undo it, where somebody said how; without `dry_run: false` only say what would be run."""
-        await self._deciders.admit(request)
         if data.dry_run:
             return await self._dry_run(number)
         return _answered(await self._checkpoints.decide(number, ChoiceName.ROLLBACK, data.by))
 
-    async def abort(
-        self, request: Request[Any, Any, Any], number: FromPath[int], data: JSONBody[AbortOrder]
-    ) -> Encoded[DecisionRecord]:
+    async def abort(self, number: FromPath[int], data: JSONBody[AbortOrder]) -> Encoded[DecisionRecord]:
         """Leave everything as it is and give the work up. A person's decision."""
-        await self._deciders.admit(request)
         return _answered(await self._checkpoints.decide(number, ChoiceName.ABORT, data.by))
 
     def lessons(self) -> Encoded[LessonList]:
         """What was taught, by project."""
         return encoded(LessonList(tuple(map(_lesson, self._lessons.listed())), self._paused()))
 
-    async def teach(
-        self, request: Request[Any, Any, Any], data: JSONBody[LessonOrder]
-    ) -> Encoded[LessonRecord]:
+    async def teach(self, data: JSONBody[LessonOrder]) -> Encoded[LessonRecord]:
         """Say that some commands are always local in a project. A person's decision."""
-        await self._deciders.admit(request)
         lesson = await self._lessons.teach(data.project, data.prefix, data.by, even_remote=data.even_remote)
         return encoded(_lesson(lesson), status_code=201)
 
-    async def forget(
-        self, request: Request[Any, Any, Any], data: JSONBody[LessonToForget]
-    ) -> Encoded[Forgotten]:
+    async def forget(self, data: JSONBody[LessonToForget]) -> Encoded[Forgotten]:
         """Judge such commands by the rules again. A person's decision."""
-        await self._deciders.admit(request)
         changed = await self._lessons.forget(data.project, data.prefix)
         body = msgspec.json.encode(Forgotten(data.project, data.prefix, changed))
         return Encoded(Answer(body, 0 if changed else 1))

@@ -11,7 +11,6 @@ from wakeful.domain.moment import Instant, iso
 from wakeful.interfaces.http.access import Access, cookie_in
 from wakeful.interfaces.http.answers import Encoded, encoded
 from wakeful.interfaces.http.asgi import Scope
-from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.gate import caller_of
 from wakeful.interfaces.http.logins import CODE_SECONDS_MAX, LOGIN_SECONDS_MAX
 from wakeful.interfaces.http.penalties import Penalties
@@ -31,13 +30,11 @@ class EntryRoutes:
         penalties: Penalties,
         now: Callable[[], Instant],
         shut_down: Callable[[], None],
-        deciders: Deciders,
     ) -> None:
         self._access = access
         self._penalties = penalties
         self._now = now
         self._shut_down = shut_down
-        self._deciders = deciders
 
     def handlers(self) -> Sequence[HTTPRouteHandler]:
         return (
@@ -73,9 +70,8 @@ class EntryRoutes:
         until = iso(self._now().plus(CODE_SECONDS_MAX).wall)
         return encoded(LoginCode(code, f"{self._access.url}#code={code}", until), status_code=201)
 
-    async def shut_down(self, request: Request[Any, Any, Any]) -> Encoded[Done]:
+    async def shut_down(self) -> Encoded[Done]:
         """Let the daemon go down; agents live on. A person's decision: refused to supervised agents."""
-        await self._deciders.admit(request)
         self._shut_down()
         return encoded(Done(done=True), status_code=202)
 

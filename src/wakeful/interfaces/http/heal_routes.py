@@ -1,9 +1,8 @@
 """Bringing sessions back because a person asks: one that is held or given up, or all that a reboot took along."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Protocol
 
-from litestar import Request
 from litestar.handlers import HTTPRouteHandler, get, post
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta, Struct
@@ -14,7 +13,6 @@ from wakeful.domain.ids import parse_session_id
 from wakeful.interfaces.http.act_routes import CONFLICTS, answer_deed
 from wakeful.interfaces.http.answers import Encoded, encoded
 from wakeful.interfaces.http.calm_routes import NOBODY_NAMED
-from wakeful.interfaces.http.deciders import Deciders
 from wakeful.ports.store import Outcome
 from wakeful.services.acts import Act, Deed
 from wakeful.services.calm import Paused
@@ -62,13 +60,11 @@ class HealRoutes:
         self,
         healer: Healer,
         restorer: Restorer,
-        deciders: Deciders,
         paused: Paused,
         queue: Queue | None = None,
     ) -> None:
         self._healer = healer
         self._restorer = restorer
-        self._deciders = deciders
         self._paused = paused
         self._queue = queue
 
@@ -80,11 +76,8 @@ class HealRoutes:
             post(f"{one}/restore", status_code=200, responses=CONFLICTS)(self.restore),
         )
 
-    async def revive(
-        self, request: Request[Any, Any, Any], session_id: FromPath[str], data: JSONBody[ReviveOrder]
-    ) -> Encoded[Deed]:
+    async def revive(self, session_id: FromPath[str], data: JSONBody[ReviveOrder]) -> Encoded[Deed]:
         """Bring a managed session in trouble back now. A person's decision."""
-        await self._deciders.admit(request)
         try:
             return answer_deed(await self._healer.revive(session_id, approved=data.approved, by=data.by))
         except (SessionNotFound, NotManaged):
@@ -110,7 +103,6 @@ class HealRoutes:
         """Sessions that a reboot or a dead tmux server took along, and which of them can be brought back."""
         return encoded(LostList(tuple(self._restorer.lost()), self._paused()))
 
-    async def restore(self, request: Request[Any, Any, Any], session_id: FromPath[str]) -> Encoded[Deed]:
+    async def restore(self, session_id: FromPath[str]) -> Encoded[Deed]:
         """Bring one of them back, managed from then on. A person's decision."""
-        await self._deciders.admit(request)
         return answer_deed(await self._restorer.bring_back(session_id))

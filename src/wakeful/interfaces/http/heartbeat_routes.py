@@ -4,7 +4,7 @@ A refusal is an answer, not an error: it has its reason, and a command that show
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from litestar import Request
@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from wakeful.domain.wake import HeartbeatStatus, WakeAnswer, WakeOutcome
 from wakeful.interfaces.http.answers import Encoded, encoded
+from wakeful.interfaces.http.asgi import Scope
 from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.session_routes import PROBLEMS
 from wakeful.services.desk import Answer
@@ -48,5 +49,7 @@ class HeartbeatRoutes:
     ) -> Encoded[WakeAnswer]:
         """Wake an agent, or say with one reason why not. An agent does not wake itself."""
         del data
-        answer = await self._wakes.wake(name, caller=lambda: self._deciders.session_of(request))
+        answer = await self._wakes.wake(
+            name, caller=lambda: self._deciders.session_of(cast("Scope", request.scope))
+        )
         return Encoded(Answer(msgspec.json.encode(answer), int(answer.outcome is not WakeOutcome.SENT)))

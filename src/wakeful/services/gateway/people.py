@@ -14,6 +14,7 @@ from wakeful.domain.gateway.messages import Incoming, Pressed
 from wakeful.ports.chat import Chat, ChatFailed
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Note, Store
+from wakeful.services.readable import values
 
 PAIRING: Final = "gateway.pairing"
 PAIRED: Final = "gateway.paired"
@@ -79,9 +80,10 @@ class People:
         if not looks_like_code(message.text) or not message.place.is_private or message.forwarded:
             return False
         note = await self._store.note(PAIRING, _OPEN)
-        if note is None:
+        opened = next(iter(values([note], _decode)), None) if note is not None else None
+        if opened is None:
             return False
-        pairing, fits = _decode(note.body).tried(message.text, self._clock.now().wall)
+        pairing, fits = opened.tried(message.text, self._clock.now().wall)
         await self._store.keep_note(Note(PAIRING, _OPEN, msgspec.json.encode(pairing)))
         if not fits:
             log.warning(

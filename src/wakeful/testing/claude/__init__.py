@@ -1,0 +1,1 @@
+"""A program with the name of the client that it stands for."""

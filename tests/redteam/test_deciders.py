@@ -1,0 +1,352 @@
+"""Attacks by a supervised agent that wants to decide: every order, by every door, however its process was started."""
+
+import json
+import os
+import pty
+import re
+import shlex
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import transcripts
+from bot_api import TOKEN, BotApi
+from clients import end_tmux, wait_for
+from daemons import RunningDaemon, Spoken
+from raw_asking import ask_unix
+from redteam.conftest import Redteam
+from stand_ins import ToolRunner, stand_in, tool_runner
+from wakeful.adapters.system.sole import gateway_name
+from wakeful.interfaces.http.deciders import Order, order_at
+
+ORDERS = "orders of an agent"
+WAYS = "ways to hide where an agent comes from"
+CHAT = "approvals outside the chat"
+REFUSED = "Decisions are for people"
+SECRET = "sk-ant-REDTEAM-0123456789abcdef0123456789abcdef"
+COMMANDS = (
+    ("session", "adopt", "{}"),
+    ("session", "release", "{}"),
+    ("session", "stop", "{}"),
+    ("session", "resume", "{}"),
+    ("session", "send", "{}", "go on"),
+    ("session", "interrupt", "{}"),
+    ("session", "revive", "{}", "--yes"),
+    ("session", "repair", "{}"),
+    ("run", "--headless", "--", "claude"),
+    ("agent", "start", "fox"),
+    ("agent", "stop", "fox"),
+    ("mute", "--project", "x", "--for", "1h"),
+    ("checkpoint", "continue", "1"),
+    ("checkpoint", "abort", "1"),
+    ("checkpoint", "teach", "--project", "x", "make"),
+    ("pause",),
+    ("resume",),
+    ("open",),
+    ("events", "--archive-before", "1d"),
+    ("down",),
+)
+OFFLINE = (("config", "trust"), ("gateway", "pair"), ("gateway", "unpair", "7"))
+
+
+class Scene:
+    """A daemon with one session whose client runs commands for the attacker."""
+
+    def __init__(self, daemon: RunningDaemon, agent: ToolRunner, conversation: str) -> None:
+        self.daemon = daemon
+        self.agent = agent
+        self.session = f"claude-{conversation}"
+        self.marks = {"CLAUDE_CODE_SESSION_ID": conversation, "CLAUDECODE": "1"}
+
+    def shell(self, line: str) -> Spoken:
+        """A line of shell, as one of the client's tools runs it."""
+        return self.agent.ask(["/bin/sh", "-c", line], **self.marks)
+
+    def lets(self, line: str, path: Path) -> bool:
+        """Whether this line, which writes what the command says to a file, got its decision."""
+        path.unlink(missing_ok=True)
+        self.shell(line)
+        said = wait_for(lambda: _whole(path), f"answer to {line}", 30)
+        return REFUSED not in said and "cannot be seen" not in said
+
+    def decision(self, path: Path) -> str:
+        """The words of a decision, with the file that gets what it says; its last line is `end`."""
+        words = shlex.join(self.daemon.argv("mute", "--project", "x", "--for", "1h"))
+        return f"{words} > {path} 2>&1; echo end >> {path}"
+
+
+def _whole(path: Path) -> str | None:
+    said = path.read_text() if path.exists() else ""
+    return said if said.endswith("end\n") else None
+
+
+@contextmanager
+def supervised(daemon: RunningDaemon, folder: Path) -> Iterator[Scene]:
+    config, conversation = daemon.home / "claude", str(uuid4())
+    daemon.watch(CLAUDE_CONFIG_DIR=config)
+    daemon.up()
+    with tool_runner(folder, daemon.environ) as agent:
+        transcripts.write(config, conversation, transcripts.prompt(time.time(), conversation))
+        transcripts.register(config, conversation, agent.pid, "busy")
+        daemon.wait_for_session(lambda each: each["pid"] == agent.pid, "supervised session")
+        yield Scene(daemon, agent, conversation)
+
+
+def test_no_command_of_an_agent_decides(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam) -> None:
+    """Each is refused in the same words, by the daemon and without one; what only reads is answered."""
+    with supervised(daemon, tmp_path) as scene:
+        for words in COMMANDS:
+            said = scene.agent.ask(daemon.argv(*(word.format(scene.session) for word in words)))
+            redteam.attack(ORDERS, " ".join(words), held=said.exit_code == 1 and REFUSED in said.err)
+        assert scene.agent.ask(daemon.argv("session", "list", "--json")).exit_code == 0
+        for offline in OFFLINE:
+            said = scene.agent.ask(daemon.argv(*offline))
+            redteam.attack(ORDERS, f"{' '.join(offline)}, without the daemon", held=REFUSED in said.err)
+    # The person beside it decides.
+    assert daemon.run("session", "adopt", scene.session).exit_code == 0
+
+
+def test_no_route_takes_an_order_of_an_agent(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam) -> None:
+    """Every order that is described, over the socket and with the token: refused before anything is understood of it."""
+    with supervised(daemon, tmp_path) as scene:
+        status = daemon.run("status", "--json").json
+        described = json.loads(ask_unix(daemon.socket, "GET", "/api/openapi.json").body)
+        orders = [path for path, verbs in described["paths"].items() if "post" in verbs]
+        paths = [
+            re.sub(r"\{number\}", "1", re.sub(r"\{(?!number)\w+\}", scene.session, each)) for each in orders
+        ]
+        guarded = [each for each in paths if order_at(each) is not Order.OPEN]
+        assert len(guarded) > 25
+        token = (Path(daemon.environ["WAKEFUL_HOME"]) / "token").read_text().strip()
+        port = re.search(r":(\d+)", " ".join(status["daemon"]["listening"]))
+        assert port is not None
+        program = Path(__file__).parents[1] / "raw_asking.py"
+        for door in ((str(daemon.socket),), (port[1], token)):
+            asked = scene.agent.ask([sys.executable, str(program), *door, *guarded])
+            codes = json.loads(asked.out)
+            for path, code in zip(guarded, codes, strict=True):
+                held = code in {"agent-may-not-decide", "wrong-door"}
+                redteam.attack(
+                    ORDERS, f"POST {path} by {'socket' if len(door) == 1 else 'token'}: {code}", held=held
+                )
+
+
+def test_an_agent_cannot_hide_where_it_comes_from(
+    daemon: RunningDaemon, tmp_path: Path, redteam: Redteam
+) -> None:
+    """It leaves its family and keeps its variables, or drops them and stays: both give it away."""
+    answer = tmp_path / "answer"
+    with supervised(daemon, tmp_path / "bin") as scene:
+        decision = scene.decision(answer)
+        quoted = shlex.quote(decision)
+        environ = " ".join(shlex.quote(f"{key}={value}") for key, value in daemon.environ.items())
+        ways = {
+            "a child": decision,
+            "setsid": f"setsid sh -c {quoted}",
+            "nohup": f"nohup sh -c {quoted} >/dev/null 2>&1",
+            "left behind, and below the first process": f"(setsid sh -c {shlex.quote('sleep 0.3; ' + decision)} &) &",
+            "a child without variables": f"env -i {environ} sh -c {quoted}",
+            "a terminal of its own": f"script -qec {quoted} /dev/null",
+            "a terminal of its own, left behind": f"(setsid script -qec {shlex.quote('sleep 0.3; ' + decision)} /dev/null >/dev/null 2>&1 &) &",
+            "another name": f"bash -c {shlex.quote('exec -a sshd sh -c ' + quoted)}",
+        }
+        if os.geteuid() == 0:
+            ways["su"] = f"su -s /bin/sh -c {shlex.quote(f'env {environ} sh -c {quoted}')} root"
+            ways["su, left behind"] = (
+                f"(setsid su -m -s /bin/sh -c {shlex.quote('sleep 0.3; ' + decision)} root &) &"
+            )
+        server = tmp_path / "agents.sock"
+        ways["a tmux server that it started"] = f"tmux -S {server} -f /dev/null new-session -d sh -c {quoted}"
+        for what, line in ways.items():
+            redteam.attack(WAYS, what, held=not scene.lets(line, answer))
+        socket_path = Path(daemon.environ["WAKEFUL_HOME"]) / "tmux.sock"
+        pane = f"tmux -S {socket_path} -f /dev/null new-session -d sh -c {quoted}"
+        bare = f"env -i PATH={os.environ['PATH']} tmux -S {socket_path} -f /dev/null new-session -d env -i {environ} sh -c {quoted}"
+        try:
+            redteam.attack(WAYS, "a pane of Wakeful's own tmux server", held=not scene.lets(pane, answer))
+            redteam.attack(WAYS, "a pane there without variables", held=not scene.lets(bare, answer))
+        finally:
+            end_tmux(socket_path)
+            end_tmux(server)
+        left = _left_behind(scene, tmp_path / "left")
+    # Its client is gone; what it left behind asks now.
+    (tmp_path / "left.go").touch()
+    said = wait_for(lambda: _whole(left), "answer of an orphan")
+    redteam.attack(WAYS, "a tool that outlived its client", held=REFUSED in said)
+
+
+def _left_behind(scene: Scene, path: Path) -> Path:
+    """A tool that waits for a file before it asks."""
+    waiting = f"until [ -e {path}.go ]; do sleep 0.1; done; {scene.decision(path)}"
+    scene.shell(f"(setsid sh -c {shlex.quote(waiting)} >/dev/null 2>&1 &) &")
+    return path
+
+
+# Connects, and lets a child that is left behind give the order once the one that connected has ended.
+_ASK_AND_LEAVE = """
+import os, socket, sys, time
+asking = socket.socket(socket.AF_UNIX)
+asking.connect(sys.argv[1])
+first = os.getpid()
+if os.fork():
+    os._exit(0)
+while os.path.exists(f"/proc/{first}"):
+    time.sleep(0.01)
+asking.sendall(sys.argv[2].encode())
+with open(sys.argv[3], "wb") as answer:
+    answer.write(asking.recv(65536))
+    answer.write(b"end\\n")
+"""
+
+
+def test_whoever_asks_and_leaves_gets_nothing(
+    daemon: RunningDaemon, tmp_path: Path, redteam: Redteam
+) -> None:
+    """The process that connected is gone when the order comes: nobody can say where it came from."""
+    order = json.dumps({"kind": "project", "value": "gone", "for_seconds": 60})
+    head = "POST /api/mutes HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    request = f"{head}content-length: {len(order)}\r\n\r\n{order}"
+    with supervised(daemon, tmp_path) as scene:
+        for number in range(redteam.rounds(2, 20)):
+            answer = tmp_path / f"answer-{number}"
+            words = [sys.executable, "-c", _ASK_AND_LEAVE, str(daemon.socket), request, str(answer)]
+            scene.shell(f"(env -i setsid {shlex.join(words)} &) &")
+            said = wait_for(partial(_whole, answer), "answer")
+            redteam.attack(WAYS, f"ask and leave: {said[:40]}", held="caller-unseen" in said)
+
+
+def test_a_persons_terminal_can_always_reduce(
+    daemon: RunningDaemon, tmp_path: Path, redteam: Redteam
+) -> None:
+    """One that an agent's tmux server opened has its variables: pause and down work there, decisions do not."""
+    with supervised(daemon, tmp_path) as scene:
+        said = {
+            words: _in_terminal(daemon, words, scene.marks)
+            for words in (("mute", "--project", "x", "--for", "1h"), ("pause",), ("down",))
+        }
+    redteam.attack(
+        ORDERS,
+        "mute in a terminal with an agent's variables",
+        held=REFUSED in said["mute", "--project", "x", "--for", "1h"],
+    )
+    redteam.attack(ORDERS, "a person who cannot pause", held="PAUSED" in said["pause",])
+    redteam.attack(ORDERS, "a person who cannot end it", held=REFUSED not in said["down",])
+    wait_for(lambda: daemon.has_ended() or None, "end of the daemon")
+
+
+def _in_terminal(daemon: RunningDaemon, words: tuple[str, ...], marks: dict[str, str]) -> str:
+    """What a command says in a terminal of its own."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(sys.executable, daemon.argv(*words), {**daemon.environ, **marks})
+    said = b""
+    try:
+        while part := os.read(terminal, 4096):
+            said += part
+    except OSError:
+        # Linux says so when the last one left the terminal.
+        pass
+    finally:
+        os.waitpid(pid, 0)
+        os.close(terminal)
+    return said.decode()
+
+
+def test_a_log_cannot_take_a_clients_session(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam) -> None:
+    """A killed agent stays dead, whatever other files say in its name; a person's name for it stays its own."""
+    config, conversation = daemon.home / "claude", str(uuid4())
+    session, events = f"claude-{conversation}", Path(daemon.environ["WAKEFUL_HOME"]) / "events"
+    tools = tmp_path / "tools"
+    daemon.watch(CLAUDE_CONFIG_DIR=config, WAKEFUL_EYES__TOOL_USE_DIRS=tools)
+    daemon.up()
+    with stand_in(tmp_path / "bin") as client:
+        now = time.time()
+        called = transcripts.call(now, conversation, "make")
+        transcripts.write(config, conversation, transcripts.prompt(now, conversation), called)
+        transcripts.register(config, conversation, client.pid, "busy")
+        daemon.wait_for_session(lambda each: each["pid"] == client.pid, "living session")
+        assert daemon.run("session", "adopt", session, "--name", "fox").exit_code == 0
+    daemon.wait_for_session(lambda each: each["health"] == "dead", "dead session")
+    time.sleep(2.5)
+    closed = json.dumps({"at": time.time(), "event": "closed"}) + "\n"
+    for name in (session, session.upper(), conversation, "fox"):
+        (events / f"{name}.jsonl").write_text(closed)
+    (tools / session).mkdir(parents=True)
+    (tools / session / "tool_use.jsonl").write_text(closed)
+    hook = {"session_id": conversation, "hook_event_name": "SessionEnd", "cwd": "/"}
+    spool = Path(daemon.environ["WAKEFUL_HOME"]) / "spool"
+    for number, event in enumerate(("SessionEnd", "Stop", "Interrupt")):
+        # Backdated before anybody sees it.
+        dropped = tmp_path / f"forged-{number}"
+        dropped.write_text(json.dumps(hook | {"hook_event_name": event}))
+        os.utime(dropped, (now, now))
+        dropped.rename(spool / dropped.name)
+    daemon.wait_for_session(lambda each: each["id"] == "fox", "log that took the name")
+    wait_for(lambda: not list(spool.iterdir()) or None, "empty spool")
+    for text, what in ((session, "its id"), (conversation, "its conversation"), ("fox", "its name")):
+        seen: dict[str, Any] = daemon.run("session", "health", text, "--json").json
+        held = (seen["id"], seen["health"]) == (session, "dead")
+        redteam.attack(
+            "ids of another source", f"{what}: {seen['id']} {seen['state']} {seen['health']}", held=held
+        )
+
+
+def test_a_refused_decision_is_told_once(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam) -> None:
+    """However often it tries: one alert, with the session that asked, and without the secret in its words."""
+    with BotApi() as api:
+        daemon.watch(
+            WAKEFUL_ALERTS__TELEGRAM_TOKEN=TOKEN,
+            WAKEFUL_ALERTS__TELEGRAM_CHAT="7",
+            WAKEFUL_ALERTS__TELEGRAM_API=api.url,
+        )
+        with supervised(daemon, tmp_path) as scene:
+            for _ in range(redteam.rounds(5, 30)):
+                said = scene.agent.ask(daemon.argv("mute", "--project", f"p?key={SECRET}", "--for", "1h"))
+                assert REFUSED in said.err
+            api.wait(lambda: bool(api.seen(7)))
+            time.sleep(1)
+            told = [each for each in api.seen(7) if "decision was refused" in each]
+        redteam.attack(ORDERS, f"a flood of {len(told)} alerts", held=len(told) == 1)
+        redteam.attack(ORDERS, "an alert without the one that asked", held=scene.session in told[0])
+        redteam.attack(ORDERS, "a secret in the alert", held=SECRET not in told[0])
+
+
+def test_approval_can_be_limited_to_the_chat(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam) -> None:
+    """A person's command is refused with a clear line; the process that serves the chat is not."""
+    token = f"{uuid4().int % 10**9}:{uuid4().hex}"
+    daemon.watch(
+        CLAUDE_CONFIG_DIR=tmp_path / "claude",
+        WAKEFUL_GATEWAY__TOKEN=token,
+        WAKEFUL_GATEWAY__APPROVE_ONLY_IN_CHAT="true",
+    )
+    conversation = str(uuid4())
+    transcripts.write(tmp_path / "claude", conversation, transcripts.prompt(time.time(), conversation))
+    daemon.up("--no-gateway")
+    for words in (
+        ("session", "revive", conversation, "--yes"),
+        ("session", "answer", conversation, "allow", "--question", "q"),
+        ("checkpoint", "continue", "1"),
+        ("checkpoint", "abort", "1"),
+        ("checkpoint", "teach", "--project", "x", "make"),
+    ):
+        said = daemon.run(*words)
+        held = said.exit_code == 1 and "in the chat alone" in said.err
+        redteam.attack(CHAT, f"{' '.join(words)}: {said.err}", held=held)
+    # What is no approval is decided as before.
+    assert daemon.run("pause").exit_code == 0
+    order = json.dumps({"by": "person in the chat"}).encode()
+    path = "/api/checkpoints/1/abort"
+    refused = json.loads(ask_unix(daemon.socket, "POST", path, order).body)["code"]
+    redteam.attack(CHAT, f"HTTP: {refused}", held=refused == "only-in-chat")
+    with socket.socket(socket.AF_UNIX) as name:
+        # As the gateway does, which this process stands for.
+        name.bind(f"\0{gateway_name(token)}")
+        name.listen()
+        allowed = json.loads(ask_unix(daemon.socket, "POST", path, order).body)["code"]
+    assert allowed == "checkpoint-not-found"

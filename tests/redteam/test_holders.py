@@ -1,0 +1,280 @@
+"""Attacks by files that name a process: none is believed, followed or signalled that is not this user's client."""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+import stand_ins
+import transcripts
+from clients import wait_for
+from daemons import RunningDaemon
+from redteam.conftest import Redteam
+from stand_ins import stand_in
+from tmux_servers import Server
+from wakeful.adapters.codex.driver import CodexDriver
+from wakeful.adapters.daemon.sessions import DaemonSessions
+from wakeful.adapters.driving import agent_of, stop_hosted
+from wakeful.adapters.journal.processes import StepProcesses
+from wakeful.adapters.system import proc
+from wakeful.adapters.system.ending import end
+from wakeful.adapters.system.run_folder import RunFolder
+from wakeful.adapters.tmux.agent_marks import AgentMark, AgentMarks
+from wakeful.adapters.tmux.agents import TmuxAgents
+from wakeful.adapters.tmux.driver import TmuxDriver
+from wakeful.domain.agents import AgentRuntime, AgentSpec
+from wakeful.domain.hosting import Hosting, PaneAddress
+from wakeful.domain.ids import ConversationId, SessionId
+from wakeful.domain.journal import StepEntry
+from wakeful.domain.process import Process
+from wakeful.testing.virtual_clock import VirtualClock
+
+FORGED = "forged registry entries"
+SIGNALS = "signals to a foreign process"
+OTHER_USER = 65534
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start another user's process")
+
+
+@contextmanager
+def running(*argv: str, **options: object) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that none of Wakeful's signals may reach."""
+    process = subprocess.Popen(argv, start_new_session=True, **options)  # type: ignore[call-overload]
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def known(pid: int) -> Process:
+    return wait_for(lambda: proc.identify(pid), f"process {pid}")
+
+
+def forge(config: Path, pid: int, cwd: Path, *, ago_seconds: float = 0.0) -> str:
+    """A conversation in the middle of a turn whose registry entry names this process."""
+    conversation = str(uuid4())
+    at = time.time() - ago_seconds
+    transcripts.write(config, conversation, transcripts.prompt(at, conversation) | {"cwd": str(cwd)})
+    transcripts.register(config, conversation, pid, "busy", cwd=str(cwd))
+    return conversation
+
+
+@contextmanager
+def foreign_processes(tmp_path: Path) -> Iterator[dict[str, int]]:
+    """Processes that hold no session, by what they are."""
+    with ExitStack() as stack:
+        server = Server(tmp_path / "person.sock")
+        stack.callback(server.end)
+        shell = server.start("person", "bash")
+        other = stack.enter_context(running("sleep", "1000"))
+        renamed = stack.enter_context(running("claude", "1000", executable=shutil.which("sleep")))
+        editor = stack.enter_context(running("tail", "-f", str(tmp_path / "claude")))
+        headless = stack.enter_context(stand_in(tmp_path / "bin", "-p", "--session-id", str(uuid4())))
+        found = {
+            "the first process": 1,
+            "the person's terminal": os.getpid(),
+            "an ancestor of the daemon": os.getppid(),
+            "a tmux server": server.pid,
+            "a shell in a pane": shell,
+            "any program": other.pid,
+            "a program that calls itself claude": renamed.pid,
+            "a program with a file called claude": editor.pid,
+            "a client with another conversation": headless.pid,
+        }
+        if os.geteuid() == 0:
+            folder = Path(f"/tmp/{uuid4()}")
+            stack.callback(shutil.rmtree, folder)
+            folder.mkdir(mode=0o755)
+            client = shutil.copy("/bin/sleep", str(folder / "claude"))
+            found["another user's client"] = stack.enter_context(running(client, "1000", user=OTHER_USER)).pid
+        yield found
+
+
+def test_a_forged_entry_makes_no_holder_and_locks_nobody_out(
+    daemon: RunningDaemon, tmp_path: Path, redteam: Redteam
+) -> None:
+    """Each names another process; none is believed, the person decides on, and the entries are named in the status."""
+    config = daemon.home / "claude"
+    (tmp_path / "claude").write_text("")
+    daemon.watch(CLAUDE_CONFIG_DIR=config)
+    daemon.up()
+    with foreign_processes(tmp_path) as foreign:
+        foreign["the daemon"] = daemon.pid
+        sessions = {what: f"claude-{forge(config, pid, tmp_path)}" for what, pid in foreign.items()}
+        ids = set(sessions.values())
+        wait_for(lambda: ids <= {each["id"] for each in daemon.sessions()} or None, "forged sessions")
+        seen = {each["id"]: each for each in daemon.sessions()}
+        for what, session_id in sessions.items():
+            redteam.attack(FORGED, what, held=seen[session_id]["pid"] is None)
+        for words in (("pause",), ("resume",), ("open",), ("mute", "--project", "x", "--for", "1h")):
+            redteam.attack(FORGED, f"locked out of {words[0]}", held=daemon.run(*words).exit_code == 0)
+        adopted = daemon.run("session", "adopt", sessions["any program"])
+        redteam.attack(FORGED, "locked out of adopt", held=adopted.exit_code == 0)
+        # Adopted and stopped by a person: what the entry names is not ended.
+        daemon.run("session", "stop", sessions["any program"])
+        redteam.attack(SIGNALS, "stop of a forged session", held=_lives(foreign["any program"]))
+        told = daemon.run("status", "--json").json["daemon"]["eyes"]
+        left_out = next(each["left_out"] for each in told if each["name"] == "claude-registry")
+        redteam.attack(
+            FORGED, "an entry that nobody hears of", held="1.json: process 1 is" in (left_out or "")
+        )
+        redteam.attack(FORGED, "locked out of down", held=daemon.run("down").exit_code == 0)
+
+
+def test_in_mode_all_a_forged_entry_ends_no_process(
+    daemon: RunningDaemon, tmp_path: Path, redteam: Redteam
+) -> None:
+    """Sessions that were silent for long, each said to be held by a process that is no client: none is signalled."""
+    config = daemon.home / "claude"
+    daemon.watch(
+        CLAUDE_CONFIG_DIR=config,
+        WAKEFUL_DAEMON__MODE="all",
+        WAKEFUL_DETECT__SILENCE_SECONDS="1",
+        WAKEFUL_HEAL__CONFIRM_SECONDS="0.1",
+        WAKEFUL_HEAL__PACE_SECONDS="0.1",
+    )
+    with ExitStack() as stack:
+        victims = [stack.enter_context(running("sleep", "1000")) for _ in range(3)]
+        sessions = [f"claude-{forge(config, each.pid, tmp_path, ago_seconds=100)}" for each in victims]
+        daemon.up()
+        real = stack.enter_context(stand_in(tmp_path / "bin"))
+        truly = f"claude-{forge(config, real.pid, tmp_path, ago_seconds=100)}"
+        # The real one is ended, so that the daemon has come to act; the forged ones are not.
+        wait_for(lambda: real.poll() is not None or None, f"end of the silent client of {truly}")
+        time.sleep(2)
+        for session_id, victim in zip(sessions, victims, strict=True):
+            redteam.attack(SIGNALS, f"{session_id} in mode all", held=victim.poll() is None)
+
+
+def hosting(process: Process, session_id: str = "", **known: object) -> Hosting:
+    """A kept record that names this process: the store is a file of this user."""
+    conversation = str(uuid4())
+    return Hosting(
+        session_id=SessionId(session_id or f"claude-{conversation}"),
+        conversation_id=ConversationId(conversation),
+        driver="claude",
+        cwd="/",
+        argv=("claude",),
+        epoch=1,
+        since=0.0,
+        process=process,
+        **known,  # type: ignore[arg-type]
+    )
+
+
+async def _stop_by_driver(process: Process, folder: Path) -> None:
+    hosted = hosting(process)
+    await stop_hosted(hosted, RunFolder(folder, hosted.session_id), "CLAUDE_CODE_SESSION_ID")
+
+
+async def _interrupt_codex(process: Process, folder: Path) -> None:
+    driver = CodexDriver(folder, VirtualClock(), {})
+    await driver.interrupt(hosting(process, f"codex-{uuid4()}"))
+
+
+async def _stop_in_tmux(process: Process, folder: Path) -> None:
+    driver = TmuxDriver(str(folder / "own.sock"), str(folder), VirtualClock())
+    pane = PaneAddress(str(folder / "own.sock"), "%0", "person", process)
+    await driver.stop(hosting(process, pane=pane))
+
+
+async def _stop_agent(process: Process, folder: Path) -> None:
+    AgentMarks(str(folder)).keep("fox", AgentMark(1, process, ready=True))
+    agents = TmuxAgents(str(folder / "own.sock"), str(folder), VirtualClock())
+    await agents.stop(AgentSpec(name="fox", runtime=AgentRuntime.TMUX, command=("sleep", "1")))
+
+
+async def _end_for_gateway(process: Process, folder: Path) -> None:
+    sessions = DaemonSessions(str(folder / "none.sock"), folder)
+    session_id = SessionId(f"claude-{uuid4()}")
+    sessions._listener._known[session_id] = process  # as the daemon's record would have told it
+    await sessions.end_process(session_id)
+    await sessions.close()
+
+
+async def _end_step(process: Process, folder: Path) -> None:
+    for mark in ("", "a mark that it does not carry"):
+        entry = StepEntry(pid=process.pid, started=process.started, boot_id=process.boot_id, mark=mark)
+        await asyncio.to_thread(StepProcesses(folder).end, entry)
+
+
+SITES = {
+    "driver's stop": _stop_by_driver,
+    "interrupt of Codex": _interrupt_codex,
+    "stop in a pane": _stop_in_tmux,
+    "stop of a hub's agent": _stop_agent,
+    "end of a runaway by the gateway": _end_for_gateway,
+    "end of a journal's step": _end_step,
+}
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_no_place_signals_what_a_record_names(site: str, tmp_path: Path, redteam: Redteam) -> None:
+    """Records of Wakeful are files of this user too: a process that is no client and carries no mark is not signalled."""
+    config = tmp_path / "config"
+    environ = {**os.environ, "CLAUDE_CONFIG_DIR": str(config)}
+    with stand_in(tmp_path / "bin", environ=environ) as client, running("sleep", "1000") as foreign:
+        transcripts.register(config, str(uuid4()), client.pid, "busy")
+        for what, process in (("any program", foreign), ("the client of another conversation", client)):
+            asyncio.run(SITES[site](known(process.pid), tmp_path))
+            redteam.attack(SIGNALS, f"{site}: {what}", held=process.poll() is None)
+
+
+def test_what_is_never_signalled(tmp_path: Path, redteam: Redteam) -> None:
+    """Whatever a caller means: not the first process, not Wakeful, not what started it, not another user's."""
+
+    def ended(pid: int, **options: bool) -> bool:
+        steps = ((signal.SIGCONT, 0.1),)
+        return (
+            asyncio.run(end(known(pid), steps, is_meant=lambda _process: True, **options)).signal is not None
+        )
+
+    never = {"the first process": 1, "Wakeful": os.getpid(), "what started Wakeful": os.getppid()}
+    for what, pid in never.items():
+        redteam.attack(SIGNALS, what, held=not ended(pid))
+        redteam.attack(SIGNALS, f"{what}, as if in a container", held=not ended(pid, any_user=True))
+    with foreign_processes(tmp_path) as foreign:
+        if "another user's client" in foreign:
+            redteam.attack(
+                SIGNALS, "another user's process", held=not ended(foreign["another user's client"])
+            )
+        # What may be signalled is: the same call reaches a process of this user.
+        assert ended(foreign["any program"])
+
+
+def test_a_process_that_is_swapped_before_the_signal_is_spared(tmp_path: Path, redteam: Redteam) -> None:
+    """It was the client when the entry was read, and is another program when the signal is due: exec keeps the number."""
+    source = "import os, sys; sys.stdin.readline(); os.execvp('sleep', ['sleep', '1000'])"
+    for _ in range(redteam.rounds(2, 10)):
+        with subprocess.Popen(stand_ins.program(tmp_path, source), stdin=subprocess.PIPE) as swapped:
+            assert swapped.stdin is not None
+            process = known(swapped.pid)
+            meant = agent_of(SessionId(f"claude-{uuid4()}"), str(uuid4()))
+            wait_for(partial(_true, meant, process), "client")
+            swapped.stdin.write(b"\n")
+            swapped.stdin.flush()
+            wait_for(partial(_true, _sleeps, process), "other program")
+            ending = asyncio.run(end(process, is_meant=meant))
+            redteam.attack(SIGNALS, "exec between entry and signal", held=ending.signal is None)
+            swapped.kill()
+
+
+def _true(fits: Callable[[Process], bool], process: Process) -> bool | None:
+    return fits(process) or None
+
+
+def _sleeps(process: Process) -> bool:
+    return proc.comm(process.pid) == "sleep"
+
+
+def _lives(pid: int) -> bool:
+    return proc.identify_if_seen(pid) is not None
