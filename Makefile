@@ -21,7 +21,7 @@ check: $(VENV)/test.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/unit/test_imports.py tests/unit/test_docs.py
+	$(BIN)/python -m pytest -q tests/unit/test_imports.py tests/unit/test_docs.py tests/unit/test_specs.py
 
 bench: $(VENV)/test.stamp
 	$(BIN)/python -m bench $(BENCH_ARGS)
