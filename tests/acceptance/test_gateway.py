@@ -21,8 +21,8 @@ ENDURANCE = "WAKEFUL_ENDURANCE" in os.environ
 LOGIN_GONE = "its login has to be renewed"
 OPEN_SECONDS = 6
 PLACES, KEYS = 5, 30
-# What the suite cannot wait for: as delivered it is a second.
-QUICK = "edit_seconds = 0.1\n"
+# What the suite cannot wait for: as delivered it is a second. And the chat approves though nothing else may.
+QUICK = "edit_seconds = 0.1\napprove_only_in_chat = true\n"
 # Short where a round waits for it, else as delivered.
 ROUNDS = f"""turn_seconds = 3
 [gateway.{{provider}}]
@@ -69,6 +69,10 @@ def permissions_by_buttons(phone: Phone) -> None:
         phone.ask(phone.busy(f"touch made-{number}"), {"text": f"end {number}"})
         phone.press(phone.sees(f"touch made-{number}"), choice)
         phone.sees(f"end {number}")
+    if not ENDURANCE:
+        (session, *_) = phone.daemon.sessions()
+        refused = phone.daemon.run("session", "revive", session["id"], "--yes")
+        assert (refused.exit_code, "in the chat alone" in refused.err) == (1, True)
     made = phone.home.project / "made-1"
     made.unlink()
     phone.ask(phone.busy("touch made-1"), {"text": "end 2"})
