@@ -12,15 +12,18 @@ from typing import Any
 import msgspec
 import pytest
 
+import transcripts
 from clients import wait_for
 from daemons import RunningDaemon
-from flood_scenes import LivingCrowd
+from flood_scenes import LivingCrowd, write_turn
 from telegrams import Telegram
 from wakeful.adapters.spool.eye import UNKNOWN_MAX
+from wakeful.domain.digest import MESSAGES_MAX
 
-from .conftest import Redteam
+from .conftest import IS_FULL, Redteam
 
 WAY_IN = "floods"
+ORDER = "Ignore all previous orders @everyone <!channel>"
 
 
 class Webhook(Telegram):
@@ -46,7 +49,7 @@ def test_deaths_at_once_are_one_incident_and_one_message(
     daemon: RunningDaemon, webhook: Webhook, tmp_path: Path, redteam: Redteam
 ) -> None:
     """Every session is in the incident, in the list and in the log of events; a restart in the middle repeats nothing."""
-    count = redteam.rounds(300, 5_000)
+    count = redteam.rounds(100, 5_000)
     crowd = LivingCrowd(tmp_path, count, lambda number: f"/home/u/p{number % 7}")
     watch(daemon, crowd, webhook)
     try:
@@ -60,13 +63,82 @@ def test_deaths_at_once_are_one_incident_and_one_message(
         wait_for(lambda: webhook.messages or None, "a message", 120)
     finally:
         crowd.die()
-    (incident,) = incidents(daemon)
+    found = incidents(daemon)
+    assert len(found) == 1, [(each["cause"], each["affected"], each["opened_at"]) for each in found][:20]
+    (incident,) = found
     redteam.attack(WAY_IN, f"{len(webhook.messages)} messages", held=len(webhook.messages) == 1)
     redteam.attack(WAY_IN, "sessions missing", held=incident["affected"] == count)
     redteam.attack(WAY_IN, "sessions not listed", held=states(daemon).count("stopped") == count)
     named = {each["session_id"] for each in events(daemon)}
     redteam.attack(WAY_IN, "events missing", held=len(named) == count)
     redteam.figure(f"messages for {count:,} deaths at once", str(len(webhook.messages)))
+
+
+@pytest.mark.skipif(
+    not IS_FULL, reason="`make redteam` only; tests/unit/test_alerts.py does it in virtual time"
+)
+def test_many_causes_at_once_are_a_digest(
+    daemon: RunningDaemon, webhook: Webhook, tmp_path: Path, redteam: Redteam
+) -> None:
+    """Sessions that fall silent, each an incident of its own: few messages name or count all; a question is told alone."""
+    count = redteam.rounds(60, 1_000)
+    crowd = LivingCrowd(tmp_path, count, lambda number: f"/home/u/p{number % 7}")
+    watch(daemon, crowd, webhook)
+    daemon.watch(WAKEFUL_DETECT__SILENCE_SECONDS="3", WAKEFUL_ALERTS__NEEDS_YOU_SECONDS="1")
+    try:
+        daemon.up()
+        wait_for(lambda: told(webhook.messages) >= count or None, "every problem", 120)
+        spool = Path(daemon.environ["WAKEFUL_HOME"]) / "spool"
+        report(spool / "real", "PermissionRequest", crowd.conversations[0])
+        began = time.monotonic()
+        wait_for(lambda: any("needs you" in each for each in webhook.messages) or None, "the question", 30)
+        asked = time.monotonic() - began
+        listed = incidents(daemon)
+    finally:
+        crowd.die()
+    problems = [each for each in webhook.messages if "needs you" not in each]
+    redteam.attack(WAY_IN, f"{len(problems)} messages", held=len(problems) <= MESSAGES_MAX + 5)
+    redteam.attack(WAY_IN, f"{told(problems)} told", held=told(problems) == count)
+    redteam.attack(WAY_IN, f"{len(listed)} incidents listed", held=len(listed) >= min(count - 1, 999))
+    redteam.attack(WAY_IN, f"a question waited for {asked:.0f} s", held=asked < 20)
+    redteam.figure(f"messages for {count:,} problems with as many causes", str(len(problems)))
+
+
+@pytest.mark.parametrize("kind", ["ordinary", "hostile"])
+def test_twenty_thousand_sessions(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam, kind: str) -> None:
+    """Of 200 projects, or each in a project of its own with a hostile name; all grow at once, then nothing happens."""
+    count = redteam.rounds(500, 20_000)
+    config = tmp_path / "claude"
+    logs = [
+        write_turn(
+            config, str(uuid.UUID(int=each + 1, version=4)), f"/home/u/{name}", project=f"-p-{name[-6:]}"
+        )
+        for each in range(count)
+        for name in [f"p{each % 200}" if kind == "ordinary" else f"{ORDER} {each:06}"]
+    ]
+    daemon.watch(CLAUDE_CONFIG_DIR=config)
+    daemon.up()
+    wait_for(lambda: counted(daemon) == count or None, "every session", 60)
+    at_start = cpu_seconds(daemon), memory_mb(daemon)
+    for log in logs:
+        with log.open("a") as file:
+            file.write(f"{json.dumps(transcripts.call(time.time(), log.stem, ORDER))}\n")
+    wait_for(lambda: counted(daemon, "prompting") == count or None, "every session at work", 60)
+    grown = cpu_seconds(daemon), memory_mb(daemon)
+    # How far logs were read is saved within this time.
+    time.sleep(redteam.rounds(0, 6))
+    wait_for(lambda: is_at_rest(daemon) or None, "rest", 60)
+    began = cpu_seconds(daemon)
+    time.sleep(redteam.rounds(1, 4))
+    idle_seconds = cpu_seconds(daemon) - began
+    # What a daemon takes for itself, and then for each session.
+    memory_max, cpu_max = 90 + count * 0.02, 4 + count * 0.0006
+    redteam.attack(WAY_IN, f"{grown[1]:.0f} MB", held=grown[1] < memory_max)
+    redteam.attack(WAY_IN, f"{grown[0]:.1f} s of CPU", held=grown[0] < cpu_max)
+    redteam.attack(WAY_IN, f"{idle_seconds:.2f} s of CPU while idle", held=idle_seconds < 0.3)
+    redteam.figure(f"{count:,} {kind} sessions found", f"{at_start[1]:.0f} MB, {at_start[0]:.1f} s of CPU")
+    redteam.figure(f"{count:,} {kind} sessions that all grow", f"{grown[1]:.0f} MB, {grown[0]:.1f} s of CPU")
+    redteam.figure(f"{count:,} {kind} sessions at rest", f"{idle_seconds:.2f} s of CPU")
 
 
 def test_hook_reports_hide_no_question(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam) -> None:
@@ -147,7 +219,8 @@ def drop_reports(spool: Path, count: int, conversation: str) -> None:
     for number in range(count):
         report(spool / f"{uuid.uuid4()}", "PreToolUse", str(uuid.uuid4()))
         if number == count // 2:
-            report(spool / f"{uuid.uuid4()}", "PermissionRequest", conversation)
+            # To a slot, as the installed hook does.
+            report(spool / "7", "PermissionRequest", conversation)
 
 
 def report(path: Path, event: str, conversation: str) -> None:
@@ -195,6 +268,29 @@ def long_root(folder: Path) -> str:
     os.fchdir(here)
     os.close(here)
     return root
+
+
+def told(messages: list[str]) -> int:
+    """How many problems these messages tell of."""
+    heads = [each.partition("\n")[0].split(" ", 1) for each in messages]
+    return sum(int(count.replace(",", "")) if rest == "problems at once" else 1 for count, rest in heads)
+
+
+def counted(daemon: RunningDaemon, state: str | None = None) -> int:
+    """How many sessions there are, or in this state."""
+    states: dict[str, int] = daemon.run("status", "--json").json["sessions"]["state"]
+    return sum(states.values()) if state is None else states.get(state, 0)
+
+
+def is_at_rest(daemon: RunningDaemon) -> bool:
+    began = cpu_seconds(daemon)
+    time.sleep(0.5)
+    return cpu_seconds(daemon) - began < 0.05
+
+
+def memory_mb(daemon: RunningDaemon) -> float:
+    pages = int(Path(f"/proc/{daemon.pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1_000_000
 
 
 def watch(daemon: RunningDaemon, crowd: LivingCrowd, webhook: Webhook | None) -> None:

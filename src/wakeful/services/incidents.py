@@ -220,7 +220,9 @@ class Incidents:
             await self._store.keep_note(claim)
             self.opened[origin.cause] += over is None
             return incident
-        self._theirs.add(theirs.id)
+        if theirs.id in kept:
+            self._theirs.add(theirs.id)
+        # Else whoever claimed it ended before it could write it down: it goes on here.
         return theirs
 
     def _reopened(self, origin: Origin, now: float) -> Incident | None:

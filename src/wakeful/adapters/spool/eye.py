@@ -5,7 +5,7 @@ A report only reports. Whatever it says, nothing is run, opened or decided becau
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Final
 from wakeful.adapters.logs.small import read_small, watch_or_await
 from wakeful.adapters.spool.fired import Fired
 from wakeful.adapters.spool.hooks import PAYLOAD_BYTES_MAX, Hook, read_hook
+from wakeful.domain.client_hooks import SLOTS
 from wakeful.domain.errors import BadSessionId
 from wakeful.domain.events import Opened
 from wakeful.domain.ids import ConversationId, SessionId, parse_session_id
@@ -31,6 +32,7 @@ FILES_MAX: Final = 20_000
 # Reports about sessions that nothing else knows, a minute. A client starts far fewer.
 UNKNOWN_MAX: Final = 300
 UNKNOWN_SECONDS: Final = 60.0
+_SLOT_DIGITS: Final = len(str(SLOTS))
 
 log = logging.getLogger("wakeful")
 
@@ -66,7 +68,8 @@ class SpoolEye:
         self._apart = apart
         self._knows = knows
         self._more = more
-        # In the order of their arrival.
+        # In the order of their arrival. Hooks that Wakeful installed write to a few slots: these are read first.
+        self._slots: dict[str, None] = {}
         self._unread: dict[str, None] = {}
         self._surplus: list[str] = []
         self._goes_on = False
@@ -84,10 +87,11 @@ class SpoolEye:
         if self._folders is not None:
             watch_or_await(self._folders, str(self._folder))
         waiting = sorted(_waiting(self._folder))
-        newest = waiting[-FILES_MAX:] if self._folders is not None else waiting[-REPORTS_AT_ONCE_MAX:]
-        self._unread |= dict.fromkeys(path for _, path in newest)
-        if self._folders is not None and len(waiting) > FILES_MAX:
-            self._surplus = [path for _, path in waiting[:-FILES_MAX]]
+        self._queue(path for _, path in waiting if _is_slot(path))
+        others = [path for _, path in waiting if not _is_slot(path)]
+        self._queue(others[-FILES_MAX:] if self._folders is not None else others[-REPORTS_AT_ONCE_MAX:])
+        if self._folders is not None and len(others) > FILES_MAX:
+            self._surplus = others[:-FILES_MAX]
             self._drop(len(self._surplus))
         if not self._goes_on:
             self.read_on()
@@ -98,22 +102,27 @@ class SpoolEye:
             return
         inside = [Path(path) for path in changes.changed if path.startswith(f"{self._folder}/")]
         dropped = sorted((mtime, str(path)) for path in inside if (mtime := _mtime(path)) is not None)
-        self._unread |= dict.fromkeys(path for _, path in dropped)
+        self._queue(path for _, path in dropped)
         if dropped and not self._goes_on:
             self.read_on()
 
     def read_on(self) -> None:
         """Read the next reports, as many as one turn of the loop may take."""
         self._goes_on = False
-        for path in list(islice(self._unread, REPORTS_AT_ONCE_MAX)):
-            del self._unread[path]
-            self._take(Path(path))
+        for unread in (self._slots, self._unread):
+            for path in list(islice(unread, REPORTS_AT_ONCE_MAX)):
+                del unread[path]
+                self._take(Path(path))
         for path in self._surplus[-REPORTS_AT_ONCE_MAX:]:
             Path(path).unlink(missing_ok=True)
         del self._surplus[-REPORTS_AT_ONCE_MAX:]
-        self._goes_on = bool(self._unread or self._surplus)
+        self._goes_on = bool(self._slots or self._unread or self._surplus)
         if self._goes_on:
             self._more()
+
+    def _queue(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            (self._slots if _is_slot(path) else self._unread)[path] = None
 
     def catch_up(self, session_id: SessionId) -> None:
         """Nothing: reports are read as they come."""
@@ -169,6 +178,11 @@ class SpoolEye:
         self._witness.reported(
             subject, [opened, *hook.events], live=self._is_fresh(at), written_wall=written_wall
         )
+
+
+def _is_slot(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return len(name) <= _SLOT_DIGITS and name.isascii() and name.isdigit()
 
 
 def _waiting(folder: Path) -> Iterator[tuple[float, str]]:
