@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from desks import subject
 from wakeful.domain.eligibility import Reason
@@ -27,6 +28,8 @@ def test_an_invalid_file_names_its_line_and_keeps_the_last_good_snapshot(tmp_pat
         assert f"{path}:3" in (await house.wakes.wake("fox")).words
         assert status.policy_snapshot == good
         assert "  policy: invalid; the last valid one was hb-" in "\n".join(status_lines(status))
+        elsewhere = replace(status, ineligibility_reason=Reason.SESSION_NOT_FOUND, words="no session")
+        assert f"  {path}:3: " in "\n".join(status_lines(elsewhere)), "another reason does not hide it"
         path.unlink()
         assert await reason_of(house) is Reason.HEARTBEAT_NO_POLICY
         house.build()

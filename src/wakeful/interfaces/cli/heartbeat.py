@@ -103,6 +103,9 @@ def status_lines(status: HeartbeatStatus) -> Iterator[str]:
         else ","
     )
     yield f"  policy: {status.policy_state}" + (f"{was} {snapshot.id} of {snapshot.path}" if snapshot else "")
+    problem = status.policy_problem
+    if problem is not None and problem.reason not in status.words:
+        yield f"  {problem.file}:{problem.line}: {problem.reason}"
     if snapshot is not None:
         yield from (f"  {clamped_words(each)}" for each in snapshot.clamped)
     state = status.wake_state
