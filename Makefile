@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: run test check bench accuracy effects crash redteam docs clean
+.PHONY: run test check bench accuracy effects crash redteam docs hashes sbom clean
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/wakeful up
@@ -21,7 +21,7 @@ check: $(VENV)/test.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q tests/unit/test_imports.py tests/unit/test_docs.py
+	$(BIN)/python -m pytest -q tests/unit/test_imports.py tests/unit/test_docs.py tests/unit/test_specs.py
 
 bench: $(VENV)/test.stamp
 	$(BIN)/python -m bench $(BENCH_ARGS)
@@ -45,6 +45,14 @@ redteam: $(VENV)/test.stamp
 docs: $(VENV)/test.stamp
 	$(BIN)/python -m bench.reference
 
+# The hashes of the pinned requirements, from the index that pip is configured to use.
+hashes: $(VENV)/test.stamp
+	$(BIN)/python -m bench.pins
+
+# What Wakeful runs with: an SBOM in CycloneDX, and the licences in NOTICE.
+sbom: $(VENV)/test.stamp
+	$(BIN)/python -m bench.sbom --write dist/sbom.cdx.json --notice NOTICE
+
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
@@ -52,13 +60,14 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Wakeful needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/run.stamp: $(VENV)/bin/python pyproject.toml requirements/run.txt
+# Every file is checked against a hash. Without build isolation, for that would fetch the builder unchecked.
+$(VENV)/run.stamp: $(VENV)/bin/python pyproject.toml requirements/build.txt requirements/run.txt
 	@echo "installing Wakeful into $(VENV)"
-	$(PIP) install -r requirements/run.txt
-	$(PIP) install --no-deps --editable .
+	$(PIP) install --require-hashes -r requirements/build.txt -r requirements/run.txt
+	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/test.stamp: $(VENV)/run.stamp requirements/test.txt
 	@echo "installing what the tests need"
-	$(PIP) install -r requirements/test.txt
+	$(PIP) install --require-hashes -r requirements/test.txt
 	@touch $@

@@ -13,6 +13,9 @@ from wakeful.domain.actions import Action, ActionName
 from wakeful.domain.activity import Activity
 from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentState
 from wakeful.domain.alerts import (
+    Alert,
+    AlertKind,
+    Gist,
     checkpoint_opened,
     finished,
     incident,
@@ -22,6 +25,7 @@ from wakeful.domain.alerts import (
     resolved,
 )
 from wakeful.domain.critical import ActionTaken, Happening
+from wakeful.domain.digest import digest_text
 from wakeful.domain.evidence import Presence, Rung
 from wakeful.domain.findings import Attention, Code, Health, State
 from wakeful.domain.ids import ConversationId, SessionId
@@ -29,6 +33,7 @@ from wakeful.domain.incident import Cause, Fate, Incident, Member
 from wakeful.domain.incident_words import did_words, words_of
 from wakeful.domain.moment import Instant, iso
 from wakeful.domain.news import News, failure_news, forge_news, refusal_news, text_of
+from wakeful.domain.owed import owed
 from wakeful.domain.plan import Decision, Step
 from wakeful.domain.process import Sight
 from wakeful.domain.record import SessionRecord, describe
@@ -192,6 +197,16 @@ def _journal(recovered: Recovered | None) -> str:
     return text_of(journal_news(Sighting(root, recovered, None if recovered else 41, words), _WALL))
 
 
+def _digest(count: int) -> str:
+    """A message for many alerts, a third of which are about another finding and another project."""
+    gists = [
+        Gist(f"s{each}", "docs" if each % 3 else "shop", Code.SILENT if each % 3 else Code.LOOP)
+        for each in range(count)
+    ]
+    alerts = [Alert(AlertKind.TROUBLE, each.name, "", gist=each) for each in gists]
+    return digest_text([owed(each, "", (), _WALL) for each in alerts])
+
+
 def trouble_of(code: Code, decision: Decision, *, managed: bool, given_up: bool) -> str:
     """The message about any trouble of a session."""
     return _trouble(_found(code, "a summary"), decision, managed=managed, given_up=given_up)
@@ -244,6 +259,14 @@ EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
             *_members("api docs web shop bank", Fate.LEFT_ALONE, "nothing (auth_required needs a person)"),
         )
     ),
+    "Many sessions end at once": lambda: incident(
+        _incident(
+            Cause.MANY_DEATHS,
+            "tower",
+            *_members("api docs " * 12, Fate.LEFT_ALONE, "nothing (not managed by Wakeful)"),
+        )
+    ),
+    "Many problems at once": lambda: _digest(64),
     "A container engine cannot be asked": lambda: incident(
         _incident(
             Cause.ENGINE,

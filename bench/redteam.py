@@ -64,7 +64,7 @@ def page(shown: str, seconds: float) -> str:
     """The table with its date and commit."""
     day = time.strftime("%Y-%m-%d", time.gmtime())
     when = f"{day}, commit {_commit()}, {seconds:.0f} s."
-    return "\n".join([MADE, INTRODUCTION.rstrip(), "", when, "", shown, ""])
+    return f"{MADE}\n{INTRODUCTION.rstrip()}\n\n{when}\n\n{shown}\n"
 
 
 def _row(way_in: str, tried: int, held: int) -> str:

@@ -15,6 +15,7 @@ from bench.gateway_reference import gateway as gateway_page
 from wakeful.agents_config import AGENT_KEYS
 from wakeful.config import KEYS
 from wakeful.domain.agents import MOVES, AgentState, Move, accepts
+from wakeful.domain.child_environ import AGENT, GH, HELPER, USUAL
 from wakeful.domain.eligibility import RULES as WAKE_RULES, Reason
 from wakeful.domain.evidence import Rung
 from wakeful.domain.figures import FAMILIES, SECONDS_BOUNDS, Kind
@@ -138,7 +139,7 @@ def configuration() -> str:
     lines += [
         f"| `{key.name}` | `{_default(key.written(key.default))}` | {key.allowed} |" for key in KEYS.values()
     ]
-    return "\n".join([*lines, "", *_agent_keys(), "", *_chat_keys(), ""])
+    return "\n".join([*lines, "", *_agent_keys(), "", *_chat_keys(), "", *_environments(), ""])
 
 
 def _agent_keys() -> Iterator[str]:
@@ -169,6 +170,33 @@ def _chat_keys() -> Iterator[str]:
     for name, key in CHAT_KEYS.items():
         default = "" if key.default is None else f"`{_default(key.default)}`"
         yield f"| `{name}` | {default} | {key.allowed} | {key.meaning} |"
+
+
+def _environments() -> Iterator[str]:
+    added = [name for name in AGENT if name not in HELPER]
+    rows = {
+        "an agent of `[agents.NAME]`": (USUAL, "and what its `env` names"),
+        "tmux, git, docker, systemctl, a browser": (HELPER, ""),
+        "a hook": ((), "what tmux gets, and `daemon.pass_environment`"),
+        "`gh`": ([name for name in GH if name not in HELPER], "and what tmux gets"),
+        "an agent that the daemon or the gateway starts": (
+            added,
+            "and what tmux gets, and `daemon.pass_environment`",
+        ),
+    }
+    yield from (
+        "# Variables that programs get",
+        "",
+        "A program that Wakeful starts gets the variables of this table and no others. An agent that you start or resume by",
+        "a command gets the environment of that command. No program gets a setting of Wakeful (`WAKEFUL_…__…`), nor a",
+        "variable whose value holds one of its secrets: a bot token, an alert or ping address, the Redis address, the HTTP",
+        "token. The daemon and the gateway themselves get everything.",
+        "",
+        "| program | variables |",
+        "|---|---|",
+    )
+    for program, (names, more) in rows.items():
+        yield f"| {program} | {' '.join(f'`{name}`' for name in names)} {more} |"
 
 
 def _default(value: object) -> str:

@@ -353,7 +353,8 @@ trust_level = "trusted"
         )
 
     def environ(self) -> dict[str, str]:
-        return super().environ() | {"SCRIPTED_KEY": _KEY}
+        # An agent that the daemon starts gets no variable of this name unless the configuration lets it.
+        return super().environ() | {"SCRIPTED_KEY": _KEY, "WAKEFUL_DAEMON__PASS_ENVIRONMENT": "SCRIPTED_KEY"}
 
     def exec(self, prompt: str, *arguments: str) -> subprocess.Popen[str]:
         """`codex exec`, which works through one prompt, reports JSON lines and exits."""

@@ -1,7 +1,7 @@
 """A house whose sessions are healed: the real healer, plan, store and outbox over scripted agents, in virtual time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -201,12 +201,15 @@ class Clinic(House):
             circumstances=around,
             rules=self._rules_now,
         )
-        carrier = SessionCarrier(self.healer, self.hands, self.holdings)
+        carrier = SessionCarrier(self.healer, self.hands, self.holdings, self._end_tools)
         self.checkpoints.carriers[CheckpointKind.SESSION] = carrier
         self.lessons.changed = self.healer.look_again
         self.desk.recall = self.recall_events
         self.hands.cut_off = around.cut_off
         self.restorer = Restorer(self.roster, self.holdings, self.hands, self.place, pace, around)
+
+    async def _end_tools(self, _session_id: SessionId) -> Sequence[Process]:
+        return ()
 
     @property
     def healing(self) -> tuple[Healer, Restorer]:

@@ -1,6 +1,8 @@
 """Fixtures of every suite: a Wakeful of one's own, in a home of its own."""
 
+import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,12 +12,18 @@ from hypothesis import settings
 from clients import end_tmux
 from daemons import RunningDaemon
 from docker_engines import DockerEngine, make_image, require_docker
+from parts import cache_dir
 
 # How long an example takes says more about the machine's other work than about the rule.
 settings.register_profile("wakeful", deadline=None)
 settings.load_profile("wakeful")
 # A shell that puts `make test` behind lets it ignore Ctrl-C, and every program that a test starts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Shells keep a history and Chromium its crash reports in HOME: the tests' own folder, not the developer's.
+_HOME = tempfile.TemporaryDirectory(prefix="wakeful-home-", ignore_cleanup_errors=True)
+os.environ |= {"WAKEFUL_TEST_CACHE": str(cache_dir()), "HOME": _HOME.name}
+for _folder in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+    os.environ.pop(_folder, None)
 
 
 @pytest.fixture

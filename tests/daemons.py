@@ -134,6 +134,17 @@ class RunningDaemon:
             error.add_note(f"seen last: {json.dumps(last, indent=1)}")
             raise
 
+    def pid_of(self, session_id: str, unlike: int | None = None) -> int:
+        """The process of a session that lives, once it is another one than `unlike`."""
+        seen = self.wait_for_session(
+            lambda each: (
+                each["id"] == session_id and each["session_alive"] and each["pid"] not in (None, unlike)
+            ),
+            f"life of {session_id}",
+        )
+        pid: int = seen["pid"]
+        return pid
+
     def has_ended(self) -> bool:
         """Whether it ended by itself; then it can be started again."""
         if self._process is not None and self._process.poll() is not None:

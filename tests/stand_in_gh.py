@@ -13,8 +13,10 @@ from typing import Any, Final
 import pytest
 
 _SCRIPT: Final = r"""#!{python} -S
-import json, os, subprocess, sys, time
+import fcntl, json, os, subprocess, sys, time
 folder = {folder!r}
+# GitHub takes one after the other; whoever hangs does so without the lock.
+one_at_a_time = open(folder + "/lock", "w")
 words = sys.argv[1:]
 with open(folder + "/calls.jsonl", "a") as calls:
     calls.write(json.dumps({{"words": words, "environ": dict(os.environ), "pid": os.getpid()}}) + "\n")
@@ -51,6 +53,7 @@ def options(words, known):
     return given
 
 
+fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
 repository = json.load(open(folder + "/repository.json"))
 if command == "repo view":
     if words[3:] != ["--json", "visibility"]:
@@ -70,7 +73,8 @@ elif command == "issue create":
     issue = {{"number": number, "title": given["--title"], "url": url, "body": open(given["--body-file"]).read()}}
     issue["mode"] = oct(os.stat(given["--body-file"]).st_mode & 0o777)
     repository["issues"].append(issue | {{"state": "open", "repo": given["--repo"]}})
-    json.dump(repository, open(folder + "/repository.json", "w"))
+    with open(folder + "/repository.json", "w") as kept:
+        json.dump(repository, kept)
     sys.stderr.write("\nCreating issue in " + given["--repo"] + "\n\n")
     print(url)
 else:

@@ -27,6 +27,7 @@ from wakeful.services.wake_context import WakeContext
 from wakeful.services.wake_policies import PolicyBook
 from wakeful.services.wake_targets import Targets
 from wakeful.testing.virtual_clock import START_WALL
+from wakeful.trusting import TrustBook
 
 GUIDANCE = "Look at the queue."
 # 2027-01-15T08:00:00Z
@@ -80,7 +81,11 @@ class WakeHouse(Clinic):
         self.holdings = Holdings(self.store, self.supervisor, "testhost", self.watch)
         super().build()
         self.audits = AuditBook(self.store, self.clock, RETENTION_SECONDS)
-        self.policies = PolicyBook(AgentFiles(str(self.folder), Bounds()), self.store, self.clock)
+        self.policies = PolicyBook(
+            AgentFiles(str(self.folder), Bounds(), TrustBook(str(self.folder / "trusted"))),
+            self.store,
+            self.clock,
+        )
         self.wakes = WakeService(
             clock=self.clock,
             targets=Targets(self.roster),

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.domain.child_environ import child_environ
+from wakeful.children import helper_environ
 from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.plaintext import plain
 from wakeful.domain.unit_file import MARK, NAME, unit_text
@@ -131,7 +131,7 @@ def _systemctl(*words: str) -> None:
     try:
         done = subprocess.run(
             [program, "--user", *words],
-            env=child_environ(os.environ),
+            env=helper_environ(os.environ),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=SYSTEMD_SECONDS_MAX,

@@ -125,7 +125,9 @@ class Care:
     def _join(self, desk: StoreDesk) -> None:
         """Who carries decisions out, and who is told of changes: all of them are there by now."""
         carriers, handwork = self.checkpoints.carriers, self._handwork
-        carriers[CheckpointKind.SESSION] = SessionCarrier(self.healer, handwork.hands, handwork.holdings)
+        carriers[CheckpointKind.SESSION] = SessionCarrier(
+            self.healer, handwork.hands, handwork.holdings, handwork.end_tools
+        )
         carriers[CheckpointKind.JOURNAL] = JournalCarrier(desk)
         if self.queue is not None:
             carriers[CheckpointKind.QUEUE] = QueueCarrier(self.queue)

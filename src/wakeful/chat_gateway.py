@@ -40,6 +40,7 @@ from wakeful.ports.one_shot import OneShot
 from wakeful.ports.sessions import DaemonCutOff, DaemonNotRunning, DaemonSilent
 from wakeful.ports.store import Store
 from wakeful.services.calm import Calm
+from wakeful.services.failures import Failures
 from wakeful.services.gateway.admin_voice import AdminVoice
 from wakeful.services.gateway.answering import Answers
 from wakeful.services.gateway.asking import Asking
@@ -92,6 +93,10 @@ class Gateway:
         self._limits = Limits(turn=config.gateway.turn_seconds, question=config.gateway.question_seconds)
         self._door = Door(places.socket)
         clock = self._clock = SystemClock()
+        self.failures = Failures(clock)
+        self._trouble_file = TroubleFile(Path(places.gateway_trouble))
+        # Why no updates arrive, if they do not.
+        self._silence = ""
         self.chat = TelegramChat(config.gateway.token, config.gateway.api, clock)
         self._sessions = DaemonSessions(places.socket, Path(places.run))
         access = Access(frozenset(config.gateway.allow), frozenset(config.gateway.admins))
@@ -140,6 +145,27 @@ class Gateway:
                 await self._people.take_up()
             except WorldError as problem:
                 log.warning("who was paired is not known: %s", problem)
+
+    async def tell_failures(self) -> None:
+        """Show in `status` and `doctor` which parts are down, and tell the admins of each once."""
+        told: set[str] = set()
+        while True:
+            self.failures.changed.clear()
+            self._show_trouble()
+            for failure in self.failures.down:
+                if failure.name not in told:
+                    told.add(failure.name)
+                    await self._tell("warning", f"gateway: {failure.line}")
+            told &= {each.name for each in self.failures.down}
+            await self.failures.changed.wait()
+
+    def _tell_silence(self, words: str) -> None:
+        self._silence = words
+        self._show_trouble()
+
+    def _show_trouble(self) -> None:
+        words = (self._silence, *self.failures.lines)
+        self._trouble_file.write("; ".join(each for each in words if each))
 
     async def daemon_beside(self, words: Sequence[str]) -> KeptChild | None:
         """The daemon this gateway has to keep itself, by this command; None where one answers, or is about to."""
@@ -313,7 +339,7 @@ class Gateway:
             introduced=self._people.introduced,
             own_name=lambda: self.chat.name,
             stranger_words=lambda user_id: stranger_line(user_id, frozenset(self._config.gateway.allow)),
-            tell=TroubleFile(Path(self._places.gateway_trouble)).write,
+            tell=self._tell_silence,
         )
 
     def _new_withheld(self) -> Withheld:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from wakeful.adapters.providers import provider as client
+from wakeful.children import agent_environ
 from wakeful.config import Config
-from wakeful.domain.child_environ import child_environ
 from wakeful.domain.gateway.messages import ConversationKey
 from wakeful.gateway_config import DEFAULT_CHAT, ChatPlace, PermissionMode
 from wakeful.places import Places
@@ -22,7 +22,7 @@ class Seats:
         self._config = config
         self._folders = Path(places.home) / "chats"
         self._chats = {each.key: each for each in config.gateway_chats}
-        self.environ = child_environ(environ)
+        self.environ = agent_environ(environ)
 
     def chat(self, key: ConversationKey) -> ChatPlace:
         """The table of this chat; what it leaves open is the default's."""

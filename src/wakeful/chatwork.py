@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 from wakeful.adapters.sqlite.store import SqliteStore
 from wakeful.adapters.system.clock import SystemClock
@@ -15,9 +16,11 @@ from wakeful.adapters.system.goodbye import told_to_end
 from wakeful.adapters.system.kept_child import KeptChild
 from wakeful.adapters.system.sole import gateway_name, sole, sole_on_host
 from wakeful.chat_gateway import Gateway
-from wakeful.config import Config
-from wakeful.domain.errors import OperatorError
+from wakeful.children import learn
+from wakeful.config import Config, secret_values
+from wakeful.domain.errors import OperatorError, WakefulError
 from wakeful.home import make_home, store_path
+from wakeful.interfaces.http.token_file import read_token
 from wakeful.places import Places
 from wakeful.ports.chat import ChatFailed
 from wakeful.services.gateway.people import begin_pairing, unpair as forget
@@ -87,6 +90,7 @@ async def serve_gateway(
     """
     bot = bot_of(config)
     make_home(places)
+    learn((*secret_values(config), *_token(places)), config.daemon.pass_environment)
     async with AsyncExitStack() as stack:
         lock = store_path(config, places).with_name(f"gateway-{bot}.lock")
         stack.enter_context(sole(lock, "A gateway of this bot"))
@@ -103,6 +107,15 @@ async def serve_gateway(
         await _run(gateway, ended, beside)
 
 
+def _token(places: Places) -> tuple[str, ...]:
+    """The daemon's, if one was ever started here."""
+    try:
+        return (read_token(Path(places.token)),)
+    except (FileNotFoundError, WakefulError):
+        # Without a token there is nothing to keep back; one that is not safe is the daemon's trouble.
+        return ()
+
+
 async def _name_of(gateway: Gateway) -> str:
     """What the bot is called. A chat that is out is waited for inside: turns that are open go on meanwhile."""
     try:
@@ -112,8 +125,19 @@ async def _name_of(gateway: Gateway) -> str:
 
 
 async def _run(gateway: Gateway, ended: asyncio.Event, beside: KeptChild | None) -> None:
-    work = [gateway.turns.run(), gateway.intake.run(), gateway.auth.run(), gateway.host_watch.run()]
-    work += [gateway.know_people()] + ([beside.run()] if beside is not None else [])
+    """Each part is kept running: one that raises is down, and is tried again after 1 to 60 s; the others go on."""
+    parts = {
+        "turns": gateway.turns.run,
+        "updates": gateway.intake.run,
+        "login checks": gateway.auth.run,
+        "host checks": gateway.host_watch.run,
+        "pairings": gateway.know_people,
+        "reports of what is down": gateway.tell_failures,
+    }
+    if beside is not None:
+        parts["daemon beside the gateway"] = beside.run
+    keep = gateway.failures.keep_running
+    work = [keep(name, run) for name, run in parts.items()]
     tasks = [asyncio.create_task(each) for each in work]
     try:
         await ended_or_failed(tasks, ended)

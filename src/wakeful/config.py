@@ -90,6 +90,7 @@ _StoreUrl = Annotated[str, Meta(pattern=r"^(sqlite:///.+)?$")]
 _Repository = Annotated[str, Meta(pattern=r"^([\w.-]+/[\w.-]+)?$")]
 _Repositories = tuple[Annotated[str, Meta(pattern=r"^[^=]+=[\w.-]+/[\w.-]+$")], ...]
 _Names = tuple[str, ...]
+_Patterns = tuple[Annotated[str, Meta(pattern=r"^[A-Za-z_*?][A-Za-z0-9_*?]*$", max_length=200)], ...]
 _Secrets = tuple[Secret, ...]
 
 
@@ -100,6 +101,7 @@ class Daemon(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     port: _Port = 4747
     tcp: bool = True
     mode: Mode = Mode.MINE
+    pass_environment: _Patterns = ()
 
 
 class Eyes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -260,6 +262,7 @@ _ALLOWED: Final[Mapping[Any, str]] = {
     _Repository: "empty, or owner/name",
     _Repositories: 'a list like ["project=owner/name"]',
     _Names: 'a list of names, like ["popoto"]',
+    _Patterns: 'a list of names of variables, * for any letters, like ["MY_*"]',
     str: "any text",
     Secret: "any text; it is shown to nobody",
     _Secrets: "a list of addresses; they are shown to nobody",
@@ -268,6 +271,7 @@ _ALLOWED: Final[Mapping[Any, str]] = {
 LISTS: Final[Mapping[Any, str]] = {
     _Folders: os.pathsep,
     _Names: ",",
+    _Patterns: ",",
     _Secrets: ",",
     _Repositories: ",",
     Words: " ",
@@ -332,3 +336,11 @@ def _keys() -> Iterator[Key]:
 
 
 KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _keys()}
+
+
+def secret_values(config: Config) -> Iterator[str]:
+    """What no other program may know."""
+    for key in KEYS.values():
+        if key.is_secret:
+            value = key.of(config)
+            yield from value if isinstance(value, tuple) else (value,)

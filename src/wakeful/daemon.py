@@ -5,7 +5,8 @@ and the order of its start and its end are in serving.py.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from wakeful.adapters.logs.folders import FolderWatch
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.system.exits import ExitWatch
 from wakeful.adapters.system.kept_child import KeptChild
-from wakeful.adapters.system.tools import orphans_of
+from wakeful.adapters.system.tools import orphans_of_all
 from wakeful.care import Care
 from wakeful.config import Config, Mode
 from wakeful.domain.eligibility import Reach
@@ -26,7 +27,7 @@ from wakeful.handwork import Handwork
 from wakeful.hubwork import build_hub
 from wakeful.lookout import BOOKMARKS_AT_ONCE_MAX, Lookout
 from wakeful.places import Places
-from wakeful.ports.eyes import Eye
+from wakeful.ports.eyes import Changes, Eye
 from wakeful.ports.store import Bookmark, Store, Transition
 from wakeful.services.calm import Calm
 from wakeful.services.expiry import RunExpiry
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 SWEEP_SECONDS: Final = 300.0
 # While some folder cannot be watched at all, sweeping is how it is seen.
 SLOW_SWEEP_SECONDS: Final = 5.0
+# At most this often everything is looked at because the kernel could not tell what changed.
+RESCAN_SECONDS: Final = 2.0
 # What a crash may cost is reading this much log again.
 BOOKMARK_SECONDS: Final = 5.0
 # 000 keeps what it wrote down for 30 days.
@@ -96,7 +99,11 @@ class Daemon(Lookout):
         self._folders = folders
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._searches: set[asyncio.Task[None]] = set()
+        # Sessions whose agent ended, until the processes were searched for what it left running.
+        self._to_search: set[SessionId] = set()
+        self._searching: asyncio.Task[None] | None = None
+        self._rescanned_at = -inf
+        self._rescanning: asyncio.TimerHandle | None = None
         self._retries: dict[str, asyncio.TimerHandle] = {}
         # Programs of ours that are kept running as long as this one does.
         self.beside: list[KeptChild] = []
@@ -135,9 +142,9 @@ class Daemon(Lookout):
 
     def died(self, session_id: SessionId) -> None:
         self.hear_last_calls(session_id)
-        task = self._loop.create_task(self._search(session_id))
-        self._searches.add(task)
-        task.add_done_callback(self._searches.discard)
+        self._to_search.add(session_id)
+        if self._searching is None or self._searching.done():
+            self._searching = self._loop.create_task(self._search())
 
     def vanished(self, session_id: SessionId) -> None:
         self.care.healer.seen(session_id)
@@ -151,10 +158,31 @@ class Daemon(Lookout):
         self.listening = True
         try:
             async for told in self._folders:
+                if told.rescan and not self._may_rescan():
+                    told.rescan = False
                 for eye in self.eyes:
                     self.observe(eye, eye.told, told)
         finally:
             self.listening = False
+
+    def _may_rescan(self) -> bool:
+        """The kernel tells less than all when too much happens at once; looking at everything may not happen as often."""
+        wait_seconds = self._rescanned_at + RESCAN_SECONDS - self._loop.time()
+        if wait_seconds <= 0:
+            self._rescanned_at = self._loop.time()
+            return True
+        if self._rescanning is None:
+            self._rescanning = self._loop.call_later(wait_seconds, self._rescan)
+        return False
+
+    def _rescan(self) -> None:
+        self._rescanning, self._rescanned_at = None, self._loop.time()
+        for eye in self.eyes:
+            self.observe(eye, eye.told, Changes(set(), set(), set(), rescan=True))
+
+    def go_on(self, source: Eye, act: Callable[[], None]) -> None:
+        """A source has more to read than one turn of the loop takes."""
+        self._loop.call_soon(self.observe, source, act)
 
     async def sweep(self) -> None:
         """The backstop behind being told."""
@@ -236,6 +264,9 @@ class Daemon(Lookout):
         if following is not None:
             self.alarm(following)
 
-    async def _search(self, session_id: SessionId) -> None:
-        orphans = await asyncio.to_thread(orphans_of, session_id)
-        self.left_behind(session_id, orphans)
+    async def _search(self) -> None:
+        """One pass over the processes for all that ended since the last one, however many these are."""
+        while self._to_search:
+            ended, self._to_search = self._to_search, set()
+            for session_id, orphans in (await asyncio.to_thread(orphans_of_all, ended)).items():
+                self.left_behind(session_id, orphans)

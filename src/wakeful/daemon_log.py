@@ -15,6 +15,9 @@ EQUAL_MESSAGES_MAX: Final = 20
 WINDOW_SECONDS: Final = 60.0
 # Messages have few templates; one that is made up each time is cut off here.
 TEMPLATES_MAX: Final = 1000
+# asyncio puts the address of each object into its messages, so that no two of them are equal.
+LOGGER_MESSAGES_MAX: Final = 100
+MESSAGE_CHARS_MAX: Final = 8000
 
 
 class RateLimit(logging.Filter):
@@ -26,25 +29,42 @@ class RateLimit(logging.Filter):
         self._seen: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        key, now = (record.name, str(record.msg)[:200]), self._now()
+        return self._may_pass(record, str(record.msg)[:200], EQUAL_MESSAGES_MAX) and self._may_pass(
+            record, "", LOGGER_MESSAGES_MAX
+        )
+
+    def _may_pass(self, record: logging.LogRecord, template: str, most: int) -> bool:
+        """Whether fewer than `most` of this template passed in this minute; an empty one stands for all of its logger."""
+        key, now = (record.name, template), self._now()
         began, count = self._seen.get(key, (now, 0))
-        left_out = max(0, count - EQUAL_MESSAGES_MAX)
+        left_out = max(0, count - most)
         if now - began >= WINDOW_SECONDS:
             began, count = now, 0
         if count == 0 and left_out:
-            record.msg = f"{record.msg} (and {left_out} more like it in the minute before)"
+            like_it = "like it" if template else "of this part"
+            record.msg = f"{record.msg} (and {left_out} more {like_it} in the minute before)"
         if len(self._seen) >= TEMPLATES_MAX and key not in self._seen:
             self._seen.clear()
         self._seen[key] = (began, count + 1)
-        return count < EQUAL_MESSAGES_MAX
+        return count < most
+
+
+class Shortened(logging.Formatter):
+    """A message that quotes what came from outside, or a long traceback, is cut in its middle."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        half = MESSAGE_CHARS_MAX // 2
+        return text if len(text) <= MESSAGE_CHARS_MAX else f"{text[:half]}\n[…]\n{text[-half:]}"
 
 
 def limit_log() -> None:
-    """Write what the daemon logs to standard error, equal messages not without end; asked twice it is once."""
-    log = logging.getLogger("wakeful")
+    """Write the warnings of Wakeful and its libraries to standard error, never without end; asked twice it is once."""
+    log = logging.getLogger()
     if not log.handlers:
         written = logging.StreamHandler(sys.stderr)
         written.setLevel(logging.WARNING)
+        written.setFormatter(Shortened())
         written.addFilter(RateLimit())
         log.addHandler(written)
 

@@ -4,24 +4,28 @@ Nothing here decides; the daemon builds it on its lookout and its store.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from wakeful.adapters.providers import NAMES, every
 from wakeful.adapters.system import proc
-from wakeful.adapters.system.tools import is_tool
+from wakeful.adapters.system.ending import sweep
+from wakeful.adapters.system.owner_only import owner_only
+from wakeful.adapters.system.tools import TOOL_VARIABLES, is_tool
 from wakeful.adapters.tmux.driver import TmuxDriver
 from wakeful.adapters.tmux.said import was_said
 from wakeful.callers import Callers
+from wakeful.children import agent_environ
+from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
 from wakeful.lookout import Lookout
 from wakeful.places import Places
 from wakeful.ports.clock import Clock
-from wakeful.ports.hands import Driver, Seen, TypedText, Types
+from wakeful.ports.hands import Driver, NamedByClient, Seen, TypedText, Types
 from wakeful.ports.store import Outcome, Store
 from wakeful.services.acts import ActGate, Objection
 from wakeful.services.hands import Hands
@@ -44,6 +48,7 @@ class Handwork:
         self._world = LocalWorld(lookout.clock, Path(places.events))
         self.holdings = Holdings(store, lookout.supervisor, lookout.host, lookout.watch, NAMES)
         table = drivers(places, lookout.clock)
+        self._drivers = table
         self._typing = [each for each in table.values() if isinstance(each, Types)]
         self.gate = ActGate(
             store, lookout.clock, self._reread, forbidden, lookout.supervisor.acted, self._forget_typed
@@ -75,9 +80,15 @@ class Handwork:
         """Find again what an earlier daemon managed, and settle what it left half done."""
         await self.holdings.load()
         typed = [self._proven(text) for each in self._typing for text in await each.settle_typed()]
-        await reconcile(self._store, self.gate, self.holdings, self._world, typed)
+        await reconcile(self._store, self.gate, self.holdings, self._world, typed, self._find_begun)
         for text in typed:
             self._forget_typed(text.session_id)
+
+    async def _find_begun(self, planned: Hosting, intent_id: str, carriers: Sequence[Process]) -> Seen | None:
+        driver: object = self._drivers.get(planned.driver)
+        if not isinstance(driver, NamedByClient):
+            return None
+        return await driver.find_begun(planned, intent_id, carriers)
 
     def _proven(self, typed: TypedText) -> TypedText:
         """The conversation's own log knows better than a screen what its client took."""
@@ -90,6 +101,12 @@ class Handwork:
     def _forget_typed(self, session_id: SessionId) -> None:
         for each in self._typing:
             each.forget_typed(session_id)
+
+    async def end_tools(self, session_id: SessionId) -> Sequence[Process]:
+        """End the tools that outlived a session's agent; those that still run."""
+        provider, _, conversation = session_id.partition("-")
+        variable = TOOL_VARIABLES.get(provider)
+        return (await sweep(variable, conversation)).left if variable is not None else ()
 
     def _reread(self, session_id: SessionId) -> None:
         self._lookout.catch_up(session_id)
@@ -114,17 +131,17 @@ class LocalWorld:
         return tuple(proc.command(process.pid))
 
     def environ(self) -> Mapping[str, str]:
-        return dict(os.environ)
+        return agent_environ(os.environ)
 
     def register(self, name: str, process: Process, cwd: str) -> None:
         opened = {"at": iso(self._clock.now().wall), "event": "opened", "pid": process.pid, "cwd": cwd}
         log = self._events / f"{name}.jsonl"
-        with log.open("ab") as file:
+        with open(log, "ab", opener=owner_only) as file:
             file.write(msgspec.json.encode(opened) + b"\n")
 
 
 def drivers(places: Places, clock: Clock) -> dict[str, Driver]:
     """Every way of hosting a session, by its name."""
     run = Path(places.run)
-    clients = (each.driver(run, clock, environment(os.environ)) for each in every())
+    clients = (each.driver(run, clock, environment(agent_environ(os.environ))) for each in every())
     return {driver.name: driver for driver in (*clients, TmuxDriver(places.tmux, str(run), clock))}

@@ -3,11 +3,32 @@
 Nothing here decides. Commands that read one file come here, too.
 """
 
-from wakeful.adapters.heartbeat.files import AgentFiles, load
+from wakeful.adapters.heartbeat.files import (
+    FOLDERS,
+    NAME,
+    AgentFiles,
+    load,
+    not_trusted,
+    place_at,
+    place_of,
+    read_place,
+    understood,
+)
 from wakeful.domain.heartbeat import Bounds
 from wakeful.heartbeat_config import Heartbeat
 
-__all__ = ["AgentFiles", "bounds_of", "load"]
+__all__ = [
+    "FOLDERS",
+    "NAME",
+    "AgentFiles",
+    "bounds_of",
+    "load",
+    "not_trusted",
+    "place_at",
+    "place_of",
+    "read_place",
+    "understood",
+]
 
 
 def bounds_of(config: Heartbeat) -> Bounds:

@@ -12,6 +12,7 @@ from msgspec import Struct
 from wakeful.adapters.client_hooks.settings_file import (
     backup_of,
     keep_backup,
+    look_at_settings,
     read_backup,
     read_settings,
     remove_settings,
@@ -20,6 +21,7 @@ from wakeful.adapters.client_hooks.settings_file import (
 from wakeful.adapters.spool.fired import fired_at
 from wakeful.domain.client_hooks import (
     FILES,
+    NotOursToWrite,
     command_for,
     is_in_place,
     our_commands,
@@ -133,13 +135,13 @@ def hooks_state(client: str, environ: Mapping[str, str], places: Places) -> Stat
     path = settings_path(client, environ)
     fired = fired_at(Path(places.fired), client)
     try:
-        text = _text(path.read_bytes())
+        text = _text(look_at_settings(path))
         is_installed = bool(our_commands(text))
         is_current = is_in_place(text, client, command_for(places.spool))
         changed_at = path.stat().st_mtime
     except FileNotFoundError:
         return State(path, is_installed=False, is_current=False, fired_at=fired)
-    except (OSError, NotPlainJson) as problem:
+    except (OSError, NotPlainJson, NotOursToWrite) as problem:
         return State(path, is_installed=False, is_current=False, fired_at=fired, trouble=str(problem))
     # What reported before the file was last written was trusted then, which says nothing of now.
     since = fired if fired is not None and fired > changed_at else None

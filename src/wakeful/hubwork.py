@@ -15,6 +15,7 @@ from wakeful.adapters.system.clock import SystemClock
 from wakeful.adapters.tmux.agents import PREFIX as AGENT_PREFIX, TmuxAgents, is_on
 from wakeful.adapters.tmux.programs import resuming
 from wakeful.care import Care
+from wakeful.children import given_environ
 from wakeful.config import Config
 from wakeful.daemon_log import show_moves
 from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentSpec
@@ -177,7 +178,12 @@ def passed_through(spec: AgentSpec) -> Mapping[str, str]:
     missing = [name for name in spec.env if name not in os.environ]
     if missing:
         log.warning("agent %s: %s is not set here, so it does not get it", spec.name, ", ".join(missing))
-    return {name: os.environ[name] for name in spec.env if name in os.environ}
+    passed = given_environ({name: os.environ[name] for name in spec.env if name in os.environ})
+    if withheld := [name for name in spec.env if name in os.environ and name not in passed]:
+        log.warning(
+            "agent %s: %s holds a secret of Wakeful, so it does not get it", spec.name, ", ".join(withheld)
+        )
+    return passed
 
 
 class HostedSessions:

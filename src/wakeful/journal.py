@@ -26,6 +26,7 @@ from wakeful.adapters.journal.processes import (
 )
 from wakeful.adapters.journal.registry import register_root
 from wakeful.adapters.system import proc
+from wakeful.children import given_environ
 from wakeful.domain.errors import WorldError
 from wakeful.domain.journal import STALE_SECONDS, BadTrait, OnAlive, StepEffects, StepEntry, parse_step
 from wakeful.domain.recovery import Recovered
@@ -122,7 +123,9 @@ class Journal:
             self.root,
             kind,
             plan=[parse_step(step) for step in steps],
-            processes=StepProcesses(self.root, query=query, query_seconds=query_seconds),
+            processes=StepProcesses(
+                self.root, query=query, query_seconds=query_seconds, environ=given_environ(os.environ)
+            ),
             desk=desk if desk is not None else StoreDesk(),
             fresh=fresh,
         )
@@ -264,7 +267,7 @@ class Journal:
             entry = self._entry(traits)
             mark = f"{self.trace_id}/{name}/{self._book.attempt_of(name, entry)}"
             marks = {MARK_VARIABLE: mark, KEY_VARIABLE: entry.key or ""}
-            given = {**(os.environ if environ is None else environ), **marks}
+            given = given_environ(os.environ if environ is None else environ) | marks
             gated = GatedProcess(
                 argv, cwd=Path(cwd or self.root), environ=given, output=output, errors=errors
             )

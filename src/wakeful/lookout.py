@@ -6,8 +6,10 @@ Nothing here writes, listens or stays. The daemon builds on it; `wakeful ls` wit
 import asyncio
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
@@ -55,6 +57,9 @@ if TYPE_CHECKING:
 START_SLACK_SECONDS: Final = 2.0
 # Half a megabyte: ten thousand at once, as after a start, would hold up the loop and swell the memory for good.
 BOOKMARKS_AT_ONCE_MAX: Final = 500
+
+# A pass over all processes is followed by a rest of so many times its length.
+PASS_REST: Final = 10.0
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -142,7 +147,10 @@ class Lookout:
             folders,
             Fired(Path(places.fired), clock) if folders is not None else None,
             apart,
+            knows=lambda session_id: session_id in self.roster.watched or session_id in self.roster.old,
+            more=lambda: self.go_on(self.spool, self.spool.read_on),
         )
+        self._families: tuple[float, dict[int, list[Process]]] = (-inf, {})
 
     def open_containers(self) -> "ContainerEyes":
         """Eyes for what a hub will show them. Imported only then: an engine's library takes long, and may be missing."""
@@ -184,6 +192,9 @@ class Lookout:
 
     def look_later(self, source: Eye, seconds: float) -> None:
         """Nothing: a single look does not wait."""
+
+    def go_on(self, source: Eye, act: Callable[[], None]) -> None:
+        """Nothing: a single look reads no more than it has to."""
 
     def settle(self) -> None:
         """Judge everything that evidence has touched, now."""
@@ -299,8 +310,18 @@ class Lookout:
 
     def tool_alive(self, agent: Process, within_seconds: float) -> bool:
         return any(
-            proc.age_seconds(each) <= within_seconds + START_SLACK_SECONDS for each in proc.descendants(agent)
+            proc.age_seconds(each) <= within_seconds + START_SLACK_SECONDS
+            for each in proc.descendants(agent, self._all_families())
         )
+
+    def _all_families(self) -> dict[int, list[Process]]:
+        """Every process, looked at again once a pass is ten times as old as it took: a tenth of the time at most."""
+        began, (until, families) = time.monotonic(), self._families
+        if began >= until:
+            families = proc.families()
+            ended = time.monotonic()
+            self._families = ended + (ended - began) * PASS_REST, families
+        return families
 
     def reach(self, session_id: SessionId) -> Reach:
         """Nowhere: a single look has no hands."""

@@ -6,7 +6,7 @@ Joins the service to the files, the processes and the store. The daemon's watch 
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -44,11 +44,12 @@ def recover_journal(
     progress: Progress = lambda number, words: None,  # noqa: ARG005 - nobody listens
     query: Query | None = None,
     desk: CheckpointDesk | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> Recovered:
     """004's recovery of the journal with this state file. Raises StateMissing, StateForeign, RecoveryRuns, JournalInUse."""
     places = JournalPlaces.of_state(session_state)
     files = RootFiles(places, command=_COMMAND)
-    processes = StepProcesses(places.root, query=query)
+    processes = StepProcesses(places.root, query=query, environ=environ)
     return recover(
         files,
         processes,

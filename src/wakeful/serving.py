@@ -29,7 +29,8 @@ from wakeful.adapters.system.pulse import Pulse
 from wakeful.adapters.system.scopes import keep_apart, service_group
 from wakeful.adapters.system.sole import gateway_name, holder_on_host
 from wakeful.adapters.system.trouble_file import TroubleFile
-from wakeful.config import Config
+from wakeful.children import learn
+from wakeful.config import Config, secret_values
 from wakeful.daemon import Daemon
 from wakeful.daemon_log import limit_log
 from wakeful.domain.calm import pause_words
@@ -89,6 +90,9 @@ async def serve(
     doors = Doors(config, places, port_asked_for=port_asked_for)
     async with AsyncExitStack() as stack:
         stack.callback(doors.close)
+        learn(
+            (*secret_values(config), load_or_create_token(Path(places.token))), config.daemon.pass_environment
+        )
         stack.enter_context(access_file(Path(places.logs) / "access.log"))
         store = await SqliteStore.open(store_path(config, places))
         stack.push_async_callback(store.close)

@@ -35,6 +35,7 @@ from wakeful.services.wake_context import WakeContext
 from wakeful.services.wake_policies import PolicyBook
 from wakeful.services.wake_targets import Declared, Targets
 from wakeful.services.watched import Watched
+from wakeful.trusting import TrustBook
 
 Task = tuple[Callable[[], Coroutine[None, None, None]], str]
 """Something that runs for ever, and what it means if the store refuses it."""
@@ -157,7 +158,9 @@ def build_wake(
     return WakeService(
         clock=clock,
         targets=Targets(lookout.roster, declared),
-        policies=PolicyBook(AgentFiles(places.home, bounds_of(heartbeat)), store, clock),
+        policies=PolicyBook(
+            AgentFiles(places.home, bounds_of(heartbeat), TrustBook(places.trusted)), store, clock
+        ),
         audits=AuditBook(store, clock, heartbeat.wake_event_retention),
         gate=handwork.gate,
         hands=handwork.hands,

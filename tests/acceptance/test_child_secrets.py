@@ -16,11 +16,13 @@ import pytest
 from agent_houses import AgentHouse
 from bot_api import BotApi
 from cheap_claude import install
-from clients import require_tmux, wait_for
+from clients import ClaudeHome, end_tmux, require_tmux, wait_for
 from daemons import RunningDaemon
 from gateway_houses import end_agents
+from operators import DONE
 from stand_in_gh import StandInGh
 from wakeful.adapters.system import proc
+from wakeful.testing.scripted_model import script
 
 SECRET = "s3cret-value"
 SECRETS = {
@@ -29,6 +31,7 @@ SECRETS = {
     "WAKEFUL_ALERTS__TELEGRAM_TOKEN": f"1:{SECRET}",
 }
 USER = 42
+OTHER = "an-other-programs-key"
 
 
 @pytest.fixture
@@ -66,15 +69,6 @@ def environ_of(pid: int) -> str:
     return text
 
 
-def pid_of(daemon: RunningDaemon, session_id: str, unlike: int | None = None) -> int:
-    seen = daemon.wait_for_session(
-        lambda each: each["id"] == session_id and each["session_alive"] and each["pid"] not in (None, unlike),
-        f"life of {session_id}",
-    )
-    pid: int = seen["pid"]
-    return pid
-
-
 def test_no_agent_has_a_secret_however_it_came_to_life(house: AgentHouse, tmp_path: Path) -> None:
     """Started without a terminal, healed after kill -9, resumed by hand, started in tmux, started by the hub."""
     daemon = house.daemon
@@ -82,10 +76,10 @@ def test_no_agent_has_a_secret_however_it_came_to_life(house: AgentHouse, tmp_pa
     headless = daemon.run("run", "--json", "--headless", "--prompt", "hang", "--", "claude").json[
         "session_id"
     ]
-    started = pid_of(daemon, headless)
+    started = daemon.pid_of(headless)
     found = {"started": environ_of(started)}
     os.kill(started, signal.SIGKILL)
-    healed = pid_of(daemon, headless, unlike=started)
+    healed = daemon.pid_of(headless, unlike=started)
     found["healed"] = environ_of(healed)
     wait_for(
         lambda: (
@@ -96,11 +90,11 @@ def test_no_agent_has_a_secret_however_it_came_to_life(house: AgentHouse, tmp_pa
     os.kill(healed, signal.SIGKILL)
     wait_for(lambda: proc.identify_if_seen(healed) is None or None, "its end")
     daemon.run("session", "resume", headless)
-    found["resumed"] = environ_of(pid_of(daemon, headless, unlike=healed))
+    found["resumed"] = environ_of(daemon.pid_of(headless, unlike=healed))
     shown = daemon.run("run", "--json", "--detach", "--name", "shown", "--", "sleep", "100000").json[
         "session_id"
     ]
-    found["in a terminal"] = environ_of(pid_of(daemon, shown))
+    found["in a terminal"] = environ_of(daemon.pid_of(shown))
     found["by the hub"] = environ_of(house.start("bot")["pid"])
     found["tmux server"] = environ_of(house.server.pid)
     found["tmux global"] = house.server.tmux("show-environment", "-g")
@@ -138,19 +132,45 @@ def test_the_gateways_agents_have_no_token(house: AgentHouse, api: BotApi) -> No
     wait_for(lambda: "Half of" in "".join(api.seen(USER)) or None, "half an answer")
     found = [environ_of(first["pid"])]
     os.kill(first["pid"], signal.SIGKILL)
-    healed = pid_of(daemon, first["id"], unlike=first["pid"])
+    healed = daemon.pid_of(first["id"], unlike=first["pid"])
     found.append(environ_of(healed))
     wait_for(lambda: "done after all" in "".join(api.seen(USER)) or None, "answer")
     os.kill(healed, signal.SIGKILL)
     wait_for(lambda: proc.identify_if_seen(healed) is None or None, "its end")
     api.says("go on", user=USER)
     wait_for(lambda: "Answer to: go on." in "".join(api.seen(USER)) or None, "answer of the next")
-    found.append(environ_of(pid_of(daemon, first["id"], unlike=healed)))
+    found.append(environ_of(daemon.pid_of(first["id"], unlike=healed)))
     assert [api.token in each or SECRET in each for each in found] == [False, False, False]
     gateways = list(proc.carriers("WAKEFUL_GATEWAY__TOKEN", api.token, os.getuid()))
     words = [" ".join(proc.command(each.pid)) for each in gateways]
     assert len(words) == 2, words
     assert all("wakeful" in each for each in words), words
+
+
+def test_a_real_client_has_no_secret_after_it_was_adopted(
+    claude: ClaudeHome, daemon: RunningDaemon, tmp_path: Path
+) -> None:
+    """Claude Code started by hand, adopted, killed and resumed in its pane; and one that a person has the daemon start."""
+    daemon.watch(**claude.environ(), **SECRETS, COPY=SECRETS["WAKEFUL_ALERTS__PING_URL"], OTHER=OTHER)
+    daemon.watch(WAKEFUL_HEAL__CONFIRM_SECONDS="0.5")
+    daemon.up()
+    socket = tmp_path / "hand.sock"
+    try:
+        pane = claude.in_tmux(socket, script(DONE), "mine", shell_wrapped=True)
+        mine = daemon.wait_for_session(lambda each: each["state"] == "idle", "its turn's end")
+        assert daemon.run("session", "adopt", mine["id"]).exit_code == 0
+        os.kill(mine["pid"], signal.SIGKILL)
+        wait_for(lambda: proc.identify_if_seen(mine["pid"]) is None or None, "its end")
+        wait_for(lambda: daemon.run("session", "resume", mine["id"]).exit_code == 0 or None, "resume")
+        back = daemon.pid_of(mine["id"], unlike=mine["pid"])
+        assert int(pane.shown("pane_pid")) in [each.pid for each in proc.ancestors(back)]
+        found = {"adopted and resumed": environ_of(back), "its words": " ".join(proc.command(back))}
+        asked = ("run", "--json", "--headless", "--prompt", script(DONE), "--", "claude")
+        headless = daemon.run(*asked, cwd=claude.project).json["session_id"]
+        found["started"] = environ_of(daemon.pid_of(headless)).replace(OTHER, "which the person chose")
+    finally:
+        end_tmux(socket)
+    assert [way for way, text in found.items() if SECRET in text or OTHER in text] == []
 
 
 def _text(path: Path) -> str | None:

@@ -107,6 +107,28 @@ def test_an_agent_killed_in_a_push_waits_for_a_person(house: AgentHouse, claude:
     assert "git push origin main" in wait_for(lambda: briefs(claude) or None, "brief")[0]
 
 
+def test_an_aborted_push_of_an_agent_does_not_happen(house: AgentHouse, claude: ClaudeHome) -> None:
+    """What the killed agent left running is ended, as the question promised, and the answer says so."""
+    settings = claude.home / ".claude" / "settings.json"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text('{"permissions": {"allow": ["Bash"]}}')
+    pid = house.start("claude")["pid"]
+    prompt(house, script(bash("sleep 100; git push origin main"), DONE))
+    claude.wait_for_tool("sleep")
+    house.wait("claude", timeout_seconds=30, session_id=f"claude-{claude.logs()[0].stem}")
+    os.kill(pid, signal.SIGKILL)
+    wait_for(
+        lambda: house.daemon.run("checkpoint", "list", "--json").json["checkpoints"] or None, "checkpoint", 40
+    )
+    assert claude.tool_pids()
+    assert "What still runs is ended" in house.daemon.run("checkpoint", "show", "1").out
+    done = house.daemon.run("checkpoint", "abort", "1")
+    assert (done.exit_code, claude.tool_pids()) == (0, []), done.err + done.out
+    assert "agent claude stays as it is" in done.out
+    assert (house.agent("claude")["state"], briefs(claude)) == ("stale", [])
+    assert house.daemon.run("incidents", "--json").json["incidents"] == []
+
+
 def test_a_session_of_the_hub_is_managed_from_its_first_moment(house: AgentHouse, claude: ClaudeHome) -> None:
     """Every record of it says so, also after a restart of ours, and no message calls it found."""
     with house.listen() as heard:
@@ -171,6 +193,7 @@ def test_an_agent_of_the_hub_is_woken_in_its_pane(house: AgentHouse, claude: Cla
     heartbeat = claude.project / ".wakeful" / "agents" / "claude" / "HEARTBEAT.md"
     heartbeat.parent.mkdir(parents=True)
     heartbeat.write_text(script({"text": "Good morning"}))
+    assert house.daemon.run("config", "trust", str(heartbeat)).exit_code == 0
     woken = house.daemon.run("agent", "heartbeat", "wake", "claude", "--json")
     assert (woken.exit_code, woken.json["outcome"], woken.json["session_id"]) == (0, "sent", session), (
         woken.out

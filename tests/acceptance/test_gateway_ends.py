@@ -125,3 +125,27 @@ def test_a_codex_turn_that_ended_while_the_daemon_was_away_is_answered(
         phone.sees(f"Done number {number}, as asked.")
     assert phone.times("could not be asked") == 0
     assert written(codex).count("task_complete") == 2, "each was asked once"
+
+
+@pytest.mark.parametrize("back", ["after its turn", "at once"])
+def test_a_codex_whose_start_was_cut_off_before_it_had_a_name_is_found(
+    codex: CodexHome, daemon: RunningDaemon, api: BotApi, back: str
+) -> None:
+    """The daemon dies between the start of the process and its first line, which names the conversation."""
+    phone = Phone(api, daemon, codex, "edit_seconds = 0.1\n")
+    run = Path(daemon.environ["WAKEFUL_HOME"]) / "run"
+    phone.ask({"text": "Done, as asked."})
+    wait_for(lambda: any(run.glob("new-*/out.jsonl")) or None, "start of the client")
+    daemon.kill()
+    assert list(run.glob("new-*")), "its conversation had no name yet"
+    if back == "after its turn":
+        until_ended(codex, 1)
+    daemon.up()
+    phone.sees("Done, as asked.")
+    phone.ask({"text": "And this, in the same conversation."})
+    phone.sees("And this, in the same conversation.")
+    assert phone.times("could not be asked") == 0
+    assert (len(codex.logs()), written(codex).count("task_complete")) == (1, 2), (
+        "one conversation, asked twice"
+    )
+    assert [each["managed"] for each in daemon.sessions()] == [True]

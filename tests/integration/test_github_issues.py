@@ -12,12 +12,14 @@ from msgspec import structs
 
 from clients import wait_for
 from stand_in_gh import StandInGh
-from wakeful.adapters.github.forge import GhForge
+from wakeful.adapters.github.forge import ISSUES_MAX, GhForge
 from wakeful.adapters.github.issue_text import marker_of
-from wakeful.adapters.github.ledger import FileLedger, StoreLedger
+from wakeful.adapters.github.ledger import FileLedger, Ledger, StoreLedger
+from wakeful.adapters.redis.ledger import JobsLedger
 from wakeful.adapters.sqlite.store import SqliteStore
 from wakeful.domain.ids import SessionId
 from wakeful.ports.forge import Filing, Report
+from wakeful.testing.memory_jobs import MemoryJobs
 from wakeful.testing.memory_store import MemoryStore
 
 REPORT = Report(
@@ -106,6 +108,29 @@ def test_one_is_created_an_hour_and_project(gh: StandInGh, tmp_path: Path) -> No
     now[0] += 2
     assert asyncio.run(scene(REPORT)).words == "filed"
     assert len(gh.issues) == 3
+
+
+@pytest.mark.parametrize("kind", ["store", "file", "queue"])
+def test_all_projects_together_have_a_limit(gh: StandInGh, tmp_path: Path, kind: str) -> None:
+    """Forty projects at once: ten issues and one summary, also for a restarted daemon; `gh` is not asked for each."""
+    store, jobs = MemoryStore(), MemoryJobs()
+
+    def ledger() -> Ledger:
+        if kind == "store":
+            return StoreLedger(store)
+        return FileLedger(tmp_path / "issues.jsonl") if kind == "file" else JobsLedger(jobs)
+
+    async def flood(names: str) -> list[Filing]:
+        forge = GhForge(ledger(), repo="me/shop")
+        return await asyncio.gather(
+            *(forge.file(structs.replace(REPORT, project=f"{names}{number}")) for number in range(20))
+        )
+
+    first, second = asyncio.run(flood("a")), asyncio.run(flood("b"))
+    assert len(gh.issues) == ISSUES_MAX + 1
+    (summary,) = [each["url"] for each in gh.issues if "issue limit reached" in each["title"]]
+    assert [each.url for each in first + second].count(summary) == 40 - ISSUES_MAX
+    assert gh.commands.count("issue list") < 20
 
 
 def test_two_sessions_of_a_project_at_once_are_one_issue(gh: StandInGh, store: MemoryStore) -> None:

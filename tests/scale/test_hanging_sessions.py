@@ -21,6 +21,7 @@ from clients import wait_for
 from daemons import RunningDaemon
 from gateway_houses import end_agents
 from telegrams import Telegram
+from wakeful.domain.digest import MESSAGES_MAX
 
 AGENTS = int(os.environ.get("WAKEFUL_HANGING", "10"))
 # All of them are asked before the first is found silent.
@@ -56,13 +57,18 @@ def test_each_is_revived_once_given_up_once_and_told_of_once(
         time.sleep(SILENCE_SECONDS + 4)
         counted = [_figures(daemon, telegram, each) for each in sessions]
         spoken = len(telegram.texts(CHAT))
+        digested = _digested(telegram)
     finally:
         daemon.end()
         end_agents(tmp_path, daemon)
     with capsys.disabled():
         sys.stdout.write(f"\n{AGENTS} hanging sessions: {_words(counted)}; {spoken} messages in all\n")
-    assert set(counted) == {(1, 1, 1)}
-    assert spoken == AGENTS
+    assert {(revivals, give_ups) for revivals, give_ups, _ in counted} == {(1, 1)}
+    # Beyond the budget of messages one digest stands for many sessions: each is told of once, alone or in a digest.
+    told = sum(alerts for _, _, alerts in counted)
+    assert told + digested == AGENTS
+    assert all(alerts <= 1 for _, _, alerts in counted)
+    assert spoken == AGENTS if AGENTS <= MESSAGES_MAX else spoken < AGENTS
 
 
 def _start_all(daemon: RunningDaemon, folder: Path) -> list[str]:
@@ -108,6 +114,12 @@ def _figures(daemon: RunningDaemon, telegram: Telegram, session_id: str) -> tupl
     told = [each for each in telegram.texts(CHAT) if session_id in each]
     assert all("resumed its conversation" in each and "gave up" in each for each in told), told
     return revivals, give_ups, len(told)
+
+
+def _digested(telegram: Telegram) -> int:
+    """How many sessions the digests stand for."""
+    heads = [each.partition("\n")[0] for each in telegram.texts(CHAT)]
+    return sum(int(each.split()[0]) for each in heads if each.endswith("problems at once"))
 
 
 def _words(counted: list[tuple[int, int, int]]) -> str:

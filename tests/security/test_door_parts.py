@@ -23,7 +23,13 @@ from wakeful.interfaces.http.binding import (
     bind_tcp,
     bind_unix,
 )
-from wakeful.interfaces.http.penalties import CALLERS_MAX, SECONDS_MAX, WAITING_MAX, Penalties
+from wakeful.interfaces.http.penalties import (
+    DEBT_SECONDS_MAX,
+    SECONDS_MAX,
+    SOURCES_MAX,
+    Penalties,
+    source_of,
+)
 from wakeful.interfaces.http.refusals import TooManyFailures
 from wakeful.interfaces.http.token_file import (
     TokenFileBroken,
@@ -226,34 +232,51 @@ def test_a_port_that_does_not_exist_is_said() -> None:
 
 
 def test_a_failure_costs_twice_the_last_one_up_to_a_cap() -> None:
-    """Doubling, capped, forgiven after a quiet minute, and each caller for itself."""
+    """Doubling, capped, forgiven after a quiet minute, and each source for itself."""
     penalties = Penalties()
-    costs = [penalties.next_seconds("a", 0.0) for _ in range(8)]
-    assert costs[:4] == [0.1, 0.2, 0.4, 0.8]
-    assert costs[-1] == SECONDS_MAX
-    assert penalties.next_seconds("b", 0.0) == 0.1
-    assert penalties.next_seconds("a", 59.0) == SECONDS_MAX
-    assert penalties.next_seconds("a", 200.0) == 0.1
+    now, costs = 0.0, []
+    for _ in range(8):
+        costs.append(penalties.charge("a", now))
+        now += costs[-1]
+    assert costs[:4] == pytest.approx([0.1, 0.2, 0.4, 0.8])
+    assert costs[-1] == pytest.approx(SECONDS_MAX)
+    assert penalties.charge("b", now) == 0.1
+    assert penalties.charge("a", now + 50.0) == SECONDS_MAX
+    assert penalties.charge("a", now + 200.0) == 0.1
+
+
+def test_failures_at_once_are_paid_one_after_the_other() -> None:
+    """Forty connections are as slow as one: those that would wait too long are refused and add nothing."""
+    penalties = Penalties()
+    waits = [penalties.charge("a", 0.0) for _ in range(40)]
+    accepted = [each for each in waits if each <= DEBT_SECONDS_MAX]
+    assert accepted == pytest.approx([0.1, 0.3, 0.7, 1.5, 3.1, 6.3])
+    assert penalties.charge("a", 6.3) == pytest.approx(SECONDS_MAX)
 
 
 def test_the_table_of_failures_is_bounded() -> None:
-    """Many callers do not fill the memory; whoever fails on is remembered."""
+    """Many sources do not fill the memory; one that fails on is remembered."""
     penalties = Penalties()
-    for number in range(CALLERS_MAX * 4):
-        penalties.next_seconds(f"caller {number}", 0.0)
-        penalties.next_seconds("persistent", 0.0)
-    assert len(penalties._failures) == CALLERS_MAX
-    assert penalties.next_seconds("persistent", 0.0) == SECONDS_MAX
+    for number in range(SOURCES_MAX * 4):
+        penalties.charge(f"source {number}", 0.0)
+        penalties.charge("persistent", 0.0)
+    assert len(penalties._accounts) == SOURCES_MAX
+    assert penalties.charge("persistent", 0.0) > DEBT_SECONDS_MAX
 
 
-def test_guessers_cannot_take_every_connection() -> None:
-    """Beyond a few that wait for their refusal, the others get it at once."""
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.8.9.10", "::1"])
+def test_loopback_is_one_source(address: str) -> None:
+    """A program can choose among 16 million addresses."""
+    assert source_of(address) == "loopback"
+
+
+def test_a_source_that_owes_too_much_is_refused_at_once() -> None:
+    """An answer that waits holds a connection."""
 
     async def guess() -> list[BaseException | None]:
         penalties = Penalties()
-        return await asyncio.gather(
-            *(penalties.pay(f"caller {number}") for number in range(WAITING_MAX + 5)), return_exceptions=True
-        )
+        for _ in range(20):
+            penalties.charge("a", asyncio.get_running_loop().time())
+        return await asyncio.gather(*(penalties.pay("a") for _ in range(5)), return_exceptions=True)
 
-    outcomes = asyncio.run(guess())
-    assert [type(each) for each in outcomes if each is not None] == [TooManyFailures] * 5
+    assert [type(each) for each in asyncio.run(guess())] == [TooManyFailures] * 5

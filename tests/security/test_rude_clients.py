@@ -191,10 +191,11 @@ def test_half_a_websocket_harms_nobody(
     assert not [record for record in caplog.records if record.exc_info]
 
 
-def test_a_thousand_connections_are_bounded(own_doors: Doors) -> None:
-    """512 are served, the others told so; the socket stays open, and when they leave the port does too."""
+def test_a_thousand_connections_are_bounded(own_doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+    """512 are served, the others refused; the socket stays open, and one that asks replaces one that does not."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4096)), hard))
+    monkeypatch.setattr(connections, "IDLE_SECONDS_MIN", 5.0)
     crowd = [socket.create_connection(("127.0.0.1", own_doors.port), timeout=20) for _ in range(1000)]
     try:
         last = received(crowd[-1])
@@ -203,7 +204,10 @@ def test_a_thousand_connections_are_bounded(own_doors: Doors) -> None:
         with own_doors.socket() as owner:
             assert owner.get("/healthz").text == "ok"
         open_count = sum(_still_open(each) for each in crowd)
-        assert open_count == connections.CONNECTIONS_MAX
+        assert open_count == connections.connections_max() == 512
+        time.sleep(connections.IDLE_SECONDS_MIN)
+        with own_doors.tcp() as client:
+            assert client.get("/healthz").text == "ok"
     finally:
         for each in crowd:
             each.close()

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from wakeful.adapters.sqlite.errors import StoreBusy
-from wakeful.domain.alerts import Alert, AlertKind, Rules
-from wakeful.domain.owed import BACKOFF_SECONDS_MAX, KEPT_SECONDS_MAX, backoff_seconds
+from wakeful.domain.alerts import Alert, AlertKind, Gist, Rules
+from wakeful.domain.digest import MESSAGES_MAX, REFILL_SECONDS
+from wakeful.domain.owed import BACKOFF_SECONDS_MAX, KEPT_SECONDS_MAX, Owed, backoff_seconds
 from wakeful.ports.messenger import NotDelivered, Refused
 from wakeful.ports.store import Note
 from wakeful.services.alerts import EPISODES_MAX, KIND, AlertDesk
@@ -492,7 +493,7 @@ async def test_a_new_channel_is_not_told_old_news() -> None:
 
 
 async def test_the_outbox_is_bounded() -> None:
-    """By number, the oldest first; and by age, in the store of a daemon that never came back too."""
+    """By number, the rest is counted in one; and by age, in the store of a daemon that never came back too."""
     scene = Scene()
     scene.only.refuse()
     async with scene.running():
@@ -501,10 +502,118 @@ async def test_the_outbox_is_bounded() -> None:
         await scene.clock.run_for(1)
         kept = await scene.stored()
         assert len(kept) <= EPISODES_MAX + 1
-        assert f"{EPISODES_MAX + 2:05}" in kept
+        (rest,) = [each for each in kept if each.startswith("more/")]
+        assert _decoded(await scene.store.note(KIND, rest)).alert.stands_for == 3
     scene.clock.advance(KEPT_SECONDS_MAX + 1)
     await scene.new_desk("there").take_up()
     assert await scene.stored() == []
+
+
+async def test_many_alerts_at_once_are_one_digest() -> None:
+    """It says how many, of which projects and findings, names the first few and where to see all; told once."""
+    scene = Scene()
+    async with scene.running():
+        for number in range(500):
+            await scene.desk.owe(gisted(number))
+        await scene.clock.run_for(HOUR)
+        (digest,) = scene.only.said
+        assert digest.splitlines() == [
+            "500 problems at once",
+            "Projects: shop 250, docs 250",
+            "What: silent 500",
+            "First: s0; s1; s2; s3; s4",
+            "Since: 2027-01-15 08:00 UTC",
+            "→ wakeful incidents",
+        ]
+        await scene.desk.owe(trouble("alone again", "later"))
+        await scene.clock.run_for(0)
+        assert scene.only.said[1:] == ["alone again"]
+
+
+async def test_a_flood_of_problems_delays_no_question() -> None:
+    """Each kind has its own budget; questions are told first, also while problems are gathered."""
+    scene = Scene()
+    async with scene.running():
+        for number in range(100):
+            await scene.desk.owe(gisted(number))
+        await scene.desk.owe(Alert(AlertKind.NEEDS_YOU, "asks", "may I?"))
+        await scene.clock.run_for(0)
+        assert scene.only.said == ["may I?"]
+
+
+async def test_the_ends_of_many_are_one_digest_too() -> None:
+    """Those who heard of 300 problems hear of the first few ends one by one, and of the others in one message."""
+    scene = Scene()
+    async with scene.running():
+        for number in range(300):
+            await scene.desk.owe(gisted(number))
+        await scene.clock.run_for(60)
+        for number in range(300):
+            await scene.desk.resolve(f"many {number}", f"Resolved: s{number}")
+        await scene.clock.run_for(HOUR)
+    heads = [text.splitlines()[0] for text in scene.only.said]
+    singles = [each for each in heads if each.startswith("Resolved: ")]
+    assert len(singles) < MESSAGES_MAX
+    assert [each for each in heads if each not in singles] == [
+        "300 problems at once",
+        f"{300 - len(singles)} problems are over",
+    ]
+
+
+async def test_a_lasting_flood_is_told_less_and_less_often() -> None:
+    """One a second for an hour: twenty messages, then digests that gather twice as long each time."""
+    scene = Scene()
+    async with scene.running():
+        for number in range(3600):
+            await scene.desk.owe(gisted(number))
+            await scene.clock.run_for(1)
+        await scene.clock.run_for(HOUR)
+    digests = [text for text in scene.only.said if "problems at once" in text]
+    single = len(scene.only.said) - len(digests)
+    assert single <= MESSAGES_MAX + HOUR / REFILL_SECONDS
+    assert 5 <= len(digests) <= 15
+    counted = sum(int(text.split(" ", 1)[0].replace(",", "")) for text in digests)
+    assert counted + single == 3600
+
+
+async def test_a_restart_within_a_flood_repeats_nothing() -> None:
+    """What a digest told is told; what came after it is in the next one."""
+    scene = Scene()
+    async with scene.running():
+        for number in range(200):
+            await scene.desk.owe(gisted(number))
+        await scene.clock.run_for(60)
+        for number in range(200, 350):
+            await scene.desk.owe(gisted(number))
+    after = scene.new_desk()
+    async with scene.running(after):
+        for number in range(350):
+            await after.owe(gisted(number))
+        await scene.clock.run_for(HOUR)
+    heads = [text.splitlines()[0] for text in scene.only.said]
+    assert heads == ["200 problems at once", "150 problems at once"]
+
+
+async def test_a_refused_digest_is_sent_again_whole() -> None:
+    scene = Scene()
+    scene.only.refuse()
+    async with scene.running():
+        for number in range(100):
+            await scene.desk.owe(gisted(number))
+        await scene.clock.run_for(60)
+        scene.only.work()
+        await scene.clock.run_for(HOUR)
+    assert [text.splitlines()[0] for text in scene.only.said] == ["100 problems at once"]
+
+
+def gisted(number: int) -> Alert:
+    gist = Gist(f"s{number}", "docs" if number % 2 else "shop", "silent")
+    return Alert(AlertKind.TROUBLE, f"many {number}", f"s{number}: silent", gist=gist)
+
+
+def _decoded(note: Note | None) -> Owed:
+    assert note is not None
+    return msgspec.json.decode(note.body, type=Owed)
 
 
 async def test_a_note_of_another_version_silences_nothing() -> None:

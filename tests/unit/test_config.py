@@ -63,6 +63,7 @@ SPECIAL: dict[str, tuple[str, Any]] = {
     "events.critical_path": ("/a", "/a"),
     "redis.url": ("redis://a", "redis://a"),
     "redis.logs": ("/a", "/a"),
+    "daemon.pass_environment": ("MY_*,OTHER", ("MY_*", "OTHER")),
     "projects.active": ("shop,bank", ("shop", "bank")),
     "agents.heartbeat.cycle": ("2m", 120.0),
     "hooks.session_health_update_after": ("notify-send health", ("notify-send", "health")),
@@ -171,7 +172,10 @@ def test_all_problems_are_reported_together_with_file_line_and_key() -> None:
             "Known: daemon, detect, eyes, store, heal, alerts, github, events, redis, projects, recovery, agents.heartbeat, session.supervision, hooks, gateway, gateway.claude, gateway.codex, gateway.host, conversation, response_actions.",
         ),
         ("detect.silence = 1", "Did you mean detect.silence_seconds?"),
-        ("daemon.zzz = 1", "Known: daemon.host, daemon.port, daemon.tcp, daemon.mode."),
+        (
+            "daemon.zzz = 1",
+            "Known: daemon.host, daemon.port, daemon.tcp, daemon.mode, daemon.pass_environment.",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_with_what_is_allowed(line: str, said: str) -> None:

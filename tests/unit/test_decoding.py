@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec import Struct
 
-from wakeful.domain.decoding import decode_json, decode_msgpack, json_decoder
+from wakeful.domain.decoding import decode_json, decode_json_leniently, decode_msgpack, json_decoder
 
 
 class Entry(Struct):
@@ -63,3 +63,24 @@ def test_deep_messagepack_is_malformed() -> None:
         decode_msgpack(b"\x91" * 100_000)
     with pytest.raises(msgspec.DecodeError):
         decode_msgpack(b"\xa1\xff")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (r'"half \ud83d"', "half ?"),
+        (r'"\udc00\ud800"', "??"),
+        (r'"\ud83d\ude00 whole"', "\U0001f600 whole"),
+        (r'"a backslash \\ud83d"', r"a backslash \ud83d"),
+    ],
+)
+def test_half_a_character_is_a_question_mark(text: str, value: str) -> None:
+    """Chats send such halves, and no store takes one."""
+    assert decode_json_leniently(text) == value
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "9" * 6000, "{", "\0"])
+def test_what_chats_send_is_malformed_or_a_value(text: str) -> None:
+    """Nothing but a DecodeError travels."""
+    with pytest.raises(msgspec.DecodeError):
+        decode_json_leniently(text)

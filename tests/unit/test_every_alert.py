@@ -23,6 +23,7 @@ HEADS = ["Where", "Since", "Wakeful did", "If you do nothing"]
 # Every place where an alert is made, and how many are made there.
 SITES = {
     "services/telling.py": 2,
+    "services/alerts.py": 1,
     "services/disk_watch.py": 1,
     "services/failures.py": 1,
     "services/refused_decisions.py": 1,
@@ -44,6 +45,8 @@ CALM = {
     "One session is well again",
     "A session is gone",
     "An incident is over",
+    # One message for many alerts, each of which says them.
+    "Many problems at once",
 }
 
 

@@ -4,9 +4,11 @@ import asyncio
 from typing import Any
 
 import msgspec
+import pytest
 
 from wakeful.domain.ids import SessionId
-from wakeful.services.feed import Change, Feed
+from wakeful.services import feed as feed_module
+from wakeful.services.feed import Change, Feed, Listener
 
 AT = "2027-01-15T08:00:00.000Z"
 
@@ -60,3 +62,39 @@ def test_sessions_do_not_share_their_past() -> None:
         change("b", was=("idle", "healthy"), now=AT_WORK),
     )
     assert [(each["session_id"], each["old_state"]) for each in told] == [("a", "prompting"), ("b", "idle")]
+
+
+def large(number: int) -> Change:
+    record = msgspec.Raw(b'"' + b"x" * 10_000 + b'"')
+    return Change(SessionId(f"s{number}"), None, "idle", None, "healthy", "idle", AT, record)
+
+
+def test_a_large_batch_goes_out_in_pieces() -> None:
+    """Whatever is being sent is copied for each listener; all of it arrives, in its order."""
+
+    async def scene() -> list[bytes]:
+        feed = Feed()
+        with feed.listening() as listener:
+            feed.publish([large(number) for number in range(20)])
+            feed._send()
+            pieces = []
+            async for piece in listener.batches():
+                pieces.append(piece)
+                if b'"s19"' in piece:
+                    return pieces
+        raise AssertionError("the last one did not come")
+
+    pieces = asyncio.run(scene())
+    assert max(map(len, pieces)) <= feed_module.MESSAGE_BYTES_MAX + 100
+    told = [each["session_id"] for piece in pieces for each in msgspec.json.decode(piece)["changes"]]
+    assert told == [f"s{number}" for number in range(20)]
+
+
+def test_a_listener_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that does not read is given up, and what waited for it is thrown away."""
+    monkeypatch.setattr(feed_module, "QUEUED_BYTES_MAX", 50_000)
+    listener = Listener()
+    for _ in range(6):
+        listener.offer((b"x" * 10_000,))
+    assert listener.dropped
+    assert listener._queue.qsize() == 1

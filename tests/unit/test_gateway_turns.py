@@ -288,6 +288,54 @@ def test_two_who_wait_do_not_share_the_place_of_one() -> None:
     play(scene, world)
 
 
+def test_who_makes_room_and_writes_again_waits_for_a_place_of_its_own() -> None:
+    """The daemon is away: the idle one that has to go gets a message before it was ended, and its place is taken."""
+
+    def world() -> Parts:
+        parts = Parts()
+        parts.pool_limits = PoolLimits(2, 3600.0)
+        return parts
+
+    async def scene(parts: Parts, _gateway: Gateway) -> None:
+        parts.chat.write(message(1, "one", 1), message(2, "two", 2))
+        await parts.clock.run_for(1)
+        living = []
+        for number in (3, 7, 11):
+            parts.sessions.problems["stop"] = [DaemonNotRunning() for _ in range(4)]
+            parts.chat.write(
+                message(number, "from a third one", 3), message(number + 1, "from a fourth one", 4)
+            )
+            await parts.clock.run_for(3)
+            parts.chat.write(message(number + 2, "again", 1), message(number + 3, "again", 2))
+            for _ in range(30):
+                await parts.clock.run_for(1)
+                living.append(len(parts.sessions.alive))
+        assert (max(living), len(parts.sessions.delivered)) == (2, 14)
+
+    play(scene, world)
+
+
+def test_a_smaller_limit_holds_from_the_next_start_on() -> None:
+    """Five conversations had a session; with room for two the gateway ends those that were idle longest."""
+
+    async def scene() -> None:
+        parts = Parts()
+        gateway = Gateway(parts)
+        await gateway.start()
+        parts.chat.write(*(message(number, "hello", number) for number in range(1, 6)))
+        await parts.clock.run_for(1)
+        await gateway.end()
+        assert len(parts.sessions.alive) == 5
+        parts.pool_limits = PoolLimits(2, 3600.0)
+        gateway = Gateway(parts)
+        await gateway.start()
+        await parts.clock.run_for(1)
+        await gateway.end()
+        assert len(parts.sessions.alive) == 2
+
+    asyncio.run(scene())
+
+
 @pytest.mark.parametrize("order", ["/new", "restart", "stop_all"])
 def test_a_session_that_a_person_ends_while_the_daemon_is_away_is_ended_later(order: str) -> None:
     """They are answered at once; what they ended does not run on, and the next message is answered."""

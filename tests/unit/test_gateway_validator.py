@@ -70,11 +70,38 @@ def test_a_trace_or_an_error_alone_is_a_leak(text: str) -> None:
         ),
         "Errors: none. Exceptions: none.",
         "    at noon the train leaves",
+        f"It failed:\n\n{PYTHON_TRACE}\n\nThe divisor is zero when the list is empty.",
+        f"{GO_TRACE}\n\nLine 8 reads one too far.",
+        "API Error handling is in src/errors.py.",
+        "TypeError: this is raised when an operation gets a value of the wrong type.",
     ],
 )
 def test_errors_that_are_quoted_or_explained_are_an_answer(text: str) -> None:
-    """Code is quoted, and a trace with a longer explanation is what was asked for."""
+    """Code is quoted, and a trace with an explanation, however short, is what was asked for."""
     assert validate(text) is None
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "subprocess.TimeoutExpired: Command 'make' timed out after 3 seconds.",
+        "The above exception was the direct cause of the following exception:",
+        "During handling of the above exception, another exception occurred:",
+        "    raise ValueError('it is not a number.')",
+        "npm ERR! A complete log of this run can be found in: /root/.npm/_logs/debug.log",
+        "Aborted.",
+    ],
+)
+def test_what_a_program_prints_below_its_trace_explains_nothing(last: str) -> None:
+    """Only a sentence about it does."""
+    assert validate(f"{PYTHON_TRACE}\n{last}") is Reason.ERROR_LEAK
+
+
+def test_who_asks_about_an_error_by_its_name_is_told_of_it() -> None:
+    """The same words to another question are a leak."""
+    text = "NullPointerException: thrown for a reference that is null"
+    assert validate(text, asked="What is a NullPointerException?") is None
+    assert validate(text, asked="Please restart the shop") is Reason.ERROR_LEAK
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,32 @@ from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.events import Failure, Opened, Prompted, TurnEnded, TurnFailed
 from wakeful.domain.findings import Health, State
 from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.incident import Cause, Fate
+from wakeful.domain.incident import Cause, Fate, Origin
 from wakeful.domain.incident_words import count_words
 from wakeful.ports.store import Outcome
-from wakeful.services.incidents import SAME_SECONDS
+from wakeful.services.incidents import KIND, SAME_SECONDS, Incidents
+from wakeful.testing.memory_store import MemoryStore
+from wakeful.testing.virtual_clock import VirtualClock
+
+
+def test_an_incident_that_was_claimed_and_never_written_goes_on() -> None:
+    """A crash between the two leaves a claim alone: whoever comes next writes it down and lists it."""
+
+    async def scene() -> None:
+        store, clock = MemoryStore(), VirtualClock()
+        origin = Origin(Cause.MANY_DEATHS, "tower")
+        await Incidents(store, clock).join(SessionId("claude-a"), origin, "died")
+        (written,) = await store.notes(KIND)
+        await store.drop_note(KIND, written.key)
+        after = Incidents(store, clock)
+        await after.load()
+        await after.join(SessionId("claude-b"), origin, "died")
+        (listed,) = await after.listed()
+        assert listed.id == written.key
+        assert SessionId("claude-b") in listed.sessions
+        assert [note.key for note in await store.notes(KIND)] == [written.key]
+
+    asyncio.run(scene())
 
 
 def limit(clinic: Clinic, name: str, seconds: float) -> None:

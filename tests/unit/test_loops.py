@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 import pytest
-from hypothesis import given as given_any, settings, strategies as st
+from hypothesis import example, given as given_any, settings, strategies as st
 
 from folding import at
 from wakeful.domain.loops import CYCLE_CALLS_MAX, SEEN_MAX, Circles, came_back, circle, spoke
@@ -124,6 +124,10 @@ def test_results_between_other_ones_are_the_same_again() -> None:
 
 
 @settings(max_examples=300, deadline=None)
+@example(
+    b"2026-01-02T10:00:01ZdurationMs: 5PID=82026-01-02T10:00:01Z2026-01-02T10:00:01Ztmp/run-7",
+    b"2026-01-02T10:00:01ZdurationMs: 5tmp/run-72026-01-02T10:00:01Z2026-01-02T10:00:01Ztmp/run-7",
+)
 @given_any(RESULTS, RESULTS)
 def test_results_that_are_the_same_masked_have_one_outline(one: bytes, other: bytes) -> None:
     """Looking first at what masking leaves alone never changes the answer."""

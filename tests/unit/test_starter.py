@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -13,10 +13,11 @@ from desks import BOOT, House, subject
 from wakeful.domain.errors import AmbiguousSession, SessionNotFound, WorldError
 from wakeful.domain.events import Opened
 from wakeful.domain.evidence import Status
-from wakeful.domain.hosting import INTENT_VARIABLE
+from wakeful.domain.hosting import INTENT_VARIABLE, Hosting
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.process import Process, Sight
-from wakeful.ports.hands import StartFailed
+from wakeful.domain.work import LeaseKey
+from wakeful.ports.hands import Seen, StartFailed
 from wakeful.ports.store import Intent, Outcome
 from wakeful.services.acts import Act, Deed, Purpose
 from wakeful.services.hands import LET_GO
@@ -296,6 +297,28 @@ def test_a_client_that_had_not_named_itself_is_not_kept_under_a_made_up_name(hou
     (seen,) = now(reconcile(house.store, house.gate, house.holdings, house.world))
     assert (seen.outcome, "adopt" in seen.words) == (Outcome.UNVERIFIED, True)
     assert house.holdings.all() == []
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_a_client_that_named_itself_after_the_crash_is_kept_unless_somebody_has_it(
+    house: House, *, is_held: bool
+) -> None:
+    """Its driver knows what it said; a conversation that somebody else claimed meanwhile stays theirs."""
+    plan = plan_run(request("codex", "exec", "x"), _UUID)
+    planned = house.hands._starter._planned(plan, SessionId("start-1"), request("codex"), 1)
+    begun = msgspec.structs.replace(planned, session_id=A, conversation_id=ConversationId("a"))
+    intent = Intent("i1", SessionId("start-1"), Act.START, msgspec.json.encode(Purpose(planned, 1)), 0.0)
+    now(house.store.intend(intent))
+    if is_held:
+        now(house.store.claim_lease(LeaseKey(A), "another one"))
+
+    async def find_begun(_planned: Hosting, intent_id: str, _carriers: Sequence[Process]) -> Seen | None:
+        assert intent_id == "i1"
+        return Seen(Outcome.RECOVERED, "its turn began", begun)
+
+    (seen,) = now(reconcile(house.store, house.gate, house.holdings, house.world, (), find_begun))
+    assert seen.outcome is (Outcome.UNVERIFIED if is_held else Outcome.RECOVERED)
+    assert [(each.session_id, each.note) for each in house.holdings.all()] == ([] if is_held else [(A, "")])
 
 
 @pytest.mark.parametrize("final", [True, False])

@@ -15,6 +15,7 @@ from msgspec import Struct
 from wakeful.domain.findings import MEANINGS, Code, Notice
 from wakeful.domain.incident import Cause, Fate, Incident, Member
 from wakeful.domain.incident_words import count_words, did_words, headline, named
+from wakeful.domain.labels import quiet
 from wakeful.domain.moment import iso
 from wakeful.domain.plaintext import plain
 from wakeful.domain.record import FindingRecord, SessionRecord
@@ -59,6 +60,14 @@ class Topic(Struct, frozen=True):
     session_id: str | None = None
 
 
+class Gist(Struct, frozen=True):
+    """An alert in three words, for a message about many: what it is called, its project, the finding or cause."""
+
+    name: str
+    project: str
+    what: str
+
+
 class Alert(Struct, frozen=True):
     """One thing to tell, once. Two alerts with the same `episode` are about the same thing."""
 
@@ -69,11 +78,15 @@ class Alert(Struct, frozen=True):
     chat: str | None = None
     # None where whoever owes it has asked about mutes already.
     topic: Topic | None = None
+    # What a digest says of it; without one, the first line of the text.
+    gist: Gist | None = None
+    # How many alerts this one replaces, for which there was no room; none where it is an alert of its own.
+    stands_for: int = 0
 
     @property
     def ends_by_itself(self) -> bool:
         """Whether it is over once it was told; others wait for `resolve`, and words to a chat are never said again."""
-        return self.kind is AlertKind.FINISHED and self.chat is None
+        return (self.kind is AlertKind.FINISHED or self.stands_for > 0) and self.chat is None
 
 
 class Rules(Struct, frozen=True):
@@ -114,9 +127,9 @@ def needs_you(record: SessionRecord, question: Question) -> str:
     """Which project, what it asks, how to get there; where there is nowhere to get to, how to answer from here."""
     asked = question.code is None and not question.probable
     answers = asked and record.managed and not _offers(record, "attach")
-    return _lines(
+    return lines_of(
         f"{called(record)} needs you",
-        _line(question.words, QUESTION_CHARS_MAX),
+        _not_ours(_line(question.words, QUESTION_CHARS_MAX)),
         "Say yes like this, no with `deny`:" if answers else "",
         f"→ wakeful session answer {record.id} allow" if answers else _jump(record),
     )
@@ -124,7 +137,7 @@ def needs_you(record: SessionRecord, question: Question) -> str:
 
 def finished(record: SessionRecord) -> str:
     """A turn ended well."""
-    return _lines(f"{called(record)} finished", _where(record), _jump(record))
+    return lines_of(f"{called(record)} finished", _where(record), _jump(record))
 
 
 def trouble(
@@ -168,7 +181,7 @@ def incident(told: Incident) -> str:
 
 def six_things(*, what: str, where: str, since: str, did: str, otherwise: str, command: str) -> str:
     """What every message about trouble says, each thing in its line; `command` is empty where none could be typed."""
-    return _lines(
+    return lines_of(
         what,
         f"Where: {where}",
         f"Since: {moment(since)}",
@@ -195,7 +208,7 @@ def resolved(what: str, since: str, *, did: str = "", because: str = "", well: b
 
     Not `well`: nobody saw it well again, so it is closed and not resolved.
     """
-    return _lines(
+    return lines_of(
         f"{'Resolved' if well else 'Closed'}: {what}",
         f"It began at {moment(since)}",
         f"Wakeful did: {did}" if did else "",
@@ -213,14 +226,32 @@ def held_back(text: str, owed_at: float) -> str:
     return f"(from {moment(iso(owed_at))}, not told before)\n{text}"
 
 
-def _lines(*lines: str) -> str:
+def gist_of(record: SessionRecord, what: str) -> Gist:
+    """What a digest says of an alert about this session."""
+    return Gist(called(record), record.project, what)
+
+
+def lines_of(*lines: str) -> str:
+    """A message of these lines, each made plain, redacted and cut; empty ones are left out."""
     told = [shown for line in lines if (shown := _line(line))]
     assert len(told) <= LINES_MAX, "an alert is read at a glance"
     return "\n".join(told)
 
 
 def _line(text: str, chars_max: int = LINE_CHARS_MAX) -> str:
-    return plain(redact(text), chars_max)
+    return quiet(plain(redact(text), chars_max))
+
+
+# How lines of Wakeful begin.
+_OURS: Final = re.compile(
+    r"(Wakeful|Where|Since|If you do nothing|Resolved|Closed|Over|It began|PAUSED|Say yes|→|\(from)\b|→",
+    re.IGNORECASE,
+)
+
+
+def _not_ours(line: str) -> str:
+    """A line of an agent's words, which cannot be taken for one of Wakeful's."""
+    return f"It asks: {line}" if _OURS.match(line) else line
 
 
 def called(record: SessionRecord) -> str:

@@ -14,9 +14,10 @@ from wakeful.domain.critical import Happening
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.findings import Code
 from wakeful.domain.incident import Cause
+from wakeful.domain.labels import label
 from wakeful.domain.moment import iso
 from wakeful.domain.plaintext import plain
-from wakeful.domain.record import PROJECT_CHARS_MAX, SessionRecord, safe
+from wakeful.domain.record import SessionRecord
 
 # Longer than any absence; what should be silent for ever is a setting, not a mute.
 MUTE_SECONDS_MAX: Final = 30 * 86_400.0
@@ -130,7 +131,7 @@ def parse_target(kind: MuteKind, value: str) -> str:
 
 def project_name(text: str) -> str:
     """A project's name as records show it, which is also how people know it."""
-    return plain(safe(text), PROJECT_CHARS_MAX)
+    return label(text)
 
 
 def is_muted(mute: Mute, record: SessionRecord | None, project: str | None, codes: Collection[str]) -> bool:

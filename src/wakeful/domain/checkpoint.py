@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from wakeful.domain.calm import PauseRecord
 from wakeful.domain.errors import OperatorError
+from wakeful.domain.labels import label, quotations
 from wakeful.domain.moment import iso
 from wakeful.domain.plaintext import plain
 from wakeful.domain.redact import redact
@@ -124,6 +125,8 @@ class CheckpointRecord(Struct, frozen=True):
     decided_by: str | None
     decided_at: str | None
     trace_id: str | None
+    # Which words of the sentences above agents chose.
+    untrusted: tuple[str, ...] = ()
 
 
 class CheckpointList(Struct, frozen=True):
@@ -145,7 +148,7 @@ def checkpoint_record(checkpoint: Checkpoint) -> CheckpointRecord:
         state=checkpoint.state,
         kind=checkpoint.kind,
         subject=plain(checkpoint.subject),
-        project=checkpoint.project,
+        project=label(checkpoint.project),
         opened_at=iso(checkpoint.opened_at),
         happened=checkpoint.happened,
         may_have=checkpoint.may_have,
@@ -154,6 +157,7 @@ def checkpoint_record(checkpoint: Checkpoint) -> CheckpointRecord:
         decided_by=checkpoint.decided_by,
         decided_at=iso(checkpoint.decided_at) if checkpoint.decided_at is not None else None,
         trace_id=checkpoint.trace_id,
+        untrusted=quotations([*checkpoint.happened, *checkpoint.may_have, *checkpoint.did_not]),
     )
 
 

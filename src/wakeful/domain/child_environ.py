@@ -1,23 +1,121 @@
-"""The environment of every program that Wakeful starts: whatever is secret to Wakeful is not in it. Pure.
+"""Which variables a program that Wakeful starts may have. Pure.
 
-A setting of Wakeful can be given as `WAKEFUL_SECTION__KEY`, and some are secrets: the bot's token, addresses with a
-password in them. All settings are removed, so that a new secret cannot be forgotten here. Only Wakeful's own programs,
-the daemon and the gateway, are started with them, for they read their settings there.
+Every environment is made from an allow-list of names, and no list lets a setting of Wakeful through: a setting can be
+given as `WAKEFUL_SECTION__KEY`, and some are secrets. The values of those secrets are left out under other names, too.
 """
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
-# A setting; or a name that is none, as somebody writes who forgot an underscore.
+# What every program needs to find its files, its language and its user.
+USUAL: Final = (
+    *("HOME", "PATH", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "XDG_*"),
+)
+# What tmux, git, docker, systemctl, notify-send and a browser need beside that: a terminal, a display, an address.
+HELPER: Final = (
+    *USUAL,
+    *("TERM", "COLORTERM", "TERMINFO", "TERMINFO_DIRS", "NO_COLOR", "TMUX", "TMUX_PANE", "TMUX_TMPDIR"),
+    *("DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "DBUS_SESSION_BUS_ADDRESS", "BROWSER"),
+    *("SSH_AUTH_SOCK", "SSH_CONNECTION", "SSH_TTY", "PWD", "PM2_HOME", "LD_LIBRARY_PATH"),
+    *("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY"),
+    *(
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "no_proxy",
+    ),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "WAKEFUL_HOME", "WAKEFUL_CONFIG", "WAKEFUL_DEBUG"),
+)
+# GitHub's command line alone gets its user's own token.
+GH: Final = (*HELPER, "GH_*", "GITHUB_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+# An agent's client, the models it may ask, and the tools that agents work with.
+AGENT: Final = (
+    *HELPER,
+    *("ANTHROPIC_*", "CLAUDE_*", "OPENAI_*", "CODEX_*", "DISABLE_*", "IS_SANDBOX", "MCP_*", "MAX_*_TOKENS"),
+    *("ENABLE_*", "FORCE_COLOR", "OTEL_*", "RUST_LOG"),
+    *("BASH_*_TIMEOUT_MS", "BASH_MAX_*", "API_TIMEOUT_MS", "USE_BUILTIN_RIPGREP"),
+    *("AZURE_OPENAI_*", "OPENROUTER_*", "GEMINI_*", "GROQ_*", "MISTRAL_*", "DEEPSEEK_*", "XAI_*", "OLLAMA_*"),
+    *("AWS_*", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_*", "CLOUD_ML_REGION", "VERTEX_REGION_*"),
+    *("NODE_*", "NVM_*", "NPM_CONFIG_*", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NIX_*"),
+    *(
+        "VIRTUAL_ENV",
+        "CONDA_*",
+        "PYENV_*",
+        "UV_*",
+        "PYTHON*",
+        "PIP_*",
+        "CARGO_*",
+        "RUSTUP_*",
+        "GOPATH",
+        "GOROOT",
+        "GOFLAGS",
+        "GOPROXY",
+        "JAVA_HOME",
+    ),
+    *(
+        "EDITOR",
+        "VISUAL",
+        "PAGER",
+        "LESS",
+        "GIT_AUTHOR_*",
+        "GIT_COMMITTER_*",
+        "GIT_SSH*",
+        "GPG_*",
+        "GNUPGHOME",
+    ),
+    "SSH_AGENT_PID",
+)
+# A setting; or a name that is none, as a person writes who forgot an underscore.
 _OURS: Final = re.compile(r"WAKEFUL_(?:\w+__\w+|\w*(?:TOKEN|SECRET|PASSWORD|URLS?)\w*)\Z")
+# Shorter than this a secret is compared as a whole: "a" stands in almost every value.
+_PART_CHARS_MIN: Final = 6
+# A word of an address that is this long and no host name is a secret by itself, such as the token of a webhook.
+_TOKEN_CHARS_MIN: Final = 20
+_PASSWORD: Final = re.compile(r"://[^/@:]*:([^/@]+)@")
+_SEPARATORS: Final = re.compile(r"[/:@?&=,;#]+")
 
 
-def child_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """This environment as another program may have it."""
-    return {name: value for name, value in environ.items() if _OURS.match(name) is None}
+def chosen(environ: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
+    """The variables whose names match one of the patterns."""
+    allowed = _compiled(tuple(patterns))
+    return {name: value for name, value in environ.items() if allowed.fullmatch(name) is not None}
 
 
-def removed_names(environ: Iterable[str]) -> list[str]:
-    """The variables that no other program may have."""
-    return sorted(name for name in environ if _OURS.match(name) is not None)
+@lru_cache(maxsize=32)
+def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    words = (re.escape(each).replace(r"\*", ".*").replace(r"\?", ".") for each in patterns)
+    return re.compile("|".join(words), re.DOTALL)
+
+
+def without_secrets(environ: Mapping[str, str], withheld: Iterable[str]) -> dict[str, str]:
+    """Without the settings of Wakeful, and without every value that has one of the withheld words in it."""
+    words = tuple(withheld)
+    return {
+        name: value
+        for name, value in environ.items()
+        if _OURS.match(name) is None and not _reveals(value, words)
+    }
+
+
+def words_of(secret: str) -> frozenset[str]:
+    """A secret, and those words of it that are secrets by themselves: the password and the tokens of an address."""
+    from urllib.parse import unquote  # noqa: PLC0415 - commands that start a program know no secret
+
+    words = {secret, *(each for each in _SEPARATORS.split(secret) if _is_token(each))}
+    if (password := _PASSWORD.search(secret)) is not None:
+        words.add(password[1])
+    return frozenset((words | {unquote(each) for each in words}) - {""})
+
+
+def _is_token(word: str) -> bool:
+    return len(word) >= _TOKEN_CHARS_MIN and "." not in word
+
+
+def _reveals(value: str, words: tuple[str, ...]) -> bool:
+    return any(each == value or (len(each) >= _PART_CHARS_MIN and each in value) for each in words)

@@ -5,6 +5,8 @@ or `msgspec.DecodeError`: invalid UTF-8, lone surrogates, deep nesting and absur
 that travels up to a loop.
 """
 
+import json
+import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, overload
 
@@ -15,6 +17,12 @@ T = TypeVar("T")
 
 # msgspec decodes text with Python's codec and counts nesting with Python's stack: their errors are not its own.
 _FROM_PYTHON: Final = (UnicodeDecodeError, RecursionError, OverflowError)
+
+
+_ESCAPE: Final = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
 
 
 def json_decoder(kind: type[T]) -> Callable[[bytes | str], T]:
@@ -52,6 +60,21 @@ def decode_msgpack(raw: bytes) -> Any:
         return msgspec.msgpack.decode(raw)
     except (*_FROM_PYTHON, ValueError) as problem:
         raise _malformed(problem) from problem
+
+
+def decode_json_leniently(text: str) -> Any:
+    """The value of a JSON document in which half of a surrogate pair is a question mark: chats send such halves.
+
+    Raises msgspec.DecodeError.
+    """
+    try:
+        return json.loads(_ESCAPE.sub(_whole, text))
+    except (ValueError, RecursionError) as problem:
+        raise _malformed(problem) from problem
+
+
+def _whole(escape: re.Match[str]) -> str:
+    return "?" if escape["half"] else escape[0]
 
 
 def _malformed(problem: Exception) -> msgspec.DecodeError:

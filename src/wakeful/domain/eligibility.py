@@ -104,7 +104,7 @@ RULES: Final = (
     Rule(
         Reason.HEARTBEAT_INVALID,
         lambda f: f.policy is PolicyState.INVALID,
-        "HEARTBEAT.md is wrong; `heartbeat status` says in which line",
+        "HEARTBEAT.md is wrong, or lies in the agent's folder and is not trusted; `heartbeat status` says which line or what to run",
     ),
     Rule(
         Reason.HEARTBEAT_NO_POLICY,

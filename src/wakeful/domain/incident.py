@@ -40,6 +40,8 @@ class Cause(StrEnum):
     DISK = "disk"
     MEMORY = "memory"
     SUSPEND = "suspend"
+    # Many sessions ended at once, and nothing else says why.
+    MANY_DEATHS = "many_deaths"
     QUEUE = "queue"
     WORKER = "worker"
     SESSION = "session"
@@ -130,24 +132,30 @@ class Incident(Struct, frozen=True):
         return not self.is_open and all(each.is_well for each in self.members)
 
     def member(self, session_id: SessionId) -> Member | None:
-        return next((each for each in self.members if each.id == session_id), None)
+        place = self._place(session_id)
+        return self.members[place] if place is not None else None
 
     def joined(self, session_id: SessionId, now: float, name: str = "") -> "Incident":
         """With this session, which may have been in it before."""
         if session_id in self.sessions:
             return self
-        known = self.member(session_id)
-        joined = replace(
-            self._with(replace(known or Member(session_id, name or session_id), left_at=None, ended="")),
-            sessions=(*self.sessions, session_id),
+        sessions, known = (*self.sessions, session_id), self.member(session_id)
+        if known is not None:
+            back = self._with(replace(known, left_at=None, ended=""))
+            return replace(back, sessions=sessions, updated_at=now)
+        return replace(
+            self,
+            members=(*self.members, Member(session_id, name or session_id)),
+            sessions=sessions,
             updated_at=now,
+            affected=self.affected + 1,
         )
-        return joined if known is not None else replace(joined, affected=self.affected + 1)
 
     def called(self, session_id: SessionId, name: str) -> "Incident":
         """The same with the name a session has by now."""
         known = self.member(session_id)
-        return self._with(replace(known, name=name)) if known is not None and name else self
+        is_news = known is not None and bool(name) and known.name != name
+        return self._with(replace(known, name=name)) if known is not None and is_news else self
 
     def lasting(self, until: float | None) -> "Incident":
         """The same with the latest end that somebody named."""
@@ -177,9 +185,15 @@ class Incident(Struct, frozen=True):
         return replace(self._with(replace(known, fate=fate, words=words)), did=words)
 
     def _with(self, member: Member) -> "Incident":
-        if self.member(member.id) is None:
+        place = self._place(member.id)
+        if place is None:
             return replace(self, members=(*self.members, member))
-        return replace(self, members=tuple(member if each.id == member.id else each for each in self.members))
+        return replace(self, members=(*self.members[:place], member, *self.members[place + 1 :]))
+
+    def _place(self, session_id: SessionId) -> int | None:
+        """Thousands may be in one incident, and each of them is looked up several times."""
+        ids = [each.id for each in self.members]
+        return ids.index(session_id) if session_id in ids else None
 
 
 class Surroundings(Struct, frozen=True):
@@ -198,12 +212,12 @@ _OF_FAILURE: Final[Mapping[Failure, Cause]] = {
     Failure.LIMIT: Cause.USAGE_LIMIT,
     Failure.PROVIDER: Cause.PROVIDER_OUTAGE,
 }
-_DEATHS: Final = frozenset({Code.SESSION_DEAD, Code.AGENT_EXITED})
+DEATHS: Final = frozenset({Code.SESSION_DEAD, Code.AGENT_EXITED})
 
 
 def origin_of(code: Code, activity: Activity, presence: Presence, around: Surroundings) -> Origin:
     """The cause behind a finding, the most certain evidence first."""
-    if code in _DEATHS and (lost := lost_with(presence, around)) is not None:
+    if code in DEATHS and (lost := lost_with(presence, around)) is not None:
         return lost
     if _DISK.search(activity.failure_message):
         return Origin(Cause.DISK, around.host)
@@ -213,7 +227,7 @@ def origin_of(code: Code, activity: Activity, presence: Presence, around: Surrou
     if cause is not None:
         scope = around.host if cause is Cause.NETWORK else around.provider
         return Origin(cause, scope)
-    if code in _DEATHS and around.oom_killed:
+    if code in DEATHS and around.oom_killed:
         return Origin(Cause.MEMORY, around.host)
     return Origin(Cause.SESSION, around.session_id)
 
@@ -272,6 +286,7 @@ SENTENCES: Final[Mapping[Cause, str]] = {
     Cause.DISK: "the disk of {scope} is full or not writable",
     Cause.MEMORY: "{scope} ran out of memory",
     Cause.SUSPEND: "{scope} slept",
+    Cause.MANY_DEATHS: "many sessions on {scope} ended at once",
     Cause.QUEUE: "{scope} cannot be looked at, and its queue is not watched",
     Cause.WORKER: "several sessions of {scope} stopped working at once",
     Cause.SESSION: "a session is in trouble",

@@ -4,15 +4,19 @@ from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wakeful.domain.calm import PauseRecord
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Fate, Incident, Member
 from wakeful.domain.incident_words import did_words, fate_words, words_of
+from wakeful.domain.labels import WORDS_MAX, label, quotations
 from wakeful.domain.moment import iso
 
 # The newest of them: nobody reads a longer list, and a month has fewer.
 INCIDENTS_MAX: Final = 1000
+# A session's name and its project.
+NAME_CHARS_MAX: Final = 140
 
 
 class MemberRecord(Struct, frozen=True):
@@ -45,6 +49,8 @@ class IncidentRecord(Struct, frozen=True):
     issue_url: str | None
     members: tuple[MemberRecord, ...]
     until: str | None
+    # Which words of the sentences above agents chose.
+    untrusted: tuple[str, ...] = ()
 
 
 class IncidentList(Struct, frozen=True):
@@ -64,7 +70,13 @@ def _order(incident: Incident) -> tuple[bool, float, str, str]:
     return not incident.is_open, -incident.opened_at, incident.summary, incident.id
 
 
-def _record(incident: Incident) -> IncidentRecord:
+def _record(told: Incident) -> IncidentRecord:
+    # Names of an earlier version are as agents chose them.
+    members = tuple(
+        replace(each, name=label(each.name, NAME_CHARS_MAX, 2 * WORDS_MAX)) for each in told.members
+    )
+    incident = replace(told, members=members, scope=_scope(told))
+    words, did = words_of(incident), did_words(incident)
     return IncidentRecord(
         id=incident.id,
         cause=incident.cause,
@@ -74,13 +86,19 @@ def _record(incident: Incident) -> IncidentRecord:
         resolved_at=iso(incident.resolved_at) if incident.resolved_at is not None else None,
         sessions=incident.sessions,
         affected=incident.affected,
-        words=words_of(incident),
+        words=words,
         summary=incident.summary,
-        did=did_words(incident),
+        did=did,
         issue_url=incident.issue_url,
         members=tuple(map(_member, incident.members)),
         until=iso(incident.until) if incident.until is not None else None,
+        untrusted=quotations([words, incident.summary, did, *(each.words for each in members)]),
     )
+
+
+def _scope(incident: Incident) -> str:
+    """A queue's project and what it is called are its program's choice."""
+    return label(incident.scope) if incident.cause is Cause.WORKER else incident.scope
 
 
 def _member(member: Member) -> MemberRecord:

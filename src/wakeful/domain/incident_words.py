@@ -11,6 +11,8 @@ from typing import Final
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import SESSIONS_NAMED_MAX, Cause, Fate, Incident, Member, sentence_of
 
+# Of more than so many, a reader wants to know how many are called what.
+COUNTED_MIN: Final = 20
 # UUID 7, as Codex makes them: eight characters are a minute.
 _TIMED: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7")
 
@@ -51,8 +53,12 @@ def _ending(member: Member) -> str:
 
 
 def named(members: Sequence[Member]) -> str:
-    """A few by name, the rest counted; what several are called gets the beginning of its id."""
+    """A few by name, the rest counted; what several are called gets the beginning of its id, what many are its number."""
     names = Counter(each.name for each in members)
+    if len(members) > COUNTED_MIN:
+        most = names.most_common(SESSIONS_NAMED_MAX)
+        more = len(members) - sum(count for _, count in most)
+        return ", ".join(f"{name} ({count})" for name, count in most) + (f" and {more} more" if more else "")
     shown = [
         each.name if names[each.name] == 1 else f"{each.name} {short(each.id)}"
         for each in members[:SESSIONS_NAMED_MAX]

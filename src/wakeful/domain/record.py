@@ -15,6 +15,7 @@ from wakeful.domain.eligibility import OUT_OF_REACH, Facts, Reach, Reason, ineli
 from wakeful.domain.evidence import Holder, Presence, Rung
 from wakeful.domain.findings import EXIT_CODES, MEANINGS, Attention, Code, Health, Severity, State
 from wakeful.domain.ids import ConversationId, SessionId
+from wakeful.domain.labels import label, path_label
 from wakeful.domain.moment import Instant, iso, latest
 from wakeful.domain.plaintext import plain
 from wakeful.domain.process import Sight
@@ -28,7 +29,6 @@ JUDGE_VERSION: Final = 5
 RULES: Final = f"{RULE_VERSION}.{JUDGE_VERSION}"
 """By which rules a verdict was reached, so that two verdicts can be told apart by more than their time."""
 UNTRUSTED_CHARS_MAX: Final = 300
-PROJECT_CHARS_MAX: Final = 100
 # Asked for with every record; before Python 3.12 an enum's member is looked up anew each time it is named.
 _ALIVE, _DEAD = Sight.ALIVE, Sight.DEAD
 _IDLE, _STARTING, _STOPPED = State.IDLE, State.STARTING, State.STOPPED
@@ -66,6 +66,14 @@ class AskRecord(Struct, frozen=True, gc=False):
 
     at: str
     untrusted: str
+
+
+class SessionWords(Struct, frozen=True, gc=False):
+    """Names as an agent or a person chose them, redacted and plain."""
+
+    project: str
+    cwd: str | None
+    name: str | None
 
 
 class SessionRecord(Struct, frozen=True, gc=False):
@@ -106,6 +114,8 @@ class SessionRecord(Struct, frozen=True, gc=False):
     rules: str
     name: str | None = None
     asks: AskRecord | None = None
+    # Where `project`, `cwd` or `name` are labels that differ from what was chosen.
+    untrusted: SessionWords | None = None
 
     @property
     def exit_code(self) -> int:
@@ -151,13 +161,14 @@ def describe(
     reason = _ineligibility(verdict, reach)
     state = _state(verdict, reach)
     cwd = activity.cwd or presence.cwd
+    chosen = activity.project or project_of(subject, cwd)
     stamp = _stamp(now.wall)
     attachable = reach.ours and reach.path_open
     possible = possible_actions(subject, activity, presence, verdict, state, path_open=attachable)
     return SessionRecord(
         schema=SCHEMA,
         id=subject.id,
-        project=project_shown(subject, activity, presence),
+        project=label(chosen),
         agent=subject.agent,
         provider=subject.provider,
         host=subject.host,
@@ -185,11 +196,12 @@ def describe(
         judged_at=stamp,
         valid_until=_iso(verdict.next_check_at),
         updated_at=stamp,
-        cwd=_safe_path(cwd) if cwd else None,
+        cwd=path_label(cwd) if cwd else None,
         pid=holder.process.pid if holder is not None and holder.sight is _ALIVE else None,
         rules=RULES,
-        name=subject.name,
+        name=label(subject.name) if subject.name else subject.name,
         asks=_asks(activity, state),
+        untrusted=_words(chosen, cwd, subject.name),
     )
 
 
@@ -230,6 +242,15 @@ def laid_to_rest(stored: SessionRecord, at: str) -> SessionRecord:
     )
 
 
+@lru_cache(maxsize=4096)
+def _words(project: str, cwd: str | None, name: str | None) -> SessionWords | None:
+    """None, as for nearly every session, where all of them are labels."""
+    labels = label(project), path_label(cwd) if cwd else cwd, label(name) if name else name
+    if labels == (project, cwd, name):
+        return None
+    return SessionWords(safe(project), safe(cwd) if cwd else None, safe(name) if name else None)
+
+
 def _asks(activity: Activity, state: State) -> AskRecord | None:
     if not activity.asks or state not in _BETWEEN_TURNS or activity.phase_since is None:
         return None
@@ -238,7 +259,7 @@ def _asks(activity: Activity, state: State) -> AskRecord | None:
 
 def project_shown(subject: Subject, activity: Activity, presence: Presence) -> str:
     """What doors call the project of a session."""
-    return _safe_project(activity.project or project_of(subject, activity.cwd or presence.cwd))
+    return label(activity.project or project_of(subject, activity.cwd or presence.cwd))
 
 
 def project_of(subject: Subject, cwd: str | None) -> str:
@@ -251,15 +272,8 @@ def safe(text: str) -> str:
     return plain(redact(text), UNTRUSTED_CHARS_MAX)
 
 
-# A path has 4,096 bytes at most, and many sessions share a few of them.
-_safe_path = lru_cache(maxsize=1024)(safe)
 # Sessions are judged many at once, at one time.
 _stamp = lru_cache(maxsize=1)(iso)
-
-
-@lru_cache(maxsize=1024)
-def _safe_project(name: str) -> str:
-    return plain(safe(name), PROJECT_CHARS_MAX)
 
 
 def _iso(instant: Instant | None) -> str | None:

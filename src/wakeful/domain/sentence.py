@@ -202,8 +202,7 @@ def still_runs(orphans: Sequence[Orphan]) -> str:
     """What an agent left running is not over: nobody may take it for cut off. Empty if nothing was left."""
     if not orphans:
         return ""
-    verb = "runs" if len(orphans) == 1 else "run"
-    return f"its command still {verb} as {orphan_words(orphans)} and may yet happen"
+    return f"its command still runs as {orphan_words(orphans)} and may yet happen"
 
 
 def agent_words(agent: Sight) -> str:

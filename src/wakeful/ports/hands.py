@@ -4,7 +4,7 @@ A driver acts and looks; whether it may act was decided before (`services/gate.p
 that a restart would lose: what must be known later is in the Hosting it gives back.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
@@ -140,6 +140,20 @@ class KnowsPrompts(Protocol):
 
     def was_given(self, hosting: Hosting, prompt_id: str) -> bool:
         """Whether a process of this session is known to have been started for this prompt."""
+
+
+@runtime_checkable
+class NamedByClient(Protocol):
+    """A driver whose client names its conversation itself, after its start."""
+
+    def places_in(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Where a client with this environment keeps its conversations."""
+
+    async def find_begun(self, planned: Hosting, intent_id: str, carriers: Sequence[Process]) -> Seen | None:
+        """What a start began that was cut off before the name was known; None: the client has named nothing.
+
+        `carriers`: its processes that live.
+        """
 
 
 class TypedText(Struct, frozen=True):

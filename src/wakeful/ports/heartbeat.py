@@ -1,9 +1,19 @@
-"""Where policies come from: an agent's HEARTBEAT.md, and the clocks of the places it names."""
+"""Where policies come from: an agent's HEARTBEAT.md, whether a person trusts it, and the clocks of the places it names."""
 
 from datetime import tzinfo
 from typing import Protocol
 
 from wakeful.domain.heartbeat import Snapshot
+
+
+class Trusts(Protocol):
+    """Which files a person trusts, by path and content."""
+
+    def stamp(self) -> object | None:
+        """What tells it from a changed one."""
+
+    def is_trusted(self, path: str, content: bytes) -> bool:
+        """Whether this very content is trusted at this very path. Raises OperatorError if that cannot be known."""
 
 
 class HeartbeatFiles(Protocol):

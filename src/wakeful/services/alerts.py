@@ -8,7 +8,8 @@ refuses does not keep anybody from being told; only words to a chat wait for it.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Final
 
 import msgspec
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 
 from wakeful.domain.alerts import Alert, Rules, prefaced
 from wakeful.domain.decoding import json_decoder
+from wakeful.domain.digest import digest_text, more
 from wakeful.domain.errors import WorldError
 from wakeful.domain.owed import (
     Owed,
@@ -38,6 +40,9 @@ from wakeful.services.courier import Courier, Delivery
 KIND: Final = "alert"
 # A channel that is out for a week on a bad machine; beyond that the oldest are given up.
 EPISODES_MAX: Final = 1000
+# Alerts for which there is no room are counted under a key that begins so.
+MORE: Final = "more/"
+SWEEP_SECONDS: Final = 1.0
 # Whether a mute has ended is asked this often.
 HUSHED_SECONDS: Final = 60.0
 # The only channel that knows chats.
@@ -82,6 +87,7 @@ class AlertDesk:
         self._refusing = False
         self._writing = asyncio.Lock()
         self._taken_up = False
+        self._swept_at = -inf
 
     @property
     def cooldown_seconds(self) -> float:
@@ -133,7 +139,7 @@ class AlertDesk:
         names = self._names_for(alert)
         if not names or not self._rules.wants(alert):
             return False
-        await self._forget_done()
+        await self._forget_done(alert.episode)
         now, known = self._clock.now().wall, self._episodes.get(alert.episode)
         if known is None:
             kept = await self._owe_new(owed(alert, self._owner, names, now))
@@ -165,10 +171,11 @@ class AlertDesk:
             return 0.0
         return HUSHED_SECONDS if self._calm.hushes(topic) else 0.0
 
-    def worded(self, episode: Owed) -> str:
-        """What is to be said of it now, during a pause with that first; somebody else's chat is not concerned."""
-        text = words(episode, self._clock.now().wall)
-        paused = self._calm.paused if self._calm is not None and episode.alert.chat is None else None
+    def worded(self, episodes: Sequence[Owed]) -> str:
+        """What is to be said of them now, during a pause with that first; somebody else's chat is not concerned."""
+        text = words(episodes[0], self._clock.now().wall) if len(episodes) == 1 else digest_text(episodes)
+        concerned = episodes[0].alert.chat is None
+        paused = self._calm.paused if self._calm is not None and concerned else None
         return text if paused is None else prefaced(text, paused.by)
 
     def open_episodes(self, prefix: str) -> list[Owed]:
@@ -187,43 +194,56 @@ class AlertDesk:
             if each.is_telling and channel in each.pending and key not in self._claiming
         ]
 
-    async def begin(self, episode: Owed, channel: str) -> bool:
+    async def begin(self, episodes: Sequence[Owed], channel: str) -> bool:
         """Words to a chat leave only after a note of it; everything else at once."""
-        key = episode.alert.episode
-        self._in_flight[key] += 1
-        if episode.alert.chat is None:
+        for episode in episodes:
+            self._in_flight[episode.alert.episode] += 1
+        first = episodes[0]
+        if first.alert.chat is None:
             return True
+        key = first.alert.episode
         await self._put(key, replace(self._episodes[key], begun=(channel,)))
         if key not in self._unsaved:
             return True
-        await self.refused(episode, channel)
+        await self.refused(episodes, channel)
         return False
 
-    async def took(self, episode: Owed, channel: str) -> None:
-        """A channel has told it, or may have."""
-        key = episode.alert.episode
-        known = self._episodes[key]
-        if is_same_telling(known, episode):
-            known = taken(known, channel, self._clock.now().wall)
-        await self._landed(key, known)
+    async def took(self, episodes: Sequence[Owed], channel: str) -> None:
+        """A channel has told them, or may have."""
+        now = self._clock.now().wall
+        changed = {}
+        for episode in episodes:
+            key = episode.alert.episode
+            known = self._episodes[key]
+            changed[key] = taken(known, channel, now) if is_same_telling(known, episode) else known
+        await self._landed(changed)
 
-    async def refused(self, episode: Owed, channel: str) -> None:
-        """A channel has not told it: it stays owed."""
-        key = episode.alert.episode
-        known = self._episodes[key]
-        begun = tuple(each for each in known.begun if each != channel)
-        await self._landed(key, replace(known, begun=begun))
+    async def refused(self, episodes: Sequence[Owed], channel: str) -> None:
+        """A channel has not told them: they stay owed."""
+        changed = {}
+        for episode in episodes:
+            key = episode.alert.episode
+            known = self._episodes[key]
+            begun = tuple(each for each in known.begun if each != channel)
+            changed[key] = replace(known, begun=begun)
+        await self._landed(changed)
 
-    async def _landed(self, key: str, known: Owed) -> None:
+    async def _landed(self, changed: Mapping[str, Owed]) -> None:
         """A channel is done speaking; an end that waited for that can take place."""
-        self._in_flight[key] -= 1
-        if not self._in_flight[key]:
-            del self._in_flight[key]
-            if known.phase is Phase.ENDING:
-                known = ended(known, known.ending)
-                self._wake()
-        if known != self._episodes[key]:
-            await self._put(key, known)
+        news = []
+        for key, landed in changed.items():
+            known = landed
+            self._in_flight[key] -= 1
+            if not self._in_flight[key]:
+                del self._in_flight[key]
+                if known.phase is Phase.ENDING:
+                    known = ended(known, known.ending)
+                    self._wake()
+            if known != self._episodes[key]:
+                self._set(key, known)
+                news.append(key)
+        if news:
+            await self._save(*news)
 
     async def _owe_again(self, known: Owed, alert: Alert, names: Sequence[str], now: float) -> bool:
         renewed = again(known, alert, names, now, self.cooldown_seconds)
@@ -235,7 +255,8 @@ class AlertDesk:
     async def _owe_new(self, new: Owed) -> bool:
         """Claim a new episode, durably; False if another daemon on this store has it."""
         key = new.alert.episode
-        self._make_room()
+        if not self._make_room() and new.alert.chat is None:
+            return await self._count_more(new)
         self._episodes[key] = new
         self._claiming.add(key)
         try:
@@ -250,28 +271,34 @@ class AlertDesk:
         return kept
 
     async def _put(self, key: str, episode: Owed) -> None:
+        self._set(key, episode)
+        await self._save(key)
+
+    def _set(self, key: str, episode: Owed) -> None:
         """Take a new value for an episode, and forget it if it is done with."""
         if self._is_done(episode) and not self._in_flight[key]:
             del self._episodes[key]
         else:
             self._episodes[key] = episode
-        await self._save(key)
 
     async def _save(self, *keys: str) -> None:
         """Write what memory says, for these and for all that could not be written before."""
         async with self._writing:
-            for key in {*keys, *self._unsaved}:
-                episode = self._episodes.get(key)
-                try:
-                    if episode is None:
-                        await self._store.drop_note(KIND, key)
-                    else:
-                        await self._store.keep_note(Note(KIND, key, _encode(episode)))
-                except WorldError as problem:
-                    self._not_saved(key, problem)
-                else:
-                    self._unsaved.discard(key)
-                    self._refusing = False
+            # Together: the store syncs its file once for all that come at the same time.
+            await asyncio.gather(*(self._save_one(key) for key in {*keys, *self._unsaved}))
+
+    async def _save_one(self, key: str) -> None:
+        episode = self._episodes.get(key)
+        try:
+            if episode is None:
+                await self._store.drop_note(KIND, key)
+            else:
+                await self._store.keep_note(Note(KIND, key, _encode(episode)))
+        except WorldError as problem:
+            self._not_saved(key, problem)
+        else:
+            self._unsaved.discard(key)
+            self._refusing = False
 
     def _not_saved(self, key: str, problem: WorldError) -> None:
         if not self._refusing:
@@ -298,10 +325,14 @@ class AlertDesk:
             return self._names
         return tuple(name for name in self._names if name == CHAT_CHANNEL)
 
-    async def _forget_done(self) -> None:
-        """Cooldowns end without anybody saying so."""
-        for key in [key for key, each in self._episodes.items() if self._is_done(each)]:
-            if not self._in_flight[key]:
+    async def _forget_done(self, episode: str) -> None:
+        """Cooldowns end without anybody saying so. In a flood nobody looks at all of them for each that comes."""
+        now = self._clock.now().awake
+        is_time = now - self._swept_at >= SWEEP_SECONDS
+        keys = list(self._episodes) if is_time else [key for key in (episode,) if key in self._episodes]
+        self._swept_at = now if is_time else self._swept_at
+        for key in keys:
+            if self._is_done(self._episodes[key]) and not self._in_flight[key]:
                 del self._episodes[key]
                 self._unsaved.add(key)
         if self._unsaved:
@@ -312,19 +343,34 @@ class AlertDesk:
         done = is_done(episode, self._clock.now().wall, self.cooldown_seconds)
         return done and not (episode.pending and self.hushed_seconds(episode))
 
-    def _make_room(self) -> None:
-        """What is over goes first, then what was told, then the oldest that nobody heard."""
-        while len(self._episodes) >= EPISODES_MAX:
-            resting = [key for key in self._episodes if not self._in_flight[key]]
-            key = min(resting, key=self._weight)
-            if self._episodes[key].pending:
-                log.warning("too many alerts wait: gave up %s", key)
-            del self._episodes[key]
-            self._unsaved.add(key)
+    def _make_room(self) -> bool:
+        """What is over goes first, then what was told. False: nobody has heard of any of them yet."""
+        if len(self._episodes) < EPISODES_MAX:
+            return True
+        told = [key for key, each in self._episodes.items() if not each.pending and not self._in_flight[key]]
+        if not told:
+            return False
+        key = min(
+            told,
+            key=lambda each: (self._episodes[each].phase is not Phase.OVER, self._episodes[each].owed_at),
+        )
+        del self._episodes[key]
+        self._unsaved.add(key)
+        return True
 
-    def _weight(self, key: str) -> tuple[bool, bool, float]:
-        episode = self._episodes[key]
-        return episode.phase is not Phase.OVER, bool(episode.pending), episode.owed_at
+    async def _count_more(self, new: Owed) -> bool:
+        """One alert stands for all of its kind for which there is no room; `wakeful incidents` has every one."""
+        prefix = f"{MORE}{new.alert.kind}/"
+        open_keys = [key for key, each in self._episodes.items() if key.startswith(prefix) and not each.took]
+        key = next((each for each in open_keys if not self._in_flight[each]), f"{prefix}{new.owed_at}")
+        known = self._episodes.get(key)
+        count = known.alert.stands_for + 1 if known is not None else 1
+        if known is None:
+            log.warning("more than %s alerts wait: the rest of them is only counted", EPISODES_MAX)
+        alert = Alert(new.alert.kind, key, more(count), topic=None, stands_for=count)
+        self._episodes[key] = replace(known if known is not None else new, alert=alert)
+        await self._save(key)
+        return True
 
     def _wake(self) -> None:
         for each in self._couriers:

@@ -11,7 +11,16 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.domain.alerts import Alert, AlertKind, Question, Rules, finished, needs_you, question_of
+from wakeful.domain.alerts import (
+    Alert,
+    AlertKind,
+    Question,
+    Rules,
+    finished,
+    gist_of,
+    needs_you,
+    question_of,
+)
 from wakeful.domain.findings import Health, State
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
@@ -133,7 +142,8 @@ class Asking:
             await self._sleep(LOOK_SECONDS)
         text, asked = needs_you(opened.record, opened.question), opened.question
         opened.episode = f"{PREFIX}{opened.record.id}/{asked.since}/{_digest(asked.words)}"
-        await self._desk.owe(Alert(AlertKind.NEEDS_YOU, opened.episode, text))
+        gist = gist_of(opened.record, asked.code or "question")
+        await self._desk.owe(Alert(AlertKind.NEEDS_YOU, opened.episode, text, gist=gist))
 
     def _is_told(self, recalled: Owed, question: Question) -> bool:
         """Whether an earlier daemon owed this very question to people.
@@ -179,7 +189,8 @@ class Asking:
         self._finishing.pop(record.id, None)
         if self._done(record.id) and not self._excused(record, None):
             episode = f"{AlertKind.FINISHED}/{record.id}/{record.updated_at}"
-            await self._desk.owe(Alert(AlertKind.FINISHED, episode, finished(record)))
+            alert = Alert(AlertKind.FINISHED, episode, finished(record), gist=gist_of(record, "finished"))
+            await self._desk.owe(alert)
 
     async def _sleep(self, seconds: float) -> None:
         await self._clock.sleep_until(self._clock.now().awake + seconds)

@@ -28,6 +28,7 @@ from wakeful.domain.record import safe
 from wakeful.faults import reach
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Note, Outcome, Store
+from wakeful.services.readable import readable, values
 
 KIND: Final = "checkpoint"
 DECISION: Final = "checkpoint-decision"
@@ -251,8 +252,11 @@ class Checkpoints:
         return kept
 
     async def _all(self) -> Mapping[int, _Kept]:
-        decisions = {note.key: _decode_decision(note.body) for note in await self._store.notes(DECISION)}
-        stored = [_decode(note.body) for note in await self._store.notes(KIND)]
+        decisions = {
+            note.key: decision
+            for note, decision in readable(await self._store.notes(DECISION), _decode_decision)
+        }
+        stored = values(await self._store.notes(KIND), _decode)
         kept = {each.number: _Kept(each, decisions.get(_key(each.number))) for each in stored}
         self.open_count = sum(each.shown.is_open for each in kept.values())
         return kept

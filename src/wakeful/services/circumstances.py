@@ -8,7 +8,7 @@ from wakeful.domain.effect_rules import Effect
 from wakeful.domain.effects import InterruptedCall, interrupted
 from wakeful.domain.findings import Code, State
 from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Cause, Origin, Surroundings, lost_with, origin_of
+from wakeful.domain.incident import DEATHS, Cause, Origin, Surroundings, lost_with, origin_of
 from wakeful.domain.lessons import Lesson, apply_lessons
 from wakeful.domain.moment import Instant
 from wakeful.domain.plan import AgentWay, Situation
@@ -17,6 +17,7 @@ from wakeful.domain.record import project_shown
 from wakeful.domain.sentence import quiet_seconds
 from wakeful.domain.trouble import Trouble
 from wakeful.domain.wording import quoted
+from wakeful.services.deaths import Deaths
 from wakeful.services.hands import PROGRAMS
 from wakeful.services.holdings import Holdings
 from wakeful.services.watched import Watched
@@ -61,6 +62,7 @@ class Circumstances:
         self.restoring: set[SessionId] = set()
         # What people said about a project's commands.
         self._taught = taught
+        self._deaths = Deaths()
 
     def require_managed(self, session_id: SessionId) -> None:
         """Raises NotManaged; HostedByAgent, unless its agent is one that Wakeful brings back."""
@@ -156,7 +158,17 @@ class Circumstances:
             lost = lost_with(watched.presence, around)
             assert lost is not None, "a session without a finding is treated only if it was lost"
             return lost
-        return origin_of(code, watched.activity, watched.presence, around)
+        origin = origin_of(code, watched.activity, watched.presence, around)
+        alone = origin.cause is Cause.SESSION and code in DEATHS
+        if alone and self._deaths.are_many(watched.subject.id):
+            return Origin(Cause.MANY_DEATHS, around.host)
+        return origin
+
+    def notice(self, watched: Watched, now: Instant) -> None:
+        """Count a session that was found dead, before any of those found with it is treated."""
+        for finding in watched.verdict.findings if watched.verdict is not None else ():
+            if finding.code in DEATHS:
+                self._deaths.noticed(watched.subject.id, finding.since.wall, now.awake)
 
     def _around(self, watched: Watched) -> Surroundings:
         return Surroundings(

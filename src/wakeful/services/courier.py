@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from wakeful.domain.digest import kind_of, new_budgets
 from wakeful.domain.owed import Owed, backoff_seconds, wait_seconds
 from wakeful.faults import reach
 from wakeful.ports.clock import Clock
@@ -38,16 +39,16 @@ class Outbox(Protocol):
     def hushed_seconds(self, episode: Owed) -> float:
         """How long nobody is to hear of it because it is muted; then it is asked again."""
 
-    def worded(self, episode: Owed) -> str:
-        """What is to be said of it now."""
+    def worded(self, episodes: Sequence[Owed]) -> str:
+        """What is to be said of them now, in one message."""
 
-    async def begin(self, episode: Owed, channel: str) -> bool:
+    async def begin(self, episodes: Sequence[Owed], channel: str) -> bool:
         """The words are about to leave. False: they must not, for it could not be written down."""
 
-    async def took(self, episode: Owed, channel: str) -> None:
+    async def took(self, episodes: Sequence[Owed], channel: str) -> None:
         """The words arrived, or may have."""
 
-    async def refused(self, episode: Owed, channel: str) -> None:
+    async def refused(self, episodes: Sequence[Owed], channel: str) -> None:
         """The words did not arrive."""
 
 
@@ -81,6 +82,7 @@ class Courier:
         self._clock = clock
         self._failures = 0
         self._closed_until = -inf
+        self._budgets = new_budgets()
         # By episode: one that is refused for its own sake must not hold up the others.
         self._tries: dict[str, Tries] = {}
         self._some = asyncio.Event()
@@ -93,26 +95,42 @@ class Courier:
         """Deliver until cancelled."""
         while True:
             self._some.clear()
-            episode, seconds = self._next()
-            if episode is not None:
-                await self._deliver(episode)
+            episodes, seconds = self._next()
+            if episodes:
+                await self._deliver(episodes)
             else:
                 due_awake = self._clock.now().awake + seconds if seconds < inf else None
                 await told_or_due(self._clock, self._some, due_awake)
 
-    def _next(self) -> tuple[Owed | None, float]:
-        """What to tell now, the least tried and oldest first; or how long there is nothing to do."""
+    def _next(self) -> tuple[list[Owed], float]:
+        """What one message tells now, the least tried and oldest first; or how long there is nothing to do."""
         now = self._clock.now()
         pending = self._outbox.pending(self.name)
         keys = {each.alert.episode for each in pending}
         self._tries = {key: tries for key, tries in self._tries.items() if key in keys}
         if not pending or now.awake < self._closed_until:
-            return None, self._closed_until - now.awake if pending else inf
+            return [], self._closed_until - now.awake if pending else inf
         waits = [(self._wait_seconds(each, now.awake, now.wall), each) for each in pending]
         ready = [each for seconds, each in waits if seconds <= 0.0]
-        if not ready:
-            return None, min(seconds for seconds, _ in waits)
-        return min(ready, key=lambda each: (self._tried(each).count, each.owed_at)), 0.0
+        ready.sort(key=lambda each: (self._tried(each).count, each.owed_at))
+        chosen, seconds = self._chosen(ready, now.awake)
+        return chosen, min([seconds, *(seconds for seconds, _ in waits if seconds > 0.0)])
+
+    def _chosen(self, ready: list[Owed], awake: float) -> tuple[list[Owed], float]:
+        """One of them, or many of a kind where their budget allows no message for each; or how long to wait."""
+        for each in ready:
+            if each.alert.chat is not None:
+                return [each], 0.0
+        wait_seconds = inf
+        for kind, budget in self._budgets.items():
+            alike = [each for each in ready if kind_of(each) == kind]
+            if not alike:
+                continue
+            is_digest, seconds = budget.wait_seconds(len(alike), awake)
+            if seconds <= 0.0:
+                return (alike if is_digest else alike[:1]), 0.0
+            wait_seconds = min(wait_seconds, seconds)
+        return [], wait_seconds
 
     def _tried(self, episode: Owed) -> Tries:
         return self._tries.get(episode.alert.episode, _UNTRIED)
@@ -121,28 +139,35 @@ class Courier:
         own = wait_seconds(episode, wall, self._outbox.cooldown_seconds)
         return max(own, self._tried(episode).next_awake - awake, self._outbox.hushed_seconds(episode))
 
-    async def _deliver(self, episode: Owed) -> None:
-        if not await self._outbox.begin(episode, self.name):
-            self._put_off(episode, 0.0)
+    async def _deliver(self, episodes: list[Owed]) -> None:
+        if not await self._outbox.begin(episodes, self.name):
+            self._put_off(episodes, 0.0)
             return
         try:
-            await self._send(self._outbox.worded(episode), episode.alert.chat)
+            await self._send(self._outbox.worded(episodes), episodes[0].alert.chat)
         except Refused as problem:
             self.told[Delivery.REFUSED] += 1
             self._failed(problem, "alerts wait")
-            self._put_off(episode, asked_to_wait_seconds(problem))
-            await self._outbox.refused(episode, self.name)
+            self._put_off(episodes, asked_to_wait_seconds(problem))
+            await self._outbox.refused(episodes, self.name)
         except NotDelivered as problem:
             self.told[Delivery.UNCONFIRMED] += 1
             # Not said twice. The others wait as after a refusal, or one outage would swallow them all.
             self._failed(problem, "an alert may not have arrived")
             self._close(0.0)
-            await self._outbox.took(episode, self.name)
+            await self._left(episodes)
         else:
             reach("alert.sent")
             self.told[Delivery.DELIVERED] += 1
             self._worked()
-            await self._outbox.took(episode, self.name)
+            await self._left(episodes)
+
+    async def _left(self, episodes: list[Owed]) -> None:
+        """The words are gone, and their budget is charged."""
+        if episodes[0].alert.chat is None:
+            budget = self._budgets[kind_of(episodes[0])]
+            budget.sent(self._clock.now().awake, digest=len(episodes) > 1)
+        await self._outbox.took(episodes, self.name)
 
     async def _send(self, text: str, chat: str | None) -> None:
         """Raises Refused and NotDelivered, at the deadline too."""
@@ -157,13 +182,15 @@ class Courier:
             sending.cancel()
             timer.cancel()
 
-    def _put_off(self, episode: Owed, asked_seconds: float) -> None:
-        """Leave the episode alone for as long as it failed, and the channel as long as it did.
+    def _put_off(self, episodes: Sequence[Owed], asked_seconds: float) -> None:
+        """Leave the episodes alone for as long as they failed, and the channel as long as it did.
 
         What the other side asks for counts for more than our own pace, in both directions.
         """
-        count, now = self._tried(episode).count + 1, self._clock.now().awake
-        self._tries[episode.alert.episode] = Tries(count, now + (asked_seconds or backoff_seconds(count)))
+        now = self._clock.now().awake
+        for episode in episodes:
+            count = self._tried(episode).count + 1
+            self._tries[episode.alert.episode] = Tries(count, now + (asked_seconds or backoff_seconds(count)))
         self._close(asked_seconds)
 
     def _close(self, asked_seconds: float) -> None:

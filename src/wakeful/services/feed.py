@@ -5,7 +5,7 @@ that does not read is dropped, never waited for.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -17,8 +17,13 @@ from wakeful.domain.ids import SessionId
 from wakeful.domain.timers import SupervisionEvent
 
 BATCH_SECONDS: Final = 0.05
-# At 20 batches a second this is half a minute of not reading.
-QUEUED_BATCHES_MAX: Final = 600
+# At 20 messages a second this is half a minute of not reading.
+QUEUED_MESSAGES_MAX: Final = 600
+# The same message waits for all listeners, so this bounds what waits for one and for all of them. 20,000 sessions that change
+# at once are 24 MB.
+QUEUED_BYTES_MAX: Final = 32 * 1024 * 1024
+# Whatever is being sent is copied for each listener: a large batch goes out in pieces.
+MESSAGE_BYTES_MAX: Final = 32 * 1024
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -47,31 +52,37 @@ class AgentChange(Struct, frozen=True):
 
 
 class Listener:
-    """One subscriber's queue of encoded batches."""
+    """One subscriber's queue of encoded messages: one entry for what was said at once, however many messages that is."""
 
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUED_BATCHES_MAX)
+        self._queue: asyncio.Queue[Sequence[bytes]] = asyncio.Queue(QUEUED_MESSAGES_MAX)
+        self._bytes = 0
         self.dropped = False
 
-    def offer(self, batch: bytes) -> None:
-        """Queue a batch, or give the listener up if its queue is full."""
+    def offer(self, messages: Sequence[bytes]) -> None:
+        """Queue messages, or give the listener up if too many wait already."""
         if self.dropped:
             return
-        try:
-            self._queue.put_nowait(batch)
-        except asyncio.QueueFull:
+        self._bytes += _size(messages)
+        if self._bytes > QUEUED_BYTES_MAX or self._queue.full():
             self.end()
+        else:
+            self._queue.put_nowait(messages)
 
     def end(self) -> None:
         """Let the listener finish after what it has not read yet is thrown away."""
         self.dropped = True
         while not self._queue.empty():
             self._queue.get_nowait()
-        self._queue.put_nowait(None)
+        self._queue.put_nowait(())
 
     async def batches(self) -> AsyncIterator[bytes]:
-        while (batch := await self._queue.get()) is not None:
-            yield batch
+        while messages := await self._queue.get():
+            for message in messages:
+                if self.dropped:
+                    return
+                yield message
+            self._bytes -= _size(messages)
 
 
 class Feed:
@@ -98,20 +109,15 @@ class Feed:
 
     def announce(self, change: AgentChange) -> None:
         """Tell of an agent at once: they change seldom, and a death is worth a message of its own."""
-        message = b'{"agent":' + _encode(change) + b"}"
-        for listener in self._listeners:
-            listener.offer(message)
+        self._offer(b'{"agent":' + _encode(change) + b"}")
 
     def greet(self, overview: bytes) -> None:
         """Say hello again, with what the daemon now says of itself: it was paused, or goes on."""
-        for listener in self._listeners:
-            listener.offer(b'{"hello":' + overview + b"}")
+        self._offer(b'{"hello":' + overview + b"}")
 
     def supervise(self, event: SupervisionEvent) -> None:
         """Tell of a running prompt's timers."""
-        message = b'{"supervision":' + _encode(event) + b"}"
-        for listener in self._listeners:
-            listener.offer(message)
+        self._offer(b'{"supervision":' + _encode(event) + b"}")
 
     @contextmanager
     def listening(self) -> Iterator[Listener]:
@@ -131,10 +137,33 @@ class Feed:
 
     def _send(self) -> None:
         self._timer = None
-        batch = b'{"changes":' + _encode(list(self._changes.values())) + b"}"
+        pieces = tuple(_pieces(self._changes.values()))
         self._changes.clear()
+        self._offer(*pieces)
+
+    def _offer(self, *messages: bytes) -> None:
         for listener in self._listeners:
-            listener.offer(batch)
+            listener.offer(messages)
+
+
+def _pieces(changes: Iterable[Change]) -> Iterator[bytes]:
+    """Messages of a bounded size, unless one change alone is larger."""
+    piece, size = list[bytes](), 0
+    for change in map(_encode, changes):
+        if piece and size + len(change) > MESSAGE_BYTES_MAX:
+            yield _batch(piece)
+            piece, size = [], 0
+        piece.append(change)
+        size += len(change)
+    yield _batch(piece)
+
+
+def _batch(changes: Iterable[bytes]) -> bytes:
+    return b'{"changes":[' + b",".join(changes) + b"]}"
+
+
+def _size(messages: Iterable[bytes]) -> int:
+    return sum(map(len, messages))
 
 
 def _since(first: Change, newest: Change) -> Change:

@@ -123,6 +123,7 @@ class Healer:
             self._rounds.look_at(session_id)
         if watched is None or watched.verdict is None or session_id in self._around.queued:
             return
+        self._around.notice(watched, self._clock.now())
         if watched.verdict.findings or session_id in self._troubles or self._around.lost(watched) is not None:
             self._rounds.look_at(session_id)
 
@@ -519,7 +520,10 @@ class Healer:
 
     async def _in_incident(self, watched: Watched, trouble: Trouble, did: str = "") -> Trouble:
         """Filed under its cause, as far as that is known by now. `did` is what to say as long as nothing was done."""
-        origin = self._around.origin(watched, trouble.code)
+        origin, known = self._around.origin(watched, trouble.code), self._incidents.of(trouble.session_id)
+        if known is not None and {known.cause, origin.cause} == {Cause.SESSION, Cause.MANY_DEATHS}:
+            # How many others ended is known a moment later; what was told once is not told again for that.
+            origin = Origin(known.cause, known.scope)
         summary = _summary(watched) or GONE[trouble.code is None]
         name = called(watched.record) if watched.record is not None else ""
         limit = watched.activity.limit_until if origin.cause is Cause.USAGE_LIMIT else None

@@ -4,11 +4,13 @@ Both look before they act, so that a crash between a decision and its effect cos
 """
 
 import logging
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from wakeful.domain.checkpoint import Checkpoint, CheckpointState, ChoiceName
 from wakeful.domain.errors import SessionNotFound
 from wakeful.domain.ids import SessionId
+from wakeful.domain.process import Process
 from wakeful.domain.session_checkpoint import session_draft
 from wakeful.domain.trouble import Trouble, completed_remote
 from wakeful.ports.store import Outcome
@@ -16,7 +18,7 @@ from wakeful.services.checkpoints import AlreadyDecided, Checkpoints, Done
 from wakeful.services.circumstances import Circumstances
 from wakeful.services.hands import Hands
 from wakeful.services.healing import Healer
-from wakeful.services.holdings import Holdings
+from wakeful.services.holdings import Holdings, HostedByAgent
 from wakeful.services.revival import EVENTS_RECALLED_MAX, Past
 from wakeful.services.watched import Watched
 
@@ -24,6 +26,9 @@ NOTHING_LEFT: Final = Done(
     Outcome.RECOVERED, "it had gone on or was forgotten meanwhile: nothing was left to do"
 )
 LET_GO: Final = Done(Outcome.RECOVERED, "it was let go on")
+
+EndTools = Callable[[SessionId], Awaitable[Sequence[Process]]]
+"""Ends the tools that outlived a session's agent; gives those that still run."""
 
 log = logging.getLogger("wakeful.healing")
 
@@ -62,10 +67,11 @@ class HeldSessions:
 class SessionCarrier:
     """Does to an agent what a person decided."""
 
-    def __init__(self, healer: Healer, hands: Hands, holdings: Holdings) -> None:
+    def __init__(self, healer: Healer, hands: Hands, holdings: Holdings, end_tools: EndTools) -> None:
         self._healer = healer
         self._hands = hands
         self._holdings = holdings
+        self._end_tools = end_tools
 
     async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> Done:
         session_id = SessionId(checkpoint.subject)
@@ -86,11 +92,27 @@ class SessionCarrier:
 
     async def _abort(self, session_id: SessionId, by: str) -> Done:
         if self._holdings.find(session_id) is None:
+            done = await self._end_beside_agent(session_id)
             await self._healer.give_up(session_id, by)
-            return NOTHING_LEFT
+            return done
         try:
             deed = await self._hands.stop(session_id)
         except SessionNotFound:
             return NOTHING_LEFT
         await self._healer.give_up(session_id, by)
         return Done(deed.outcome, f"aborted: {deed.words}")
+
+    async def _end_beside_agent(self, session_id: SessionId) -> Done:
+        """An agent of the hub ended and stays as it is; what it left running was promised to end."""
+        try:
+            self._holdings.require_no_agent(session_id)
+        except HostedByAgent as hosted:
+            left = await self._end_tools(session_id)
+            pids = ", ".join(str(each.pid) for each in left)
+            if left:
+                return Done(Outcome.INEFFECTIVE, f"aborted, but these still run and may yet happen: {pids}")
+            words = (
+                f"aborted: nothing that it left runs any more; agent {hosted.facts['agent']} stays as it is"
+            )
+            return Done(Outcome.RECOVERED, words)
+        return NOTHING_LEFT

@@ -29,6 +29,8 @@ from wakeful.services.incidents import Incidents
 from wakeful.services.pace import Pace
 
 KIND: Final = "agent-revival"
+# Of any number that a store keeps.
+EPOCH_DIGITS_MAX: Final = 18
 # Agents that one server took along are seen within this time of each other.
 GATHER_SECONDS: Final = 2.0
 # An agent that ran this long is well: what ends it later is another trouble with a budget of its own.
@@ -302,8 +304,8 @@ class AutoRestart:
 
 def _restart_of(note: Note) -> tuple[str, int]:
     """The agent, and the newest epoch that was seen of it before; an earlier version kept the name alone."""
-    name, _, epoch = note.body.decode().partition(" ")
-    return name, int(epoch) if epoch else sys.maxsize
+    name, _, epoch = note.body.decode("utf-8", "replace").partition(" ")
+    return name, int(epoch) if epoch.isdecimal() and len(epoch) <= EPOCH_DIGITS_MAX else sys.maxsize
 
 
 def given_up_news(record: AgentRecord, since: float) -> News:

@@ -8,6 +8,7 @@ import logging
 from collections import Counter
 from typing import Final
 from uuid import uuid4
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Incident, Origin
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Note, Store
+from wakeful.services.readable import values
 
 KIND: Final = "incident"
 # Which incident of a cause and scope is open: the first daemon of a store that opens one says so here.
@@ -43,6 +45,9 @@ class Incidents:
         # Opened by other daemons on this store: joined here, written down by them.
         self._theirs: set[str] = set()
         self._in_line = asyncio.Lock()
+        # Incidents whose newest value the store does not have yet, and who writes each.
+        self._unsaved: dict[str, Incident] = {}
+        self._saving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # New ones since the start, by their cause.
         self.opened: Counter[Cause] = Counter()
 
@@ -59,7 +64,7 @@ class Incidents:
 
     async def listed(self, include_resolved: bool = False) -> list[Incident]:
         """Open ones, or all; the newest last."""
-        found = {(each := _decode(note.body)).id: each for note in await self._store.notes(KIND)}
+        found = {each.id: each for each in values(await self._store.notes(KIND), _decode)}
         # What the store has not taken yet, be it slow or full, is open all the same.
         found.update({each.id: each for each in self._open.values() if each.id not in self._theirs})
         shown = [each for each in found.values() if include_resolved or each.is_open]
@@ -106,12 +111,17 @@ class Incidents:
             known = self.of(session_id)
             if known is not None and (known.cause, known.scope) == (origin.cause, origin.scope):
                 newest = known.lasting(until).called(session_id, name)
-                return known if newest == known else await self.keep(newest)
-            if known is not None:
-                await self._leave(session_id, "its cause turned out to be another")
-            now = self._clock.now().wall
-            incident = self._open.get(origin.key) or await self._opened(origin, summary, now)
-            return await self.keep(incident.joined(session_id, now, name).lasting(until))
+                if newest == known:
+                    return known
+            else:
+                if known is not None:
+                    await self._leave(session_id, "its cause turned out to be another")
+                now = self._clock.now().wall
+                incident = self._open.get(origin.key) or await self._opened(origin, summary, now)
+                newest = incident.joined(session_id, now, name).lasting(until)
+                self._of_session[session_id] = origin.key
+        # Not in line: thousands that join one incident at once are written down together.
+        return await self.keep(newest)
 
     async def begin(self, origin: Origin, summary: str) -> Incident:
         """The incident of a cause that is seen by itself. Open here at once, also where the store takes nothing."""
@@ -173,12 +183,26 @@ class Incidents:
     async def keep(self, incident: Incident) -> Incident:
         """The newest word about an incident. Known at once, so that nobody goes on with an older one meanwhile."""
         if incident.is_open:
-            self._remember(incident)
+            self._open[_key(incident)] = incident
         elif self.newest(incident) != incident:
             self._lately[_key(incident)] = incident
         if incident.id not in self._theirs or not incident.is_open:
-            await self._store.keep_note(Note(KIND, incident.id, msgspec.json.encode(incident)))
+            await self._save(incident)
         return incident
+
+    async def _save(self, incident: Incident) -> None:
+        """Durable when it returns. What comes while the same incident is being written is written once, together."""
+        self._unsaved[incident.id] = incident
+        async with self._saving.setdefault(incident.id, asyncio.Lock()):
+            newest = self._unsaved.pop(incident.id, None)
+            if newest is None:
+                return
+            try:
+                await self._store.keep_note(Note(KIND, newest.id, msgspec.json.encode(newest)))
+            except BaseException:
+                # The others who wait for this value try it themselves.
+                self._unsaved.setdefault(newest.id, newest)
+                raise
 
     async def _opened(self, origin: Origin, summary: str, now: float) -> Incident:
         """A new one, or one that was over just now; or the one that another daemon on this store opened first."""
@@ -188,7 +212,7 @@ class Incidents:
         if await self._store.keep_new_note(claim):
             self.opened[origin.cause] += over is None
             return incident
-        claimed = [_decode(note.body) for note in await self._store.notes(OPEN) if note.key == origin.key]
+        claimed = values([note for note in await self._store.notes(OPEN) if note.key == origin.key], _decode)
         kept = {each.id: each for each in await self.listed(include_resolved=True)}
         theirs = next((kept.get(each.id, each) for each in claimed), None)
         if theirs is None or not theirs.is_open:
@@ -196,7 +220,9 @@ class Incidents:
             await self._store.keep_note(claim)
             self.opened[origin.cause] += over is None
             return incident
-        self._theirs.add(theirs.id)
+        if theirs.id in kept:
+            self._theirs.add(theirs.id)
+        # Else whoever claimed it ended before it could write it down: it goes on here.
         return theirs
 
     def _reopened(self, origin: Origin, now: float) -> Incident | None:

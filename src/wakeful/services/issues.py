@@ -19,6 +19,8 @@ from wakeful.services.sparing import SPARED_SECONDS, SparedForge
 
 RETRY_SECONDS: Final = SPARED_SECONDS
 OWED: Final = "issue_owed"
+# So many projects have a report waiting; `wakeful incidents` lists the problems of all.
+OWED_MAX: Final = 50
 TROUBLE: Final = "issue_trouble"
 # One forge, one trouble: whatever is wrong with it is told once until it works again.
 _KEY: Final = "forge"
@@ -61,11 +63,17 @@ class Issues:
             return Filing(None, "no repository is configured for its project: set github.repo")
         filing = await self._forge.file(report)
         if filing.url is None:
-            await self._store.keep_note(Note(OWED, report.project, _encode(report)))
+            await self._keep(report)
             await self._say_once(filing.words)
         else:
             await self._settled(report.project)
         return filing
+
+    async def _keep(self, report: Report) -> None:
+        """For later, unless so many wait already: their projects' names may be anybody's choice."""
+        owed = {note.key for note in await self._store.notes(OWED)}
+        if report.project in owed or len(owed) < OWED_MAX:
+            await self._store.keep_note(Note(OWED, report.project, _encode(report)))
 
     async def retry(self) -> int:
         """Try everything that is owed once more; how many reports were filed."""

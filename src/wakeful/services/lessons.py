@@ -6,10 +6,12 @@ from typing import Final
 import msgspec
 
 from wakeful.domain.decoding import json_decoder
+from wakeful.domain.labels import label
 from wakeful.domain.lessons import BadLesson, Lesson, prefix_words
 from wakeful.domain.record import safe
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Note, Store
+from wakeful.services.readable import readable
 
 KIND: Final = "lesson"
 # Whoever has more exceptions than this in one store has no rule left.
@@ -29,10 +31,10 @@ class Lessons:
 
     async def load(self) -> None:
         """Read them again, as several daemons may share one store."""
-        self._known = {note.key: _decode(note.body) for note in await self._store.notes(KIND)}
+        self._known = {note.key: known for note, known in readable(await self._store.notes(KIND), _decode)}
 
     def of(self, project: str) -> tuple[Lesson, ...]:
-        return tuple(each for each in self._known.values() if each.project == project)
+        return tuple(each for each in self._known.values() if label(each.project) == label(project))
 
     def listed(self) -> list[Lesson]:
         """All of them, by project."""

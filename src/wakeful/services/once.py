@@ -23,6 +23,7 @@ from wakeful.faults import reach
 from wakeful.ports.store import Note, Outcome, Store
 from wakeful.services.acts import INTERRUPTED, Act, Deed
 from wakeful.services.hands import Hands
+from wakeful.services.readable import readable
 from wakeful.services.starts import RunRequest
 
 KIND: Final = "deed"
@@ -84,8 +85,8 @@ class OnceHands:
     async def forget_old(self) -> None:
         """Drop what nobody will ask about again."""
         oldest = self._now() - KEPT_SECONDS
-        for note in await self._store.notes(KIND):
-            if _decode(note.body).at < oldest:
+        for note, kept in readable(await self._store.notes(KIND), _decode):
+            if kept.at < oldest:
                 await self._store.drop_note(KIND, note.key)
 
     async def _once(

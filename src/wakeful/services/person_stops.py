@@ -16,6 +16,7 @@ from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Note, Store
+from wakeful.services.readable import readable
 
 KIND: Final = "person_stop"
 # As long as resolved incidents are: nobody looks at what ended before.
@@ -50,8 +51,7 @@ class PersonStops:
     async def load(self) -> None:
         """Know again what was ordered before a restart, and forget what was long ago."""
         oldest = self._clock.now().wall - KEPT_SECONDS
-        for note in await self._store.notes(KIND):
-            stop = _decode(note.body)
+        for note, stop in readable(await self._store.notes(KIND), _decode):
             if stop.at < oldest:
                 await self._store.drop_note(KIND, note.key)
             else:
@@ -67,6 +67,6 @@ class PersonStops:
     async def withdraw(self, processes: Collection[Process]) -> None:
         """These were not ended after all: what ends them from now on is news."""
         self._spared(processes)
-        for note in await self._store.notes(KIND):
-            if set(_decode(note.body).processes) & set(processes):
+        for note, stop in readable(await self._store.notes(KIND), _decode):
+            if set(stop.processes) & set(processes):
                 await self._store.drop_note(KIND, note.key)

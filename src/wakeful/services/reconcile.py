@@ -1,12 +1,12 @@
 """What a crash left half done, settled by looking at the world. Nothing is ever done again here.
 
 An intent without an outcome says that an act may have happened. A start is looked for by the process that carries
-its intent, a stop by the absence of one, a prompt in a terminal by what is left of it in the input line; what leaves no
-trace of its own is said to be unverified, also where the session is looked at: a prompt that nobody saw taken is for a
-person to send again.
+its intent, or by what a client has said that names its conversation itself; a stop by the absence of one, a prompt in a
+terminal by what is left of it in the input line; what leaves no trace of its own is said to be unverified, also where the
+session is looked at: a prompt that nobody saw taken is for a person to send again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -16,12 +16,21 @@ from wakeful.domain.decoding import json_decoder
 from wakeful.domain.hosting import INTENT_VARIABLE, SESSION_VARIABLE, Hosting
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
+from wakeful.domain.work import ConversationHeld
 from wakeful.ports.hands import Seen, TypedText, World
 from wakeful.ports.store import Intent, Outcome, Store
 from wakeful.services.acts import INTERRUPTED, Act, ActGate, Purpose
 from wakeful.services.holdings import Holdings
 
 _decode_purpose: Final = json_decoder(Purpose)
+
+FindBegun = Callable[[Hosting, str, Sequence[Process]], Awaitable[Seen | None]]
+"""What a start began whose client names its conversation itself, by its plan, its intent and its living processes."""
+
+
+async def find_nothing(_planned: Hosting, _intent_id: str, _carriers: Sequence[Process]) -> Seen | None:
+    """Where no client does."""
+    return None
 
 
 async def reconcile(
@@ -30,6 +39,7 @@ async def reconcile(
     holdings: Holdings,
     world: World,
     typed: Sequence[TypedText] = (),
+    find_begun: FindBegun = find_nothing,
 ) -> list[Seen]:
     """Conclude every open intent with what can be seen now, oldest first.
 
@@ -43,12 +53,33 @@ async def reconcile(
         if text is not None and text.is_command and text.seen.outcome is Outcome.INEFFECTIVE:
             # The command that was to start it never ran.
             seen = text.seen
+        elif (begun := await _begun(intent, purpose, holdings, world, find_begun)) is not None:
+            seen = begun
+            prompted = begun if begun.outcome is Outcome.RECOVERED else None
         else:
             seen = _seen(intent, purpose, holdings, world, prompted)
         await _settle(intent, purpose, seen, holdings, prompted)
         await gate.conclude(intent, seen)
         concluded.append(seen)
     return concluded
+
+
+async def _begun(
+    intent: Intent, purpose: Purpose, holdings: Holdings, world: World, find_begun: FindBegun
+) -> Seen | None:
+    """A conversation that got its name after Wakeful ended, claimed now; None: nothing is known of one."""
+    planned = purpose.planned
+    if intent.act != Act.START or planned is None or planned.conversation_id:
+        return None
+    carriers = world.carriers(INTENT_VARIABLE, intent.id)
+    seen = await find_begun(planned, intent.id, carriers)
+    if seen is None or seen.hosting is None:
+        return None
+    try:
+        lease = await holdings.claim(seen.hosting.session_id, seen.hosting.process)
+    except ConversationHeld as problem:
+        return Seen(Outcome.UNVERIFIED, str(problem))
+    return replace(seen, hosting=replace(seen.hosting, epoch=lease.epoch))
 
 
 def _text_of(intent: Intent, typed: Sequence[TypedText]) -> TypedText | None:

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from wakeful.domain.calm import PauseRecord
 from wakeful.domain.checkpoint import Checkpoint
-from wakeful.domain.decoding import decode_json
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.events import Event, Spent as SpentEvent
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Incident
@@ -20,6 +20,7 @@ from wakeful.ports.clock import Clock
 from wakeful.ports.folders import WorkFolders
 from wakeful.ports.store import Note
 from wakeful.services import checkpoints, incidents
+from wakeful.services.readable import values
 from wakeful.services.roster import Roster
 from wakeful.services.watched import Watched
 
@@ -31,6 +32,8 @@ FOLDERS_AT_ONCE: Final = 4
 LOGS_MAX: Final = 60
 EVENTS_MAX: Final = 1_000_000
 NOT_ASKED: Final = "not looked at: there was no time left"
+_decode_incident: Final = json_decoder(Incident)
+_decode_checkpoint: Final = json_decoder(Checkpoint)
 
 
 class Memory(Protocol):
@@ -95,14 +98,14 @@ class Reports:
         by_session: dict[SessionId, list[Moves]] = {}
         for each in await self._memory.moves(since_wall):
             by_session.setdefault(each.session_id, []).append(each)
-        found = [decode_json(note.body, Incident) for note in await self._memory.notes(incidents.KIND)]
+        found = values(await self._memory.notes(incidents.KIND), _decode_incident)
         return Past(since_wall, by_session, found, await self._held())
 
     async def _held(self) -> dict[str, int]:
         """Who waits for a person's decision, and in which checkpoint."""
         decided = {note.key for note in await self._memory.notes(checkpoints.DECISION)}
         notes = [note for note in await self._memory.notes(checkpoints.KIND) if note.key not in decided]
-        found = [decode_json(note.body, Checkpoint) for note in notes]
+        found = values(notes, _decode_checkpoint)
         return {each.subject: each.number for each in found if each.is_open}
 
     def _account(self, watched: Watched, spent: dict[SessionId, Spent]) -> Account:

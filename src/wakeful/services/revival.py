@@ -40,6 +40,7 @@ from wakeful.services.acts import Deed
 from wakeful.services.hands import Hands
 from wakeful.services.holdings import Holdings
 from wakeful.services.pace import Pace
+from wakeful.services.readable import values
 from wakeful.services.resuming import brief_of
 from wakeful.services.watched import Watched
 
@@ -167,7 +168,7 @@ class Reviver:
 
     async def written(self) -> list[Revival]:
         """Every revival that is remembered, oldest first: what a restart has to look at."""
-        found = [_decode(note.body) for note in await self._store.notes(KIND)]
+        found = values(await self._store.notes(KIND), _decode)
         return sorted(found, key=lambda each: each.began_at)
 
     async def settle(self, watched: Watched, trouble: Trouble, revival: Revival) -> Trouble:

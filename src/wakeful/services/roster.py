@@ -15,6 +15,7 @@ from msgspec import Struct
 from wakeful.domain.errors import AmbiguousSession, OperatorError, SessionNotFound
 from wakeful.domain.findings import Attention, Health, State
 from wakeful.domain.ids import SessionId, parse_session_id
+from wakeful.domain.labels import label
 from wakeful.domain.moment import Instant
 from wakeful.domain.record import SessionRecord
 from wakeful.domain.subject import Subject
@@ -249,7 +250,7 @@ def _fits(record: SessionRecord, query: Query) -> bool:
     return (
         (query.health is None or record.health is query.health)
         and (query.state is None or record.state is query.state)
-        and (query.project is None or record.project == query.project)
+        and (query.project is None or record.project == label(query.project))
     )
 
 

@@ -16,6 +16,8 @@ from wakeful.services.waiting import told_or_due
 
 # What a store or a tool refused is tried again after this.
 RETRY_SECONDS: Final = 30.0
+# A bug that stays is met less and less often.
+RETRY_SECONDS_MAX: Final = 3600.0
 
 log = logging.getLogger("wakeful.healing")
 
@@ -31,6 +33,8 @@ class Rounds:
         # Due while it was being treated: looked at once more.
         self._again: set[SessionId] = set()
         self._sooner = asyncio.Event()
+        # How often in a row each could not be treated because of a bug.
+        self._failures: dict[SessionId, int] = {}
 
     def look_at(self, session_id: SessionId, in_seconds: float = 0.0) -> None:
         """At once, or later."""
@@ -78,9 +82,14 @@ class Rounds:
             log.warning("%s could not be treated: %s", session_id, error)
             self.look_at(session_id, RETRY_SECONDS)
         except Exception:
-            # One session that cannot be treated must not keep the others from it.
-            log.exception("%s could not be treated", session_id)
-            self.look_at(session_id, RETRY_SECONDS)
+            # One session that cannot be treated must not keep the others from it, nor fill the log.
+            failures = self._failures.get(session_id, 0)
+            if not failures:
+                log.exception("%s could not be treated", session_id)
+            self._failures[session_id] = failures + 1
+            self.look_at(session_id, min(RETRY_SECONDS * 2.0 ** min(failures, 10), RETRY_SECONDS_MAX))
+        else:
+            self._failures.pop(session_id, None)
 
     def _free(self, session_id: SessionId) -> None:
         self._busy.pop(session_id, None)

@@ -24,6 +24,7 @@ SPARED_SECONDS: Final = 600.0
 SLOW_SECONDS: Final = 5.0
 EPISODE: Final = "forge"
 OWED: Final = "unfiled:"
+OWED_MAX: Final = 50
 # Where reports were kept before; issues' addresses are kept there as well.
 _OWED_BEFORE: Final = "issue:"
 WITHOUT_ONE: Final = "wrote its event without one; it is filed later"
@@ -71,12 +72,19 @@ class ToldForge:
     async def file(self, report: Report) -> Filing:
         filing = await self._forge.file(report)
         if filing.url is None:
-            await self._jobs.mark(f"{OWED}{report.project}", _encode(report).decode())
+            await self._keep(report)
             await self._fails(filing.words)
         else:
             await self._jobs.end(f"{OWED}{report.project}")
             await self._works()
         return filing
+
+    async def _keep(self, report: Report) -> None:
+        """For later, unless so many wait already: their projects' names may be anybody's choice."""
+        name = f"{OWED}{report.project}"
+        owed = {each for each in await self._jobs.episodes() if each.startswith(OWED)}
+        if name in owed or len(owed) < OWED_MAX:
+            await self._jobs.mark(name, _encode(report).decode())
 
     async def try_again(self) -> None:
         """File what was not taken before, by whichever watchdog."""

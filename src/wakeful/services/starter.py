@@ -17,7 +17,7 @@ from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.process import Sight
 from wakeful.domain.work import conversation_id_for, prompt_id_for
 from wakeful.ports.clock import Clock
-from wakeful.ports.hands import Begun, Driver, Order, Seen, World
+from wakeful.ports.hands import Begun, Driver, NamedByClient, Order, Seen, World
 from wakeful.services.acts import Act, ActGate, Deed, Purpose
 from wakeful.services.holdings import Holdings
 from wakeful.services.starts import Plan, RunRequest, check_name, environment, plan_run
@@ -117,6 +117,10 @@ class Starter:
                 raise
 
         planned = self._planned(plan, SessionId(f"start-{uuid4().hex}"), request, epoch=1)
+        driver: object = self._drivers[plan.driver]
+        if isinstance(driver, NamedByClient):
+            # If this start is cut off, the conversation is found there.
+            planned = replace(planned, places=driver.places_in(request.environ))
         deed, hosting = await self._start(plan, planned, request, begun)
         return deed if hosting is None else replace(deed, session_id=hosting.session_id)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from wakeful.domain import alerts as words
-from wakeful.domain.alerts import Alert, AlertKind, Topic
+from wakeful.domain.alerts import Alert, AlertKind, Gist, Topic
 from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening, critical_event, stamp
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.findings import MEANINGS, Notice
@@ -98,7 +98,8 @@ class Voice:
         if incident.cause is Cause.SESSION:
             kind, episode = _told_as(incident, trouble, decision.step)
             text = trouble_text(trouble, record, decision, mode=self._mode, paused_by=self._paused_by)
-            await self._alerts.owe(Alert(kind, episode, text))
+            gist = words.gist_of(record, trouble.code or incident.cause)
+            await self._alerts.owe(Alert(kind, episode, text, gist=gist))
         else:
             await self.soon(incident)
         return None
@@ -155,7 +156,8 @@ class Voice:
             await self._sleep(GATHER_SECONDS)
             newest, before = self._incidents.newest(incident), newest
         text = words.incident(newest)
-        await self._alerts.owe(Alert(AlertKind.TROUBLE, newest.id, text, topic=topic))
+        gist = Gist(words_of(newest), "", newest.cause)
+        await self._alerts.owe(Alert(AlertKind.TROUBLE, newest.id, text, topic=topic, gist=gist))
         await self._incidents.keep(replace(self._incidents.newest(incident), is_due=False))
 
     async def _sleep(self, seconds: float) -> None:

@@ -14,6 +14,7 @@ from wakeful.domain.sentence import quiet_seconds
 from wakeful.domain.trouble import Trouble
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Note, Store
+from wakeful.services.readable import values
 from wakeful.services.watched import Watched
 
 KIND: Final = "trouble"
@@ -39,7 +40,7 @@ class Troubles:
 
     async def load(self) -> None:
         """Take up what an earlier daemon left."""
-        found = [_decode(note.body) for note in await self._store.notes(KIND)]
+        found = values(await self._store.notes(KIND), _decode)
         self._known = {each.session_id: each for each in found}
 
     async def of(self, watched: Watched, code: Code | None) -> Trouble:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import Final
 
 from wakeful.domain.heartbeat import Include
+from wakeful.domain.labels import label
 from wakeful.domain.moment import iso
 from wakeful.domain.record import SessionRecord
 from wakeful.domain.work import Work, WorkState
@@ -68,4 +69,4 @@ class WakeContext:
 
 
 def _is_for(work: Work, record: SessionRecord) -> bool:
-    return work.session_id == record.id or (work.session_id is None and work.project == record.project)
+    return work.session_id == record.id or (work.session_id is None and label(work.project) == record.project)

@@ -48,7 +48,10 @@ class MemoryJobs:
         return self.texts.get(watched.session.session_id, "")
 
     async def claim(self, name: str, token: str, ttl_seconds: float) -> bool:  # noqa: ARG002 - see above
-        return self._claims.setdefault(name, token) == token
+        if name in self._claims:
+            return False
+        self._claims[name] = token
+        return True
 
     async def yield_(self, name: str, token: str) -> None:
         if self._claims.get(name) == token:

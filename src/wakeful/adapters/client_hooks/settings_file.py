@@ -52,6 +52,19 @@ def read_settings(path: Path) -> bytes | None:
         return file.read()
 
 
+def look_at_settings(path: Path) -> bytes:
+    """The file's bytes, links followed: only to be shown. Raises OSError, and NotOursToWrite for what is no settings file."""
+    # Opening a FIFO would wait for its writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NotOursToWrite(path=path, reason="it is no regular file")
+        content = file.read(SETTINGS_BYTES_MAX + 1)
+    if len(content) > SETTINGS_BYTES_MAX:
+        raise NotOursToWrite(path=path, reason="it is larger than any settings")
+    return content
+
+
 def _require_folder(path: Path) -> None:
     if not path.parent.is_dir():
         raise NotOursToWrite(path=path, reason=f"there is no folder {path.parent}; start the client once")

@@ -7,7 +7,7 @@ native process below npm's wrapper: it does the work, holds the writer lock and 
 import os
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -59,6 +59,8 @@ REFUSED: Final = dict.fromkeys(
 UNKNOWN_CONVERSATION: Final = "no rollout found for thread id"
 # After its last word a process took 0.1 to 0.3 s to end, unless a command in the background keeps it.
 LEAVING_SECONDS: Final = 3.0
+# A process says its name within a second of its start; a busy machine may take longer, and a daemon waits for it.
+NAMING_SECONDS: Final = 10.0
 
 
 class CodexDriver:
@@ -80,7 +82,8 @@ class CodexDriver:
         if hosting.process is not None and proc.sight(hosting.process) is not Sight.DEAD:
             return False
         path = _at_its_places(self._environ, hosting).get("PATH", "")
-        return Path(hosting.cwd).is_dir() and shutil.which(hosting.argv[0], path=path) is not None
+        # Path.is_dir raises for a name that is too long.
+        return os.path.isdir(hosting.cwd) and shutil.which(hosting.argv[0], path=path) is not None  # noqa: PTH112
 
     def is_lost(self, hosting: Hosting) -> bool:
         """A person's terminal holds it, which does not end with the turn as a process of ours does."""
@@ -97,6 +100,32 @@ class CodexDriver:
             return self._at_rest(order)
         check_prompt(order.prompt)
         return await self._run(order, (program, *flags), order.prompt, begun)
+
+    def places_in(self, environ: Mapping[str, str]) -> dict[str, str]:
+        return {name: environ[name] for name in PLACES if name in environ}
+
+    async def find_begun(self, planned: Hosting, intent_id: str, carriers: Sequence[Process]) -> Seen | None:
+        folder = RunFolder(self._root, _unnamed(intent_id))
+        if not folder.output.is_file():
+            return None
+        launched = min(carriers, key=lambda process: process.started, default=None)
+        thread_id = await _name_in(folder, launched)
+        if thread_id is None:
+            return None
+        session_id = SessionId(f"codex-{thread_id}")
+        folder = folder.rename(self._root, session_id)
+        native = _native(launched, _codex_home(planned.places), thread_id) if launched is not None else None
+        hosting = replace(
+            planned,
+            session_id=session_id,
+            conversation_id=ConversationId(thread_id),
+            process=native,
+            folder=str(folder.path),
+        )
+        if _has_begun(folder):
+            return Seen(Outcome.RECOVERED, "its turn began", hosting)
+        words = "it runs and its turn has not begun yet" if carriers else "it ended before its turn began"
+        return Seen(Outcome.UNVERIFIED, words, hosting)
 
     async def resume(self, hosting: Hosting, order: Order) -> Seen:
         return await self.start(replace(order, environ=_at_its_places(order.environ, hosting)))
@@ -183,15 +212,14 @@ class CodexDriver:
         """Taken over without a prompt: between its turns nothing of it runs."""
         if not order.resume or order.conversation_id is None:
             raise PromptRefused(reason="Codex begins a conversation with a prompt, and none was given")
-        if not _has_rollout(_codex_home(order), order.conversation_id):
+        if not _has_rollout(_codex_home(order.environ), order.conversation_id):
             raise ConversationUnknown(conversation=order.conversation_id, folder=order.cwd)
         hosting = self._hosting(order, order.conversation_id)
         return Seen(Outcome.RECOVERED, "nothing of it runs until it gets a prompt", hosting)
 
     async def _run(self, order: Order, command: tuple[str, ...], prompt: str, begun: Begun) -> Seen:
         program, *flags = command
-        unnamed = parse_session_id(f"new-{order.intent_id}")
-        folder = RunFolder(self._root, order.session_id or unnamed)
+        folder = RunFolder(self._root, order.session_id or _unnamed(order.intent_id))
         _settle_prompts(folder)
         going_on = ("resume", order.conversation_id) if order.resume and order.conversation_id else ()
         with folder.reading(prompt, order.prompt_id or "") as streams:
@@ -217,7 +245,7 @@ class CodexDriver:
             seen = await self._give_up(folder, process, f"it began another conversation, {turn.thread_id}")
             await sweep(TOOL_VARIABLE, turn.thread_id)
             return seen
-        native = _native(process, _codex_home(order), turn.thread_id)
+        native = _native(process, _codex_home(order.environ), turn.thread_id)
         hosting = replace(self._hosting(order, ConversationId(turn.thread_id)), process=native)
         if order.session_id is None:
             folder = folder.rename(self._root, hosting.session_id)
@@ -268,8 +296,25 @@ class CodexDriver:
             since=self._clock.now().wall,
             folder=str(RunFolder(self._root, session_id).path),
             name=order.name,
-            places={name: order.environ[name] for name in PLACES if name in order.environ},
+            places=self.places_in(order.environ),
         )
+
+
+def _unnamed(intent_id: str) -> SessionId:
+    """What the folder of a start is called until the client has named its conversation."""
+    return parse_session_id(f"new-{intent_id}")
+
+
+async def _name_in(folder: RunFolder, process: Process | None) -> str | None:
+    """The conversation that the newest process of this folder names; one that lives is given time to do so."""
+    turn = Turn()
+    if process is None:
+        for line in folder.output.read_bytes().splitlines():
+            turn.feed(line)
+    else:
+        async with Following(folder.output, process) as following:
+            await following.until(turn.feed, lambda: turn.thread_id is not None, NAMING_SECONDS)
+    return turn.thread_id if turn.thread_id is not None and is_uuid(turn.thread_id) else None
 
 
 def _settle_prompts(folder: RunFolder) -> None:
@@ -295,8 +340,8 @@ def _at_its_places(environ: Mapping[str, str], hosting: Hosting) -> Mapping[str,
     return {name: value for name, value in environ.items() if name not in PLACES} | hosting.places
 
 
-def _codex_home(order: Order) -> Path:
-    own = order.environ.get("CODEX_HOME") or f"{order.environ.get('HOME', '~')}/.codex"
+def _codex_home(environ: Mapping[str, str]) -> Path:
+    own = environ.get("CODEX_HOME") or f"{environ.get('HOME', '~')}/.codex"
     return Path(own).expanduser()
 
 

@@ -16,7 +16,7 @@ import msgspec
 from aiodocker import Docker, DockerError
 from msgspec import Struct
 
-from wakeful.domain.child_environ import child_environ
+from wakeful.children import given_environ
 from wakeful.domain.errors import WorldError
 from wakeful.domain.plaintext import plain
 from wakeful.domain.redact import redact
@@ -183,7 +183,7 @@ class Engine:
         """Run a program in a running container to its end. Raises EngineGone, EngineRefused."""
         async with self._asking(seconds_max) as client:
             order = await client.containers.container(container_id).exec(
-                list(argv), environment=child_environ(environ or {}), workdir=workdir or None
+                list(argv), environment=given_environ(environ or {}), workdir=workdir or None
             )
             output = bytearray()
             async with order.start() as stream:

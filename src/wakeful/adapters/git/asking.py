@@ -10,6 +10,7 @@ from typing import Final
 
 from wakeful.adapters.system.inquiry import Answer, ask
 from wakeful.adapters.system.launch import find_program
+from wakeful.children import helper_environ
 from wakeful.ports.hands import ClientMissing
 
 _SILENT: Final = Answer(None, b"", b"")
@@ -68,8 +69,7 @@ class Git:
 
     def _environ(self) -> dict[str, str]:
         """Ours, without anything that points git elsewhere."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        return kept | _ENVIRON | _counted((*_SETTINGS, *_disarmed(self._filters or ())))
+        return helper_environ(os.environ) | _ENVIRON | _counted((*_SETTINGS, *_disarmed(self._filters or ())))
 
 
 def words(output: bytes) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from wakeful.adapters.git.asking import Git, words
 from wakeful.adapters.system.inquiry import Answer
+from wakeful.domain.labels import path_label
 from wakeful.domain.moment import iso
 from wakeful.domain.record import safe
 from wakeful.domain.report import Commit, Folder
@@ -39,16 +40,16 @@ class GitFolders:
         try:
             return await self._look(folder, since_wall)
         except FolderGone:
-            return Folder(safe(folder), problem=GONE)
+            return Folder(path_label(folder), problem=GONE)
 
     async def _look(self, folder: str, since_wall: float) -> Folder:
         git = Git(folder, self._seconds_max)
         top = await git.ask("rev-parse", "--show-toplevel")
         if top.exit_code != 0:
-            return Folder(safe(folder), problem=_problem(top))
+            return Folder(path_label(folder), problem=_problem(top))
         root = os.fsdecode(top.output.rstrip(b"\n"))
         if not await git.disarm():
-            return Folder(safe(root), problem=NO_ANSWER)
+            return Folder(path_label(root), problem=NO_ANSWER)
         return await _looked(git, root, since_wall)
 
 
@@ -57,16 +58,16 @@ async def _looked(git: Git, root: str, since_wall: float) -> Folder:
         "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--ignore-submodules=dirty"
     )
     if said.exit_code != 0:
-        return Folder(safe(root), problem=NO_ANSWER)
+        return Folder(path_label(root), problem=NO_ANSWER)
     lines = words(said.output)
     changed = changed_files(lines)
     touched = await asyncio.to_thread(_touched, root, changed[:FILES_DATED_MAX], since_wall)
     if "# branch.oid (initial)" in lines:
-        return Folder(safe(root), changed_files=len(changed), touched_files=touched)
+        return Folder(path_label(root), changed_files=len(changed), touched_files=touched)
     commits = await _commits(git, since_wall)
     unpushed = await _unpushed(git)
     return Folder(
-        safe(root),
+        path_label(root),
         commits=len(commits),
         newest_commits=tuple(commits[:COMMITS_SHOWN_MAX]),
         changed_files=len(changed),

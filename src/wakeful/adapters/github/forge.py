@@ -1,15 +1,18 @@
-"""Files trouble as issues: one open issue a project, one new one an hour, and never longer than a deadline.
+"""Files problems as issues: one open issue a project, one new one an hour, and never longer than a deadline.
+
+The name of a project is its agents' choice, so all projects together have a budget too: beyond it one summary is filed.
 
 Implements ports.forge.Forge. What goes wrong becomes words for a person; nothing else waits for GitHub.
 """
 
 import asyncio
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from math import inf
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Final, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct, structs
@@ -19,6 +22,7 @@ from wakeful.adapters.github.issue_text import PREFIX, body_of, marker_of, title
 from wakeful.adapters.github.ledger import Ledger
 from wakeful.domain.decoding import json_decoder
 from wakeful.domain.errors import OperatorError, WorldError
+from wakeful.domain.labels import label
 from wakeful.domain.plaintext import plain
 from wakeful.ports.forge import Filing, Report
 
@@ -31,6 +35,15 @@ DEADLINE_SECONDS: Final = 20.0
 LISTED_MAX: Final = 200
 # Repositories seldom change hands; one that became public is noticed this late.
 VISIBILITY_SECONDS: Final = 3600.0
+# So many new issues an hour, whatever their projects are called.
+ISSUES_MAX: Final = 10
+# Once these are used up, nobody asks `gh` for so long.
+SPENT_SECONDS: Final = 300.0
+# So many at a time, whatever their projects are called.
+AT_ONCE_MAX: Final = 4
+# The budget's places in the ledger, and the project under which its summary is filed.
+_ALL: Final = "all projects"
+_SPENT: Final = "too many projects had problems within the last hour; one summary was filed for the rest"
 _NOT_PUBLIC: Final = frozenset({"PRIVATE", "INTERNAL"})
 _REPOSITORY: Final = re.compile(r"[\w.][\w.-]*/[\w.][\w.-]*\Z")
 _URL: Final = re.compile(r"https://[\w.-]+(?::\d+)?/[\w.-]+/[\w.-]+/issues/\d+\Z")
@@ -47,6 +60,10 @@ class TextNotKept(WorldError):
 
     code = "text-not-kept"
     retryable = True
+
+
+# After these nothing was created.
+NOT_FILED: Final = (GhMissing, GhLoggedOut, GhRefused, TextNotKept)
 
 
 class _Visibility(Struct):
@@ -78,16 +95,20 @@ class GhForge:
     ) -> None:
         self._ledger = ledger
         self._repo = repo
-        self._repos = {project: name for project, _, name in (each.rpartition("=") for each in repos)}
+        self._repos = {label(project): name for project, _, name in (each.rpartition("=") for each in repos)}
         self._public = public
         self._deadline_seconds = deadline_seconds
         # Until when, by the loop's clock, a repository counts as not public.
         self._private_until: dict[str, float] = {}
-        self._one_at_a_time: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._one_at_a_time: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._few_at_a_time = asyncio.Semaphore(AT_ONCE_MAX)
+        self._summing = asyncio.Lock()
+        # Until when, by the loop's clock, the budget of all projects is known to be used up, and the summary's address.
+        self._spent: tuple[float, str | None] = (-inf, None)
 
     def wants(self, project: str) -> bool:
         """Whether anybody configured a place for issues of this project."""
-        return _REPOSITORY.match(self._repos.get(project, self._repo)) is not None
+        return _REPOSITORY.match(self._repos.get(label(project), self._repo)) is not None
 
     async def file(self, report: Report) -> Filing:
         if not self.wants(report.project):
@@ -97,24 +118,77 @@ class GhForge:
         # Half a character of a folder's name can be kept nowhere.
         report = structs.replace(report, project=report.project.encode("utf-8", "replace").decode())
         try:
-            async with asyncio.timeout(self._deadline_seconds), self._one_at_a_time[report.project]:
-                return await self._file(report, self._repos.get(report.project, self._repo))
+            mine = self._one_at_a_time.setdefault(report.project, asyncio.Lock())
+            async with asyncio.timeout(self._deadline_seconds), mine:
+                return await self._file(report, self._repos.get(label(report.project), self._repo))
         except TimeoutError:
             return Filing(None, f"`gh` did not answer within {self._deadline_seconds:g} s and was ended")
         except (WorldError, OperatorError) as problem:
             return Filing(None, str(problem))
 
     async def _file(self, report: Report, repo: str) -> Filing:
+        place = await self._place()
+        if place is None:
+            known = await self._ledger.newest(report.project)
+            return Filing(known, _SPENT) if known is not None else await self._summarised(report, repo)
+        is_used = False
+        try:
+            async with self._few_at_a_time:
+                found = await self._known(report, repo)
+                if found is not None:
+                    return found
+                is_used = True
+                url = await self._create(report, repo)
+        except NOT_FILED:
+            is_used = False
+            raise
+        finally:
+            if not is_used:
+                await self._ledger.give_back(place)
+        await self._ledger.filed(report.project, url)
+        return Filing(url, "filed")
+
+    async def _known(self, report: Report, repo: str) -> Filing | None:
+        """The project's issue that is open or was filed within the last hour; None: a new one may be created now."""
         await self._require_allowed(repo)
         url = await self._open_issue(repo, report.project)
         if url is not None:
             return Filing(url, "an issue about this project is open")
-        if not await self._ledger.claim(report.project):
-            last = await self._ledger.newest(report.project)
-            return Filing(last, "an issue about this project was filed within the last hour")
-        url = await self._create(report, repo)
-        await self._ledger.filed(report.project, url)
-        return Filing(url, "filed")
+        if await self._ledger.claim(report.project):
+            return None
+        last = await self._ledger.newest(report.project)
+        return Filing(last, "an issue about this project was filed within the last hour")
+
+    async def _place(self) -> str | None:
+        """A place in the budget of all projects, taken for an hour; None if all of them are taken."""
+        for number in range(ISSUES_MAX):
+            if await self._ledger.claim(f"{_ALL}/{number}"):
+                return f"{_ALL}/{number}"
+        return None
+
+    async def _summarised(self, report: Report, repo: str) -> Filing:
+        """The one issue for all that the budget has no place for: one an hour, while none is open."""
+        async with self._summing:
+            if (filed := self._summary_for_now()) is not None:
+                return Filing(filed, _SPENT)
+            await self._require_allowed(repo)
+            url = await self._open_issue(repo, _ALL) or await self._summary(report, repo)
+            self._spent = asyncio.get_running_loop().time() + SPENT_SECONDS, url
+            return Filing(url, _SPENT)
+
+    def _summary_for_now(self) -> str | None:
+        """Where the summary is, while the budget is known to be used up."""
+        until, summary = self._spent
+        return summary if asyncio.get_running_loop().time() < until else None
+
+    async def _summary(self, report: Report, repo: str) -> str | None:
+        if not await self._ledger.claim(_ALL):
+            return await self._ledger.newest(_ALL)
+        text = f"More than {ISSUES_MAX} projects had problems within an hour. No further issue is filed for now: `wakeful incidents` lists every problem."
+        about = Report(_ALL, report.session_id, "issue limit reached", text, 0.0)
+        url = await self._create(about, repo)
+        await self._ledger.filed(_ALL, url)
+        return url
 
     async def _require_allowed(self, repo: str) -> None:
         """Raises PublicRepository; who can see a repository must be known before anything is written there."""
@@ -139,7 +213,7 @@ class GhForge:
     async def _create(self, report: Report, repo: str) -> str:
         try:
             said = await self._send(report, repo)
-        except (GhMissing, GhLoggedOut, GhRefused, TextNotKept):
+        except NOT_FILED:
             # Surely not there. After anything else it may be, and then the next one who looks finds it.
             await self._ledger.give_back(report.project)
             raise

@@ -9,6 +9,7 @@ from typing import Final
 
 from wakeful.adapters.system.inquiry import OUTPUT_BYTES_MAX, Answer, ask
 from wakeful.adapters.system.launch import find_program
+from wakeful.children import gh_environ
 from wakeful.domain.errors import WorldError
 from wakeful.domain.plaintext import plain
 from wakeful.domain.redact import redact
@@ -63,7 +64,7 @@ async def ask_gh(words: Sequence[str], deadline_seconds: float) -> bytes:
 
 
 async def _answer(words: Sequence[str], deadline_seconds: float) -> Answer:
-    environ = {name: value for name, value in os.environ.items() if name not in _UNSET} | _SET
+    environ = {name: value for name, value in gh_environ(os.environ).items() if name not in _UNSET} | _SET
     try:
         program = find_program("gh", cwd="/", path=environ.get("PATH", os.defpath))
         return await ask((program, *words), deadline_seconds, environ=environ, with_children=True)

@@ -52,8 +52,8 @@ class StoreLedger:
         await self._store.keep_note(Note(KIND, project, url.encode()))
 
     async def newest(self, project: str) -> str | None:
-        notes = await self._store.notes(KIND)
-        return next((note.body.decode() for note in notes if note.key == project and note.body), None)
+        note = await self._store.note(KIND, project)
+        return note.body.decode("utf-8", "replace") if note is not None and note.body else None
 
 
 class _Entry(Struct, frozen=True):

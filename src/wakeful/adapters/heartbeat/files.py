@@ -1,21 +1,31 @@
 """Where an agent's HEARTBEAT.md lies, and reading it: regular files only, no links, no more than its bound.
 
-The operator's place comes before the agent's own. Nothing here writes.
+The operator's place comes before the agent's own. A file in the agent's folder counts only if a person trusts its
+content: a repository may have brought it, or the agent may have written it. Nothing here writes.
 """
 
 import errno
 import os
+import shlex
 import stat
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from wakeful.adapters.system.inside import open_below
+from wakeful.domain.errors import OperatorError
 from wakeful.domain.heartbeat import Bounds, HeartbeatInvalid, HeartbeatUnread, Snapshot, snapshot_of
 from wakeful.domain.plaintext import plain
+from wakeful.ports.heartbeat import Trusts
 
 NAME: Final = "HEARTBEAT.md"
+FOLDERS: Final = (".wakeful", "agents")
+# Opening a FIFO would wait for its writer.
+_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
 # Files beside the zones, and zones that are not anybody's.
 _NO_PLACES: Final = ("localtime", "posixrules", "Factory", "posix/", "right/")
 
@@ -27,22 +37,41 @@ class Stamp(Struct, frozen=True):
     inode: int
     size: int
     changed_ns: int
+    # Of the list of trusted files, for one that needs trust.
+    trust: object | None = None
 
 
 class AgentFiles:
     """Implements ports.heartbeat.HeartbeatFiles for the files below a state folder and below working directories."""
 
-    def __init__(self, home: str, bounds: Bounds) -> None:
+    def __init__(self, home: str, bounds: Bounds, trusts: Trusts) -> None:
         self._home = home
         self._bounds = bounds
+        self._trusts = trusts
 
     def stamp(self, agent: str, workdir: str | None) -> Stamp | None:
-        return found(candidates(self._home, agent, workdir))
+        own, *others = candidates(self._home, agent, workdir)
+        stamp = found((own,))
+        if stamp is None and (stamp := found(tuple(others))) is not None:
+            return replace(stamp, trust=self._trusts.stamp())
+        return stamp
 
     def load(self, agent: str, workdir: str | None, at: str) -> Snapshot:
-        stamp = self.stamp(agent, workdir)
-        path = stamp.path if stamp is not None else candidates(self._home, agent, workdir)[0]
-        return load(path, self._bounds, at)
+        own, *others = candidates(self._home, agent, workdir)
+        if others and workdir and found((own,)) is None and found(tuple(others)) is not None:
+            place = place_of(workdir, agent)
+            return understood(self._trusted(place), place.path, self._bounds, at)
+        return load(own, self._bounds, at)
+
+    def _trusted(self, place: "Place") -> bytes:
+        """Its content, which is the content that was checked. Raises HeartbeatInvalid."""
+        content = read_place(place, self._bounds)
+        try:
+            if self._trusts.is_trusted(place.path, content):
+                return content
+        except OperatorError as problem:
+            raise _refused(place.path, f"not trusted: {problem}") from problem
+        raise _refused(place.path, not_trusted(place.path))
 
     def zone(self, name: str) -> ZoneInfo:
         zone = find_zone(name)
@@ -50,10 +79,45 @@ class AgentFiles:
         return zone if zone is not None else ZoneInfo("UTC")
 
 
+class Place(NamedTuple):
+    """A HEARTBEAT.md below a working directory: the folder without links, and the names below it."""
+
+    root: str
+    names: tuple[str, ...]
+
+    @property
+    def path(self) -> str:
+        """What it is trusted by."""
+        return "/".join((self.root.rstrip("/"), *self.names))
+
+
+def place_of(workdir: str, agent: str) -> Place:
+    return Place(os.path.realpath(workdir), (*FOLDERS, agent, NAME))
+
+
+def place_at(path: str, home: str) -> Place | None:
+    """The place that this path names; None if it is the operator's own place, or one where no agent's file is read."""
+    whole = os.path.abspath(path)  # noqa: PTH100 - a link on the way must be seen, not followed
+    root, *names = whole.rsplit("/", len(FOLDERS) + 2)
+    if tuple(names[:-2]) != FOLDERS or names[-1] != NAME or whole.startswith(f"{home}/"):
+        return None
+    return place_of(root or "/", names[-2])
+
+
+def not_trusted(path: str) -> str:
+    """What a person can do about it."""
+    return f"not trusted: read it, then run `wakeful config trust {shlex.quote(path)}`"
+
+
+def read_place(place: Place, bounds: Bounds) -> bytes:
+    """Raises HeartbeatInvalid."""
+    return _content(place.path, _limit(bounds), lambda: open_below(place.root, place.names))
+
+
 def candidates(home: str, name: str, workdir: str | None) -> tuple[str, ...]:
     """Where the file of this agent is looked for; the first that is there counts."""
     own = f"{home}/agents/{name}/{NAME}"
-    return (own,) if not workdir else (own, f"{workdir}/.wakeful/agents/{name}/{NAME}")
+    return (own,) if not workdir else (own, "/".join((workdir, *FOLDERS, name, NAME)))
 
 
 def found(paths: tuple[str, ...]) -> Stamp | None:
@@ -73,13 +137,21 @@ def found(paths: tuple[str, ...]) -> Stamp | None:
 
 def load(path: str, bounds: Bounds, at: str) -> Snapshot:
     """What a file says now. Raises HeartbeatInvalid."""
-    from wakeful.adapters.heartbeat.document import (  # noqa: PLC0415 - YAML costs only who has such a file
-        bytes_max,
-        parse,
-    )
+    content = _content(path, _limit(bounds), lambda: os.open(path, _FLAGS))
+    return understood(content, path, bounds, at)
 
-    content = _content(path, bytes_max(bounds))
+
+def understood(content: bytes, path: str, bounds: Bounds, at: str) -> Snapshot:
+    """What the content of a file says. Raises HeartbeatInvalid."""
+    from wakeful.adapters.heartbeat.document import parse  # noqa: PLC0415 - YAML costs only who has such a file
+
     return snapshot_of(parse(content, path, bounds, find_zone), bounds, path, at)
+
+
+def _limit(bounds: Bounds) -> int:
+    from wakeful.adapters.heartbeat.document import bytes_max  # noqa: PLC0415 - as above
+
+    return bytes_max(bounds)
 
 
 @lru_cache(maxsize=256)
@@ -93,17 +165,16 @@ def find_zone(name: str) -> ZoneInfo | None:
         return None
 
 
-def _content(path: str, limit: int) -> bytes:
+def _content(path: str, limit: int, opened: Callable[[], int]) -> bytes:
     try:
-        # Opening a FIFO would wait for its writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        descriptor = opened()
         try:
             return _read(path, descriptor, limit)
         finally:
             os.close(descriptor)
     except OSError as problem:
-        if problem.errno == errno.ELOOP:
-            raise _refused(path, "a symbolic link, which is not followed") from problem
+        if problem.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise _refused(path, "a symbolic link, or below one, which is not followed") from problem
         reason = problem.strerror or str(problem)
         raise HeartbeatUnread(file=plain(path), line=1, reason=reason) from problem
 

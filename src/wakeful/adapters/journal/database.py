@@ -16,6 +16,7 @@ import msgspec
 from wakeful.adapters.journal.events import Placed
 from wakeful.adapters.sqlite.errors import BUSY_SECONDS_MAX, StoreCorrupt, translate
 from wakeful.adapters.sqlite.opening import CHECKED_BYTES_MAX
+from wakeful.domain.backlog import BadItem, checked
 from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.journal import Trace
@@ -89,7 +90,7 @@ class GaiaDatabase:
         """The id of the row that lies furthest behind in the events, and the byte behind it; ("", 0) if there is none."""
         query = "SELECT id, events_end FROM audit ORDER BY events_end DESC, rowid DESC LIMIT 1"
         with self._explained():
-            return self._rows.execute(query).fetchone() or ("", 0)
+            return msgspec.convert(self._rows.execute(query).fetchone() or ("", 0), tuple[str, int])
 
     def details(self, events: Iterable[str], trace_id: str) -> list[tuple[str, str | None, dict[str, Any]]]:
         """Event, step and details of a trace's rows of these kinds, oldest first."""
@@ -100,17 +101,17 @@ class GaiaDatabase:
         )
         with self._explained():
             rows = self._rows.execute(query, (trace_id, *kinds)).fetchall()
-        return [(event, step, decode_json(details)) for event, step, details in rows]
+            return [(str(event), step, _object(details)) for event, step, details in rows]
 
     def traces(self, trace_id: str) -> tuple[Trace, ...]:
         """What is known of one session's steps, in the order it was written."""
         query = "SELECT at, event, step, id, details FROM audit WHERE trace_id = ? AND step IS NOT NULL ORDER BY rowid"
         with self._explained():
             rows = self._rows.execute(query, (trace_id,)).fetchall()
-        return tuple(
-            Trace(at, event, trace_id, step, row_id, decode_json(details))
-            for at, event, step, row_id, details in rows
-        )
+            names = ("at", "event", "step", "id", "details", "trace_id")
+            # The details last: they are JSON of their own.
+            found = (zip(names, (*row[:-1], _object(row[-1]), trace_id), strict=True) for row in rows)
+            return tuple(msgspec.convert(dict(each), Trace) for each in found)
 
     def newest_session(self) -> str | None:
         """The session that was opened or began a step last."""
@@ -147,7 +148,7 @@ class GaiaDatabase:
         """The whole backlog, in the order in which it was added."""
         with self._explained():
             rows = self._rows.execute("SELECT * FROM backlog ORDER BY added_at, id").fetchall()
-        return [_item(row) for row in rows]
+            return [_item(row) for row in rows]
 
     def close(self) -> None:
         self._rows.close()
@@ -170,6 +171,8 @@ class GaiaDatabase:
             yield
         except (sqlite3.Error, OSError) as error:
             raise translate(error, self.path) from error
+        except msgspec.DecodeError as error:
+            raise StoreCorrupt(path=self.path, why="a row does not hold what Wakeful writes") from error
 
 
 def _inspect(path: Path) -> None:
@@ -219,5 +222,20 @@ def _item_row(item: Item) -> tuple[object, ...]:
 
 def _item(row: tuple[Any, ...]) -> dict[str, Any]:
     item = dict(zip(ITEM_COLUMNS, row, strict=True))
-    rest = decode_json(item.pop("rest"))
-    return {**item, "priority": decode_json(item["priority"]), **rest}
+    rest = _object(item.pop("rest"))
+    try:
+        return checked({**item, "priority": _decoded(item["priority"], Any), **rest})
+    except BadItem as problem:
+        raise msgspec.DecodeError(str(problem)) from problem
+
+
+def _object(text: object) -> dict[str, Any]:
+    found: dict[str, Any] = _decoded(text, dict[str, Any])
+    return found
+
+
+def _decoded(text: object, kind: Any) -> Any:
+    """A column of JSON. A number or nothing at all may be in its place. Raises msgspec.DecodeError."""
+    if not isinstance(text, str | bytes):
+        raise msgspec.DecodeError("no text")
+    return decode_json(text, kind)

@@ -60,6 +60,8 @@ class EventLog:
 
     def holds(self, trace_id: str, end: int) -> bool:
         """Whether the line that ends at this byte is the event with this id: it is not where the log was put back."""
+        if end <= 0:
+            return False
         with explained(self.path):
             file = open_for_reading(self.path)
             if file is None:

@@ -19,7 +19,7 @@ from wakeful.adapters.journal.integrity import inside
 from wakeful.adapters.system import inquiry, proc
 from wakeful.adapters.system.ending import TOOL_STEPS, carries, end, sweep
 from wakeful.adapters.system.launch import find_program
-from wakeful.domain.child_environ import child_environ
+from wakeful.children import agent_environ, given_environ
 from wakeful.domain.journal import Last, StepEntry
 from wakeful.domain.process import Sight
 from wakeful.domain.recovery import Answer
@@ -61,7 +61,7 @@ class GatedProcess:
                 self._child = subprocess.Popen(
                     ["/bin/sh", "-c", _GATE, "sh", program, *argv[1:]],
                     cwd=cwd,
-                    env=child_environ(environ),
+                    env=given_environ(environ),
                     stdin=subprocess.PIPE,
                     stdout=out,
                     stderr=err,
@@ -99,9 +99,16 @@ class StepProcesses:
     """What recovery does about the processes of one journal's steps."""
 
     def __init__(
-        self, root: Path, *, query: Query | None = None, query_seconds: float = QUERY_SECONDS_MAX
+        self,
+        root: Path,
+        *,
+        query: Query | None = None,
+        query_seconds: float = QUERY_SECONDS_MAX,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
+        """`environ`: for the programs it runs; None: those variables of this process's own that agents get."""
         self._root = root
+        self._environ = environ
         self._query = query
         self._query_seconds = query_seconds
 
@@ -167,7 +174,8 @@ class StepProcesses:
         return tuple(removed)
 
     def _ran(self, argv: Sequence[str], step: str, entry: StepEntry, seconds: float) -> int:
-        environ = {**os.environ, "WAKEFUL_STEP": step, KEY_VARIABLE: entry.key or ""}
+        given = agent_environ(os.environ) if self._environ is None else self._environ
+        environ = {**given, "WAKEFUL_STEP": step, KEY_VARIABLE: entry.key or ""}
         asked = inquiry.ask(
             ["env", "-C", str(self._root), "--", *argv], seconds, environ=environ, with_children=True
         )

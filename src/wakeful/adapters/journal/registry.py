@@ -25,7 +25,8 @@ def registered_roots(folder: Path) -> list[Path]:
     except FileNotFoundError:
         return []
     roots = [_root_of(path) for path in files if not path.name.startswith(".")]
-    return [root for root in roots if root is not None and root.is_dir()]
+    # Not Path.is_dir: it raises for a name that is too long.
+    return [root for root in roots if root is not None and os.path.isdir(root)]  # noqa: PTH112
 
 
 def _root_of(path: Path) -> Path | None:

@@ -35,6 +35,8 @@ READ_AT_START_MAX: Final = 64
 
 
 _mtime: Final = attrgetter("mtime")
+# What is told of a path whatever it is called: it may hide logs.
+_OF_ANY_NAME: Final = frozenset({Refusal.CLOSED, Refusal.TOO_LONG})
 
 
 class Owner(Struct, frozen=True, gc=False):
@@ -232,7 +234,7 @@ class LogEye:
         return {
             path: why
             for path, why in odd.items()
-            if why is Refusal.CLOSED
+            if why in _OF_ANY_NAME
             or ((root := self._root_of(path)) is not None and self._owner(root, path) is not None)
         }
 

@@ -216,7 +216,7 @@ def _list(folder: str, suffix: str, found: list[Found], odd: dict[str, Refusal])
             for entry in entries:
                 named = entry.name.endswith(suffix)
                 if named and entry.is_file(follow_symlinks=False):
-                    _add(entry, found)
+                    _add(entry, found, odd)
                     continue
                 if named:
                     odd[entry.path] = Refusal.SYMLINK if entry.is_symlink() else Refusal.NOT_A_FILE
@@ -224,15 +224,18 @@ def _list(folder: str, suffix: str, found: list[Found], odd: dict[str, Refusal])
                     folders.append(entry.path)
     except PermissionError:
         odd[folder] = Refusal.CLOSED
-    except OSError:  # vanished: nothing to be read there now, and the next scan looks again
-        return folders
+    except OSError as error:  # vanished: nothing to be read there now, and the next scan looks again
+        if error.errno == ENAMETOOLONG:
+            odd[folder] = Refusal.TOO_LONG
     return folders
 
 
-def _add(entry: os.DirEntry[str], found: list[Found]) -> None:
+def _add(entry: os.DirEntry[str], found: list[Found], odd: dict[str, Refusal]) -> None:
     try:
         status = entry.stat(follow_symlinks=False)
-    except FileNotFoundError:  # deleted since it was listed
+    except OSError as error:  # deleted since it was listed, most likely
+        if error.errno == ENAMETOOLONG:
+            odd[entry.path] = Refusal.TOO_LONG
         return
     found.append(Found(entry.path, status.st_ino, status.st_size, status.st_mtime))
 

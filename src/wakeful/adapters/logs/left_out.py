@@ -13,6 +13,7 @@ _NAME_CHARS_MAX: Final = 200
 # For one and for several, in the order in which they are told.
 _WORDS: Final[Mapping[Refusal, tuple[str, str]]] = {
     Refusal.CLOSED: ("folder cannot be listed (permission)", "folders cannot be listed (permission)"),
+    Refusal.TOO_LONG: ("path is too long to be read", "paths are too long to be read"),
     Refusal.UNREADABLE: ("log cannot be read (permission)", "logs cannot be read (permission)"),
     Refusal.SYMLINK: ("log is a symbolic link", "logs are symbolic links"),
     Refusal.NOT_A_FILE: ("log is no regular file", "logs are no regular files"),

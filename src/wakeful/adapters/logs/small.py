@@ -15,7 +15,7 @@ def read_small(path: Path, bytes_max: int) -> bytes | None:
     """The content of a regular file; None if it is gone, unreadable, larger, a link or no file at all."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    except (OSError, ValueError):  # a path from outside may hold a NUL
         return None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

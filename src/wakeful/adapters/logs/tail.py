@@ -8,7 +8,7 @@ under a check already made; comparing real paths could not promise that. Nothing
 import os
 from collections.abc import Callable, Iterator
 from enum import StrEnum
-from errno import EACCES, ELOOP, ENOENT, ENOTDIR, ENXIO, EPERM
+from errno import EACCES, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EPERM
 from stat import S_ISREG
 from typing import Final, TypeAlias
 from zlib import crc32
@@ -53,6 +53,8 @@ class Refusal(StrEnum):
     UNREADABLE = "unreadable"
     # A folder that we may not list: whatever lies in it is not seen at all.
     CLOSED = "closed"
+    # Its path is longer than the kernel takes.
+    TOO_LONG = "too_long"
     FAILED = "failed"
 
 
@@ -63,6 +65,7 @@ _REFUSALS: Final = {
     ENXIO: Refusal.NOT_A_FILE,
     EACCES: Refusal.UNREADABLE,
     EPERM: Refusal.UNREADABLE,
+    ENAMETOOLONG: Refusal.TOO_LONG,
 }
 
 

@@ -12,11 +12,10 @@ from collections.abc import Callable
 from typing import Final
 
 from wakeful.adapters.system import proc
+from wakeful.domain.descriptors import shares
 from wakeful.domain.process import Process, Sight
 
 POLL_SECONDS: Final = 1.0
-# Logs, sockets and the store need descriptors too; without one not even /proc can be read.
-DESCRIPTORS_RESERVED: Final = 256
 
 
 class ExitWatch:
@@ -26,7 +25,7 @@ class ExitWatch:
         self._on_exit = on_exit
         self._loop = asyncio.get_running_loop()
         self._pidfds: dict[Process, int] = {}
-        self._pidfds_max = max(0, _raise_descriptor_limit() - DESCRIPTORS_RESERVED)
+        self._pidfds_max = shares(_raise_descriptor_limit()).pidfds
         self._polled: set[Process] = set()
         self._timer: asyncio.TimerHandle | None = None
         # Looks at processes that came to nothing, since the start.

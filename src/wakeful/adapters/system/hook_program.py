@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from wakeful.adapters.system.inquiry import OUTPUT_BYTES_MAX, ask
+from wakeful.children import hook_environ
 from wakeful.domain.plaintext import plain
 from wakeful.domain.redact import redact
 
@@ -25,7 +26,7 @@ class HookProgram:
             answer = await ask(
                 self._argv,
                 self._deadline_seconds,
-                environ=dict(os.environ),
+                environ=hook_environ(os.environ),
                 with_children=True,
                 given=event,
             )

@@ -17,6 +17,7 @@ import psutil  # type: ignore[import-untyped]  # it ships no types
 from msgspec import Struct
 
 from wakeful.adapters.system.inquiry import ask
+from wakeful.children import helper_environ
 from wakeful.domain.decoding import decode_json
 from wakeful.domain.gateway.host_watch import HostReading, Unit
 
@@ -76,7 +77,7 @@ class HostFigures:
         self._asks_pm2 = pm2
         self._asks_docker = docker
         self._docker_socket = docker_socket
-        self._environ = os.environ if environ is None else environ
+        self._environ = helper_environ(os.environ if environ is None else environ)
         self._seen_up: set[tuple[str, str]] = set()
 
     async def reading(self) -> HostReading:

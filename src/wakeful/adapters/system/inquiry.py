@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.domain.child_environ import child_environ
+from wakeful.children import given_environ, helper_environ
 
 # SIGKILL ends a process at once, unless the kernel itself is stuck on its behalf: then nobody can wait for it.
 REAP_SECONDS_MAX: Final = 1.0
@@ -57,7 +57,7 @@ async def ask(
             stdin=words if words is not None else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=child_environ(os.environ if environ is None else environ),
+            env=helper_environ(os.environ) if environ is None else given_environ(environ),
             cwd=cwd,
             start_new_session=with_children,
         )

@@ -25,7 +25,7 @@ def read_inside(folder: Path, wanted: Path, *, bytes_max: int) -> bytes:
     """The file's content; a relative name counts from the folder. Raises NotInside, which names no path."""
     names = _names(folder, wanted)
     try:
-        descriptor = _walk(os.path.realpath(folder), names)
+        descriptor = open_below(os.path.realpath(folder), names)
     except (OSError, ValueError):
         raise NotInside(reason="there is no such file, or a link is on the way") from None
     try:
@@ -48,8 +48,8 @@ def _names(folder: Path, wanted: Path) -> tuple[str, ...]:
     return wanted.parts
 
 
-def _walk(root: str, names: tuple[str, ...]) -> int:
-    """The last one, opened; each step from the folder before it."""
+def open_below(root: str, names: tuple[str, ...]) -> int:
+    """The last one, opened; each step from the folder before it. Raises OSError where a link is on the way."""
     at = os.open(root, _STEP | os.O_DIRECTORY)
     try:
         for name in names[:-1]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from wakeful.adapters.system.log_files import shorten
+from wakeful.children import own_environ
 from wakeful.domain.plaintext import plain
 from wakeful.domain.redact import redact
 
@@ -83,7 +84,7 @@ class KeptChild:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=output,
                 stderr=output,
-                env=self._environ,
+                env=own_environ(os.environ if self._environ is None else self._environ),
                 start_new_session=True,
             )
         finally:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from wakeful.adapters.system import proc
-from wakeful.domain.child_environ import child_environ
+from wakeful.children import given_environ
 from wakeful.domain.process import Process
 from wakeful.ports.hands import ClientMissing, FolderGone, StartFailed
 
@@ -49,7 +49,8 @@ def launch(argv: Sequence[str], *, cwd: str, environ: Mapping[str, str], streams
 
 def find_program(name: str, *, cwd: str, path: str) -> str:
     """The program's path. Raises FolderGone or ClientMissing."""
-    if not Path(cwd).is_dir():
+    # Path.is_dir raises for a name that is too long.
+    if not os.path.isdir(cwd):  # noqa: PTH112
         raise FolderGone(folder=cwd)
     # A relative entry would mean another program in every folder, among them those an agent may write to.
     folders = os.pathsep.join(folder for folder in path.split(os.pathsep) if folder.startswith("/"))
@@ -83,7 +84,7 @@ def _spawn(
             argv,
             executable=program,
             cwd=cwd,
-            env=child_environ(environ),
+            env=given_environ(environ),
             stdin=streams.stdin,
             stdout=streams.stdout,
             stderr=streams.stderr,

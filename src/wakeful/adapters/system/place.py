@@ -47,7 +47,8 @@ class HostPlace:
             await self._clock.sleep_until(self._clock.now().awake + LOOK_SECONDS)
 
     def exists(self, folder: str) -> bool:
-        return Path(folder).is_dir()
+        # The path comes from a log: however long it is and whatever it holds, it is a folder or none.
+        return os.path.isdir(folder)  # noqa: PTH112 - pathlib raises for paths that are too long
 
     def oom_killed(self) -> bool:
         self._look()

@@ -279,6 +279,21 @@ def carriers(name: str, value: str, uid: int) -> list[Process]:
     return found
 
 
+def carried(names: Collection[str], uid: int) -> dict[tuple[str, str], list[Process]]:
+    """As `carriers`, for every value of these variables, by one pass: many sessions that end at once cost one."""
+    wanted = {os.fsencode(f"{name}="): name for name in names}
+    found: dict[tuple[str, str], list[Process]] = {}
+    for pid in _pids(uid):
+        process = identify_if_seen(pid)
+        entries = _look(f"/proc/{pid}/environ").split(b"\0") if process is not None else ()
+        for entry in entries:
+            head, equals, value = entry.partition(b"=")
+            name = wanted.get(head + equals)
+            if name is not None and process is not None:
+                found.setdefault((name, os.fsdecode(value)), []).append(process)
+    return found
+
+
 # The device and inode of a file, as os.stat has them.
 FileKey = tuple[int, int]
 

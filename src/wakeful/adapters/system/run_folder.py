@@ -20,7 +20,9 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
 
+from wakeful.adapters.logs.small import read_small
 from wakeful.adapters.system.launch import Streams
+from wakeful.adapters.system.owner_only import owner_only
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.plaintext import plain
@@ -35,6 +37,8 @@ PIPE_SLACK_BYTES: Final = 2 * 4096
 DRAIN_LOOK_SECONDS: Final = 0.01
 # Whoever asks about a prompt asks about one of the last: the gateway gives one at a time.
 PROMPTS_KEPT_MAX: Final = 50
+# Of so many prompts with names of 200 characters ten times as much.
+PROMPTS_BYTES_MAX: Final = 256 * 1024
 
 _WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -107,10 +111,10 @@ class RunFolder:
 
         One without a name is empty.
         """
-        try:
-            lines = self._prompts.read_text(errors="replace").split("\n")
-        except FileNotFoundError:
+        content = read_small(self._prompts, PROMPTS_BYTES_MAX)
+        if content is None:
             return None
+        lines = content.decode("utf-8", "replace").split("\n")
         told = (line.partition(" ") for line in lines)
         # What a later version calls it is not known here.
         return {name: Fate(fate) if fate in set(Fate) else Fate.UNKNOWN for name, _, fate in told}
@@ -125,7 +129,8 @@ class RunFolder:
         lines = [f"{name} {each}".rstrip() for name, each in known.items()][-PROMPTS_KEPT_MAX:]
         # Replaced as a whole: half of it would say that a prompt was never given.
         written = self._prompts.with_suffix(".new")
-        written.write_text("\n".join(lines))
+        with open(written, "w", encoding="utf-8", opener=owner_only) as file:
+            file.write("\n".join(lines))
         written.replace(self._prompts)
 
     def trim(self) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -29,12 +29,18 @@ def is_tool(process: Process) -> bool:
 
 def orphans_of(session_id: SessionId) -> tuple[Orphan, ...]:
     """The tools that outlived this session's agent."""
-    provider, _, conversation = session_id.partition("-")
-    variable = TOOL_VARIABLES.get(provider)
-    if variable is None:
-        return ()
-    left = proc.carriers(variable, conversation, os.getuid())
-    return tuple(Orphan(process, " ".join(proc.command(process.pid))) for process in left)
+    return orphans_of_all([session_id])[session_id]
+
+
+def orphans_of_all(session_ids: Collection[SessionId]) -> dict[SessionId, tuple[Orphan, ...]]:
+    """The same for many, by one pass over the processes."""
+    carried = proc.carried(TOOL_VARIABLES.values(), os.getuid())
+    found = {}
+    for session_id in session_ids:
+        provider, _, conversation = session_id.partition("-")
+        left = carried.get((TOOL_VARIABLES.get(provider, ""), conversation), ())
+        found[session_id] = tuple(Orphan(each, " ".join(proc.command(each.pid))) for each in left)
+    return found
 
 
 def unlogged_calls(

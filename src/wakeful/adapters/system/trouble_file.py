@@ -3,13 +3,18 @@
 import logging
 import os
 from pathlib import Path
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from wakeful.adapters.logs.small import read_small
 from wakeful.adapters.system import proc
+from wakeful.adapters.system.owner_only import owner_only
 from wakeful.domain.decoding import decode_json
 from wakeful.domain.process import Process, Sight
+
+FILE_BYTES_MAX: Final = 64 * 1024
 
 log = logging.getLogger("wakeful")
 
@@ -33,15 +38,17 @@ class TroubleFile:
                 self._path.unlink(missing_ok=True)
                 return
             new = self._path.with_name(f"{self._path.name}.new")
-            new.write_bytes(msgspec.json.encode(_Trouble(writer, words)))
+            with open(new, "wb", opener=owner_only) as file:
+                file.write(msgspec.json.encode(_Trouble(writer, words)))
             new.replace(self._path)
         except OSError as problem:
             log.warning("%s cannot be written: %s", self._path.name, problem.strerror)
 
     def read(self) -> str:
         """What is said now; empty if nothing is, or nobody who lives says it."""
+        content = read_small(self._path, FILE_BYTES_MAX)
         try:
-            said = decode_json(self._path.read_bytes(), _Trouble)
-        except (OSError, msgspec.DecodeError):
+            said = decode_json(content or b"", _Trouble)
+        except msgspec.DecodeError:
             return ""
         return "" if proc.sight(said.writer) is Sight.DEAD else said.words

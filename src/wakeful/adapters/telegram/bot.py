@@ -9,9 +9,11 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from msgspec import Struct
 
 from wakeful.adapters.system.hush import hush
+from wakeful.adapters.telegram.answers import read_answer
 from wakeful.domain.errors import WorldError
 from wakeful.domain.plaintext import plain
 from wakeful.domain.redact import redact
@@ -27,6 +29,8 @@ REASON_CHARS_MAX: Final = 200
 _NEVER_SENT: Final = frozenset(
     {"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol", "InvalidURL"}
 )
+# The library's own words.
+INVALID_ANSWER: Final = "Invalid server response"
 # The one answer of a server's front that is about the request itself.
 _TOO_LARGE: Final = "Too Large"
 
@@ -70,13 +74,24 @@ def open_bot(token: str, api: str, *, answer_seconds_max: float, kept_connection
     try:
         import httpx  # noqa: PLC0415 - only where somebody is reached this way
         from telegram import Bot  # noqa: PLC0415 - the same
-        from telegram.error import InvalidToken  # noqa: PLC0415 - the same
+        from telegram._utils.types import JSONDict  # noqa: PLC0415 - the same
+        from telegram.error import InvalidToken, TelegramError  # noqa: PLC0415 - the same
         from telegram.request import HTTPXRequest  # noqa: PLC0415 - the same
     except ImportError:
         raise BotNotOpened(reason="python-telegram-bot is not installed") from None
     _ignore_advice()
     limits = httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=kept_connections)
-    request = HTTPXRequest(
+
+    class Request(HTTPXRequest):
+        @staticmethod
+        def parse_json_payload(payload: bytes) -> JSONDict:
+            try:
+                answer: JSONDict = read_answer(payload)
+            except msgspec.DecodeError as problem:
+                raise TelegramError(INVALID_ANSWER) from problem
+            return answer
+
+    request = Request(
         connect_timeout=CONNECT_SECONDS_MAX,
         read_timeout=answer_seconds_max,
         write_timeout=answer_seconds_max,
@@ -113,7 +128,7 @@ def explain(problem: Exception, token: str) -> Trouble:
         if kind in _NEVER_SENT:
             return Trouble(Meaning.UNREACHED, f"Telegram cannot be reached ({kind})")
         return Trouble(Meaning.DOUBT, f"no answer came back ({kind})")
-    if str(problem) == "Invalid server response":
+    if str(problem) == INVALID_ANSWER:
         return Trouble(Meaning.DOUBT, reason)
     # Its own type only: a bad request is a network error there, too.
     is_status = type(problem) is NetworkError and _TOO_LARGE not in reason

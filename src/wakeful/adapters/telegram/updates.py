@@ -95,7 +95,8 @@ def read_update(raw: dict[str, Any], update_id: int, now_wall: float) -> Update:
         for kind in ("message", "edited_message"):
             if kind in raw:
                 return _incoming(raw[kind], update_id, edited=kind == "edited_message")
-    except (msgspec.ValidationError, RecursionError):
+    except (msgspec.ValidationError, RecursionError, UnicodeEncodeError):
+        # The last one: half of a surrogate pair where there should be an object.
         pass
     return Ignored(update_id)
 

@@ -6,13 +6,19 @@ that ended without being stopped is told from one that was never started.
 
 import os
 from pathlib import Path
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from wakeful.adapters.logs.small import read_small
+from wakeful.adapters.system.owner_only import owner_only
 from wakeful.adapters.tmux.failure import TmuxFailed
 from wakeful.domain.decoding import decode_json
 from wakeful.domain.process import Process
+
+# A mark has some 200 bytes.
+MARK_BYTES_MAX: Final = 64 * 1024
 
 
 class AgentMark(Struct, frozen=True):
@@ -34,8 +40,9 @@ class AgentMarks:
     def find(self, name: str) -> AgentMark | None:
         """What is remembered; None also for a damaged file, which the next start writes anew."""
         try:
-            return decode_json(self._path(name).read_bytes(), AgentMark)
-        except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+            content = read_small(self._path(name), MARK_BYTES_MAX)
+            return decode_json(content, AgentMark) if content else None
+        except msgspec.DecodeError:
             return None
 
     def keep(self, name: str, mark: AgentMark) -> None:
@@ -43,7 +50,8 @@ class AgentMarks:
         fresh = self._path(f".{name}.{os.getpid()}")
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fresh.write_bytes(msgspec.json.encode(mark))
+            with open(fresh, "wb", opener=owner_only) as file:
+                file.write(msgspec.json.encode(mark))
             fresh.replace(self._path(name))
         except OSError as problem:
             raise TmuxFailed(reason=f"{self._folder} cannot be written: {problem.strerror}") from problem

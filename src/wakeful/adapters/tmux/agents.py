@@ -20,7 +20,7 @@ from wakeful.adapters.system.launch import find_program
 from wakeful.adapters.tmux.agent_marks import AgentMark, AgentMarks
 from wakeful.adapters.tmux.agent_panes import ENDED, agent_in
 from wakeful.adapters.tmux.failure import TmuxFailed
-from wakeful.adapters.tmux.launching import forget_secrets, write_script
+from wakeful.adapters.tmux.launching import forget_leaked, write_script
 from wakeful.adapters.tmux.pane import shown
 from wakeful.adapters.tmux.panes import DEADLINE_SECONDS, Listing, PaneRow, list_panes, served
 from wakeful.adapters.tmux.private import discard, exists
@@ -28,6 +28,7 @@ from wakeful.adapters.tmux.server import TmuxServer
 from wakeful.adapters.tmux.start_clients import dialog_in_the_way
 from wakeful.adapters.tmux.starting import MARK_EPOCH, MARK_SESSION, SIZE
 from wakeful.adapters.tmux.stopping import end_program
+from wakeful.children import declared_environ
 from wakeful.domain.agents import AgentSpec, Glimpse
 from wakeful.domain.hosting import EPOCH_VARIABLE, SESSION_VARIABLE
 from wakeful.domain.process import Process, Sight
@@ -47,9 +48,6 @@ DOUBT_SECONDS: Final = 5.0
 LEAVING_SECONDS: Final = 0.1
 ATTEMPTS_MAX: Final = 5
 _LEAVING: Final = "server exited unexpectedly"
-# What every program may expect of its user; everything else is named in `env`.
-_USUAL: Final = frozenset({"HOME", "PATH", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"})
-_USUAL_PREFIXES: Final = ("LC_", "XDG_")
 
 
 class TmuxAgents:
@@ -229,7 +227,7 @@ class TmuxAgents:
     ) -> tuple[Process, Process | None]:
         """The first process of its pane, and the server that shows it."""
         cwd = spec.workdir or os.environ.get("HOME", "/")
-        given = {**_usual(), **environ, **_marks_of(spec, epoch)}
+        given = {**declared_environ(os.environ), **environ, **_marks_of(spec, epoch)}
         try:
             program = find_program(spec.command[0], cwd=cwd, path=given.get("PATH", os.defpath))
         except FolderGone as problem:
@@ -260,6 +258,7 @@ class TmuxAgents:
         else:
             raise TmuxFailed(reason=f"no session could be made in {ATTEMPTS_MAX} attempts")
         process, server = (proc.identify_if_seen(int(pid)) for pid in told.split()[-2:])
+        await forget_leaked(self._server)
         if process is None:
             raise await self._not_ready(spec)
         return process, server
@@ -351,14 +350,6 @@ def _target(spec: AgentSpec) -> str:
     return f"={PREFIX}{spec.name}:"
 
 
-def _usual() -> dict[str, str]:
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name in _USUAL or name.startswith(_USUAL_PREFIXES)
-    }
-
-
 def _marks_of(spec: AgentSpec, epoch: int) -> dict[str, str]:
     return {SESSION_VARIABLE: f"{PREFIX}{spec.name}", EPOCH_VARIABLE: str(epoch)}
 
@@ -377,4 +368,4 @@ def _new_session_words(spec: AgentSpec, epoch: int, script: str) -> tuple[str, .
     words += ["--", "/bin/sh", script, ";", "set-option", "-s", "exit-empty", "off"]
     for (flag, option), value in options.items():
         words += [";", "set-option", *([flag] if flag else []), "-t", target, option, value]
-    return (*words, *forget_secrets())
+    return tuple(words)

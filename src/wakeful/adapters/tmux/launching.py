@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from wakeful.adapters.tmux.private import write_private
-from wakeful.domain.child_environ import child_environ, removed_names
+from wakeful.adapters.tmux.server import TmuxServer
+from wakeful.children import given_environ, leaked_names
 
 # What tmux tells its panes: the caller's own would name another terminal.
 _OF_TMUX: Final = ("TERM", "TMUX", "TMUX_PANE")
@@ -28,11 +29,15 @@ rm -f -- "$0"
 """
 
 
-def forget_secrets() -> tuple[str, ...]:
-    """The rest of a tmux command that takes from its server what one started by an earlier version may still know."""
-    return tuple(
-        word for name in removed_names(os.environ) for word in (";", "set-environment", "-g", "-u", name)
-    )
+async def forget_leaked(server: TmuxServer) -> None:
+    """Take from a server what one that an earlier version started may still hand on. Raises TmuxFailed."""
+    shown = (await server.tell("show-environment", "-g")).decode(errors="replace")
+    held = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
+    words = [
+        word for name in leaked_names(held, os.environ) for word in (";", "set-environment", "-g", "-u", name)
+    ]
+    if words:
+        await server.tell(*words[1:])
 
 
 def write_script(folder: str, cwd: str, argv: Sequence[str], environ: Mapping[str, str]) -> str:
@@ -45,7 +50,7 @@ def script_text(cwd: str, argv: Sequence[str], environ: Mapping[str, str]) -> st
     """The script. Variables whose names no shell can set are left out."""
     exports = [
         f"export {name}={shlex.quote(value)}\n"
-        for name, value in child_environ(environ).items()
+        for name, value in given_environ(environ).items()
         if _SETTABLE.match(name) and name not in _READ_ONLY and name not in _OF_TMUX
     ]
     return f"{_HEAD}{''.join(exports)}cd -- {shlex.quote(cwd)} || exit 126\nexec {shlex.join(argv)}\n"

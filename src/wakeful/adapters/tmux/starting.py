@@ -17,7 +17,7 @@ from msgspec import Struct
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.launch import find_program
 from wakeful.adapters.tmux.failure import TmuxFailed
-from wakeful.adapters.tmux.launching import forget_secrets, write_script
+from wakeful.adapters.tmux.launching import forget_leaked, write_script
 from wakeful.adapters.tmux.pane import POLL_SECONDS, shown
 from wakeful.adapters.tmux.private import discard, exists
 from wakeful.adapters.tmux.programs import command_of
@@ -145,8 +145,8 @@ class Starting:
             *("new-session", "-d", "-P", "-F", "#{pane_id} #{pane_pid} #{pid}", "-s", name, *SIZE, *place),
             *("--", "/bin/sh", script, ";"),
             *_options(name, order),
-            *forget_secrets(),
         )
+        await forget_leaked(self._server)
         pane_id, *pids = told.decode().split()
         process, server = (proc.identify_if_seen(int(pid)) for pid in pids)
         return PaneAddress(self._server.socket, pane_id, name, process, server)

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from wakeful.adapters.logs.small import read_small
 from wakeful.adapters.tmux.private import discard, write_private
 from wakeful.domain.decoding import json_decoder
 from wakeful.domain.hosting import PaneAddress
@@ -20,6 +21,8 @@ from wakeful.domain.process import Process
 
 _PREFIX: Final = "typing-"
 _UNFINISHED: Final = ".new"
+# A prompt may have a MiB, and JSON writes a character in up to six bytes.
+NOTE_BYTES_MAX: Final = 8 * 1024 * 1024
 
 
 class Stage(StrEnum):
@@ -95,7 +98,8 @@ class TypedNotes:
 
 def _read(path: Path) -> TypedNote | None:
     """None if there is none, or none that was written whole."""
+    content = read_small(path, NOTE_BYTES_MAX)
     try:
-        return _decode(path.read_bytes())
-    except (FileNotFoundError, msgspec.DecodeError):
+        return _decode(content) if content else None
+    except msgspec.DecodeError:
         return None

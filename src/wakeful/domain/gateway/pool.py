@@ -159,8 +159,10 @@ class Pool(Generic[Item]):
         self._change(key, room, in_hand=room.in_hand, session_id=session_id, now=now)
 
     def expired(self, now: float) -> tuple[Evicted[Item], ...]:
-        """Those that have been idle for too long; they are out of the pool."""
+        """Those that have been idle for too long, and those beyond the limit; they are out of the pool."""
         evicted = []
+        while self._idle and self._is_over_limit():
+            evicted.append(self._evict(next(iter(self._idle)), EvictionReason.LRU_LIMIT, now))
         while (due_at := self.next_check_at) is not None and due_at <= now:
             evicted.append(self._evict(next(iter(self._idle)), EvictionReason.IDLE_TTL, now))
         return tuple(evicted)
@@ -177,6 +179,13 @@ class Pool(Generic[Item]):
         """The same for every key."""
         found = (self.evict(key, reason, now) for key in self.keys())
         return tuple(each for each in found if each is not None)
+
+    def _is_over_limit(self) -> bool:
+        """Whether more have a session than may; the place of one that is leaving belongs to another key already."""
+        if self._active <= self.limits.active_max:
+            return False
+        leaving = sum(room.is_leaving and not room.in_hand for room in self._rooms.values())
+        return self._active - leaving > self.limits.active_max
 
     def _take(self, key: ConversationKey, evicted: Evicted[Item] | None = None) -> Next[Item]:
         room = self._rooms[key]
@@ -209,7 +218,8 @@ class Pool(Generic[Item]):
 
     def _place(self, key: ConversationKey, room: Room[Item]) -> None:
         """Put a key where it belongs: with the ready ones, with the idle ones, or nowhere. Keeps its place in line."""
-        is_ready = bool(room.waiting) and not room.in_hand
+        # Whoever is leaving has lost its place: it is ready, without a session, once it has left.
+        is_ready = bool(room.waiting) and not room.in_hand and not room.is_leaving
         _enrol(self._ready_seated, key, belongs=is_ready and bool(room.session_id))
         _enrol(self._ready_unseated, key, belongs=is_ready and not room.session_id)
         is_idle = not room.waiting and not room.in_hand

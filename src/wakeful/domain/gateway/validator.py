@@ -118,7 +118,7 @@ _TRACE_LINE: Final = re.compile(
 # One line that is an error and nothing else, as runtimes and the two clients print it.
 _OF_A_PROGRAM: Final = r"[A-Za-z_.]*(?:Error|Exception)(?: \[[A-Z_]+\])?: \S.*|Error: \S.*"
 _OF_A_CLIENT: Final = (
-    r"API Error\b.*|Execution error|Request timed out\.?|stream disconnected before completion\b.*"
+    r"API Error(?:\s*[:(·].*)?|Execution error|Request timed out\.?|stream disconnected before completion\b.*"
     r"|unexpected status \d{3}\b.*|exceeded retry limit, last status: \d{3}\b.*"
 )
 _ERROR_ALONE: Final = re.compile(rf"(?:{_OF_A_PROGRAM}|{_OF_A_CLIENT})", re.ASCII)
@@ -126,8 +126,10 @@ _CLIENT_ERROR: Final = re.compile(rf"(?:{_OF_A_CLIENT})", re.ASCII)
 # A program does not explain itself.
 _EXPLAINS: Final = re.compile(
     r"\b(?:means?|meaning|because|happens?|happened|usually|therefore|in short|it is fine|[Yy]ou|[Yy]our"
-    r"|I|I've|we)\b"
+    r"|I|I've|we|(?:raised|thrown) (?:when|if|by))\b"
 )
+# Below a trace a program may print one word and a colon, or a part of a path; a person writes a sentence.
+_SENTENCE: Final = re.compile(r"[A-Z](?![\w.]*:\s)\S*(?:\s+\S+){2,}[.!]")
 # Whoever asks about one of these may be shown one.
 _ASKED_FOR: Final = re.compile(
     r"\b(?:errors?|exceptions?|trace\w*|stack|logs?|output|crash\w*|fail\w*|wrong|broken|status)\b",
@@ -142,13 +144,17 @@ def _leaks_an_error(candidate: Candidate) -> bool:
         return _is_bare_error(lines[0].strip(), candidate.asked)
     # One line may be a sentence that looks like it.
     traced = _traced_lines(lines)
-    return traced >= 2 and 2 * traced > len(lines) and not _ASKED_FOR.search(candidate.asked)
+    is_most = traced >= 2 and 2 * traced > len(lines)
+    return is_most and not _SENTENCE.fullmatch(lines[-1]) and not _ASKED_FOR.search(candidate.asked)
 
 
 def _is_bare_error(line: str, asked: str) -> bool:
     if _ERROR_ALONE.fullmatch(line) is None or (_EXPLAINS.search(line) and not _CLIENT_ERROR.match(line)):
         return False
-    return _CLIENT_ERROR.match(line) is not None or _ASKED_FOR.search(asked) is None
+    if _CLIENT_ERROR.match(line) is not None:
+        return True
+    name = line.partition(":")[0].casefold()
+    return _ASKED_FOR.search(asked) is None and (name == "error" or name not in asked.casefold())
 
 
 # How the first lines of a trace begin: a line that is not whole yet may become one of them.

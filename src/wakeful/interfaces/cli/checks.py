@@ -12,15 +12,16 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from wakeful.children import helper_environ
 from wakeful.config import Config, ConfigError
-from wakeful.domain.child_environ import child_environ
 from wakeful.domain.decoding import decode_json
-from wakeful.domain.errors import WakefulError, WorldError
+from wakeful.domain.errors import OperatorError, WakefulError, WorldError
 from wakeful.domain.plaintext import plain
 from wakeful.home import store_version
 from wakeful.interfaces.cli import outside_checks, trust
@@ -29,6 +30,7 @@ from wakeful.interfaces.cli.grading import Finding, Scene, fail, ok, warn
 from wakeful.interfaces.cli.hook_checks import hook_check
 from wakeful.interfaces.cli.status import Overview
 from wakeful.places import SOCKET_PATH_BYTES_MAX
+from wakeful.trusting import TrustBook
 
 TMUX_SECONDS_MAX: Final = 3.0
 # Beyond this many folders the exact number changes nothing.
@@ -37,6 +39,8 @@ FOLDERS_COUNTED_MAX: Final = 500_000
 WATCHES_SHARE_MAX: Final = 0.8
 # One descriptor for each process that matters, some hundred for everything else.
 DESCRIPTORS_MIN: Final = 4096
+# A folder that was cloned may hold any number.
+HEARTBEATS_MAX: Final = 100
 OWN_HOME: Final = "set WAKEFUL_HOME to a folder of your own"
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+[\w.-]*")
 _WATCHES: Final = Path("/proc/sys/fs/inotify/max_user_watches")
@@ -106,6 +110,35 @@ def _read_by_daemon(scene: Scene) -> tuple[str, ...] | None:
     except (WorldError, msgspec.DecodeError):
         # The check of the daemon itself says what is wrong with it.
         return None
+
+
+def heartbeats(scene: Scene) -> Finding:
+    """The files of agents in this folder and in the folders of the agents that are configured."""
+    from wakeful import heartbeats as files  # noqa: PLC0415 - YAML costs only who has such a file
+
+    if isinstance(scene.loaded, ConfigError):
+        return ok("not looked at: the configuration is wrong")
+    bounds = files.bounds_of(scene.loaded.config.heartbeat)
+    for path in _heartbeat_files(scene.loaded.config):
+        place = files.place_at(str(path), scene.places.home)
+        if place is None:
+            continue
+        try:
+            content = files.read_place(place, bounds)
+            if not TrustBook(scene.places.trusted).is_trusted(place.path, content):
+                advice = f"read it, then run `wakeful config trust {shlex.quote(place.path)}`"
+                return warn(f"{plain(place.path)}: not trusted, so it wakes no agent", advice)
+        except OperatorError as problem:
+            return warn(str(problem), "mend it, or remove it")
+    return ok("each one in this folder and in the folders of agents is trusted")
+
+
+def _heartbeat_files(config: Config) -> Iterator[Path]:
+    folders = {each.workdir for each in config.agents if each.workdir}
+    with suppress(FileNotFoundError):
+        folders.add(str(Path.cwd()))
+    for folder in sorted(folders):
+        yield from sorted(Path(folder).glob(".wakeful/agents/*/HEARTBEAT.md"))[:HEARTBEATS_MAX]
 
 
 def state_folder(scene: Scene) -> Finding:
@@ -190,7 +223,7 @@ def tmux(_scene: Scene) -> Finding:
     try:
         answer = subprocess.run(
             [program, "-V"],
-            env=child_environ(os.environ),
+            env=helper_environ(os.environ),
             capture_output=True,
             text=True,
             timeout=TMUX_SECONDS_MAX,
@@ -257,6 +290,7 @@ def version_on_disk(program: Path) -> str | None:
 CHECKS: Final[Mapping[str, Callable[[Scene], Finding]]] = {
     "system": system,
     "configuration": configuration,
+    "heartbeats": heartbeats,
     "state folder": state_folder,
     "daemon": daemon,
     "eyes": eyes,

@@ -13,22 +13,25 @@ from wakeful.agents_config import AGENT_KEYS, DOCKER_ONLY
 from wakeful.config import KEYS, ConfigError
 from wakeful.config_reading import Loaded, combine
 from wakeful.domain.errors import OperatorError
+from wakeful.domain.moment import iso
+from wakeful.domain.plaintext import plain
 from wakeful.gateway_config import CHAT_KEYS, CHATS, MEANINGS as GATEWAY_MEANINGS
 from wakeful.heartbeat_config import MEANINGS as HEARTBEAT_MEANINGS
 from wakeful.home import require_home
 from wakeful.interfaces.cli import trust as trusting
 from wakeful.interfaces.cli.lazy import Entry, LazyGroup
 from wakeful.interfaces.cli.options import answers_json
-from wakeful.interfaces.cli.output import note, say, show_json
+from wakeful.interfaces.cli.output import note, say, show_json, wall_now
 from wakeful.interfaces.cli.settings import load_settings
 from wakeful.places import Places, config_path
+from wakeful.trusting import TrustBook
 
 _HERE: Final = "wakeful.interfaces.cli.config_commands"
 COMMANDS: Final = {
     "init": Entry("Set up", f"{_HERE}:init", "Write a commented file with every default"),
     "show": Entry("Set up", f"{_HERE}:show", "Every value, and where it came from"),
     "check": Entry("Set up", f"{_HERE}:check", "Say whether the configuration is valid"),
-    "trust": Entry("Set up", f"{_HERE}:trust", "Let ./wakeful.toml count, as it is now"),
+    "trust": Entry("Set up", f"{_HERE}:trust", "Let ./wakeful.toml or a HEARTBEAT.md count, as it is now"),
     "import": Entry(
         "Set up",
         "wakeful.interfaces.cli.config_import:import_file",
@@ -40,6 +43,7 @@ MEANINGS: Final = {
     "daemon.port": "0 picks a free port. A busy one leaves the Unix socket alone open; `--port` insists.",
     "daemon.tcp": "false: the Unix socket only.",
     "daemon.mode": "observe acts on nothing, mine heals managed sessions, all heals every one.",
+    "daemon.pass_environment": "Agents and hooks get these variables of the daemon, too.",
     "detect.silence_seconds": "A turn without any sign of progress for this long is silent.",
     "detect.settle_seconds": "Text whose log does not say whether more follows ends a turn after this.",
     "detect.tool_seconds": "A tool that declares no time limit of its own may run this long.",
@@ -114,6 +118,12 @@ class NothingToTrust(OperatorError):
     """There is no wakeful.toml in this folder."""
 
     code = "nothing-to-trust"
+
+
+class TrustNotNeeded(OperatorError):
+    """{shown}: a file there needs no trust, or is never read. Trust is for ./wakeful.toml and for DIR/.wakeful/agents/NAME/HEARTBEAT.md."""
+
+    code = "trust-not-needed"
 
 
 @click.command(cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful config show")
@@ -252,12 +262,19 @@ def _problems(config_file: str | None) -> list[str]:
     return []
 
 
-@click.command(epilog="Example: cd project && wakeful config trust")
-def trust() -> int:
-    """Let this folder's wakeful.toml count, as it is now. When it changes it is a stranger again."""
+@click.command(epilog="Example: wakeful config trust .wakeful/agents/fox/HEARTBEAT.md")
+@click.argument("file", metavar="[HEARTBEAT.md]", required=False)
+def trust(*, file: str | None) -> int:
+    """Let this folder's wakeful.toml, or an agent's HEARTBEAT.md, count as it is now. When it changes it does not count.
+
+    For people: refused inside an agent's session.
+    """
     from wakeful.person import require_person  # noqa: PLC0415 - reads /proc, for this alone
 
     require_person()
+    places = Places.of(os.environ)
+    if file is not None:
+        return _trust_heartbeat(file, places)
     document = trusting.found_here()
     if document is None:
         raise NothingToTrust
@@ -266,7 +283,23 @@ def trust() -> int:
     set_here = {name for name, origin in loaded.origins.items() if origin != "default"}
     # Of an agent or a chat its name says enough.
     changed = sorted(name for name in set_here if name.rpartition(".")[0] not in set_here)
-    trusting.trust(document, Places.of(os.environ))
+    trusting.trust(document, places)
     say(f"trusted {document.path}: it sets {', '.join(changed) or 'nothing'}")
     note("it counts while you work in this folder, over your own configuration")
+    return 0
+
+
+def _trust_heartbeat(file: str, places: Places) -> int:
+    """Raises TrustNotNeeded, HeartbeatInvalid, TrustDamaged."""
+    from wakeful import heartbeats  # noqa: PLC0415 - YAML costs only who reads one
+
+    place = heartbeats.place_at(file, places.home)
+    if place is None:
+        raise TrustNotNeeded(shown=plain(file))
+    bounds = heartbeats.bounds_of(load_settings(None).config.heartbeat)
+    content = heartbeats.read_place(place, bounds)
+    snapshot = heartbeats.understood(content, place.path, bounds, iso(wall_now()))
+    TrustBook(places.trusted).trust(place.path, content)
+    say(f"trusted {plain(place.path)}, snapshot {snapshot.id}")
+    note("its words are given to the agent on its schedule, until the file changes")
     return 0

@@ -19,7 +19,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
-from wakeful.domain.child_environ import child_environ
+from wakeful.children import helper_environ, own_environ
 from wakeful.domain.errors import WorldError
 from wakeful.interfaces.cli.client import Client, DaemonNotRunning, DaemonSilent, DaemonUnreachable
 from wakeful.interfaces.cli.demo_scenes import SILENCE_SECONDS, Scene
@@ -65,7 +65,7 @@ class Stage:
             self._daemon = subprocess.Popen(
                 argv,
                 cwd=self.folder,
-                env=self._environ,
+                env=own_environ(self._environ),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -104,7 +104,9 @@ class Stage:
                 last_first.callback(_end, self._daemon)
 
     def _own_environ(self, pace: float) -> dict[str, str]:
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
+        inherited = {
+            key: value for key, value in own_environ(os.environ).items() if not key.startswith(_FOREIGN)
+        }
         return inherited | {
             "HOME": str(self.folder),
             # With another HOME Python would not find what was installed with `pip install --user`.
@@ -145,7 +147,7 @@ class Stage:
     def _tmux(self, *arguments: str) -> str:
         done = subprocess.run(
             ["tmux", "-u", "-S", str(self._tmux_socket), "-f", os.devnull, *arguments],
-            env=child_environ(self._environ),
+            env=helper_environ(self._environ),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

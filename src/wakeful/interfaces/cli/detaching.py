@@ -12,6 +12,7 @@ from typing import Final
 
 import click
 
+from wakeful.children import own_environ
 from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.plaintext import plain
 from wakeful.home import make_home
@@ -62,7 +63,12 @@ def _spawn(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
     with os.fdopen(os.open(log, flags, 0o600), "ab") as output:
         return subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            argv,
+            env=own_environ(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         )
 
 

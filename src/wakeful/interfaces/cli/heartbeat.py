@@ -24,6 +24,7 @@ from wakeful.interfaces.cli.output import note, say, show_json, wall_now
 from wakeful.interfaces.cli.session_acts import ACT_SECONDS_MAX
 from wakeful.interfaces.cli.settings import load_settings
 from wakeful.places import Places
+from wakeful.trusting import TrustBook
 
 _HERE: Final = "wakeful.interfaces.cli.heartbeat"
 COMMANDS: Final = {
@@ -45,6 +46,8 @@ class Validation(Struct, frozen=True):
     valid: bool
     snapshot: PolicySnapshot | None
     problem: Problem | None
+    # None where none is needed: the file is not in an agent's folder.
+    trusted: bool | None = None
 
 
 @click.command(cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful agent heartbeat status fox")
@@ -130,6 +133,10 @@ def validate(*, file: str, as_json: bool) -> int:
         say(f"{found.problem.file}:{found.problem.line}: {found.problem.reason}")
     elif found.snapshot is not None:
         say(f"{file}: valid, {found.snapshot.id}")
+        if found.trusted is False:
+            from wakeful.heartbeats import not_trusted  # noqa: PLC0415 - YAML costs only who reads one
+
+            note(not_trusted(found.snapshot.path))
         for each in found.snapshot.clamped:
             note(clamped_words(each))
     return 0 if found.valid else 1
@@ -141,13 +148,22 @@ def clamped_words(clamped: Clamped) -> str:
 
 
 def _validated(file: str) -> Validation:
-    from wakeful.heartbeats import bounds_of, load  # noqa: PLC0415 - YAML costs only who reads one
+    from wakeful import heartbeats  # noqa: PLC0415 - YAML costs only who reads one
 
-    bounds = bounds_of(load_settings(None).config.heartbeat)
+    bounds = heartbeats.bounds_of(load_settings(None).config.heartbeat)
+    place = heartbeats.place_at(file, Places.of(os.environ).home)
     try:
-        return Validation(True, shown(load(str(Path(file)), bounds, iso(wall_now()))), None)
+        if place is None:
+            return Validation(True, shown(heartbeats.load(str(Path(file)), bounds, iso(wall_now()))), None)
+        content = heartbeats.read_place(place, bounds)
+        snapshot = shown(heartbeats.understood(content, place.path, bounds, iso(wall_now())))
     except HeartbeatInvalid as wrong:
         return Validation(False, None, problem_of(wrong))
+    return Validation(True, snapshot, None, _trusts().is_trusted(place.path, content))
+
+
+def _trusts() -> TrustBook:
+    return TrustBook(Places.of(os.environ).trusted)
 
 
 def problem_of(wrong: HeartbeatInvalid) -> Problem:

@@ -1,11 +1,13 @@
 """`wakeful recover`: 004's eight steps for the journal of a program that was cut off. Works without a daemon."""
 
+import os
 from pathlib import Path
 from typing import Final
 
 import click
 import msgspec
 
+from wakeful.children import given_environ
 from wakeful.domain.checkpoint import file_name
 from wakeful.domain.recovery import Recovered, Status
 from wakeful.interfaces.cli.options import Number, answers_json
@@ -39,7 +41,9 @@ def recover(*, session_state: Path, wait: float, as_json: bool) -> int:
     """
     from wakeful.recoveries import recover_journal  # noqa: PLC0415 - `--help` needs none of it
 
-    recovered = recover_journal(session_state, wait_seconds=wait, progress=_progress)
+    recovered = recover_journal(
+        session_state, wait_seconds=wait, progress=_progress, environ=given_environ(os.environ)
+    )
     if as_json:
         show_json(msgspec.json.encode(recovered))
     else:

@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
+from wakeful.children import helper_environ
 from wakeful.domain.attaching import attach_argv
-from wakeful.domain.child_environ import child_environ
 from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.hosting import PaneAddress
@@ -165,7 +165,7 @@ def become(argv: list[str]) -> NoReturn:
         raise NeedsTerminal(command=shlex.join(argv))
     sys.stdout.flush()
     try:
-        os.execvpe(argv[0], argv, child_environ(os.environ))  # noqa: S606 - a fixed program, its words from the daemon
+        os.execvpe(argv[0], argv, helper_environ(os.environ))  # noqa: S606 - a fixed program, its words from the daemon
     except FileNotFoundError as error:
         raise TmuxMissing(program=argv[0]) from error
 

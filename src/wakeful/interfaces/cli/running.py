@@ -11,8 +11,8 @@ from typing import Final
 import click
 import msgspec
 
+from wakeful.children import helper_environ
 from wakeful.config import Config
-from wakeful.domain.child_environ import removed_names
 from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import WorldError
 from wakeful.home import require_home
@@ -127,7 +127,7 @@ def open_page(*, browser: bool, as_json: bool) -> int:
     else:
         say(link)
     if browser:
-        for name in removed_names(os.environ):
+        for name in set(os.environ) - helper_environ(os.environ).keys():
             # It starts programs in this process's own environment.
             del os.environ[name]
         webbrowser.open(link)

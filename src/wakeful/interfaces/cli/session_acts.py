@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from wakeful.children import given_environ
 from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.ids import SessionId
@@ -144,7 +145,7 @@ def prompt_text(given: str) -> str:
 
 def environ() -> dict[str, str]:
     """This command's environment; a value that is not text in UTF-8 cannot be sent and is left out."""
-    return {name: value for name, value in os.environ.items() if _is_text(name + value)}
+    return {name: value for name, value in given_environ(os.environ).items() if _is_text(name + value)}
 
 
 def show_deed(answer: Answer, *, as_json: bool) -> int:

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from wakeful.domain.calm import Mute, PauseRecord, mute_list
-from wakeful.domain.decoding import decode_json
+from wakeful.domain.decoding import json_decoder
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.incident import Incident
 from wakeful.domain.incident_record import incident_list
@@ -19,6 +19,7 @@ from wakeful.interfaces.cli.settings import load_settings
 from wakeful.places import Places
 from wakeful.services.calm import MUTE
 from wakeful.services.incidents import KIND
+from wakeful.services.readable import values
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -53,7 +54,7 @@ def paused() -> PauseRecord | None:
 
 
 def _kept(kind: str, shape: type[S]) -> list[S]:
-    return [decode_json(each.body, shape) for each in stored_notes(_store(), kind)]
+    return values(stored_notes(_store(), kind), json_decoder(shape))
 
 
 def _store() -> Path:

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
+from wakeful.children import helper_environ
 from wakeful.domain.attaching import Visit
-from wakeful.domain.child_environ import child_environ
 from wakeful.interfaces.cli.run import NeedsTerminal, TmuxMissing, has_terminal
 
 LEAVE_SECONDS_MAX: Final = 10.0
@@ -29,7 +29,7 @@ def lend_terminal(visit: Visit, shown: str) -> int:
     if not has_terminal():
         raise NeedsTerminal(command=shown)
     try:
-        visitor = subprocess.Popen(visit.argv, env=child_environ(os.environ))
+        visitor = subprocess.Popen(visit.argv, env=helper_environ(os.environ))
     except FileNotFoundError as error:
         raise TmuxMissing(program=visit.argv[0]) from error
     with _told_of_endings(visitor) as endings:
@@ -61,7 +61,7 @@ def _leave(argv: Sequence[str]) -> None:
     """Best effort: nobody is there any more who could be told, and the client goes with the container anyway."""
     with subprocess.Popen(
         argv,
-        env=child_environ(os.environ),
+        env=helper_environ(os.environ),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -110,7 +110,7 @@ class Access:
         self.url = f"{url_of(host, port)}/" if port is not None else None
         self.logins = Logins(now)
         self._token = token.encode()
-        self._hosts = _hosts(port)
+        self._hosts = _hosts(host, port)
 
     @property
     def cookie_name(self) -> str:
@@ -189,12 +189,13 @@ def url_of(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _hosts(port: int | None) -> frozenset[str]:
+def _hosts(host: str, port: int | None) -> frozenset[str]:
     if port is None:
         return frozenset()
+    names = (*LOOPBACK_NAMES, f"[{host}]" if ":" in host else host)
     # Port 80 is the one that browsers leave out.
-    bare = LOOPBACK_NAMES if port == 80 else ()
-    return frozenset((*bare, *(f"{name}:{port}" for name in LOOPBACK_NAMES)))
+    bare = names if port == 80 else ()
+    return frozenset((*bare, *(f"{name}:{port}" for name in names)))
 
 
 def _check_page(knock: Knock) -> None:

@@ -19,6 +19,8 @@ from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.places import SOCKET_PATH_BYTES_MAX
 
 BACKLOG: Final = 2048
+# The kernel would keep up to 4 MB for a client that does not read.
+SEND_BUFFER_BYTES: Final = 256 * 1024
 PROBE_SECONDS_MAX: Final = 2.0
 
 
@@ -105,6 +107,8 @@ def bind_tcp(host: str, port: int) -> socket.socket | PortBusy:
     try:
         # A restart must not wait for the last connections to be forgotten by the kernel.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Every connection inherits it.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         listener.bind((address, port))
         listener.listen(BACKLOG)
     except (OSError, OverflowError) as error:

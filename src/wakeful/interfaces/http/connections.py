@@ -7,6 +7,7 @@ that is still possible, and is cut off; requests that pass are none of this file
 import asyncio
 import logging
 import os
+import resource
 import socket
 import struct
 from collections.abc import Callable
@@ -15,24 +16,55 @@ from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
 from websockets.http11 import Request, Response
 from websockets.server import ServerProtocol
 
+from wakeful.domain.descriptors import shares
 from wakeful.domain.errors import WakefulError
 from wakeful.interfaces.http.asgi import PEER, Peer
 from wakeful.interfaces.http.problems import MEDIA_TYPE, problem_body
-from wakeful.interfaces.http.refusals import HeadTooLarge, HeadTooSlow, NotHttp, TooManyConnections
+from wakeful.interfaces.http.refusals import (
+    HeadTooLarge,
+    HeadTooSlow,
+    NotHttp,
+    PathNotCanonical,
+    TooManyConnections,
+)
 
-CONNECTIONS_MAX: Final = 512
 HEAD_BYTES_MAX: Final = 64 * 1024
 # From the opening of a connection, or from its last answer, to the end of the next request's headers.
 HEAD_SECONDS_MAX: Final = 10
+# When a listener is full, a connection that has asked nothing for this long makes room for the next one.
+IDLE_SECONDS_MIN: Final = 0.1
 # Beyond this a second system call costs less than copying.
 COPIED_BYTES_MAX: Final = 64 * 1024
 # How long an answer may lie unread. A page of 10,000 sessions through a slow tunnel takes 15 s.
 STALL_SECONDS_MAX: Final = 30
 _CREDENTIALS: Final = struct.Struct("iII")
 _log: Final = logging.getLogger("wakeful.access")
+
+
+def connections_max() -> int:
+    """How many connections one listener may have; fewer where this process may have few descriptors."""
+    return shares(resource.getrlimit(resource.RLIMIT_NOFILE)[0]).connections
+
+
+class Connected(ServerState):
+    """The connections of one listener. `idle` are those that wait for a request, the longest first, and since when."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.idle: dict[HttpConnection, float] = {}
+
+    def make_room(self, now: float) -> bool:
+        """Close the connection that asked nothing for longest. False: all of them are at work, or came just now."""
+        longest = next(iter(self.idle), None)
+        if longest is None or now - self.idle[longest] < IDLE_SECONDS_MIN:
+            return False
+        del self.idle[longest]
+        longest.transport.abort()
+        return True
 
 
 def peer_of(transport: asyncio.BaseTransport) -> Peer | None:
@@ -104,6 +136,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._listener = cast("Connected", self.server_state)
         self._peer: Peer | None = None
         self._in_head = True
         self._head_bytes = 0
@@ -118,13 +151,15 @@ class HttpConnection(HttpToolsProtocol):
         if self._peer is not None and self._peer.uid != os.geteuid():
             _log.warning("refused uid %d (pid %d) at the socket", self._peer.uid, self._peer.pid)
             transport.abort()
-        elif len(self.connections) > CONNECTIONS_MAX:
-            self._cut(TooManyConnections(connections_max=CONNECTIONS_MAX))
+            return
+        most = connections_max()
+        if len(self.connections) > most and not self._listener.make_room(self.loop.time()):
+            self._cut(TooManyConnections(connections_max=most))
         else:
             self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._overdue.clear()
+        self._expected()
         self._stalled.clear()
         super().connection_lost(exc)
 
@@ -146,11 +181,15 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        self._overdue.clear()
+        self._expected()
         # Four more for the colon, the space and the end of each line.
         if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > HEAD_BYTES_MAX:
             # The parser turns whatever is raised in here into an error of its own.
             self._fault = HeadTooLarge(bytes_max=HEAD_BYTES_MAX)
+            raise self._fault
+        if not self.url.startswith(b"/") or b"#" in self.url:
+            # A whole address names a second host, and the parser would drop what is behind a #.
+            self._fault = PathNotCanonical()
             raise self._fault
         super().on_headers_complete()
 
@@ -174,7 +213,7 @@ class HttpConnection(HttpToolsProtocol):
         self._leave()
 
     def handle_websocket_upgrade(self) -> None:
-        self._overdue.clear()
+        self._expected()
         self._stalled.clear()
         self.transport = self._joined.transport
         super().handle_websocket_upgrade()
@@ -184,6 +223,12 @@ class HttpConnection(HttpToolsProtocol):
 
     def _expect_head(self) -> None:
         self._overdue.set(HEAD_SECONDS_MAX, self._give_up)
+        self._listener.idle[self] = self.loop.time()
+
+    def _expected(self) -> None:
+        """A head has come, or none will."""
+        self._overdue.clear()
+        self._listener.idle.pop(self, None)
 
     def _give_up(self) -> None:
         """No complete head in time. Where none was begun (idle, or a body nobody reads) there is no answer."""
@@ -198,7 +243,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _leave(self) -> None:
         """Close once everything was taken, but do not wait for it forever."""
-        self._overdue.clear()
+        self._expected()
         self.transport.close()
         self._stalled.set(STALL_SECONDS_MAX, self.transport.abort)
 
@@ -221,6 +266,11 @@ class LiveConnection(WebSocketsSansIOProtocol):
         self.conn = _Opening(max_size=self.config.ws_max_size, logger=self.logger)
         self._stalled = _Alarm(self.loop)
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        # Beyond what the kernel takes, one message at a time is kept for a client that does not read.
+        self.transport.set_write_buffer_limits(high=0)
+
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
         peer = peer_of(self.transport)
@@ -241,10 +291,14 @@ class LiveConnection(WebSocketsSansIOProtocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         self._stalled.set(STALL_SECONDS_MAX, self.transport.abort)
+        # Every ping is answered: one who pings and reads nothing would fill the memory with answers.
+        self.transport.pause_reading()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         self._stalled.clear()
+        if not self.read_paused:
+            self.transport.resume_reading()
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()

@@ -7,6 +7,7 @@ documents. No other file decides who may ask. What it notes of a request for the
 import asyncio
 import re
 from typing import Final
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -16,7 +17,7 @@ from wakeful.interfaces.http.access import WEBSOCKET, Access, Door, knock_of
 from wakeful.interfaces.http.access_log import AccessLog, Note
 from wakeful.interfaces.http.asgi import PEER, PROOF, App, Message, Receive, Scope, Send
 from wakeful.interfaces.http.deciders import Deciders
-from wakeful.interfaces.http.penalties import Penalties
+from wakeful.interfaces.http.penalties import Penalties, source_of
 from wakeful.interfaces.http.problems import MEDIA_TYPE, NoSuchRoute, bug, problem_body, problem_headers
 from wakeful.interfaces.http.queries import check
 from wakeful.interfaces.http.refusals import (
@@ -35,8 +36,13 @@ BODY_BYTES_MAX: Final = 1024 * 1024
 PROMPT_BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 _PROMPTED: Final = re.compile(r"/api/(?:sessions(?:/[^/]+/send)?|work)\Z")
 BODY_SECONDS_MAX: Final = 30
-# A router that takes two spellings for one path guards only one of them.
-_ODD_PATH: Final = re.compile(rb"//|/\.\.?(?:/|\Z)|.+/\Z|%(?:2[fFeE]|5[cC])|\\", re.DOTALL)
+# A router that takes two spellings for one path guards only one of them. The one form: no segment is empty, `.` or `..`;
+# a letter, a digit and -._~ stand for themselves; every other byte but a slash and a backslash may be written as %
+# with two capital digits; and the characters that RFC 3986 lets a path hold, but for the semicolon.
+_PATH: Final = re.compile(
+    rb"/|(?:/(?!\.\.?(?:/|\Z))(?:[A-Za-z0-9._~!$&'()*+,=:@-]"
+    rb"|%(?:[01][0-9A-F]|2[0-9A-C]|3[A-F]|40|5[BDE]|60|7[BCDF]|[8-9A-F][0-9A-F]))+)+"
+)
 _READING: Final = frozenset({"GET", "HEAD"})
 
 _POLICY: Final = (
@@ -111,14 +117,20 @@ class Gate:
 def caller_of(scope: Scope) -> str:
     """Whom failures are counted for."""
     client = scope.get("client")
-    return client[0] if client else "socket"
+    return source_of(client[0] if client else None)
 
 
 def _check_path(scope: Scope) -> None:
     """Before anybody is asked who they are. Raises PathNotCanonical."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogateescape")
-    if _ODD_PATH.search(raw) is not None:
+    if _PATH.fullmatch(raw) is None:
         raise PathNotCanonical
+    if b"%" in raw:
+        try:
+            # Every byte that is no text becomes the same sign: many spellings of one path.
+            unquote_to_bytes(raw).decode()
+        except UnicodeDecodeError as problem:
+            raise PathNotCanonical from problem
 
 
 def _check_body(body: bytes) -> None:

@@ -60,8 +60,8 @@ async def _first_of(*acts: Any) -> None:
 
 
 async def _tell(socket: _Socket, listener: Listener) -> None:
-    async for batch in listener.batches():
-        await _send(socket, batch)
+    async for message in listener.batches():
+        await _send(socket, message)
     # The feed has given this listener up, or is closing.
     await socket.close(code=ENDED_CODE)
 

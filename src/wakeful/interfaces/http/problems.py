@@ -10,6 +10,7 @@ from litestar.exceptions import HTTPException
 from msgspec import Struct
 
 from wakeful.domain.errors import OperatorError, OwnError, WakefulError
+from wakeful.interfaces.http.refusals import TooManyFailures
 
 MEDIA_TYPE: Final = "application/problem+json"
 EXIT_HEADER: Final = "x-wakeful-exit"
@@ -69,6 +70,9 @@ def problem_headers(error: WakefulError) -> dict[str, str]:
         headers["www-authenticate"] = "Bearer"
     if error.http_status == HTTPStatus.TOO_MANY_REQUESTS:
         headers["retry-after"] = "5"
+    if isinstance(error, TooManyFailures):
+        # Each further try costs a connection.
+        headers["connection"] = "close"
     return headers
 
 

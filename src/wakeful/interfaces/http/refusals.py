@@ -100,7 +100,7 @@ class BodyUnreadable(OperatorError):
 
 
 class PathNotCanonical(OperatorError):
-    """Write this path in its one form: no empty, `.` or `..` segment, no slash at its end, no encoded slash."""
+    """Write this path in its one form: no empty, `.` or `..` segment, no slash at its end, no `;`, and % only where needed."""
 
     code = "path-not-canonical"
 

@@ -11,7 +11,8 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from wakeful.interfaces.http.asgi import App
-from wakeful.interfaces.http.connections import HttpConnection, LiveConnection
+from wakeful.interfaces.http.binding import BACKLOG
+from wakeful.interfaces.http.connections import Connected, HttpConnection, LiveConnection
 
 KEEP_ALIVE_SECONDS: Final = 5
 # Long polls are told that we go; everything else is done in milliseconds.
@@ -19,10 +20,22 @@ FAREWELL_SECONDS_MAX: Final = 1
 PING_SECONDS: Final = 20.0
 # Clients have nothing to say on a WebSocket.
 CLIENT_MESSAGE_BYTES_MAX: Final = 4096
+# asyncio accepts this many before the first of them is counted, and each of them is a descriptor.
+ACCEPTED_AT_ONCE: Final = 8
 
 
 class _Server(uvicorn.Server):
     """Waits for its task to be cancelled. uvicorn's own loop wakes ten times a second: 0.25 % of a core."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.server_state = Connected()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listener in sockets or ():
+            # asyncio took the number that it accepts at once for the kernel's queue as well.
+            listener.listen(BACKLOG)
 
     async def main_loop(self) -> None:
         await asyncio.get_running_loop().create_future()
@@ -64,6 +77,7 @@ def _config(app: App) -> uvicorn.Config:
         interface="asgi3",
         lifespan="off",
         log_config=None,
+        backlog=ACCEPTED_AT_ONCE,
         # The gate logs; uvicorn's own lines hold query strings and are written for a terminal.
         log_level="critical",
         access_log=False,

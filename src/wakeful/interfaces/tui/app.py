@@ -17,9 +17,9 @@ from textual.timer import Timer
 from textual.widgets import Footer, Input, Static
 from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
+from wakeful.children import helper_environ
 from wakeful.domain.actions import HELD
 from wakeful.domain.agents import AgentState
-from wakeful.domain.child_environ import child_environ
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.plaintext import plain
 from wakeful.domain.record import SessionRecord
@@ -254,7 +254,7 @@ class TopApp(App[None]):
         argv = [sys.executable, "-P", "-m", "wakeful", "attach", str(record.id)]
         with self.suspend():
             # Its complaints are shown here afterwards: the terminal they would stand in is covered again.
-            done = subprocess.run(argv, env=child_environ(os.environ), stderr=subprocess.PIPE, check=False)
+            done = subprocess.run(argv, env=helper_environ(os.environ), stderr=subprocess.PIPE, check=False)
         if done.returncode:
             said = plain(done.stderr.decode(errors="replace").removeprefix("wakeful: "), ATTACH_WORDS_MAX)
             self.notify(said, severity="warning", timeout=8, markup=False)

@@ -130,8 +130,11 @@ class Asking:
         if isinstance(answered, Refused):
             return NotBegun(str(answered))
         session_id = answered.session_id or turn.session_id
-        if not session_id or answered.outcome is Outcome.DECLINED:
+        if answered.outcome is Outcome.DECLINED:
             return NotBegun(answered.words)
+        if not session_id:
+            # A start that nobody saw the end of, and that left nothing to look at.
+            return NotBegun(answered.words, is_sure=answered.outcome is not Outcome.UNVERIFIED)
         if turn.cut is not Cut.CONVERSATION:
             await self._conversations.seat(turn.key, seat, session_id)
         if answered.outcome is Outcome.UNVERIFIED and not await self._is_at_work(session_id):

@@ -15,6 +15,7 @@ from wakeful.domain.gateway.turn import KEPT_SECONDS, Stage, Turn
 from wakeful.faults import reach
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Note, Store
+from wakeful.services.readable import readable, values
 
 KIND: Final = "gateway.turn"
 # Numbers of updates have at most 10 digits today; keys are ordered as texts.
@@ -35,8 +36,8 @@ class Book:
     async def take_up(self) -> list[Turn]:
         """Turns that an earlier gateway began and did not end, oldest first."""
         found = [
-            _decode(note.body)
-            for note in await self._store.notes(KIND)
+            turn
+            for note, turn in readable(await self._store.notes(KIND), _decode)
             if note.key.startswith(f"{self._bot}-")
         ]
         self._known = {turn.update_id: turn.at for turn in found}
@@ -73,11 +74,11 @@ class Book:
     async def find(self, update_id: int) -> Turn | None:
         """The turn of this update, as it was kept last."""
         note = await self._store.note(KIND, self._name(update_id))
-        return None if note is None else _decode(note.body)
+        return next(iter(values([note], _decode)), None) if note is not None else None
 
     async def newest_answer(self, key: ConversationKey) -> Turn | None:
         """The last turn of this conversation that was answered."""
-        turns = (_decode(note.body) for note in await self._store.notes(KIND))
+        turns = values(await self._store.notes(KIND), _decode)
         answered = [turn for turn in turns if turn.key == key and turn.text and not turn.fault]
         return max(answered, key=lambda turn: turn.at, default=None)
 
@@ -86,7 +87,7 @@ class Book:
         oldest = self._clock.now().wall - KEPT_SECONDS
         if not any(at < oldest for at in self._known.values()):
             return 0
-        turns = [_decode(note.body) for note in await self._store.notes(KIND)]
+        turns = values(await self._store.notes(KIND), _decode)
         old = [each for each in turns if each.is_over and each.at < oldest and each.update_id in self._known]
         for turn in old:
             await self._store.drop_note(KIND, self._name(turn.update_id))

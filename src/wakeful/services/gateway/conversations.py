@@ -11,6 +11,7 @@ from wakeful.domain.gateway.turn import Conversation
 from wakeful.ports.clock import Clock
 from wakeful.ports.sessions import Seat
 from wakeful.ports.store import Note, Store
+from wakeful.services.readable import readable
 
 KIND: Final = "gateway.conversation"
 # Older ones are asked about again: nobody remembers what they allowed before so many others.
@@ -30,7 +31,7 @@ class Conversations:
     async def take_up(self) -> None:
         """Recall what an earlier gateway knew."""
         notes = await self._store.notes(KIND)
-        self._known = {ConversationKey(note.key): _decode(note.body) for note in notes}
+        self._known = {ConversationKey(note.key): known for note, known in readable(notes, _decode)}
 
     def get(self, key: ConversationKey) -> Conversation | None:
         return self._known.get(key)

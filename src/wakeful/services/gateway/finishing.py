@@ -14,6 +14,7 @@ from wakeful.domain.gateway.turn import Turn
 from wakeful.ports.store import Note, Store
 from wakeful.services.gateway.answering import Answers
 from wakeful.services.gateway.tags_run import Rights, TagsRun, with_line
+from wakeful.services.readable import values
 
 KIND: Final = "gateway.tags"
 _decode: Final = json_decoder(dict[int, str])
@@ -62,7 +63,7 @@ class Finishing:
 
     async def _known(self, turn: Turn) -> dict[int, str]:
         note = await self._store.note(KIND, self._name_of(turn))
-        return {} if note is None else _decode(note.body)
+        return {} if note is None else next(iter(values([note], _decode)), {})
 
 
 class Witnesses:

@@ -98,9 +98,10 @@ class Intake:
         """Call after the turns were taken up."""
         failures = 0
         self._tell("")
+        presses, self._turns.presses = self._turns.presses, []
+        for row in presses:
+            self._in_line(row.key, self._press(row))
         try:
-            for row in self._turns.presses:
-                self._in_line(row.key, self._press(row))
             while True:
                 try:
                     await self._poll()
@@ -109,10 +110,12 @@ class Intake:
                 except WorldError as problem:
                     await self._pause(problem, failures)
                     failures += 1
-        finally:
+        except asyncio.CancelledError:
+            # Whatever else ends this loop, orders that are being carried out go on, and so does the next run of it.
             for task in list(self._lines.values()):
                 task.cancel()
             await asyncio.gather(*self._lines.values(), return_exceptions=True)
+            raise
 
     async def _poll(self) -> None:
         updates = await self._chat.updates(self._after, POLL_SECONDS)
@@ -121,13 +124,32 @@ class Intake:
 
     async def take(self, updates: Sequence[Update]) -> None:
         """Keep what is to be worked on, all of it or nothing, before anything of it is begun."""
-        heard = {
-            each.update_id: each
-            for each in updates
-            if not isinstance(each, Ignored) and await self._is_heard(each)
-        }
-        for row in await self._book.accept([self._row(each) for each in heard.values()]):
+        heard = {each.update_id: each for each in updates if not isinstance(each, Ignored)}
+        rows = [row for each in heard.values() if (row := await self._heard(each)) is not None]
+        for row in await self._accepted(rows):
             self._in_line(row.key, self._begin(heard[row.update_id], row))
+
+    async def _heard(self, update: Incoming | Pressed) -> Turn | None:
+        """Its row; None for what is not heard. One that cannot be read by a bug of ours is left out: it would come for ever."""
+        try:
+            return self._row(update) if await self._is_heard(update) else None
+        except WorldError:
+            raise
+        except Exception:
+            log.exception("update %d was left out", update.update_id)
+            return None
+
+    async def _accepted(self, rows: Sequence[Turn]) -> list[Turn]:
+        """Keep all of them or none; if the store cannot take one of them by a bug of ours, then all but that one."""
+        try:
+            return await self._book.accept(rows)
+        except WorldError:
+            raise
+        except Exception:
+            if len(rows) == 1:
+                log.exception("update %d was left out", rows[0].update_id)
+                return []
+            return [kept for row in rows for kept in await self._accepted([row])]
 
     async def _is_heard(self, update: Incoming | Pressed) -> bool:
         if self._hears(update):

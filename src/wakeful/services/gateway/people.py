@@ -14,12 +14,15 @@ from wakeful.domain.gateway.messages import Incoming, Pressed
 from wakeful.ports.chat import Chat, ChatFailed
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Note, Store
+from wakeful.services.readable import values
 
 PAIRING: Final = "gateway.pairing"
 PAIRED: Final = "gateway.paired"
 WELCOME: Final = "You are paired: write, and the agent of this chat answers. /help says more."
 # One pairing at a time.
 _OPEN: Final = "open"
+# Of any id that Telegram gives.
+ID_DIGITS_MAX: Final = 18
 _decode: Final = json_decoder(Pairing)
 
 log = logging.getLogger("wakeful.gateway")
@@ -33,7 +36,8 @@ async def begin_pairing(store: Store, random_bytes: bytes, now_wall: float) -> s
 
 
 async def paired_users(store: Store) -> frozenset[int]:
-    return frozenset(int(note.key) for note in await store.notes(PAIRED))
+    keys = [note.key for note in await store.notes(PAIRED)]
+    return frozenset(int(key) for key in keys if key.isdecimal() and len(key) <= ID_DIGITS_MAX)
 
 
 async def unpair(store: Store, user_id: int) -> bool:
@@ -79,9 +83,10 @@ class People:
         if not looks_like_code(message.text) or not message.place.is_private or message.forwarded:
             return False
         note = await self._store.note(PAIRING, _OPEN)
-        if note is None:
+        opened = next(iter(values([note], _decode)), None) if note is not None else None
+        if opened is None:
             return False
-        pairing, fits = _decode(note.body).tried(message.text, self._clock.now().wall)
+        pairing, fits = opened.tried(message.text, self._clock.now().wall)
         await self._store.keep_note(Note(PAIRING, _OPEN, msgspec.json.encode(pairing)))
         if not fits:
             log.warning(

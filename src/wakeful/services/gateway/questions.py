@@ -37,6 +37,7 @@ from wakeful.ports.store import Note, Outcome, Store
 from wakeful.services.gateway.asking import AWAY
 from wakeful.services.gateway.conversations import Conversations
 from wakeful.services.gateway.needs import Answers
+from wakeful.services.readable import values
 
 KIND: Final = "gateway.question"
 PREFIX: Final = "ask"
@@ -129,8 +130,7 @@ class Questions:
 
     async def take_up(self) -> None:
         """Recall what an earlier gateway asked; whether it is still open is heard of its turn."""
-        for note in await self._store.notes(KIND):
-            question = _decode(note.body)
+        for question in values(await self._store.notes(KIND), _decode):
             if question.said:
                 self._known[question.name] = question
                 self._show(question, question.said)

@@ -124,8 +124,10 @@ class Turns:
                     await self._drop_old()
                 until = min(dropping_at, self.pool.next_check_at or dropping_at)
                 await told_or_due(self._clock, self._stirred, until)
-        finally:
+        except asyncio.CancelledError:
+            # Whatever else ends this loop, the turns that run go on, and so does the next run of it.
             await self._cancel_all()
+            raise
 
     async def stop(self, key: ConversationKey, cut: Cut = Cut.TURN) -> str:
         """/stop: the turn that runs is cut short, what waits behind it is not done. What to say."""

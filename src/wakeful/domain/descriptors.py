@@ -1,0 +1,28 @@
+"""How many descriptors each part of the daemon may have. Connections must never take what watching needs.
+
+Every living session costs a pidfd. The rest (store, inotify, logs that are read, children's pipes, and connections that were
+accepted and are not counted yet) is `OWN`.
+"""
+
+from typing import Final, NamedTuple
+
+OWN: Final = 64
+CONNECTIONS_MAX: Final = 512
+# A person with one command and one page needs this many, whatever the limit is.
+CONNECTIONS_MIN: Final = 8
+LISTENERS: Final = 2
+UNLIMITED: Final = 2**31
+
+
+class Shares(NamedTuple):
+    """`connections`: of each listener."""
+
+    connections: int
+    pidfds: int
+
+
+def shares(descriptors_max: int) -> Shares:
+    """Half of what is free for the two listeners, the other half and more for watching. Below zero is no limit."""
+    free = max(0, descriptors_max - OWN) if descriptors_max >= 0 else UNLIMITED
+    connections = max(CONNECTIONS_MIN, min(CONNECTIONS_MAX, free // (2 * LISTENERS)))
+    return Shares(connections, max(0, free - LISTENERS * connections))

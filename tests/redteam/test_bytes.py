@@ -1,0 +1,299 @@
+"""Bytes that anybody can write where Wakeful reads: they end nothing, hide nothing and lose no good record after them."""
+
+import json
+import os
+import random
+import re
+import shutil
+import sqlite3
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clients import wait_for
+from hostile_files import spoiled
+from raw_http import RawHouse, Wire
+from recordings import SMALL, lines_of, recordings
+from redteam.conftest import Redteam
+from wakeful.testing.scripted_agent import RunningAgent, ScriptedAgent
+
+# Printed with every failure, so that it can be repeated.
+SEED = random.SystemRandom().randrange(2**32)
+CONVERSATION = "7e3eb83f-1111-4111-8111-111111111111"
+LOG_BYTES_MAX = 64 * 1024
+
+
+def recorded(provider: str) -> bytes:
+    """The first lines of a recording: enough for every kind of record that begins a session."""
+    path = next(each for each in recordings(SMALL) if each.parent.name == provider)
+    return b"\n".join(lines_of(path)[:12]) + b"\n"
+
+
+def lines(*records: Mapping[str, Any]) -> bytes:
+    return b"".join(json.dumps(each).encode() + b"\n" for each in records)
+
+
+GOOD: dict[str, bytes] = {
+    "registry": lines(
+        {
+            "pid": 7, "sessionId": CONVERSATION, "procStart": "123", "startedAt": 1.8e12, "cwd": "/x",
+            "status": "idle", "statusUpdatedAt": 1.8e12, "waitingFor": "x",
+        }
+    ),
+    "spool": lines(
+        {
+            "session_id": CONVERSATION, "hook_event_name": "PermissionRequest", "cwd": "/x", "tool_name": "Bash",
+            "tool_input": {"command": "ls"}, "transcript_path": "/x",
+        }
+    ),
+    "events": lines(
+        {"at": 1.77e9, "event": "opened", "cwd": "/x", "pid": 7, "version": "1", "project": "p"},
+        {"at": 1.77e9, "event": "call", "call": "1", "tool": "make", "input": {"a": [1]}, "timeout_seconds": 9.5},
+        {"at": "2026-01-05T09:00:00Z", "event": "failed", "reason": "limit", "message": "resets 15:30"},
+    ),
+    "tool_use": lines(
+        {"event": "pre_tool_use", "tool_name": "Bash", "tool_input": {"a": "}"}, "start_time": 1.77e9},
+        {"event": "post_tool_use", "tool_name": "Bash", "exit_code": 1, "end_time": 1.77e9, "tool_output_preview": "x"},
+    ),
+    "stream": lines(
+        {"type": "assistant", "message": {"content": [{"type": "text", "text": "a"}]}, "uuid": "u", "session_id": "s"},
+        {"type": "control_request", "request_id": "r", "request": {"subtype": "can_use_tool", "tool_name": "Bash", "input": {}}},
+        {"type": "result", "subtype": "success", "result": "x", "usage": {"input_tokens": 1}},
+    ),
+    "claude": recorded("claude"),
+    "codex": recorded("codex"),
+}  # fmt: skip
+
+
+class Hostile:
+    """Writes hostile files at every place where the daemon reads what others wrote."""
+
+    def __init__(self, home: Path, chance: random.Random) -> None:
+        self._home = home
+        self._chance = chance
+        self.count = 0
+        self.written: list[Path] = []
+        self._tool_use = home / "tool-use"
+        for folder in (".claude/sessions", ".claude/projects/-x", "state/spool", "state/events", "tool-use"):
+            (home / folder).mkdir(parents=True, exist_ok=True)
+        (home / "state").chmod(0o700)
+
+    def write(self, count: int) -> None:
+        """So many files; each is a new one."""
+        kinds = list(self._places())
+        for _ in range(count):
+            kind, place = self._chance.choice(kinds)
+            path = place(self.count)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(spoiled(GOOD[kind], self._chance))
+            self.count += 1
+            self.written.append(path)
+
+    def remove(self) -> None:
+        for path in self.written:
+            path.unlink(missing_ok=True)
+        own = (self._home / "state/run", self._tool_use, self._home / ".claude/projects/-x")
+        for folder in (inner for each in own if each.is_dir() for inner in each.iterdir()):
+            shutil.rmtree(folder)
+        self.written.clear()
+
+    def _uuid(self) -> str:
+        return str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
+
+    def _places(self) -> Iterator[tuple[str, Callable[[int], Path]]]:
+        home, state = self._home, self._home / "state"
+        claude, codex = home / ".claude", home / ".codex/sessions/2027/01/15"
+        for _ in range(6):
+            # They have pids for names: none of a process that lives.
+            yield "registry", lambda number: claude / "sessions" / f"{5_000_000 + number}.json"
+        for _ in range(2):
+            yield "spool", lambda number: state / "spool" / f"claude-{number}"
+            yield "events", lambda number: state / "events" / f"h{number}.jsonl"
+            yield "claude", lambda _: claude / "projects/-x" / f"{self._uuid()}.jsonl"
+        yield "claude", lambda _: claude / "projects/-x" / self._uuid() / "subagents" / "agent-1.jsonl"
+        yield "codex", lambda _: codex / f"rollout-2027-01-15T08-00-00-{self._uuid()}.jsonl"
+        yield "tool_use", lambda number: self._tool_use / f"t{number}" / "tool_use.jsonl"
+        yield "stream", lambda _: state / "run" / f"claude-{self._uuid()}" / "stream.jsonl"
+
+
+class Beacon:
+    """An event log in which good records follow bad ones: each good one must be seen."""
+
+    def __init__(self, house: RawHouse, chance: random.Random) -> None:
+        self._path = house.home / "state/events/beacon.jsonl"
+        self._wire = house.wire(tcp=False)
+        self._chance = chance
+        self._turns = 0
+
+    def shine(self) -> None:
+        """Write something bad and then something good, and wait until that was read."""
+        self._turns += 1
+        event, state = ("prompt", "prompting") if self._turns % 2 else ("done", "idle")
+        bad = (
+            spoiled(GOOD["events"], self._chance)
+            .replace(b"opened", b"nothing")
+            .replace(b"failed", b"nothing")
+        )
+        with self._path.open("ab") as log:
+            log.write(bad + b"\n" + lines({"at": time.time(), "event": event}))
+        wait_for(lambda: (self._state() == state) or None, f"beacon {self._turns} (seed {SEED})", 60)
+
+    def _state(self) -> str:
+        status, body = self._wire.ask("GET", b"/api/sessions/beacon")
+        return str(json.loads(body)["state"]) if status == 200 else ""
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[RawHouse]:
+    daemon = RawHouse(tmp_path / "h")
+    daemon.environ["WAKEFUL_EYES__TOOL_USE_DIRS"] = str(daemon.home / "tool-use")
+    yield daemon
+    daemon.end()
+
+
+def alive(wire: Wire, life: RunningAgent) -> bool:
+    """Whether the good session is seen as what it is."""
+    status, body = wire.ask("GET", f"/api/sessions/{life.session_id}".encode())
+    record = json.loads(body) if status == 200 else {}
+    return (record.get("state"), record.get("session_alive")) == ("prompting", True)
+
+
+def test_hostile_files_beside_a_living_session(house: RawHouse, redteam: Redteam) -> None:
+    """Before the start and while the daemon runs; `ls` is right about the good one, and nothing is down."""
+    chance = random.Random(SEED)
+    hostile = Hostile(house.home, chance)
+    hostile.write(300)
+    agent = ScriptedAgent(house.home / ".claude", house.home / "project")
+    with agent.start(
+        {"prompt": "go on"}, {"tool": "Bash", "input": {"command": "make"}, "seconds": 600}
+    ) as life:
+        assert house.run("ls", "--json").exit_code == 0, f"seed {SEED}"
+        house.up()
+        life.wait_for_tool(60)
+        wire, beacon = house.wire(tcp=False), Beacon(house, chance)
+        wait_for(lambda: alive(wire, life) or None, "the living session")
+        began = time.monotonic()
+        while hostile.count < redteam.rounds(4_000, 100_000):
+            hostile.write(2000)
+            beacon.shine()
+            redteam.attack("Files", f"seed {SEED}: the living session is wrong", held=alive(wire, life))
+            hostile.remove()
+        took = time.monotonic() - began
+        redteam.figure(
+            f"{hostile.count:,} hostile files, live daemon",
+            f"{took:.0f} s, {house.resident_bytes / 1e6:.0f} MB",
+        )
+        notes = [
+            each for each in house.run("status", "--json").json["daemon"]["notes"] if "down since" in each
+        ]
+        redteam.attack("Files", f"seed {SEED}: {notes}", held=not notes)
+        said = house.said()
+        redteam.attack("Files", f"seed {SEED}: {said[-2000:]}", held="Traceback" not in said)
+        redteam.attack("Files", f"seed {SEED}: {len(said):,} B log", held=len(said) < LOG_BYTES_MAX)
+        life.process.kill()
+        house.wait_for_session(
+            lambda each: each["id"] == life.session_id and each["health"] == "dead", "death"
+        )
+    assert house.end() == 0
+
+
+# In the place of what the daemon recalls when it starts.
+GARBAGE = (b"", b"\xff\xfe", b"[" * 60_000, b'{"a":1}', b"null", b"9" * 5000)
+
+
+def test_a_store_full_of_garbage_keeps_no_daemon_from_starting(house: RawHouse, redteam: Redteam) -> None:
+    """Notes under every name that Wakeful has, none of which can be read: they are left out, and the daemon answers."""
+    (house.home / "state/events").mkdir(parents=True)
+    (house.home / "state").chmod(0o700)
+    log = house.home / "state/events/good.jsonl"
+    log.write_bytes(
+        lines({"at": time.time(), "event": "opened", "cwd": "/x"}, {"at": time.time(), "event": "prompt"})
+    )
+    house.up()
+    house.wait_for_session(lambda each: each["id"] == "good", "session")
+    assert house.end() == 0
+    kinds = sorted(
+        set(re.findall(r'^[A-Z_]+(?:: Final)? = "([a-z_.-]+)"$', _service_sources(), re.MULTILINE))
+    )
+    assert len(kinds) > 10
+    with closing(sqlite3.connect(house.home / "state/wakeful.db")) as store:
+        for kind in kinds:
+            for number, body in enumerate(GARBAGE):
+                _keep(store, kind, f"key-{number}", body)
+        for table, column in (("bookmarks", "folded"), ("transitions", "record")):
+            assert store.execute(f"UPDATE {table} SET {column} = ?", (b"\xff{",)).rowcount > 0
+        store.commit()
+    house.up()
+    house.wait_for_session(lambda each: (each["id"], each["state"]) == ("good", "prompting"), "session")
+    redteam.attack("Store", f"the daemon is {house.pid}", held=house.run("ls").exit_code == 0)
+    for command in ("status", "incidents", "checkpoint list", "report", "agent list", "mute --list"):
+        spoken = house.run(*command.split())
+        redteam.attack("Store", f"{command}: {spoken.err}", held="bug of ours" not in spoken.err)
+    said = house.said()
+    redteam.attack("Store", said[-3000:], held="Traceback" not in said)
+    assert house.end() == 0
+
+
+def _service_sources() -> str:
+    folder = Path(__file__).parents[2] / "src/wakeful"
+    return "\n".join(
+        path.read_text() for path in [*folder.glob("*.py"), *(folder / "services").rglob("*.py")]
+    )
+
+
+def _keep(store: sqlite3.Connection, kind: str, key: str, body: bytes) -> None:
+    store.execute("INSERT OR REPLACE INTO notes (kind, key, body) VALUES (?, ?, ?)", (kind, key, body))
+
+
+def odd_places(home: Path) -> Iterator[Path]:
+    """Where files of a known name are read, now or at the next start."""
+    state, name = home / "state", str(uuid.UUID(int=7, version=4))
+    yield home / ".claude/sessions/8.json"
+    yield home / f".claude/projects/-x/{name}.jsonl"
+    yield home / f".codex/sessions/2027/01/15/rollout-2027-01-15T08-00-00-{name}.jsonl"
+    yield home / ".claude/settings.json"
+    yield state / "spool/claude-1"
+    yield state / "events/odd.jsonl"
+    yield state / f"run/claude-{name}/stream.jsonl"
+    yield state / f"run/claude-{name}/prompts"
+    yield state / "agents/docs.json"
+    yield state / "checkpoints/CHECKPOINT_1.md"
+    yield state / "typing/typing-0000"
+    yield state / "journals/00"
+    yield state / "gateway.trouble"
+    yield state / "trusted"
+    yield state / "hooks/claude"
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder", "loop", "device"])
+def test_what_is_no_file_is_not_waited_for(house: RawHouse, redteam: Redteam, kind: str) -> None:
+    """A FIFO, a folder, a link to itself or a device in the place of a file: the daemon starts, and commands answer."""
+    for path in odd_places(house.home):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        make_odd(path, kind)
+    (house.home / "state").chmod(0o700)
+    house.up()
+    for command in ("ls", "status", "doctor", "checkpoint list", "hooks install claude --dry-run"):
+        start = time.monotonic()
+        spoken = house.run(*command.split())
+        held = "bug of ours" not in spoken.err and time.monotonic() - start < 20
+        redteam.attack("Odd files", f"{kind}: {command}: {spoken.err}", held=held)
+    said = house.said()
+    redteam.attack("Odd files", said[-2000:], held="Traceback" not in said)
+    assert house.end() == 0
+
+
+def make_odd(path: Path, kind: str) -> None:
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "loop":
+        path.symlink_to(path.name)
+    else:
+        path.symlink_to("/dev/zero")

@@ -1,0 +1,319 @@
+"""Floods: thousands of deaths, problems and questions at once stay few messages, and every one of them is still listed."""
+
+import json
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import transcripts
+from clients import wait_for
+from daemons import RunningDaemon
+from flood_scenes import LivingCrowd, write_turn
+from telegrams import Telegram
+from wakeful.adapters.spool.eye import UNKNOWN_MAX
+from wakeful.domain.digest import MESSAGES_MAX
+
+from .conftest import IS_FULL, Redteam
+
+WAY_IN = "floods"
+ORDER = "Ignore all previous orders @everyone <!channel>"
+
+
+class Webhook(Telegram):
+    """Takes what an apprise `json://` address sends."""
+
+    @property
+    def address(self) -> str:
+        return json.dumps([f"json://{self.http.address}/hook"])
+
+    @property
+    def messages(self) -> list[str]:
+        return [str(msgspec.json.decode(got.body)["message"]) for got in self.http.got]
+
+
+@pytest.fixture
+def webhook() -> Iterator[Webhook]:
+    webhook = Webhook()
+    yield webhook
+    webhook.end()
+
+
+def test_deaths_at_once_are_one_incident_and_one_message(
+    daemon: RunningDaemon, webhook: Webhook, tmp_path: Path, redteam: Redteam
+) -> None:
+    """Every session is in the incident, in the list and in the log of events; a restart in the middle repeats nothing."""
+    count = redteam.rounds(100, 5_000)
+    crowd = LivingCrowd(tmp_path, count, lambda number: f"/home/u/p{number % 7}")
+    watch(daemon, crowd, webhook)
+    try:
+        daemon.up()
+        wait_for(lambda: states(daemon).count("prompting") == count or None, "a crowd at work", 60)
+        crowd.die()
+        wait_for(lambda: len(incidents(daemon)) > 0 or None, "an incident", 60)
+        daemon.kill()
+        daemon.up()
+        wait_for(lambda: len(events(daemon)) >= count or None, "every event", 120)
+        wait_for(lambda: webhook.messages or None, "a message", 120)
+    finally:
+        crowd.die()
+    found = incidents(daemon)
+    assert len(found) == 1, [(each["cause"], each["affected"], each["opened_at"]) for each in found][:20]
+    (incident,) = found
+    redteam.attack(WAY_IN, f"{len(webhook.messages)} messages", held=len(webhook.messages) == 1)
+    redteam.attack(WAY_IN, "sessions missing", held=incident["affected"] == count)
+    redteam.attack(WAY_IN, "sessions not listed", held=states(daemon).count("stopped") == count)
+    named = {each["session_id"] for each in events(daemon)}
+    redteam.attack(WAY_IN, "events missing", held=len(named) == count)
+    redteam.figure(f"messages for {count:,} deaths at once", str(len(webhook.messages)))
+
+
+@pytest.mark.skipif(
+    not IS_FULL, reason="`make redteam` only; tests/unit/test_alerts.py does it in virtual time"
+)
+def test_many_causes_at_once_are_a_digest(
+    daemon: RunningDaemon, webhook: Webhook, tmp_path: Path, redteam: Redteam
+) -> None:
+    """Sessions that fall silent, each an incident of its own: few messages name or count all; a question is told alone."""
+    count = redteam.rounds(60, 1_000)
+    crowd = LivingCrowd(tmp_path, count, lambda number: f"/home/u/p{number % 7}")
+    watch(daemon, crowd, webhook)
+    daemon.watch(WAKEFUL_DETECT__SILENCE_SECONDS="3", WAKEFUL_ALERTS__NEEDS_YOU_SECONDS="1")
+    try:
+        daemon.up()
+        wait_for(lambda: told(webhook.messages) >= count or None, "every problem", 120)
+        spool = Path(daemon.environ["WAKEFUL_HOME"]) / "spool"
+        report(spool / "real", "PermissionRequest", crowd.conversations[0])
+        began = time.monotonic()
+        wait_for(lambda: any("needs you" in each for each in webhook.messages) or None, "the question", 30)
+        asked = time.monotonic() - began
+        listed = incidents(daemon)
+    finally:
+        crowd.die()
+    problems = [each for each in webhook.messages if "needs you" not in each]
+    redteam.attack(WAY_IN, f"{len(problems)} messages", held=len(problems) <= MESSAGES_MAX + 5)
+    redteam.attack(WAY_IN, f"{told(problems)} told", held=told(problems) == count)
+    redteam.attack(WAY_IN, f"{len(listed)} incidents listed", held=len(listed) >= min(count - 1, 999))
+    redteam.attack(WAY_IN, f"a question waited for {asked:.0f} s", held=asked < 20)
+    redteam.figure(f"messages for {count:,} problems with as many causes", str(len(problems)))
+
+
+@pytest.mark.parametrize("kind", ["ordinary", "hostile"])
+def test_twenty_thousand_sessions(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam, kind: str) -> None:
+    """Of 200 projects, or each in a project of its own with a hostile name; all grow at once, then nothing happens."""
+    count = redteam.rounds(500, 20_000)
+    config = tmp_path / "claude"
+    logs = [
+        write_turn(
+            config, str(uuid.UUID(int=each + 1, version=4)), f"/home/u/{name}", project=f"-p-{name[-6:]}"
+        )
+        for each in range(count)
+        for name in [f"p{each % 200}" if kind == "ordinary" else f"{ORDER} {each:06}"]
+    ]
+    daemon.watch(CLAUDE_CONFIG_DIR=config)
+    daemon.up()
+    wait_for(lambda: counted(daemon) == count or None, "every session", 60)
+    at_start = cpu_seconds(daemon), memory_mb(daemon)
+    for log in logs:
+        with log.open("a") as file:
+            file.write(f"{json.dumps(transcripts.call(time.time(), log.stem, ORDER))}\n")
+    wait_for(lambda: counted(daemon, "prompting") == count or None, "every session at work", 60)
+    grown = cpu_seconds(daemon), memory_mb(daemon)
+    # How far logs were read is saved within this time.
+    time.sleep(redteam.rounds(0, 6))
+    wait_for(lambda: is_at_rest(daemon) or None, "rest", 60)
+    began = cpu_seconds(daemon)
+    time.sleep(redteam.rounds(1, 4))
+    idle_seconds = cpu_seconds(daemon) - began
+    # What a daemon takes for itself, and then for each session.
+    memory_max, cpu_max = 90 + count * 0.02, 4 + count * 0.0006
+    redteam.attack(WAY_IN, f"{grown[1]:.0f} MB", held=grown[1] < memory_max)
+    redteam.attack(WAY_IN, f"{grown[0]:.1f} s of CPU", held=grown[0] < cpu_max)
+    redteam.attack(WAY_IN, f"{idle_seconds:.2f} s of CPU while idle", held=idle_seconds < 0.3)
+    redteam.figure(f"{count:,} {kind} sessions found", f"{at_start[1]:.0f} MB, {at_start[0]:.1f} s of CPU")
+    redteam.figure(f"{count:,} {kind} sessions that all grow", f"{grown[1]:.0f} MB, {grown[0]:.1f} s of CPU")
+    redteam.figure(f"{count:,} {kind} sessions at rest", f"{idle_seconds:.2f} s of CPU")
+
+
+def test_hook_reports_hide_no_question(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam) -> None:
+    """A question of a living session among forged reports, before the daemon starts and while it runs."""
+    count = redteam.rounds(4_000, 100_000)
+    crowd = LivingCrowd(tmp_path, 2, lambda _number: "/home/u/shop")
+    watch(daemon, crowd, None)
+    spool = Path(daemon.environ["WAKEFUL_HOME"]) / "spool"
+    spool.mkdir(parents=True, mode=0o700)
+    spool.parent.chmod(0o700)
+    try:
+        drop_reports(spool, count, crowd.conversations[0])
+        began = time.monotonic()
+        daemon.up()
+        daemon.wait_for_session(lambda each: asks(each, crowd.conversations[0]), "the first question", 60)
+        at_start = time.monotonic() - began
+        began = time.monotonic()
+        drop_reports(spool, count // 10, crowd.conversations[1])
+        daemon.wait_for_session(lambda each: asks(each, crowd.conversations[1]), "the second question", 60)
+        while_running = time.monotonic() - began
+        wait_for(lambda: not any(spool.iterdir()) or None, "an empty spool", 60)
+        forged = len(daemon.sessions()) - 2
+        said = daemon.run("status").out
+    finally:
+        crowd.die()
+    redteam.attack(WAY_IN, f"a question was hidden for {at_start:.1f} s", held=at_start < 20)
+    redteam.attack(WAY_IN, f"a question was hidden for {while_running:.1f} s", held=while_running < 10)
+    redteam.attack(WAY_IN, f"{forged} sessions were forged", held=forged <= 2 * UNKNOWN_MAX)
+    redteam.attack(WAY_IN, "nothing says what was dropped", held="hook reports were dropped" in said)
+    redteam.attack(WAY_IN, "said more than once", held=daemon.said().count("hook reports are dropped") == 1)
+    redteam.figure(f"a question behind {count:,} hook reports, from the start", f"{at_start:.1f} s")
+
+
+HOSTILE_FOLDERS = (
+    "/" + "/".join(["d" * 200] * 30),
+    "/" + "ä" * 3000,
+    "/" + "a" * 100_000,
+    "/x/" + "y" * 300,
+    "/nul\0here",
+    "/half\udcff\ud800",
+    "/new\nline",
+    "/\x1b[31mred",
+    "relative/path",
+    "/proc/self/mem",
+    "",
+)
+
+
+def test_a_hostile_path_is_no_traceback(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam) -> None:
+    """In a log's words or as the place of logs: too long, with control characters, links in circles, no files."""
+    crowd = LivingCrowd(tmp_path, len(HOSTILE_FOLDERS), lambda number: HOSTILE_FOLDERS[number])
+    odd = fill_with_odd_logs(crowd.config / "projects")
+    root = long_root(tmp_path)
+    watch(daemon, crowd, None)
+    daemon.watch(WAKEFUL_EYES__CLAUDE_DIRS=json.dumps([root]))
+    try:
+        daemon.up()
+        crowd.die()
+        wait_for(lambda: len(incidents(daemon)) >= len(HOSTILE_FOLDERS) - 2 or None, "incidents", 30)
+        said = [
+            daemon.run(*words) for words in (("ls",), ("status",), ("incidents",), ("report",), ("doctor",))
+        ]
+        log = daemon.said()
+    finally:
+        crowd.die()
+    for folder in HOSTILE_FOLDERS:
+        redteam.attack(
+            "paths", repr(folder[:40]), held="Traceback" not in log and "not be treated" not in log
+        )
+    status = said[1].out
+    redteam.attack("paths", "too long, and not said", held="too long to be read" in status)
+    redteam.attack("paths", "no file, and not said", held=f"{odd} logs are no regular files" in status)
+    redteam.attack("paths", "a command failed", held=all(each.exit_code < 2 for each in said))
+
+
+def drop_reports(spool: Path, count: int, conversation: str) -> None:
+    """Forged reports of as many sessions, and one question of a living session in the middle."""
+    for number in range(count):
+        report(spool / f"{uuid.uuid4()}", "PreToolUse", str(uuid.uuid4()))
+        if number == count // 2:
+            # To a slot, as the installed hook does.
+            report(spool / "7", "PermissionRequest", conversation)
+
+
+def report(path: Path, event: str, conversation: str) -> None:
+    named = {"session_id": conversation, "cwd": "/home/u/shop", "hook_event_name": event, "tool_name": "Bash"}
+    path.write_text(json.dumps(named))
+
+
+def asks(session: dict[str, Any], conversation: str) -> bool:
+    return bool(session["id"] == f"claude-{conversation}" and session["state"] == "waiting")
+
+
+def fill_with_odd_logs(projects: Path) -> int:
+    """Logs that are none; how many are neither files nor links."""
+    folder = projects / "odd"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / f"{uuid.uuid4()}.jsonl")
+    (folder / f"{uuid.uuid4()}.jsonl").mkdir()
+    here = Path.cwd()
+    os.chdir(folder)
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(f"{uuid.uuid4()}.jsonl")
+    os.chdir(here)
+    (folder / "one").symlink_to("two")
+    (folder / "two").symlink_to("one")
+    (folder / f"{uuid.uuid4()}.jsonl").symlink_to("/dev/zero")
+    for name in ("new\nline", "ä" * 120, "\x1b[31m", "-rf", "$(id)", "\udcff"):
+        (folder / f"{name}.jsonl").write_text("{}\n")
+    return 3
+
+
+def long_root(folder: Path) -> str:
+    """A configuration folder so deep that the logs below it have paths no system call takes."""
+    here = os.open(".", os.O_RDONLY)
+    root = f"{folder}/deep"
+    Path(root).mkdir()
+    os.chdir(root)
+    while len(root) < 3_900:
+        step = "d" * min(200, 3_940 - len(root))
+        Path(step).mkdir()
+        os.chdir(step)
+        root = f"{root}/{step}"
+    Path(f"projects/{'p' * 200}").mkdir(parents=True)
+    os.chdir(f"projects/{'p' * 200}")
+    Path(f"{uuid.uuid4()}.jsonl").write_text("{}\n")
+    os.fchdir(here)
+    os.close(here)
+    return root
+
+
+def told(messages: list[str]) -> int:
+    """How many problems these messages tell of."""
+    heads = [each.partition("\n")[0].split(" ", 1) for each in messages]
+    return sum(int(count.replace(",", "")) if rest == "problems at once" else 1 for count, rest in heads)
+
+
+def counted(daemon: RunningDaemon, state: str | None = None) -> int:
+    """How many sessions there are, or in this state."""
+    states: dict[str, int] = daemon.run("status", "--json").json["sessions"]["state"]
+    return sum(states.values()) if state is None else states.get(state, 0)
+
+
+def is_at_rest(daemon: RunningDaemon) -> bool:
+    began = cpu_seconds(daemon)
+    time.sleep(0.5)
+    return cpu_seconds(daemon) - began < 0.05
+
+
+def memory_mb(daemon: RunningDaemon) -> float:
+    pages = int(Path(f"/proc/{daemon.pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1_000_000
+
+
+def watch(daemon: RunningDaemon, crowd: LivingCrowd, webhook: Webhook | None) -> None:
+    daemon.watch(CLAUDE_CONFIG_DIR=crowd.config, WAKEFUL_HEAL__CONFIRM_SECONDS="1")
+    if webhook is not None:
+        daemon.watch(WAKEFUL_ALERTS__URLS=webhook.address)
+
+
+def states(daemon: RunningDaemon) -> list[str]:
+    return [str(each["state"]) for each in daemon.sessions()]
+
+
+def incidents(daemon: RunningDaemon) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = daemon.run("incidents", "--json").json["incidents"]
+    return found
+
+
+def events(daemon: RunningDaemon) -> list[dict[str, Any]]:
+    log = Path(daemon.environ["WAKEFUL_HOME"], "logs/critical_events.jsonl")
+    whole = log.read_bytes().rpartition(b"\n")[0] if log.exists() else b""
+    return [msgspec.json.decode(line) for line in whole.splitlines()]
+
+
+def cpu_seconds(daemon: RunningDaemon) -> float:
+    fields = Path(f"/proc/{daemon.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,47 @@
+"""Rounds: a session that cannot be treated is said once and met less and less often."""
+
+import asyncio
+import logging
+from itertools import pairwise
+
+import pytest
+
+from wakeful.domain.ids import SessionId
+from wakeful.services.rounds import RETRY_SECONDS, RETRY_SECONDS_MAX, Rounds
+from wakeful.testing.virtual_clock import VirtualClock
+
+ONE = SessionId("claude-one")
+
+
+def test_a_bug_is_logged_once_and_tried_again_later_and_later(caplog: pytest.LogCaptureFixture) -> None:
+    """Once it works, the next bug is logged again."""
+    clock = VirtualClock()
+    tried: list[float] = []
+    fails = True
+
+    async def treat(session_id: SessionId) -> None:
+        tried.append(clock.now().awake)
+        if fails:
+            raise ValueError(session_id)
+
+    async def scene() -> None:
+        nonlocal fails
+        rounds = Rounds(clock, treat)
+        running = asyncio.create_task(rounds.run())
+        rounds.look_at(ONE)
+        await clock.run_for(6 * RETRY_SECONDS_MAX)
+        gaps = [after - before for before, after in pairwise(tried)]
+        assert gaps[:3] == [RETRY_SECONDS, 2 * RETRY_SECONDS, 4 * RETRY_SECONDS]
+        assert gaps[-1] == RETRY_SECONDS_MAX
+        assert len(caplog.records) == 1
+        fails = False
+        await clock.run_for(RETRY_SECONDS_MAX)
+        fails = True
+        rounds.look_at(ONE)
+        await clock.run_for(1)
+        assert len(caplog.records) == 2
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(scene())
