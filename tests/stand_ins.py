@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clients import wait_for
 from daemons import Spoken
-from wakeful.adapters.system.clients import is_client
+from wakeful.adapters.system import proc
 
 # Runs what it is given as a client runs its tools, and answers with what was said.
 _TOOL_RUNNER = """
@@ -86,4 +86,4 @@ def tool_runner(folder: Path, environ: Mapping[str, str], name: str = "claude") 
 
 def _wait_for_name(pid: int, name: str) -> None:
     """A process in the middle of exec shows no arguments for a moment; a client writes its own files only after that."""
-    wait_for(lambda: is_client(pid, name) or None, f"process that runs {name}")
+    wait_for(lambda: any(Path(word).name == name for word in proc.command(pid)) or None, f"process {name}")

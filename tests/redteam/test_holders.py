@@ -1,6 +1,7 @@
 """Attacks by files that name a process: none is believed, followed or signalled that is not this user's client."""
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -19,7 +20,7 @@ import transcripts
 from clients import wait_for
 from daemons import RunningDaemon
 from redteam.conftest import Redteam
-from stand_ins import stand_in
+from stand_ins import stand_in, tool_runner
 from tmux_servers import Server
 from wakeful.adapters.codex.driver import CodexDriver
 from wakeful.adapters.daemon.sessions import DaemonSessions
@@ -128,6 +129,26 @@ def test_a_forged_entry_makes_no_holder_and_locks_nobody_out(
             FORGED, "an entry that nobody hears of", held="1.json: process 1 is" in (left_out or "")
         )
         redteam.attack(FORGED, "locked out of down", held=daemon.run("down").exit_code == 0)
+
+
+def test_an_event_log_that_names_a_persons_shell_locks_nobody_out(
+    daemon: RunningDaemon, tmp_path: Path, redteam: Redteam
+) -> None:
+    """Any program may write such a log, with any process in it. One that has the log open is believed, as its writer."""
+    daemon.up()
+    events = Path(daemon.environ["WAKEFUL_HOME"]) / "events"
+    muting = daemon.argv("mute", "--project", "x", "--for", "1h")
+    with tool_runner(tmp_path / "bin", daemon.environ, name="shell") as shell:
+        for pid in (shell.pid, daemon.pid, 1):
+            opened = {"at": time.time(), "event": "opened", "pid": pid, "cwd": "/"}
+            (events / f"forged-{pid}.jsonl").write_text(f"{json.dumps(opened)}\n")
+        daemon.wait_for_session(lambda each: each["pid"] == shell.pid, "session of a forged log")
+        redteam.attack(FORGED, "a person's shell in an event log", held=shell.ask(muting).exit_code == 0)
+        seen = {each["id"]: each["pid"] for each in daemon.sessions()}
+        for pid in (daemon.pid, 1):
+            redteam.attack(FORGED, f"process {pid} in an event log", held=seen.get(f"forged-{pid}") is None)
+        daemon.run("session", "stop", f"forged-{shell.pid}")
+        redteam.attack(SIGNALS, "stop of a forged log's session", held=_lives(shell.pid))
 
 
 def test_in_mode_all_a_forged_entry_ends_no_process(
