@@ -8,7 +8,6 @@ import errno
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
@@ -30,7 +29,7 @@ from wakeful.config import (
     field_of,
     provider_of,
 )
-from wakeful.domain.decoding import decode_json
+from wakeful.domain.decoding import decode_json, decode_toml
 from wakeful.domain.durations import BadDuration, seconds_of
 from wakeful.domain.plaintext import plain
 from wakeful.gateway_config import CHATS, PROVIDER_SECTIONS, UserIds, read_chats
@@ -214,11 +213,10 @@ def _parsed(content: bytes) -> tuple[str, dict[str, Any]]:
         line = content.count(b"\n", 0, problem.start) + 1
         raise ConfigError(problems=f"{line}: not UTF-8") from problem
     try:
-        return text, tomllib.loads(text)
-    except RecursionError as problem:
-        raise ConfigError(problems="1: nested too deeply") from problem
-    # Not only TOMLDecodeError: a number of 5,000 digits is a plain ValueError.
-    except ValueError as problem:
+        return text, decode_toml(text)
+    except msgspec.DecodeError as problem:
+        if isinstance(problem.__cause__, RecursionError):
+            raise ConfigError(problems="1: nested too deeply") from problem
         said, _, where = plain(str(problem), 300).partition(" (at ")
         found = re.match(r"line (\d+)", where)
         line = int(found[1]) if found else text.count("\n") + 1

@@ -5,7 +5,6 @@ comment. Whether and where the result is written is the command's business.
 """
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.config import KEYS, ConfigError
-from wakeful.domain.decoding import decode_json
+from wakeful.domain.decoding import decode_json, decode_toml
 from wakeful.domain.plaintext import plain
 from wakeful.domain.redact import redact
 
@@ -86,7 +85,7 @@ def toml_lines(imported: Imported) -> Iterator[str]:
 
 def merged(text: str, imported: Imported, shown: str) -> str:
     """A configuration file with these settings in it as well. Raises AlreadySet if it says otherwise."""
-    tables = tomllib.loads(text)
+    tables = decode_toml(text)
     there = {name: value for name in imported.settings if (value := _looked_up(tables, name)) is not None}
     against = [name for name, value in there.items() if value != imported.settings[name]]
     if against:

@@ -5,7 +5,6 @@ or `msgspec.DecodeError`: invalid UTF-8, lone surrogates, deep nesting and absur
 that travels up to a loop.
 """
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, overload
@@ -67,10 +66,25 @@ def decode_json_leniently(text: str) -> Any:
 
     Raises msgspec.DecodeError.
     """
+    import json  # noqa: PLC0415 - the same
+
     try:
         return json.loads(_ESCAPE.sub(_whole, text))
     except (ValueError, RecursionError) as problem:
         raise _malformed(problem) from problem
+
+
+def decode_toml(text: str) -> dict[str, Any]:
+    """The tables of a TOML document. Raises msgspec.DecodeError with the parser's own words."""
+    import tomllib  # noqa: PLC0415 - milliseconds of a command's start, for those that read a configuration
+
+    try:
+        return tomllib.loads(text)
+    except RecursionError as problem:
+        raise _malformed(problem) from problem
+    # Not only TOMLDecodeError: a number of 5,000 digits is a plain ValueError.
+    except ValueError as problem:
+        raise msgspec.DecodeError(str(problem)) from problem
 
 
 def _whole(escape: re.Match[str]) -> str:

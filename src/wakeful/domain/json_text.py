@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from wakeful.domain.errors import OperatorError
 
-_DECODER: Final = json.JSONDecoder()
+# For texts that `parse` took.
+_DECODER: Final = json.JSONDecoder()  # noqa: TID251
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 

@@ -1,0 +1,90 @@
+"""Hostile files in a container agent's own home, which the agent there writes as it likes: a real engine, a real daemon."""
+
+import json
+import random
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from agent_houses import AgentHouse
+from clients import require_tmux, wait_for
+from docker_engines import IMAGE, DockerEngine
+from hostile_files import spoiled
+from raw_http import RawHouse
+from redteam.conftest import Redteam
+
+SEED = random.SystemRandom().randrange(2**32)
+AGENT = f"""
+[agents.bot]
+runtime = "docker"
+image = "{IMAGE}"
+command = ["sleep", "100000"]
+network = "none"
+"""
+ENTRY = {
+    "pid": 1,
+    "sessionId": str(uuid.UUID(int=7, version=4)),
+    "procStart": "123",
+    "cwd": "/x",
+    "status": "idle",
+}
+
+
+@pytest.fixture
+def house(docker: DockerEngine, tmp_path: Path) -> Iterator[tuple[AgentHouse, RawHouse]]:
+    require_tmux()
+    daemon = RawHouse(tmp_path / "h")
+    daemon.environ["DOCKER_HOST"] = docker.address
+    house = AgentHouse(daemon, AGENT)
+    daemon.up()
+    try:
+        yield house, daemon
+    finally:
+        daemon.end()
+        house.end()
+
+
+def prompt(conversation: str) -> bytes:
+    record = {
+        "type": "user",
+        "sessionId": conversation,
+        "cwd": "/code",
+        "timestamp": datetime.now(UTC).isoformat(),
+        "uuid": str(uuid.uuid4()),
+        "message": {"role": "user", "content": "go on"},
+    }
+    return json.dumps(record).encode() + b"\n"
+
+
+def test_hostile_files_in_a_container_end_nothing(
+    house: tuple[AgentHouse, RawHouse], docker: DockerEngine, redteam: Redteam
+) -> None:
+    """Registry and logs inside: the agent runs on, a good log after bad ones is seen, and nothing is down."""
+    hub, daemon = house
+    hub.start("bot")
+    chance = random.Random(SEED)
+    root = Path(f"/proc/{docker.inspect('agent-bot')['State']['Pid']}/root/root/.claude")
+    wire, good, count = daemon.wire(tcp=False), prompt(str(uuid.uuid4())), 0
+    for _ in range(redteam.rounds(3, 20)):
+        for folder, number in ((root / "sessions", 100), (root / "projects/-work", 50)):
+            folder.mkdir(parents=True, exist_ok=True)
+            for _ in range(number):
+                count += 1
+                is_entry = folder.name == "sessions"
+                name = f"{count}.json" if is_entry else f"{uuid.uuid4()}.jsonl"
+                content = json.dumps(ENTRY).encode() if is_entry else good
+                (folder / name).write_bytes(spoiled(content, chance))
+                redteam.attack("Container files", "a file", held=True)
+        conversation = str(uuid.uuid4())
+        log = root / "projects/-work" / f"{conversation}.jsonl"
+        log.write_bytes(spoiled(good, chance) + b"\n" + prompt(conversation))
+        target = f"/api/sessions/claude-{conversation}".encode()
+        wait_for(lambda target=target: (wire.ask("GET", target)[0] == 200) or None, f"log (seed {SEED})", 60)  # type: ignore[misc]
+    notes = [each for each in daemon.run("status", "--json").json["daemon"]["notes"] if "down since" in each]
+    redteam.attack("Container files", f"seed {SEED}: {notes}", held=not notes)
+    said = daemon.said()
+    redteam.attack("Container files", f"seed {SEED}: {said[-2000:]}", held="Traceback" not in said)
+    redteam.attack("Container files", "the agent", held=hub.agent("bot")["state"] == "running")
