@@ -379,6 +379,7 @@ _MADE: Final[dict[str, _Made]] = {
     "option password": _quoted("tool --password ", "'", " --verbose"),
     "option password short": _few("tool --password ", " --verbose"),
     "option token": _around("tool --auth-token=", " run"),
+    "option in a list": _around('["tool", "--password", "', '", "run"]'),
     "option continued": _continued,
     "sshpass": _few("sshpass -p ", " ssh h"),
     "mysql": _few("mysql -u root -p", " -e 'select 1'"),

@@ -86,7 +86,7 @@ _ABOUT: Final = (
     r"|validator|check|checks|rotation|scopes?|owner|user|username|email|by|class|method|function|func|test|tests|spec|handler|service|module|map|maps|list|set|sets|exists|missing|format|encoding|example|docs|help|schema|column|table|sort|order|word|words|board|frame|frames|press|down|up|code|codes|event|events|value_from|cache|binding|bindings|point|points|er|ers|izer|ization|ed|ing|information|info|manager|management|agent|agents|key_id|log|logs|line|lines|only|mask|masks|digest|fingerprint|hash)$"
 )
 _SURE: Final = r"passw(?:or)?d|passwd|passphrase|passcode|(?:^|_|sql)pwd$|(?:^|_)pw$|private_?key|client_?secret|secret_?access_?key|secret_?key|access_?key$|api_?key$|account_?key|shared_?access_?key|(?:^|_)psk$|pre_?shared_?key|mnemonic|seed_?phrase|recovery_?phrase|client_key_data|auth_?token$|access_?token$|refresh_?token$|id_?token$|bot_?token$|session_?token$|encryption_?key$|signing_?key$|master_?key$|subscription_?key$|app_?key$|_auth$|storepass$|keypass$"
-_LIKELY: Final = r"token$|secrets?$|credentials?$|(?:^|_)auth$|(?:^|_)jwt$|(?:^|_)pat$|connection_?string$|(?:^|_)dsn$|webhook_?url$|(?:^|_)sid$|[a-z0-9]_key$|(?:^|_)seed$|[a-z0-9]_pass$|keys?_?data$|secret_?value$|secret_string$"
+_LIKELY: Final = r"token$|secrets?$|credentials?$|(?:^|_)auth$|(?:^|_)jwt$|(?:^|_)pat$|connection_?string$|(?:^|_)dsn$|webhook_?url$|(?:^|_)sid$|(?:^|_)(?:auth|service|session|client|deploy|storage|primary|secondary|consumer|hmac|aes|jwt|license|function|write|read|admin|root|host|server|integration|tls|ssl|ssh|gpg|hash|crypto|security|root|device|login|user|team|org|bot|stripe|google|aws|azure|openai|anthropic|sendgrid|twilio)_?key$|(?:^|_)seed$|[a-z0-9]_pass$|keys?_?data$|secret_?value$|secret_string$"
 _LINES: Final = r"(?:^|_)(?:set_)?cookie$|authorization$"
 _ENVIRONMENT: Final = r"(?:TOKEN|SECRET|PASS|PASSWORD|PWD|PAT|KEY|AUTH|CREDENTIALS?|PSK|JWT|DSN|COOKIE|SALT|WEBHOOK_URL|CONNECTION_STRING|DATABASE_URL)(?:_?\d{1,2})?"
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -130,7 +130,9 @@ def _value(text: str, found: re.Match[str]) -> tuple[int, int] | None:
     grade = _grade(name)
     if grade is _Grade.NONE or (gap := _gap(text, found, name, grade)) is None:
         return None
-    start = _BLANKS.match(text, found.end()).end()  # type: ignore[union-attr] - it matches nothing, too
+    blanks = _BLANKS.match(text, found.end())
+    assert blanks is not None, "it matches nothing, too"
+    start = blanks.end()
     is_spread = "\n" in found["gap"]
     below = (_SPREAD if is_spread else _NEXT_LINE if gap == ":" else _CONTINUED).match(text, start)
     if below is not None:
@@ -158,7 +160,8 @@ def _gap(text: str, found: re.Match[str], name: str, grade: _Grade) -> str | Non
     gap: str = found["gap"].strip()
     if gap == ",":
         # A list of names is no list of values.
-        return gap if name.isupper() or grade is _Grade.LINE or "-" in name else None
+        is_option = text[found.start() - 1 : found.start()] == "-" or "-" in name
+        return gap if is_option or name.isupper() or grade is _Grade.LINE else None
     if _is_element(gap):
         before = found.start() - (len(name) - len(found["core"]) - len(found["rest"])) - 1
         return gap if text[before : before + 1] == "<" else None

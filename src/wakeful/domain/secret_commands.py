@@ -20,25 +20,25 @@ COMMANDS: Final = (
     Format(
         "mysql -p",
         ("mysql", "mariadb"),
-        r"(\b(?:mysql\w*|mariadb[\w-]*)\s(?:[^\n|;\\]{0,200}?\s)?-p(?!\s))" + _ARGUMENT,
+        r"(\b(?:mysql\w*|mariadb[\w-]*)\s(?:[^\n|;\\]{0,200}?\s)??-p(?!\s))" + _ARGUMENT,
         r"\1[password]",
     ),
     Format(
         "curl -u, http -a",
         ("-u", "-a", "--proxy-user"),
-        r"(\b(?:curl|https?|wget)\s(?:[^\n|;]{0,300}?\s)?(?:-u|--user|-U|--proxy-user|-a|--auth)[ =]{0,3}\\{0,3}[\"']?[^\s:\"'\\]{1,100}:)(?!//)[^\s\"'\\]{1,200}",
+        r"(\b(?:curl|https?|wget)\s(?:[^\n|;]{0,300}?\s)??(?:-u|--user|-U|--proxy-user|-a|--auth)[ =]{0,3}\\{0,3}[\"']?[^\s:\"'\\]{1,100}:)(?!//)[^\s\"'\\]{1,200}",
         r"\1[password]",
     ),
     Format(
         "redis-cli -a",
         ("redis-cli",),
-        r"(\bredis-cli\s(?:[^\n|;]{0,200}?\s)?(?:-a|--pass)\s{1,3})" + _ARGUMENT,
+        r"(\bredis-cli\s(?:[^\n|;]{0,200}?\s)??(?:-a|--pass)\s{1,3})" + _ARGUMENT,
         r"\1[password]",
     ),
     Format(
         "login, ldap, database and archive options",
         ("-p", "-w", "htpasswd"),
-        r"(\b(?:docker login|podman login|helm registry login|az login|ldap\w{3,10}|sqlcmd|bcp|mongo\w*|rdesktop|7z[ar]?|unrar|(?:un)?zip(?=[^\n|;]{0,200}?(?-i:\s-P)))\s(?:[^\n|;]{0,200}?\s)?(?:-[pPw](?![a-z]{1,3}\s)(?:\s{1,3}(?!-))?))"
+        r"(\b(?:docker login|podman login|helm registry login|az login|ldap\w{3,10}|sqlcmd|bcp|mongo\w*|rdesktop|7z[ar]?|unrar|(?:un)?zip(?=[^\n|;]{0,200}?(?-i:\s-P)))\s(?:[^\n|;]{0,200}?\s)??(?:-[pPw](?![a-z]{1,3}\s)(?:\s{1,3}(?!-))?))"
         + _ARGUMENT
         + r"|(\bhtpasswd\s[^\n|;]{0,60}?-\w*b\w*\s{1,3}\S{1,100}\s{1,3}\S{1,100}\s{1,3})"
         + _ARGUMENT,
@@ -48,11 +48,13 @@ COMMANDS: Final = (
     Format(
         "smb user%password",
         ("smb", "rpcclient", "winexe"),
-        r"(\b(?:smb\w{2,10}|rpcclient|winexe)\s(?:[^\n|;]{0,200}?\s)?(?:-U|--user)[ =]{0,3}[\"']?[^\s%\"']{1,60}%)"
+        r"(\b(?:smb\w{2,10}|rpcclient|winexe)\s(?:[^\n|;]{0,200}?\s)??(?:-U|--user)[ =]{0,3}[\"']?[^\s%\"']{1,60}%)"
         + _ARGUMENT,
         r"\1[password]",
     ),
-    Format("FreeRDP /p:", ("freerdp",), r"(freerdp\s(?:[^\n|;]{0,200}?\s)?/p:)" + _ARGUMENT, r"\1[password]"),
+    Format(
+        "FreeRDP /p:", ("freerdp",), r"(freerdp\s(?:[^\n|;]{0,200}?\s)??/p:)" + _ARGUMENT, r"\1[password]"
+    ),
     Format(
         "net use password",
         ("net use",),
@@ -81,7 +83,7 @@ COMMANDS: Final = (
     Format(
         "SNMP, expect and send password",
         ("snmp",),
-        r"(\bsnmp\w{2,10}\s(?:[^\n|;]{0,200}?\s)?-[AX]\s{1,3})" + _ARGUMENT,
+        r"(\bsnmp\w{2,10}\s(?:[^\n|;]{0,200}?\s)??-[AX]\s{1,3})" + _ARGUMENT,
         r"\1[password]",
     ),
 )

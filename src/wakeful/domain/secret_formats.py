@@ -178,7 +178,7 @@ TOKENS: Final = (
         ("q~",),
         r"(?-i:(?<![A-Za-z0-9_~.-])[A-Za-z0-9_~.-]{3}\dQ~[A-Za-z0-9_~.-]{31,34})",
         "[secret]",
-        long=True,
+        long=False,
     ),
     Format(
         "Azure DevOps and Cosmos key",
@@ -189,7 +189,7 @@ TOKENS: Final = (
     Format(
         "HashiCorp Vault token",
         ("hvs.", "hvb.", "hvr.", "s."),
-        r"(?<![A-Za-z0-9])hv[sbr]\.[A-Za-z0-9_-]{16,}|(?-i:(?<![A-Za-z0-9._-])s\.(?=[A-Za-z0-9]{0,23}\d)(?=[A-Za-z0-9]{0,23}[A-Z])[A-Za-z0-9]{24}(?![A-Za-z0-9]))",
+        r"hv[sbr]\.[A-Za-z0-9_-]{16,}|(?-i:(?<![A-Za-z0-9._-])s\.(?=[A-Za-z0-9]{0,23}\d)(?=[A-Za-z0-9]{0,23}[A-Z])[A-Za-z0-9]{24}(?![A-Za-z0-9]))",
         long=True,
     ),
     Format(
@@ -203,7 +203,7 @@ TOKENS: Final = (
     _prefixed("Notion token", "secret_", "ntn_", behind=_WORD, chars_min=30),
     Format("Airtable token", ("pat",), r"(?-i:\bpat[A-Za-z0-9]{14}\.[0-9a-f]{32,})", long=True),
     Format("Asana token", ("/",), r"(?<![\w/])[012]/\d{10,20}(?:/\d{10,20})?:[0-9a-f]{32}", long=True),
-    _prefixed("Atlassian token", "atatt3", "atctt3", "atbb", "atsvc", behind="[A-Za-z0-9_=-]", chars_min=20),
+    _prefixed("Atlassian token", "atatt3", "atctt3", "atbb", "atsvc", chars_min=20),
     _prefixed("Figma token", "figd_", "figu_"),
     _prefixed("Dropbox token", "sl.u.", "sl.b", "sl.a", chars_min=40),
     Format(

@@ -79,7 +79,8 @@ def in_words(text: str) -> str:
 
 def result_text(raw: bytes) -> str:
     """What a call said at its end, from the beginning of the JSON it said it in."""
-    text = raw.decode("utf-8", "replace")
+    # Before its lines are one: where a line ends, a secret ends.
+    text = redact(raw.decode("utf-8", "replace"))
     found = _RESULT_TEXT.match(text)
     return " ".join((found[1] if found is not None else text).replace("\\n", " ").replace('\\"', '"').split())
 
@@ -89,8 +90,8 @@ def quoted(text: str) -> str:
 
     Of a call (`Bash {"command": "make"}`) only what it is about.
     """
-    tool, _, arguments = text.partition(" ")
-    about = (telling(arguments) or tool) if arguments.startswith("{") else text
+    tool, _, arguments = redact(text).partition(" ")
+    about = (telling(arguments) or tool) if arguments.startswith("{") else f"{tool} {arguments}"
     return f"`{plain(redact(about), QUOTED_CHARS_MAX).replace('`', chr(39))}`"
 
 

@@ -146,7 +146,7 @@ def case_of(
         expect=expect,
         verdict=Said(record.state, record.health, codes, record.rules),
         at=at,
-        note=redact(note[:NOTE_CHARS_MAX]),
+        note=redact(note)[:NOTE_CHARS_MAX],
     )
 
 

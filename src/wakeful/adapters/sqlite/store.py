@@ -117,6 +117,9 @@ class SqliteStore:
     async def save_bookmarks(self, bookmarks: Sequence[Bookmark]) -> None:
         await self._commit(partial(_write, "save_bookmark", [_bookmark_row(each) for each in bookmarks]))
 
+    async def drop_bookmarks(self, paths: Sequence[str]) -> None:
+        await self._commit(partial(_write, "drop_bookmark", [(os.fsencode(each),) for each in paths]))
+
     async def bookmarks(self) -> list[Bookmark]:
         return await self._read(_bookmark, "bookmarks")
 
