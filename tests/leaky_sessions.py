@@ -23,7 +23,7 @@ REPEATS: Final = 8
 class LeakySessions:
     """Three sessions for each kind: one asks, one failed and one repeats a call that fails, in an agent's transcript."""
 
-    def __init__(self, daemon: RunningDaemon) -> None:
+    def __init__(self, daemon: RunningDaemon, alerts: str = "") -> None:
         self.daemon = daemon
         self.state = Path(daemon.environ["WAKEFUL_HOME"])
         self._logs = daemon.home / "events"
@@ -35,7 +35,8 @@ class LeakySessions:
         daemon.watch(
             CLAUDE_CONFIG_DIR=self._claude,
             WAKEFUL_EYES__EVENT_DIRS=json.dumps([str(self._logs)]),
-            WAKEFUL_ALERTS__URLS="[]",
+            WAKEFUL_ALERTS__URLS=json.dumps([alerts] if alerts else []),
+            WAKEFUL_ALERTS__NEEDS_YOU_SECONDS="1",
         )
         daemon.up()
         self._door = httpx.Client(
@@ -49,7 +50,8 @@ class LeakySessions:
 
     def speak(self) -> None:
         """Write every log while the daemon watches, and wait until it has read them all."""
-        now = time.time()
+        # After their holder began: what was opened before that is another process's.
+        now = time.time() + 60
         for number, kind in enumerate(KINDS):
             self._write_events(f"ask-{number}", self._asking(kind, now))
             self._write_events(f"fail-{number}", self._failing(kind, now))

@@ -20,6 +20,8 @@ HINTS: Final = (
 # Longer values are cut there; a private key in one line has some 3,300 characters.
 VALUE_CHARS_MAX: Final = 4000
 BEGINNING_CHARS_MAX: Final = 300
+# A shorter value is no token, unless its name is certain.
+LIKELY_CHARS_MIN: Final = 6
 
 # A name around one of the words, how it is closed, and what parts it from its value. Quotes may be escaped any
 # number of times, as JSON within JSON is.
@@ -97,6 +99,14 @@ _BEFORE_CHARS_MAX: Final = 40
 def without_named(text: str) -> str:
     """`text` with every value replaced that its name calls secret."""
     return "".join(_parts(text))
+
+
+def names_a_secret(name: str, value: str) -> bool:
+    """Whether a value is secret because of its name, where both stand apart, as in an object of JSON."""
+    grade = _grade(name)
+    if grade is _Grade.NONE or not value or _is_harmless(value):
+        return False
+    return grade is not _Grade.LIKELY or (len(value) >= LIKELY_CHARS_MIN and not _reads_like_words(value))
 
 
 def _parts(text: str) -> Iterator[str]:
@@ -209,7 +219,7 @@ def _quoted(text: str, opening: re.Match[str], grade: _Grade) -> tuple[int, int]
         or (text[opening.start() - 1 : opening.start()] in {",", " "} and _A_NAME.fullmatch(value))
     ):
         return None
-    if grade is _Grade.LIKELY and (len(value) < 6 or _reads_like_words(value)):
+    if grade is _Grade.LIKELY and (len(value) < LIKELY_CHARS_MIN or _reads_like_words(value)):
         return None
     return start, _glued_end(text, end + len(close)) if _is_glued(text, end + len(close)) else end
 
@@ -295,7 +305,9 @@ def _is_secret(value: str, grade: _Grade, *, tight: bool) -> bool:
         return True
     if _CODE.match(value):
         return False
-    return grade is _Grade.SURE or (len(value) >= 6 and not value.isdigit() and not _reads_like_words(value))
+    return grade is _Grade.SURE or (
+        len(value) >= LIKELY_CHARS_MIN and not value.isdigit() and not _reads_like_words(value)
+    )
 
 
 def _is_harmless(value: str) -> bool:

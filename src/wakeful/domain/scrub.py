@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from wakeful.domain.decoding import decode_json
+from wakeful.domain.named_secrets import SECRET, names_a_secret
 from wakeful.domain.redact import REDACTED_CHARS_MAX, WITHHELD, redact
 
 # Shorter ones would cut holes into ordinary words, and are no secrets.
@@ -54,8 +55,8 @@ class Scrub:
 
     def _named(self, name: str, value: Any) -> Any:
         """A value is also what its name says: alone, a password looks like any other word."""
-        if isinstance(value, str) and redact(f"{name}={value}") == f"{name}=[secret]":
-            return "[secret]"
+        if isinstance(value, str) and names_a_secret(name, value):
+            return SECRET
         return self.value(value)
 
 

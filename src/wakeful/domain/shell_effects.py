@@ -7,7 +7,6 @@ never local, and nothing here trusts a program for lying inside the project.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise, takewhile
-from shlex import join
 from typing import Final
 
 from msgspec import Struct
@@ -27,7 +26,6 @@ from wakeful.domain.command_effects import (
     tasks_rule,
 )
 from wakeful.domain.effect_rules import ALIASES, PROGRAMS, RANK, VERBS, Rule
-from wakeful.domain.redact import redact
 from wakeful.domain.shell_commands import OPENERS, Command, read_script
 from wakeful.domain.shell_words import HELD, LOOSE, is_open
 
@@ -386,10 +384,6 @@ _RUNNERS: Final[Mapping[str, _Run]] = {
 
 def _shown(words: Sequence[str]) -> str:
     """The words as they are shown to a person: one line, bounded, with `$…` where only the shell knew."""
-    shown = [word[:WORDS_CHARS_MAX] for word in words[:WORDS_CHARS_MAX]]
-    text = " ".join(shown)
-    # With their quotes, which say where a password of several words ends.
-    if (clean := redact(as_typed := join(shown))) != as_typed:
-        text = clean
+    text = " ".join(word[:WORDS_CHARS_MAX] for word in words[:WORDS_CHARS_MAX])
     text = " ".join(text.replace(HELD, "$…").replace(LOOSE, "$…").split())
     return text[:WORDS_CHARS_MAX]

@@ -58,6 +58,8 @@ def call_text(text: str) -> str:
 
     Of a question about a call (`permission prompt: Bash {…}`) the call is what matters.
     """
+    # Whole: the part that is left out may say that the other one is secret.
+    text = redact(text)
     question, _, asked = text.partition(": ")
     if " {" in asked and " {" not in question:
         text = asked
@@ -68,6 +70,7 @@ def call_text(text: str) -> str:
 
 def in_words(text: str) -> str:
     """What a client or provider said, without JSON: of a call what it is about, of an answer its message."""
+    text = redact(text)
     said = call_text(text)
     before, brace, rest = text.partition("{")
     if "{" not in said or not brace or '"' not in rest:
