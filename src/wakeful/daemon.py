@@ -5,6 +5,7 @@ and the order of its start and its end are in serving.py.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Final
@@ -218,9 +219,17 @@ class Daemon(Lookout):
         """Transitions are kept for a month; a session's newest one stays."""
         while True:
             await self._store.prune(self.clock.now().wall - RETENTION_SECONDS)
+            await self._drop_lost_bookmarks()
             await self.care.forget_old()
             await self.handwork.once.forget_old()
             await asyncio.sleep(PRUNE_SECONDS)
+
+    async def _drop_lost_bookmarks(self) -> None:
+        """What was folded of a log goes with it."""
+        paths = [each.path for each in await self._store.bookmarks()]
+        lost = await asyncio.to_thread(lambda: [path for path in paths if not os.path.lexists(path)])
+        if lost:
+            await self._store.drop_bookmarks(lost)
 
     async def keep_place(self) -> None:
         """Save how far logs were read, so that a restart goes on from there."""

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from wakeful.config import KEYS, ConfigError
 from wakeful.domain.decoding import decode_json, decode_toml
+from wakeful.domain.named_secrets import names_a_secret
 from wakeful.domain.plaintext import plain
 from wakeful.domain.redact import redact
 
@@ -133,7 +134,7 @@ def _comments(imported: Imported) -> Iterator[str]:
     """What is not understood, in one line each; a value that looks like a secret stays where it was."""
     for name, value in imported.unknown.items():
         written = plain(_json(value), 200)
-        shown = written if redact(f"{name}: {written}") == f"{name}: {written}" else "(not shown)"
+        shown = "(not shown)" if names_a_secret(name, written) or redact(written) != written else written
         yield f"# not taken over: {plain(name, 100)} = {shown}"
 
 

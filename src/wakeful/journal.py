@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
+from shlex import join
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
 
@@ -361,7 +362,7 @@ class Step:
 
 def _told(argv: Sequence[str]) -> str:
     """A command for people: without secrets, and not without end."""
-    return redact(" ".join(argv)[:2000])
+    return redact(join(argv))[:2000]
 
 
 def _closed(words: Any, name: str, given: str) -> Any:

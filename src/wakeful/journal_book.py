@@ -184,7 +184,7 @@ class Book:
 
     def fail(self, step: str, problem: BaseException | str) -> None:
         reason = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
-        self._end(step, "action.failed", Last.FAILED, {"error": redact(plain(reason, 500))})
+        self._end(step, "action.failed", Last.FAILED, {"error": plain(redact(reason), 500)})
 
     def take_back(self, step: str, reason: str) -> None:
         """The step was begun and nothing of it ran: it may be run again."""

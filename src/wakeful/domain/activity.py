@@ -27,12 +27,12 @@ from wakeful.domain.loops import (
 )
 from wakeful.domain.moment import Instant
 from wakeful.domain.outage import says_outage
-from wakeful.domain.signature import Call, call_of, is_spawn, is_write, result_key
+from wakeful.domain.signature import Call, beginning, call_of, is_spawn, is_write, result_key
 from wakeful.domain.spawns import Spawns, spawned, taken_back
 from wakeful.domain.turn import OPEN, TRANSITIONS, Phase, Step
 
 # Bump when folding changes: bookmarks of another version are read again from the log.
-RULE_VERSION: Final = 9
+RULE_VERSION: Final = 10
 # An assistant message opened at most 20 calls at once in the recordings.
 OPEN_CALLS_MAX: Final = 128
 # Results that stood before their call in the log; client 2.1.98 wrote 7 of 449 so, all within one message.
@@ -479,7 +479,7 @@ def _count_errors(activity: Activity, event: e.CallEnded, call: OpenCall | None,
         return
     is_same_step = call is not None and _failed_beside(activity, call)
     activity.failed = call.about if call is not None else None
-    activity.failed_with = event.result[:ERROR_BYTES_KEPT_MAX]
+    activity.failed_with = beginning(event.result, ERROR_BYTES_KEPT_MAX)
     activity.failed_step = call.step if call is not None else 0
     activity.errors_in_a_row += not is_same_step
     activity.errors_since = activity.errors_since or at

@@ -15,6 +15,7 @@ from msgspec import Struct
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.findings import Code
 from wakeful.domain.moment import iso
+from wakeful.domain.named_secrets import SECRET, names_a_secret
 from wakeful.domain.redact import redact
 
 # The longest message of 000's world (20,000 characters) fits, however it is spelled.
@@ -83,7 +84,7 @@ def critical_event(
         reason=redact(_text(reason)),
         action_taken=_closed(ActionTaken, "action_taken", action_taken),
         github_issue=None if github_issue is None else redact(_text(github_issue)),
-        details={redact(_text(key)): _clean(value, 1) for key, value in details.items()},
+        details={redact(_text(key)): _named(_text(key), value, 1) for key, value in details.items()},
     )
 
 
@@ -139,10 +140,14 @@ def _clean(value: Any, depth: int) -> Any:
     if depth > _DEPTH_MAX:
         return "…"
     if isinstance(value, Mapping):
-        return {redact(_text(key)): _clean(inner, depth + 1) for key, inner in value.items()}
+        return {redact(_text(key)): _named(_text(key), inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_clean(inner, depth + 1) for inner in value]
     return redact(value.isoformat() if isinstance(value, datetime) else _text(value))
+
+
+def _named(name: str, value: Any, depth: int) -> Any:
+    return SECRET if isinstance(value, str) and names_a_secret(name, value) else _clean(value, depth)
 
 
 def _text(value: object) -> str:

@@ -11,11 +11,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from wakeful.domain.activity import INPUT_BYTES_KEPT_MAX, Activity, OpenCall
+from wakeful.domain.activity import INPUT_BYTES_KEPT_MAX, Activity, BackgroundTask, OpenCall
 from wakeful.domain.decoding import json_decoder
 from wakeful.domain.effect_rules import MEANINGS, RANK, Effect, Rule
 from wakeful.domain.events import CallKind
 from wakeful.domain.moment import Instant
+from wakeful.domain.redact import redact
 from wakeful.domain.shell_effects import Ruling, judge_text, judge_words
 from wakeful.domain.tool_script import read_tool_script
 
@@ -47,17 +48,17 @@ class InterruptedCall(Struct, frozen=True):
 
 def classify(tool: str, given: bytes) -> EffectVerdict:
     """The class of one call. Never raises; an input that cannot be read is unknown."""
-    return _verdict(_judge(tool, given))
+    return _verdict(_judge(tool, given), tool, given)
 
 
 def interrupted(activity: Activity) -> tuple[InterruptedCall, ...]:
     """What a session had not finished, oldest first: its open calls, and the commands it left running behind them."""
     behind = [
-        InterruptedCall(handle, task.tool, task.since, _verdict(_kept(task.tool, task.input)), task.input)
+        InterruptedCall(handle, task.tool, task.since, _seen(_kept(task.tool, task.input), task), task.input)
         for handle, task in activity.background.items()
     ]
     calls = [
-        InterruptedCall(call.call, call.tool, call.since, _verdict(_of_call(call, activity)), call.input)
+        InterruptedCall(call.call, call.tool, call.since, _seen(_of_call(call, activity), call), call.input)
         for call in activity.calls.values()
     ]
     return tuple(sorted([*behind, *calls], key=lambda each: each.since))
@@ -91,8 +92,16 @@ def _polls_known(given: bytes, activity: Activity) -> bool:
     return bool(handles) and all(handle in activity.background for handle in handles)
 
 
-def _verdict(ruling: Ruling) -> EffectVerdict:
-    return EffectVerdict(MEANINGS[ruling.rule].effect, ruling.rule, ruling.words)
+def _seen(ruling: Ruling, call: OpenCall | BackgroundTask) -> EffectVerdict:
+    return _verdict(ruling, call.tool, call.input)
+
+
+def _verdict(ruling: Ruling, tool: str, given: bytes) -> EffectVerdict:
+    """With its words as people may see them: those of the redacted input, whose quotes still say where a secret ends."""
+    text = given.decode("utf-8", "replace")
+    clean = redact(text)
+    words = ruling.words if clean == text else redact(_judge(tool, clean.encode()).words)
+    return EffectVerdict(MEANINGS[ruling.rule].effect, ruling.rule, words)
 
 
 def _worst(*rulings: Ruling) -> Ruling:

@@ -8,16 +8,20 @@ plan that is only worded anew. Nearly every call of a turn is made once: what it
 another one seems to bring the same.
 """
 
+from collections.abc import Callable
+from hashlib import blake2b
 from typing import Final
 from zlib import crc32
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from wakeful.domain.echoes import ECHOES_MIN
 from wakeful.domain.masking import masked, outline
 from wakeful.domain.moment import Instant
 from wakeful.domain.policy import Policy
 from wakeful.domain.signature import (
+    NOT_YET_BYTES_MAX,
     Call,
     Meaning,
     essence,
@@ -227,7 +231,18 @@ def _before(circles: Circles, new: _Made, trace: int) -> _Made | None:
 def _is_same(one: _Made, other: _Made) -> bool:
     if one.call.tool != other.call.tool or not _meaning(one).is_same(_meaning(other)):
         return False
-    return one.result == other.result or _masked(one) == _masked(other)
+    if one.masked is None and other.masked is None and one.result == other.result:
+        return True
+    return _masked(one) == _masked(other)
+
+
+def fixed(
+    made: _Made, call_at_rest: Callable[[Call], Call], result_at_rest: Callable[[bytes], bytes]
+) -> _Made:
+    """As it may be written to disk: compared by digests, with no more of its result than a rule reads."""
+    digest = _masked(made)
+    result = result_at_rest(made.result) if len(made.result) <= NOT_YET_BYTES_MAX else b""
+    return replace(made, call=call_at_rest(made.call), result=result, meaning=None, masked=digest)
 
 
 def _meaning(made: _Made) -> Meaning:
@@ -237,9 +252,9 @@ def _meaning(made: _Made) -> Meaning:
 
 
 def _masked(made: _Made) -> bytes:
-    """Its result with everything volatile masked, which is done once: it is compared with many."""
+    """A digest of its result with everything volatile masked, made once: it is compared with many."""
     if made.masked is None:
-        made.masked = masked(made.result)
+        made.masked = blake2b(masked(made.result), digest_size=16).digest()
     return made.masked
 
 

@@ -7,7 +7,10 @@ waiting for it.
 import re
 from typing import Final
 
+from wakeful.domain.redact import redact
+
 QUESTION_CHARS_MAX: Final = 300
+_LOOKED_AT_CHARS: Final = 3000
 _MARKS: Final = ("?", "\uff1f", "\u061f")
 # Emphasis and quotes around a sentence, and what opens a line of a list or a heading.
 _BEHIND: Final = " \t\r\n*_`~\"')]}\u201d\u2019\u00bb"
@@ -20,5 +23,6 @@ def question_in(text: str) -> str:
     said = text.rstrip(_BEHIND)
     if not said.endswith(_MARKS):
         return ""
-    line = said.rpartition("\n")[2]
+    # What says that a word is secret may stand in the sentence before.
+    line = redact(said[-_LOOKED_AT_CHARS:]).rpartition("\n")[2]
     return _SENTENCE_END.split(line)[-1].lstrip(_BEFORE)[-QUESTION_CHARS_MAX:]

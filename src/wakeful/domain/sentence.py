@@ -12,6 +12,7 @@ from wakeful.domain.evidence import Orphan, Presence, ended_by
 from wakeful.domain.findings import Code, Health, State
 from wakeful.domain.moment import Instant, latest
 from wakeful.domain.process import Sight
+from wakeful.domain.redact import redact
 from wakeful.domain.turn import Phase
 from wakeful.domain.verdict import ExpectedWait, Finding, Verdict, WaitKind
 from wakeful.domain.waits import PROBABLY_ASKS
@@ -141,7 +142,8 @@ def _waiting(waits: tuple[ExpectedWait, ...], activity: Activity, now: Instant) 
 
 def _question(said: str) -> str:
     """What it asks, and the call it asks about where the client named both."""
-    what, _, call = said.partition(": ")
+    # Whole: one half may say that the other is secret.
+    what, _, call = redact(said).partition(": ")
     if " {" in call:
         return f"{quoted(what)}, {quoted(call)}"
     return quoted(said) if said else "a question is open"

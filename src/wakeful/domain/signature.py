@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 INPUT_BYTES_DECODED_MAX: Final = 4096
 # A longer one is looked at at once: what is kept of a call until it is made again has no more room.
 GIVEN_BYTES_KEPT_MAX: Final = 512
+# A secret whose beginning is longer than this is recognised by it.
+BORDER_BYTES: Final = 64
 # Of a result its beginning and its end: folding takes the same time for any.
 RESULT_END_BYTES: Final = 256
 
@@ -108,7 +110,7 @@ _GOING_ON: Final = re.compile(
     rb"\b(?:running|working|building|creating|starting|\w*creating)\b", re.IGNORECASE
 )
 _OVER: Final = re.compile(rb"fail|error|pass|\d pending", re.IGNORECASE)
-_NOT_YET_BYTES_MAX: Final = 200
+NOT_YET_BYTES_MAX: Final = 200
 _SLEPT: Final = re.compile(rb"\bsleep [0-9.]+[smhd]?")
 # The same inside other calls: a script that asks again, an empty line sent to a running program.
 _POLLING_INPUT: Final = re.compile(
@@ -159,7 +161,7 @@ class Meaning(msgspec.Struct, frozen=True, gc=False):
     """Which call it is. What its command does is worked out when somebody asks."""
 
     key: int
-    # The folder and the variables its command was given, if any.
+    # A number for the folder and the variables its command was given, if any.
     place: str
     command: str
     reads_by_name: bool
@@ -207,6 +209,14 @@ class _Manner(msgspec.Struct, frozen=True, gc=False):
     beside: frozenset[str]
 
 
+def beginning(raw: bytes, bytes_max: int) -> bytes:
+    """As much as is kept and shown, up to the last blank: half a secret would not be recognised."""
+    if len(raw) <= bytes_max:
+        return raw
+    blank = raw.rfind(b" ", bytes_max - BORDER_BYTES, bytes_max)
+    return raw[: blank if blank >= 0 else bytes_max - BORDER_BYTES]
+
+
 def call_of(tool: str, given: bytes) -> Call:
     """Take a call down. Constant time: nearly every one is made once, and nobody asks what it means."""
     manner = _manner(tool)
@@ -220,7 +230,9 @@ def call_of(tool: str, given: bytes) -> Call:
     if polls:
         # How long it waits this time is no part of what it waits for.
         plain = _SLEPT.sub(b"sleep", plain)
-    return Call(tool, given[:GIVEN_BYTES_KEPT_MAX], polls, _meaning(manner, command, place, plain), plan)
+    return Call(
+        tool, beginning(given, GIVEN_BYTES_KEPT_MAX), polls, _meaning(manner, command, place, plain), plan
+    )
 
 
 def meaning_of(call: Call) -> Meaning:
@@ -277,7 +289,9 @@ def _rule_of(command: str) -> "Rule":
 def _meaning(manner: _Manner, command: str, place: str, plain: bytes) -> Meaning:
     # Nobody can tell of a long one what all of it does.
     kept = command if len(command) <= GIVEN_BYTES_KEPT_MAX else ""
-    return Meaning(crc32(plain, manner.key), place, kept, manner.reads)
+    # Its variables may be secret, and are only compared.
+    where = f"{crc32(place.encode()):08x}" if place else ""
+    return Meaning(crc32(plain, manner.key), where, kept, manner.reads)
 
 
 @lru_cache(maxsize=256)
@@ -315,7 +329,7 @@ def says_not_over(call: Call, meaning: Meaning, result: bytes) -> bool:
     if starts_something(call.tool, meaning):
         return False
     said = result.replace(b"\\n", b"\n").replace(b"\\t", b"\t")
-    if len(said) > _NOT_YET_BYTES_MAX or _OVER.search(said) is not None:
+    if len(said) > NOT_YET_BYTES_MAX or _OVER.search(said) is not None:
         return False
     looks = _LOOKING_COMMAND.match(meaning.command) is not None
     return _NOT_YET.search(said) is not None or (looks and _GOING_ON.search(said) is not None)

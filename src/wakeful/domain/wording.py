@@ -58,6 +58,8 @@ def call_text(text: str) -> str:
 
     Of a question about a call (`permission prompt: Bash {…}`) the call is what matters.
     """
+    # Whole: the part that is left out may say that the other one is secret.
+    text = redact(text)
     question, _, asked = text.partition(": ")
     if " {" in asked and " {" not in question:
         text = asked
@@ -68,6 +70,7 @@ def call_text(text: str) -> str:
 
 def in_words(text: str) -> str:
     """What a client or provider said, without JSON: of a call what it is about, of an answer its message."""
+    text = redact(text)
     said = call_text(text)
     before, brace, rest = text.partition("{")
     if "{" not in said or not brace or '"' not in rest:
@@ -79,7 +82,8 @@ def in_words(text: str) -> str:
 
 def result_text(raw: bytes) -> str:
     """What a call said at its end, from the beginning of the JSON it said it in."""
-    text = raw.decode("utf-8", "replace")
+    # Before its lines are one: where a line ends, a secret ends.
+    text = redact(raw.decode("utf-8", "replace"))
     found = _RESULT_TEXT.match(text)
     return " ".join((found[1] if found is not None else text).replace("\\n", " ").replace('\\"', '"').split())
 
@@ -89,8 +93,8 @@ def quoted(text: str) -> str:
 
     Of a call (`Bash {"command": "make"}`) only what it is about.
     """
-    tool, _, arguments = text.partition(" ")
-    about = (telling(arguments) or tool) if arguments.startswith("{") else text
+    tool, _, arguments = redact(text).partition(" ")
+    about = (telling(arguments) or tool) if arguments.startswith("{") else f"{tool} {arguments}"
     return f"`{plain(redact(about), QUOTED_CHARS_MAX).replace('`', chr(39))}`"
 
 

@@ -21,6 +21,8 @@ from wakeful.domain.process import Process
 LEASE_SECONDS: Final = 60.0
 # Lists show this much of a prompt; a person recognises it, and a thousand long ones still fit an answer.
 SUMMARY_CHARS_MAX: Final = 200
+# What is read for that: it is redacted first, and half a secret would not be recognised.
+SUMMARY_CHARS_READ: Final = 1000
 # What an attempt says that expired: nobody else was there to say it.
 LEASE_ENDED: Final = "the lease ended"
 _PROMPTS: Final = UUID("8d1ba1b0-6c7b-4a52-9a1c-5b3f0c6d7e21")

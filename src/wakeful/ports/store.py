@@ -159,6 +159,9 @@ class Store(Protocol):
     async def save_bookmarks(self, bookmarks: Sequence[Bookmark]) -> None:
         """Replace the bookmarks of these paths. Losing the newest ones costs reading twice, nothing else."""
 
+    async def drop_bookmarks(self, paths: Sequence[str]) -> None:
+        """Forget how far these logs were read: they are gone."""
+
     async def bookmarks(self) -> list[Bookmark]:
         """Every bookmark, in no order that matters. Paths may hold bytes that are not UTF-8 (`os.fsdecode`)."""
 

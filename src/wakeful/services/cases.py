@@ -17,6 +17,7 @@ from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.findings import Code, Health, State
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import Instant, iso
+from wakeful.domain.named_secrets import SECRET, names_a_secret
 from wakeful.domain.process import Sight
 from wakeful.domain.record import SessionRecord, safe
 from wakeful.domain.redact import redact
@@ -146,7 +147,7 @@ def case_of(
         expect=expect,
         verdict=Said(record.state, record.health, codes, record.rules),
         at=at,
-        note=redact(note[:NOTE_CHARS_MAX]),
+        note=redact(note)[:NOTE_CHARS_MAX],
     )
 
 
@@ -272,8 +273,7 @@ def _redacted(value: Any) -> Any:
 
 def _named(key: str, value: Any) -> Any:
     """A value whose key says that it is a secret is one, whatever it looks like."""
-    shown = redact(f"{key}={value}") if isinstance(value, str) else ""
-    return "[secret]" if shown.endswith("=[secret]") else _redacted(value)
+    return SECRET if isinstance(value, str) and names_a_secret(key, value) else _redacted(value)
 
 
 def _result(raw: bytes) -> str:

@@ -6,6 +6,7 @@ rest, and leaves a state the program can go on from. Killed anywhere, it is run 
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from shlex import join
 from typing import Final
 
 from msgspec.structs import replace
@@ -239,7 +240,7 @@ class _Recovery:
         self._state = self._state.with_entry(step, replace(entry, last=Last.UNDOING, undo_of=number))
         self._files.write(self._state)
         details = {"attempt": entry.attempt, "checkpoint": number, "log": log}
-        self._trace("recovery.undo_started", step, command=redact(" ".join(entry.undo)), **details)
+        self._trace("recovery.undo_started", step, command=redact(join(entry.undo)), **details)
         succeeded = self._processes.undo(step, entry, log)
         self._trace("recovery.undone" if succeeded else "recovery.undo_failed", step)
         return succeeded

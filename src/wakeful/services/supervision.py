@@ -15,6 +15,7 @@ import msgspec
 
 from wakeful.domain.actions import is_cut_off
 from wakeful.domain.activity import Activity, fold
+from wakeful.domain.at_rest import activity_at_rest, holder_at_rest
 from wakeful.domain.decoding import json_decoder
 from wakeful.domain.eligibility import OUT_OF_REACH
 from wakeful.domain.events import Drifted, Event, Opened
@@ -339,8 +340,8 @@ class Supervisor:
         return _encode(
             Kept(
                 self._boot_id,
-                watched.activity,
-                presence.holders,
+                activity_at_rest(watched.activity),
+                {pid: holder_at_rest(holder) for pid, holder in presence.holders.items()},
                 presence.pane,
                 presence.written_after_at,
             )

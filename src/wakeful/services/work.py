@@ -14,9 +14,12 @@ from wakeful.domain.calm import PauseRecord
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
+from wakeful.domain.plaintext import plain
 from wakeful.domain.process import Process
 from wakeful.domain.record import safe
+from wakeful.domain.redact import redact
 from wakeful.domain.work import (
+    SUMMARY_CHARS_MAX,
     Attempt,
     AttemptState,
     ConversationHeld,
@@ -316,7 +319,7 @@ def record_of(work: Work) -> WorkRecord:
         work.state,
         work.attempts,
         work.attempts_max,
-        safe(work.prompt),
+        plain(redact(work.prompt), SUMMARY_CHARS_MAX),
         iso(work.not_before) if work.not_before else None,
         iso(work.created_at),
     )

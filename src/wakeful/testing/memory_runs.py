@@ -8,7 +8,7 @@ from msgspec import structs
 from wakeful.domain.process import Process
 from wakeful.domain.work import (
     LEASE_ENDED,
-    SUMMARY_CHARS_MAX,
+    SUMMARY_CHARS_READ,
     Attempt,
     AttemptState,
     HeldLease,
@@ -47,7 +47,7 @@ class MemoryRuns:
     def works(self, state: WorkState | None, after: int, limit: int) -> list[Work]:
         fits = (each for each in self._works.values() if each.seq > after and state in {None, each.state})
         return [
-            structs.replace(each, prompt=each.prompt[:SUMMARY_CHARS_MAX], context="")
+            structs.replace(each, prompt=each.prompt[:SUMMARY_CHARS_READ], context="")
             for each in islice(fits, limit)
         ]
 

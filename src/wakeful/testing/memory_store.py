@@ -128,6 +128,11 @@ class MemoryStore:
         self._require_open()
         self._bookmarks.update((each.path, each) for each in bookmarks)
 
+    async def drop_bookmarks(self, paths: Sequence[str]) -> None:
+        self._require_open()
+        for path in paths:
+            self._bookmarks.pop(path, None)
+
     async def bookmarks(self) -> list[Bookmark]:
         self._require_open()
         return list(self._bookmarks.values())

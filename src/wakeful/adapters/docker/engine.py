@@ -261,7 +261,7 @@ class Engine:
 
 def shown(text: str) -> str:
     """Words from outside, as they may be shown."""
-    return redact(plain(text, REASON_CHARS_MAX))
+    return plain(redact(text), REASON_CHARS_MAX)
 
 
 async def _end_listening(client: Docker) -> None:

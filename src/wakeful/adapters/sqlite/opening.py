@@ -7,10 +7,13 @@ After that every write goes through the writer connection; nothing here stores w
 import fcntl
 import os
 import sqlite3
+import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from wakeful.adapters.sqlite.errors import (
     BUSY_SECONDS_MAX,
@@ -22,8 +25,11 @@ from wakeful.adapters.sqlite.errors import (
     translate,
 )
 from wakeful.adapters.sqlite.sql import MIGRATIONS, QUERIES, Migration
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.ids import SessionId
+from wakeful.domain.redact import redact
 from wakeful.domain.report import Moves
+from wakeful.domain.scrub import Scrub
 from wakeful.faults import reach
 from wakeful.ports.store import Note
 
@@ -35,6 +41,8 @@ DATABASE_BYTES_MIN: Final = 512
 CHECKED_BYTES_MAX: Final = 64 << 20
 # A log that one large transaction swelled is cut back to this.
 JOURNAL_BYTES_MAX: Final = 16 << 20
+# A new version that disappoints does so within a week.
+BACKUP_SECONDS_MAX: Final = 7 * 86_400.0
 
 
 class Connections(NamedTuple):
@@ -143,7 +151,11 @@ def _connect_both(path: Path, migrations: Sequence[Migration], *, outdated: bool
     try:
         _set_up(writer, path)
         if outdated:
+            # First, so that a crash leaves it to be done again: pages that an earlier version freed hold what stood there.
+            writer.execute("VACUUM")
             _migrate(writer, path, migrations)
+            writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        _drop_old_backups(path)
         # The database and its log exist now; SQLite itself would not tell if their names were not durable.
         _sync_folder(path)
         return Connections(writer, _connect(path, "mode=ro"))
@@ -158,6 +170,8 @@ def _set_up(writer: sqlite3.Connection, path: Path) -> None:
         raise StoreUnwritable(path=str(path), why=f"its file system allows journal mode {mode} only")
     writer.execute("PRAGMA synchronous = NORMAL")
     writer.execute(f"PRAGMA journal_size_limit = {JOURNAL_BYTES_MAX}")
+    # What is deleted is overwritten: no page that is free holds what stood in it.
+    writer.execute("PRAGMA secure_delete = ON")
 
 
 def _connect(path: Path, how: str) -> sqlite3.Connection:
@@ -223,11 +237,35 @@ def _migrate(writer: sqlite3.Connection, path: Path, migrations: Sequence[Migrat
 
 
 def _apply(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
+    connection.create_function("redacted", 1, _redacted, deterministic=True)
     for migration in migrations:
         for statement in migration.statements():
             reach("store.migrate.statement")
             connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {migrations[-1].version}")
+
+
+def _redacted(value: str | bytes | None) -> str | bytes | None:
+    """A text or a document of JSON as this version would have written it."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return redact(value)
+    try:
+        document = decode_json(value)
+    except msgspec.DecodeError:
+        return redact(value.decode("utf-8", "replace")).encode()
+    clean = Scrub(()).value(document)
+    return value if clean == document else msgspec.json.encode(clean)
+
+
+def _drop_old_backups(path: Path) -> None:
+    """Backups of migrations are for going back to the version before; they may hold what the store no longer does."""
+    oldest = time.time() - BACKUP_SECONDS_MAX
+    for backup in path.parent.glob(f"{path.name}.before-v*"):
+        with suppress(FileNotFoundError):
+            if backup.stat().st_mtime < oldest:
+                backup.unlink()
 
 
 def _back_up(path: Path, backup: Path) -> None:

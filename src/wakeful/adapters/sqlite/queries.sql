@@ -51,6 +51,9 @@ DELETE FROM outbox WHERE seq = ?
 INSERT OR REPLACE INTO bookmarks (path, inode, "offset", head_hash, rule_version, folded)
 VALUES (?, ?, ?, ?, ?, ?)
 
+-- name: drop_bookmark
+DELETE FROM bookmarks WHERE path = ?
+
 -- name: bookmarks
 SELECT path, inode, "offset", head_hash, rule_version, folded FROM bookmarks ORDER BY path
 

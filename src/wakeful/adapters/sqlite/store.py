@@ -27,7 +27,7 @@ from wakeful.domain.process import Process
 from wakeful.domain.report import Moves
 from wakeful.domain.work import (
     LEASE_SECONDS,
-    SUMMARY_CHARS_MAX,
+    SUMMARY_CHARS_READ,
     Attempt,
     AttemptState,
     HeldLease,
@@ -117,6 +117,9 @@ class SqliteStore:
     async def save_bookmarks(self, bookmarks: Sequence[Bookmark]) -> None:
         await self._commit(partial(_write, "save_bookmark", [_bookmark_row(each) for each in bookmarks]))
 
+    async def drop_bookmarks(self, paths: Sequence[str]) -> None:
+        await self._commit(partial(_write, "drop_bookmark", [(os.fsencode(each),) for each in paths]))
+
     async def bookmarks(self) -> list[Bookmark]:
         return await self._read(_bookmark, "bookmarks")
 
@@ -140,8 +143,8 @@ class SqliteStore:
 
     async def works(self, state: WorkState | None = None, *, after: int = 0, limit: int = 100) -> list[Work]:
         if state is None:
-            return await self._read(runs.work_of, "works", SUMMARY_CHARS_MAX, after, limit)
-        return await self._read(runs.work_of, "works_in_state", SUMMARY_CHARS_MAX, after, state.value, limit)
+            return await self._read(runs.work_of, "works", SUMMARY_CHARS_READ, after, limit)
+        return await self._read(runs.work_of, "works_in_state", SUMMARY_CHARS_READ, after, state.value, limit)
 
     async def attempts(self, work_id: WorkId) -> list[Attempt]:
         return await self._read(runs.attempt_of, "attempts", str(work_id))

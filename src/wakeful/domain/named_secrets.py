@@ -1,0 +1,342 @@
+"""Secrets that only their name gives away: `PGPASSWORD=x`, `"client_secret": "…"`, `--token …`, `Cookie: …`. Pure.
+
+A pattern finds a name with what stands between it and its value; what kind of name it is decides how short and how
+plain a value may be; then the value is read to its end, with its quotes, blanks and escapes. Each character is read
+once, so a hostile text costs no more than another.
+"""
+
+import re
+from collections.abc import Iterator
+from enum import Enum, auto
+from functools import cache, lru_cache
+from typing import Final
+
+SECRET: Final = "[secret]"  # noqa: S105 - what stands there instead of one
+# Every name that is looked at holds one of these, in lower case.
+HINTS: Final = (
+    "pass", "pwd", "secret", "token", "key", "credential", "auth", "cookie", "psk", "jwt", "mnemonic", "seed", "dsn",
+    "_pat", "connection", "webhook", "sid",
+)  # fmt: skip
+# Longer values are cut there; a private key in one line has some 3,300 characters.
+VALUE_CHARS_MAX: Final = 4000
+BEGINNING_CHARS_MAX: Final = 300
+# A shorter value is no token, unless its name is certain.
+LIKELY_CHARS_MIN: Final = 6
+
+# A name around one of the words, how it is closed, and what parts it from its value. Quotes may be escaped any
+# number of times, as JSON within JSON is.
+_NAME: Final = (
+    r"(?P<core>pass|pwd|secret|token|key|credential|auth|cookie|psk|jwt|mnemonic|seed|dsn|_pat|connection|webhook|sid)"
+    r"(?P<rest>[a-z0-9_.-]{0,40}+)"
+    r"(?P<close>\\{0,127}+[\"'`]|%22|%27|&quot;|\)|\]|\}|)\]?"
+    r"(?P<gap>"
+    r"(?:(?:[ \t]|\\t){0,20}+|\s{0,3}+)(?::=|=>|===?|->|=|:|%3d|%3a|&#61;)"
+    # The pair of a name and its value, as Kubernetes and task definitions spell it.
+    r"|(?:[ \t,\r\n]|\\+[nr]){1,40}+(?:\\{0,127}+[\"'])?value(?:\\{0,127}+[\"'])?[ \t]{0,3}[:=]"
+    r"|,(?=[ \t]{0,3}\\{0,127}[\"'`])"
+    r"|(?:<[^<>\s]{1,40}>|>)(?=[^<>\s])"
+    r"|(?=[ \t]))"
+)
+_BLANKS: Final = re.compile(r"[ \t]{0,20}")
+# The value stands on the next line: a folded text of YAML, or a line that goes on. An empty variable has none there.
+_NEXT_LINE: Final = re.compile(r"[|>]?[+-]?[ \t]*\\?(?:\r?\n|\\+n)[ \t]+(?:- )?")
+_SPREAD: Final = re.compile(r"\s{0,3}")
+_CONTINUED: Final = re.compile(r"\\(?:\r?\n|\\{2,}n)[ \t]*")
+_OPENING: Final = re.compile(r"(?:[rbuf]{1,2}|\$)?(?P<escape>\\*)(?P<quote>[\"'`])|(?P<other>%22|%27|&quot;)")
+_UNQUOTED: Final = re.compile(
+    r"(?:\\+[ '\"$&|;<>()!#](?!\s|\Z)|[^\s\"'`,;&|<>\\)}\]]|\\(?![nr\"'])|[)}\]](?=\w))+"
+)
+_UNQUOTED_TO: Final = re.compile(r"(?:[^\s\"'`\\]|\\(?![nr\"']))+")
+_LINE: Final = re.compile(r"(?:[^\r\n\"\\]|\\(?![nr\"]))+")
+_LAST_LINE: Final = re.compile(r"\n|\\+n")
+_UNTIL_SEMICOLON: Final = re.compile(r"[^;\r\n\"\\]+")
+
+# No secrets, whatever their name is: variables, placeholders, types, calls, marks of ours, nothing at all.
+_HARMLESS: Final = (
+    r"\[[a-z ]{1,30}\]"
+    r"|(?:Bearer|Basic|Token|Digest|SSWS|ApiKey|AWS4-HMAC-SHA256)(?: (?:\[[a-z ]{1,30}\]|\*+|\$\S{1,80}|<.{0,60}|\{.{0,60}))?"
+    r"|\$(?-i:[A-Z_][A-Z0-9_]*|\d)|\$\{\{?[^}]{0,80}\}{0,2}|\$\([^)]{0,80}\)?|%(?-i:[A-Z_][A-Z0-9_]*)%|\{\{.{0,80}|\{[a-z_.]{0,40}\}?|\$\w{0,40}\.\w{1,40}"
+    r"|<[^<>]{0,60}>?|x{3,}|[*•.…_-]+|\(?(?:none|null|nil|true|false|undefined|void|str|string|strings|int|integer|number|bool|boolean|bytes|any"
+    r"|object|optional|required|empty|unset|missing|default|secretstr|redacted|hidden|masked|todo|tbd|n/a|yes|no|on|off)[?,.;)]*"
+)
+# What a program writes there instead of a value: a call, an index, an attribute.
+_CODE: Final = re.compile(
+    r"(?:await |new |not |lambda)|(?:str|int|bool|bytes|string|any|none|null|secretstr)\b\s*(?:[|=,);?]|\Z)|!?[A-Za-z_]+(?:(?:\.|::|->)[A-Za-z_]+){0,6}[(\[{<!]|(?:self|cls|this|config|settings|args|options|opts|request"
+    r"|req|res|response|process|os|env|environ|user|data|params|props|state|ctx|context|event|input|secrets|vars|local|module|const|var|let"
+    r"|[a-z_]{1,30})\.[A-Za-z_.?!]*\W?\Z"
+)
+# A name of a variable in a list of such names.
+_A_NAME: Final = re.compile(r"[A-Z0-9]+(?:_[A-Z0-9]+)+")
+_WORD_BORDERS: Final = re.compile(r"[\s_/.-]+")
+_WORDS: Final = re.compile(r"[A-Za-z]{1,30}[,.;:!?)]{0,3}")
+
+
+class _Grade(Enum):
+    """How certain a name is: `SURE` for any value, `LIKELY` for one that does not read like a word, `LINE` for a header."""
+
+    NONE = auto()
+    LIKELY = auto()
+    SURE = auto()
+    LINE = auto()
+
+
+# About a secret and none itself: its name, its length, where it is, when it ends.
+_ABOUT: Final = (
+    r"(?:^|_)(?:ids?|files?|filename|paths?|dir|names?|urls?|uris?|length|len|counts?|types?|kinds?|limits?|ttl|expir\w*|at|endpoint|policy|fields?"
+    r"|headers?|prefix|suffix|usage|used|size|index|pattern|patterns|regex|env|vars?|sources?|provider|required|enabled|disabled|min|max|age|hint|labels?|placeholder|title"
+    r"|refs?|version|total|budget|window|store|manager|helper|errors?|form|prompt|reset|strength|algorithm|alg|bits|seconds|minutes|hours|ms|stdin|fd|mode|status|state|valid"
+    r"|validator|check|checks|rotation|scopes?|owner|user|username|email|by|class|method|function|func|test|tests|spec|handler|service|module|map|maps|list|set|sets|exists|missing|format|encoding|example|docs|help|schema|column|table|sort|order|word|words|board|frame|frames|press|down|up|code|codes|event|events|value_from|cache|binding|bindings|point|points|er|ers|izer|ization|ed|ing|information|info|manager|management|agent|agents|key_id|log|logs|line|lines|only|mask|masks|digest|fingerprint|hash)$"
+)
+_SURE: Final = r"passw(?:or)?d|passwd|passphrase|passcode|(?:^|_|sql)pwd$|(?:^|_)pw$|private_?key|client_?secret|secret_?access_?key|secret_?key|access_?key$|api_?key$|account_?key|shared_?access_?key|(?:^|_)psk$|pre_?shared_?key|mnemonic|seed_?phrase|recovery_?phrase|client_key_data|auth_?token$|access_?token$|refresh_?token$|id_?token$|bot_?token$|session_?token$|encryption_?key$|signing_?key$|master_?key$|subscription_?key$|app_?key$|_auth$|storepass$|keypass$"
+_LIKELY: Final = r"token$|secrets?$|credentials?$|(?:^|_)auth$|(?:^|_)jwt$|(?:^|_)pat$|connection_?string$|(?:^|_)dsn$|webhook_?url$|(?:^|_)sid$|(?:^|_)(?:auth|service|session|client|deploy|storage|primary|secondary|consumer|hmac|aes|jwt|license|function|write|read|admin|root|host|server|integration|tls|ssl|ssh|gpg|hash|crypto|security|root|device|login|user|team|org|bot|stripe|google|aws|azure|openai|anthropic|sendgrid|twilio)_?key$|(?:^|_)seed$|[a-z0-9]_pass$|keys?_?data$|secret_?value$|secret_string$"
+_LINES: Final = r"(?:^|_)(?:set_)?cookie$|authorization$"
+_ENVIRONMENT: Final = r"(?:TOKEN|SECRET|PASS|PASSWORD|PWD|PAT|KEY|AUTH|CREDENTIALS?|PSK|JWT|DSN|COOKIE|SALT|WEBHOOK_URL|CONNECTION_STRING|DATABASE_URL)(?:_?\d{1,2})?"
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_NAME_CHARS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.")
+_BEFORE_CHARS_MAX: Final = 40
+
+
+def without_named(text: str) -> str:
+    """`text` with every value replaced that its name calls secret."""
+    return "".join(_parts(text))
+
+
+def names_a_secret(name: str, value: str) -> bool:
+    """Whether a value is secret because of its name, where both stand apart, as in an object of JSON."""
+    grade = _grade(name)
+    if grade is _Grade.NONE or not value or _is_harmless(value):
+        return False
+    return grade is not _Grade.LIKELY or (len(value) >= LIKELY_CHARS_MIN and not _reads_like_words(value))
+
+
+def _parts(text: str) -> Iterator[str]:
+    done = 0
+    lower = text.lower()
+    # Few letters have a longer one for their lower case; then places in both texts would differ.
+    for found in _name().finditer(lower if len(lower) == len(text) else text):
+        if found.start() < done:
+            continue
+        span = _value(text, found)
+        if span is not None:
+            yield text[done : span[0]]
+            yield SECRET
+            done = span[1]
+    yield text[done:]
+
+
+@cache
+def _name() -> re.Pattern[str]:
+    return re.compile(_NAME)
+
+
+@cache
+def _harmless() -> re.Pattern[str]:
+    return re.compile(_HARMLESS, re.IGNORECASE | re.DOTALL)
+
+
+def _value(text: str, found: re.Match[str]) -> tuple[int, int] | None:
+    """Where the value of a name begins and ends; None if it has no value or none that is secret."""
+    name = _whole_name(text, found)
+    grade = _grade(name)
+    if grade is _Grade.NONE or (gap := _gap(text, found, name, grade)) is None:
+        return None
+    blanks = _BLANKS.match(text, found.end())
+    assert blanks is not None, "it matches nothing, too"
+    start = blanks.end()
+    is_spread = "\n" in found["gap"]
+    below = (_SPREAD if is_spread else _NEXT_LINE if gap == ":" else _CONTINUED).match(text, start)
+    if below is not None:
+        start = below.end()
+    opening = _OPENING.match(text, start)
+    if opening is not None:
+        return _quoted(text, opening, grade)
+    return _unquoted(text, start, found, grade, gap)
+
+
+def _whole_name(text: str, found: re.Match[str]) -> str:
+    """The name with what stands before the word in it."""
+    first = last = found.start()
+    while first > 0 and last - first < _BEFORE_CHARS_MAX and text[first - 1] in _NAME_CHARS:
+        first -= 1
+    return (
+        text[first : found.end("rest")].strip(".-")
+        if text[first : first + 1] in "-."
+        else text[first : found.end("rest")]
+    )
+
+
+def _gap(text: str, found: re.Match[str], name: str, grade: _Grade) -> str | None:
+    """What parts the name from its value: a sign, or a blank where an option or a word of .netrc has one."""
+    gap: str = found["gap"].strip()
+    if gap == ",":
+        # A list of names is no list of values.
+        is_option = text[found.start() - 1 : found.start()] == "-" or "-" in name
+        return gap if is_option or name.isupper() or grade is _Grade.LINE else None
+    if _is_element(gap):
+        before = found.start() - (len(name) - len(found["core"]) - len(found["rest"])) - 1
+        return gap if text[before : before + 1] == "<" else None
+    if gap:
+        return gap
+    if found["close"]:
+        return None
+    return " " if _takes_blank(text, found, name, grade) else None
+
+
+_NETRC: Final = re.compile(r"\blogin\s{1,3}\S{1,100}\s{1,20}\Z|\bmachine\s{1,3}\S{1,100}\s{1,20}\Z")
+_SETTING: Final = re.compile(
+    r"(?:\b(?:ENV|ARG|setx?|export|setenv|config set|secrets? set|-x|--var)|-D|-e)\s{1,3}(?:-\w{1,3}\s)?\Z"
+)
+
+
+def _takes_blank(text: str, found: re.Match[str], name: str, grade: _Grade) -> bool:
+    first = found.start() - (len(name) - len(found["core"]) - len(found["rest"]))
+    before = text[max(0, first - 140) : first]
+    if before.endswith("-") or "--" in name:
+        return grade is not _Grade.LINE
+    if found["core"] == "pass" and name == "password" and _NETRC.search(before) is not None:
+        return True
+    return name.isupper() and _SETTING.search(before) is not None
+
+
+def _quoted(text: str, opening: re.Match[str], grade: _Grade) -> tuple[int, int] | None:
+    """From behind the opening quote to before the same one, escaped as often; to the line's end if there is none."""
+    start, limit = opening.end(), min(len(text), opening.end() + VALUE_CHARS_MAX)
+    close = opening["other"] or opening["escape"] + opening["quote"]
+    if _closes(text, opening, close):
+        return None
+    end = text.find(close, start, limit)
+    while not opening["other"] and end > start and text[end - 1] == "\\":
+        # Escaped once more than the opening one: it belongs to the value.
+        end = text.find(close, end + len(close), limit)
+    # No password goes on in another line: without its end in this one the text was cut here.
+    line = text.find("\n", start, limit)
+    if end < 0 or 0 <= line < end:
+        end = line if line >= 0 else limit
+    value = text[start:end]
+    if (
+        not value
+        or _is_harmless(value)
+        or (text[opening.start() - 1 : opening.start()] in {",", " "} and _A_NAME.fullmatch(value))
+    ):
+        return None
+    if grade is _Grade.LIKELY and (len(value) < LIKELY_CHARS_MIN or _reads_like_words(value)):
+        return None
+    return start, _glued_end(text, end + len(close)) if _is_glued(text, end + len(close)) else end
+
+
+_AFTER_A_STRING: Final = re.compile(r"\s*(?:[),;\]}+.:|]|\Z)|\s*\n")
+
+
+def _closes(text: str, opening: re.Match[str], close: str) -> bool:
+    """Whether the quote ends a text that speaks of a name, as in `print("password:")`, and opens no value."""
+    line = text.rfind("\n", max(0, opening.start() - 500), opening.start()) + 1
+    before = text[max(line, opening.start() - 500) : opening.start()]
+    return before.count(close) % 2 == 1 and _AFTER_A_STRING.match(text, opening.end()) is not None
+
+
+def _is_glued(text: str, at: int) -> bool:
+    r"""Whether a shell goes on with the value behind the quote, as in 'it'\''s'."""
+    return text[at : at + 2] in {"\\'", '\\"'} and text[at + 2 : at + 3] in {"'", '"'}
+
+
+def _glued_end(text: str, at: int) -> int:
+    end = re.compile(r"[^\s;&|]{0,200}").match(text, at)
+    return end.end() if end is not None else at
+
+
+def _unquoted(text: str, start: int, found: re.Match[str], grade: _Grade, gap: str) -> tuple[int, int] | None:
+    # Its beginning says whether it is one; so a text of names and signs alone is not read to its end for each of them.
+    end = _unquoted_end(text, start, found, grade, gap, BEGINNING_CHARS_MAX)
+    value = text[start:end]
+    # With what stands behind it: a name before a bracket is a call.
+    is_tight = gap == "=" and text[found.start() : start].endswith(
+        f"{text[found.start() : found.end('rest')].upper()}="
+    )
+    if not value or value.startswith("-") or _is_harmless(value):
+        return None
+    if not _is_secret(text[start : end + 1], grade, tight=is_tight):
+        return None
+    return start, _unquoted_end(text, start, found, grade, gap, VALUE_CHARS_MAX)
+
+
+def _unquoted_end(
+    text: str, start: int, found: re.Match[str], grade: _Grade, gap: str, chars_max: int
+) -> int:
+    limit = min(len(text), start + chars_max)
+    if _is_element(gap):
+        end = text.find("<", start, limit)
+        return end if end >= 0 else limit
+    ended = _pattern_of(text, start, found, grade, gap).match(text, start, limit)
+    return ended.end() if ended is not None else start
+
+
+def _is_element(gap: str) -> bool:
+    """Whether the name is an element of XML, which its own bracket closes."""
+    return gap.endswith(">") and not gap.startswith(("=", "-"))
+
+
+def _pattern_of(text: str, start: int, found: re.Match[str], grade: _Grade, gap: str) -> re.Pattern[str]:
+    if grade is _Grade.LINE:
+        return _LINE
+    before = text[max(0, found.start() - 200) : found.start()]
+    if ";" in text[start : start + 300].partition("\n")[0] and ";" in before and gap == "=":
+        # A connection string: blanks and commas belong to a value.
+        return _UNTIL_SEMICOLON
+    if gap == ":" and _starts_line(text, found) and grade is _Grade.SURE:
+        return _LINE
+    if gap in {"=", " "} and "?" not in before[-100:] and "&" not in before[-100:]:
+        return _UNQUOTED_TO if text[start : start + 1] not in "([{" else _UNQUOTED
+    return _UNQUOTED
+
+
+def _starts_line(text: str, found: re.Match[str]) -> bool:
+    """Whether the name is the first of its line, as a key of YAML is."""
+    before = _LAST_LINE.split(text[max(0, found.start() - 80) : found.start()])[-1]
+    return (
+        len(before) < 60
+        and all(char in _NAME_CHARS or char in " \t\"'" for char in before)
+        and " " not in before.strip(" -")
+    )
+
+
+def _is_secret(value: str, grade: _Grade, *, tight: bool) -> bool:
+    """Whether an unquoted value is one. `tight`: it stands as a shell writes it, so it cannot be a program's expression."""
+    if grade is _Grade.LINE or (grade is _Grade.SURE and tight):
+        return True
+    if _CODE.match(value):
+        return False
+    return grade is _Grade.SURE or (
+        len(value) >= LIKELY_CHARS_MIN and not value.isdigit() and not _reads_like_words(value)
+    )
+
+
+def _is_harmless(value: str) -> bool:
+    return _harmless().fullmatch(value.strip(" \t\\")) is not None
+
+
+def _reads_like_words(value: str) -> bool:
+    """Letters alone, as a sentence has them; a key has a digit somewhere or mixes its cases."""
+    words = _WORD_BORDERS.split(value)
+    return all(not word or (_WORDS.fullmatch(word) and _is_one_case(word)) for word in words)
+
+
+def _is_one_case(word: str) -> bool:
+    return word.islower() or word.isupper() or word[1:].islower() or len(word) < 16
+
+
+@lru_cache(maxsize=4096)
+def _grade(name: str) -> _Grade:
+    if (
+        name.isupper()
+        and re.search(rf"(?:^|[_-]|[A-Z]){_ENVIRONMENT}\Z", name)
+        and name not in {"KEY", "AUTH", "PASS", "PAT", "TOKEN", "SECRET"}
+    ):
+        return _Grade.SURE
+    plain = _CAMEL.sub("_", name.rpartition(".")[2]).lower().replace("-", "_")
+    if re.search(_LINES, plain):
+        return _Grade.LINE
+    if re.search(_ABOUT, plain):
+        return _Grade.NONE
+    if re.search(_SURE, plain):
+        return _Grade.SURE
+    return _Grade.LIKELY if re.search(_LIKELY, plain) else _Grade.NONE

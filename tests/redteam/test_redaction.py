@@ -1,0 +1,348 @@
+"""Secrets of every kind at every sink: none gets out, and none is written down.
+
+One daemon watches sessions that speak of nothing else. What a sink shows is searched for each secret, ten characters
+of it in a row; texts that only a trouble brings about are made from the same records by the same functions.
+"""
+
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from bench.redaction import corpus, count
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import unix_connect
+
+from browsers import chromium, needs_chromium
+from clients import wait_for
+from daemons import RunningDaemon
+from folding import folded
+from leaky_sessions import LeakySessions, files_at_rest
+from secret_kinds import KINDS, Kind
+from wakeful.adapters.github.issue_text import body_of, title_of
+from wakeful.domain.alerts import finished, needs_you, question_of, trouble
+from wakeful.domain.briefs import InterruptedCall, brief
+from wakeful.domain.checkpoint import checkpoint_record, numbered, to_markdown
+from wakeful.domain.critical import critical_event, line_of
+from wakeful.domain.effects import interrupted
+from wakeful.domain.events import CallStarted, Prompted
+from wakeful.domain.gateway.shown import messages_of, view, whole
+from wakeful.domain.ids import SessionId
+from wakeful.domain.record import SessionRecord
+from wakeful.domain.session_checkpoint import queue_draft
+from wakeful.domain.why import Why
+from wakeful.interfaces.cli.client import Client
+from wakeful.interfaces.mcp.questions import Questions
+from wakeful.interfaces.tui.words import Told, detail
+from wakeful.places import Places
+from wakeful.ports.forge import Report
+
+if TYPE_CHECKING:
+    from redteam.conftest import Redteam
+
+
+class Posts:
+    """A webhook that keeps what it gets."""
+
+    def __init__(self) -> None:
+        bodies = self.bodies = list[str]()
+
+        class Hook(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                bodies.append(body.decode("utf-8", "replace"))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+                """Nothing: the test looks at what it kept."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"json://127.0.0.1:{self._server.server_port}/"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class Scene:
+    """The daemon, what its WebSocket said while the sessions spoke, and what its webhook got."""
+
+    def __init__(self, leaky: LeakySessions, posts: Posts) -> None:
+        self.leaky = leaky
+        self.posts = posts
+        self.live = ""
+
+    @property
+    def daemon(self) -> RunningDaemon:
+        return self.leaky.daemon
+
+    def record(self, session_id: str) -> SessionRecord:
+        return msgspec.json.decode(self.leaky.get(f"/api/sessions/{session_id}").content, type=SessionRecord)
+
+    def why(self, session_id: str) -> Why:
+        return msgspec.json.decode(self.leaky.get(f"/api/sessions/{session_id}/why").content, type=Why)
+
+
+@contextmanager
+def _hearing(scene: Scene) -> Iterator[None]:
+    """Whatever the WebSocket says meanwhile."""
+    heard: list[str] = []
+    with unix_connect(str(scene.daemon.socket), "ws://wakeful/api/ws", proxy=None, max_size=None) as door:
+
+        def listen() -> None:
+            try:
+                heard.extend(str(message) for message in door)
+            except ConnectionClosed as end:
+                heard.append(str(end))
+
+        listener = threading.Thread(target=listen)
+        listener.start()
+        yield
+        door.close()
+        listener.join()
+    scene.live = "\n".join(heard)
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    posts = Posts()
+    daemon = RunningDaemon(tmp_path_factory.mktemp("r") / "home")
+    leaky = LeakySessions(daemon, alerts=posts.url)
+    built = Scene(leaky, posts)
+    try:
+        with _hearing(built):
+            leaky.speak()
+        yield built
+    finally:
+        leaky.close()
+        daemon.end()
+        posts.close()
+
+
+def _count(redteam: "Redteam", sink: str, seen: Callable[[int, Kind], str], step: int = 1) -> None:
+    """Look for every kind in what the sink shows of it, or of all."""
+    leaked = 0
+    for number, kind in enumerate(KINDS):
+        is_leaked = kind.is_in(seen(number, kind), step)
+        leaked += is_leaked
+        redteam.attack(f"redaction: {sink}", kind.name, held=not is_leaked)
+    redteam.figure(f"kinds of secrets that leak: {sink}", f"{leaked} of {len(KINDS)}")
+
+
+def test_http(scene: Scene, redteam: "Redteam") -> None:
+    """The record, its explanation, its calls and its transitions."""
+    views = ("", "/why", "/calls", "/inspect", "/events")
+
+    def seen(number: int, _kind: Kind) -> str:
+        ids = scene.leaky.ids_of(number)
+        return "\n".join(
+            scene.leaky.get(f"/api/sessions/{each}{view}").text for each in ids for view in views
+        )
+
+    assert "[key]" in seen(0, KINDS[0]), "its words are there"
+    _count(redteam, "HTTP", seen)
+
+
+def test_websocket(scene: Scene, redteam: "Redteam") -> None:
+    """What was told while the sessions spoke."""
+    assert "[key]" in scene.live, "their words were told"
+    _count(redteam, "WebSocket", lambda _number, _kind: scene.live, step=3)
+
+
+def test_command_line(scene: Scene, redteam: "Redteam") -> None:
+    """Lists, reports, incidents and events of all; the explanation of each, or of some in the short form."""
+    run = scene.daemon.run
+    asked = (
+        ("ls", "--all"),
+        ("ls", "--all", "--json"),
+        ("status",),
+        ("report", "--since", "1h"),
+        ("report", "--since", "1h", "--json"),
+        ("incidents", "--all"),
+        ("incidents", "--all", "--json"),
+        ("events", "--json"),
+    )
+    said = [run(*each) for each in asked]
+    everything = "\n".join(each.out + each.err for each in said)
+    assert "leaky" in everything
+    every = len(KINDS) // redteam.rounds(8, 54)
+
+    def seen(number: int, _kind: Kind) -> str:
+        if number % every:
+            return everything
+        ask, _, claude = scene.leaky.ids_of(number)
+        told = (run("session", "why", ask), run("session", "inspect", claude), run("session", "status", ask))
+        return everything + "".join(each.out + each.err for each in told)
+
+    _count(redteam, "command line", seen, step=3)
+
+
+def test_top(scene: Scene, redteam: "Redteam") -> None:
+    """The view of one session in `wakeful top`."""
+
+    def seen(number: int, _kind: Kind) -> str:
+        ids = scene.leaky.ids_of(number)
+        lines = [
+            line
+            for each in ids
+            for line in detail(scene.record(each), Told(scene.why(each)), time.time(), columns=200)
+        ]
+        return "\n".join(text for line in lines for text, _style in line)
+
+    _count(redteam, "top", seen)
+
+
+def test_mcp(scene: Scene, redteam: "Redteam") -> None:
+    """What the server's tools answer."""
+    questions = Questions(Client(Places.of(scene.daemon.environ)), [], [])
+    listed = questions.list_sessions(None, None, None, 500, None) + questions.list_incidents(True)
+
+    def seen(number: int, _kind: Kind) -> str:
+        told = [questions.session_why(each) for each in scene.leaky.ids_of(number)]
+        return b"".join([listed, *told]).decode()
+
+    _count(redteam, "MCP", seen, step=3)
+
+
+def test_metrics(scene: Scene, redteam: "Redteam") -> None:
+    """Figures name sessions by nothing that they said."""
+    text = scene.leaky.get("/metrics").text
+    _count(redteam, "metrics", lambda _number, _kind: text)
+
+
+def test_alerts(scene: Scene, redteam: "Redteam") -> None:
+    """Every text about every session, and what a webhook got."""
+    wait_for(lambda: scene.posts.bodies or None, "an alert", 60)
+
+    def seen(number: int, _kind: Kind) -> str:
+        texts = list(scene.posts.bodies)
+        for each in scene.leaky.ids_of(number):
+            record = scene.record(each)
+            texts += [trouble(record), finished(record)]
+            question = question_of(record)
+            texts += [needs_you(record, question)] if question is not None else []
+        return "\n".join(texts)
+
+    _count(redteam, "alerts", seen)
+
+
+def test_github_issues(redteam: "Redteam") -> None:
+    """Title and body of a report whose every text is one."""
+
+    def seen(_number: int, kind: Kind) -> str:
+        call = ("2026-01-01T00:00:00Z", "Bash", kind.text, kind.text)
+        report = Report(kind.text, SessionId("s"), kind.text, kind.text, 1.0, (call,), (SessionId("t"),))
+        return title_of(report) + body_of(report).decode()
+
+    _count(redteam, "GitHub issues", seen)
+
+
+def test_chat(redteam: "Redteam") -> None:
+    """An answer as messages, as a file, and while it grows."""
+
+    def seen(_number: int, kind: Kind) -> str:
+        answer = f"Here it is:\n{kind.text}\nDone. {'And more of it. ' * 20}"
+        return "\n".join((*messages_of(answer), whole(answer), view(answer)))
+
+    _count(redteam, "chat", seen)
+
+
+def test_decisions_and_events(redteam: "Redteam") -> None:
+    """Checkpoints, briefs to an agent that goes on, critical events."""
+
+    def seen(_number: int, kind: Kind) -> str:
+        activity = folded([Prompted(1.0), CallStarted(2.0, "c", "Bash", input=_input(kind))])
+        calls = interrupted(activity)
+        draft = queue_draft(
+            session_id="s", project=kind.text, work="w", reason=kind.text, calls=calls, done=[kind.text]
+        )
+        kept = numbered(draft, 1, 1.0)
+        details = {"said": kind.text, "more": [kind.text, {"text": kind.text}]}
+        event = critical_event("session_unhealthy", "s", "p", kind.text, "none", None, details, at_wall=1.0)
+        shown = msgspec.json.encode(checkpoint_record(kept)).decode()
+        return "\n".join(
+            (
+                to_markdown(kept),
+                shown,
+                brief([InterruptedCall("Bash", kind.text)], [kind.text]),
+                line_of(event).decode(),
+            )
+        )
+
+    _count(redteam, "checkpoints, briefs, critical events", seen)
+
+
+def _input(kind: Kind) -> bytes:
+    return msgspec.json.encode({"command": kind.text})
+
+
+@needs_chromium
+def test_page(scene: Scene, redteam: "Redteam") -> None:
+    """The whole document of the list, and of the view of each session, or of some in the short form."""
+    every = len(KINDS) // redteam.rounds(4, 54)
+    with chromium() as browser:
+        page = browser.new_page()
+        link = scene.daemon.run("open", "--json").json["url"]
+        page.goto(link)
+        page.wait_for_selector("tr[data-id]")
+        address = page.url.partition("#")[0].rstrip("/")
+        listed = page.content()
+
+        def seen(number: int, _kind: Kind) -> str:
+            if number % every:
+                return listed
+            shown = [listed]
+            for each in scene.leaky.ids_of(number):
+                page.goto(f"{address}/?session={each}")
+                page.wait_for_selector("#session-ladder > *")
+                shown.append(page.content())
+            return "\n".join(shown)
+
+        _count(redteam, "page", seen, step=3)
+
+
+def test_bundle(scene: Scene, redteam: "Redteam", tmp_path: Path) -> None:
+    """All that is packed for a helper."""
+    bundle = tmp_path / "bundle.tar.gz"
+    scene.daemon.run("doctor", "--bundle", str(bundle))
+    with tarfile.open(bundle) as packed:
+        files = [packed.extractfile(each) for each in packed.getmembers() if each.isfile()]
+        text = "\n".join(each.read().decode("utf-8", "replace") for each in files if each is not None)
+    assert "doctor" in text or "wakeful" in text
+    _count(redteam, "support bundle", lambda _number, _kind: text, step=5)
+
+
+def test_at_rest(scene: Scene, redteam: "Redteam") -> None:
+    """Every file of the daemon, its log beside them: while it runs, and after its end; also kept cases."""
+    for number in range(len(KINDS)):
+        scene.leaky.post(f"/api/sessions/{scene.leaky.ids_of(number)[2]}/wrong", {"expect": "ok", "note": ""})
+    running = "\n".join(text for _, text in files_at_rest(scene.leaky.state))
+    scene.daemon.end()
+    after = "\n".join(text for _, text in files_at_rest(scene.leaky.state))
+    assert "bookmarks" in after
+    assert '"events":' in running, "a case was kept"
+    everything = running + after + scene.daemon.said()
+    _count(redteam, "files at rest", lambda _number, _kind: everything, step=5)
+
+
+def test_recordings_keep_their_words(redteam: "Redteam") -> None:
+    """Fewer than one word in a thousand is redacted where nothing is secret."""
+    found = count(corpus())
+    assert found.words > 0
+    assert found.share < 0.001
+    redteam.figure(
+        "words of recordings that are redacted", f"{found.redacted:,} of {found.words:,} ({found.share:.3%})"
+    )

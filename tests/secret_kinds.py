@@ -1,0 +1,422 @@
+"""Kinds of secrets, each with a text that holds one. Made from parts when the tests run: no file holds a secret."""
+
+import json
+import string
+from collections.abc import Callable
+from random import Random
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+WINDOW_CHARS: Final = 10
+_LETTERS: Final = string.ascii_letters + string.digits
+
+
+class Kind(NamedTuple):
+    """A text as an agent, a tool or a file would write it, and the secret in it."""
+
+    name: str
+    text: str
+    secret: str
+
+    def is_in(self, seen: str, step: int = 1) -> bool:
+        """Whether the secret, or ten characters of it in a row, are in what somebody can see.
+
+        A larger `step` is quicker and finds so much longer pieces only.
+        """
+        if len(self.secret) <= WINDOW_CHARS:
+            return self.secret in seen
+        starts = range(0, len(self.secret) - WINDOW_CHARS + 1, step)
+        return any(self.secret[at : at + WINDOW_CHARS] in seen for at in starts)
+
+
+class _Parts:
+    """Random parts, the same ones for the same seed. Every secret holds all three classes of characters early on."""
+
+    def __init__(self, seed: str) -> None:
+        self._random = Random(seed)
+
+    def of(self, alphabet: str, length: int) -> str:
+        return "".join(self._random.choices(alphabet, k=length))
+
+    def word(self, length: int = 32) -> str:
+        return "Q7z" + self.of(_LETTERS, length - 3)
+
+    def hex(self, length: int = 32) -> str:
+        return self.of("0123456789abcdef", length)
+
+    def upper(self, length: int) -> str:
+        return self.of(string.ascii_uppercase + string.digits, length)
+
+    def lower(self, length: int) -> str:
+        return self.of(string.ascii_lowercase + string.digits, length)
+
+    def digits(self, length: int) -> str:
+        return "7" + self.of(string.digits, length - 1)
+
+    def uuid(self) -> str:
+        return "-".join(self.hex(length) for length in (8, 4, 4, 4, 12))
+
+    def base64(self, length: int) -> str:
+        return self.of(_LETTERS + "+/", length)
+
+    def awkward(self) -> str:
+        """A password that people choose: a blank, a quote, an umlaut."""
+        return f"{self.word(6)} {self.lower(4)}ü'{self.lower(3)}"
+
+
+# Formats: a prefix, and what follows it. The prefix is in two parts: scanners of this repository look for it whole.
+_PREFIXED: Final[dict[str, tuple[str, str, int]]] = {
+    "anthropic": ("sk-ant-", "api03-", 60),
+    "anthropic admin": ("sk-ant-", "admin01-", 60),
+    "openai": ("s", "k-", 48),
+    "openai project": ("sk-", "proj-", 60),
+    "openrouter": ("sk-", "or-v1-", 48),
+    "stripe live": ("sk_", "live_", 24),
+    "stripe restricted": ("rk_", "live_", 24),
+    "stripe webhook": ("wh", "sec_", 32),
+    "github classic": ("gh", "p_", 36),
+    "github oauth": ("gh", "o_", 36),
+    "github app": ("gh", "s_", 36),
+    "github refresh": ("gh", "r_", 36),
+    "github fine-grained": ("github_", "pat_", 60),
+    "gitlab personal": ("gl", "pat-", 20),
+    "gitlab deploy": ("gl", "dt-", 20),
+    "gitlab runner": ("gl", "rt-", 20),
+    "slack bot": ("xo", "xb-", 40),
+    "slack app": ("xa", "pp-1-", 40),
+    "npm": ("np", "m_", 36),
+    "pypi": ("py", "pi-", 60),
+    "hugging face": ("h", "f_", 34),
+    "digitalocean": ("do", "p_v1_", 64),
+    "shopify": ("sh", "pat_", 32),
+    "grafana cloud": ("gl", "c_", 40),
+    "grafana service account": ("gl", "sa_", 40),
+    "new relic": ("NR", "AK-", 27),
+    "sentry": ("sn", "trys_", 60),
+    "linear": ("lin_", "api_", 40),
+    "notion": ("nt", "n_", 44),
+    "atlassian": ("ATA", "TT3", 60),
+    "figma": ("fi", "gd_", 40),
+    "postman": ("PM", "AK-", 50),
+    "planetscale": ("pscale_", "tkn_", 40),
+    "prefect": ("pn", "u_", 36),
+    "readme": ("rd", "me_", 60),
+    "rubygems": ("ruby", "gems_", 48),
+    "doppler": ("dp", ".pt.", 43),
+    "fly.io": ("fo", "1_", 43),
+    "frame.io": ("fi", "o-u-", 60),
+    "replicate": ("r", "8_", 37),
+    "sourcegraph": ("sg", "p_", 40),
+    "supabase": ("sb", "p_", 40),
+    "tailscale": ("ts", "key-auth-", 40),
+    "typeform": ("tf", "p_", 50),
+    "contentful": ("CF", "PAT-", 43),
+    "netlify": ("nf", "p_", 40),
+    "docker hub": ("dckr_", "pat_", 27),
+    "groq": ("gs", "k_", 52),
+    "xai": ("xa", "i-", 80),
+    "perplexity": ("pp", "lx-", 48),
+    "nvidia": ("nv", "api-", 64),
+    "langsmith": ("lsv2_", "pt_", 40),
+    "pinecone": ("pc", "sk_", 60),
+    "tavily": ("tv", "ly-", 32),
+    "1password service": ("ops_", "eyJ", 60),
+    "brevo": ("xkey", "sib-", 64),
+    "razorpay": ("rzp_", "live_", 14),
+    "circleci": ("CCI", "PAT_", 40),
+    "buildkite": ("bk", "ua_", 40),
+    "heroku": ("HR", "KU-", 40),
+    "honeycomb": ("hc", "aik_", 40),
+    "mongodb atlas": ("mdb_", "sa_sk_", 40),
+    "adafruit": ("ai", "o_", 28),
+    "clojars": ("CLO", "JARS_", 60),
+    "posthog": ("ph", "x_", 43),
+    "vault service": ("hv", "s.", 90),
+    "google api": ("AI", "za", 35),
+    "google oauth": ("ya", "29.", 60),
+    "google client secret": ("GOC", "SPX-", 28),
+}
+
+# Everything else: how its text is made, around the secret that is returned beside it.
+_Made = Callable[[_Parts], tuple[str, str]]
+
+
+def _around(before: str, after: str = "", length: int = 24) -> _Made:
+    def make(parts: _Parts) -> tuple[str, str]:
+        secret = parts.word(length)
+        return f"{before}{secret}{after}", secret
+
+    return make
+
+
+def _few(before: str, after: str = "") -> _Made:
+    """A password of six characters."""
+    return _around(before, after, 6)
+
+
+def _quoted(before: str, quote_: str, after: str = "") -> _Made:
+    """A password with blanks and the other kind of quote."""
+
+    def make(parts: _Parts) -> tuple[str, str]:
+        other = '"' if quote_ == "'" else "'"
+        secret = f"{parts.word(8)} {parts.lower(6)}{other}{parts.lower(8)}"
+        return f"{before}{quote_}{secret}{quote_}{after}", secret
+
+    return make
+
+
+def _of(make_secret: Callable[[_Parts], str], before: str = "", after: str = "") -> _Made:
+    def make(parts: _Parts) -> tuple[str, str]:
+        secret = make_secret(parts)
+        return f"{before}{secret}{after}", secret
+
+    return make
+
+
+def _pem(label: str) -> _Made:
+    def make(parts: _Parts) -> tuple[str, str]:
+        lines = [parts.base64(64) for _ in range(6)]
+        frame = f"{label} PRIVATE" + " KEY"
+        return "\n".join([f"-----BEGIN {frame}-----", *lines, f"-----END {frame}-----"]), lines[3]
+
+    return make
+
+
+def _json_in_json(parts: _Parts) -> tuple[str, str]:
+    secret = parts.word(20)
+    return json.dumps({"body": json.dumps({"outer": json.dumps({"db_password": secret})})}), secret
+
+
+def _spelled_out(parts: _Parts) -> tuple[str, str]:
+    secret = parts.word(20)
+    return '{"\\u0070assword":"' + "".join(f"\\u{ord(char):04x}" for char in secret) + '"}', secret
+
+
+def _percent(parts: _Parts) -> tuple[str, str]:
+    secret = parts.word(20)
+    return "GET /login?" + quote(f'{{"password":"{secret}"}}', safe=""), secret
+
+
+def _coloured(parts: _Parts) -> tuple[str, str]:
+    secret = parts.word(20)
+    return f"\x1b[31mDB_PASSWORD\x1b[0m=\x1b[32m{secret}\x1b[0m", secret
+
+
+def _zero_width(parts: _Parts) -> tuple[str, str]:
+    secret = parts.word(24)
+    return "gh\u200bp_" + "\u200b".join((secret[:8], secret[8:16], secret[16:])) + parts.lower(12), secret
+
+
+def _folded(parts: _Parts) -> tuple[str, str]:
+    secret = parts.word(20)
+    return f"db:\n  password: >-\n    {secret}\n  port: 5432", secret
+
+
+def _continued(parts: _Parts) -> tuple[str, str]:
+    secret = parts.word(20)
+    return f"curl --token \\\n  {secret} https://api.example.com", secret
+
+
+def _basic(parts: _Parts) -> tuple[str, str]:
+    secret = parts.base64(28)
+    return f"Authorization: Basic {secret}==", secret
+
+
+def _webhook(before: str) -> _Made:
+    def make(parts: _Parts) -> tuple[str, str]:
+        secret = f"{parts.upper(9)}/{parts.upper(9)}/{parts.word(24)}"
+        return f"POST https://{before}{secret}", secret
+
+    return make
+
+
+def _jwt(parts: _Parts) -> tuple[str, str]:
+    secret = parts.word(40)
+    return f"eyJ{parts.word(30)}.eyJ{secret}.{parts.word(40)}", secret
+
+
+def _discord(parts: _Parts) -> tuple[str, str]:
+    secret = parts.word(27)
+    return f"bot M{parts.word(24)}.G{parts.lower(5)}.{secret}", secret
+
+
+_MADE: Final[dict[str, _Made]] = {
+    "databricks hex": _of(lambda p: p.hex(32), "dapi"),
+    "aws access key id": _of(lambda p: p.upper(16), "AKIA"),
+    "aws temporary key id": _of(lambda p: p.upper(16), "ASIA"),
+    "aws secret key": _of(lambda p: p.base64(40), "aws_secret_access_key = "),
+    "aws session token": _of(lambda p: p.base64(200), "export AWS_SESSION_TOKEN="),
+    "aws signature": _of(
+        lambda p: p.hex(64),
+        "Authorization: AWS4-HMAC-SHA256 Credential=a/b/c, SignedHeaders=host, Signature=",
+    ),
+    "presigned url": _of(
+        lambda p: p.hex(64), "https://b.s3.amazonaws.com/k?X-Amz-Expires=60&X-Amz-Signature="
+    ),
+    "azure sas": _of(lambda p: p.base64(43), "https://a.blob.core.windows.net/c?sv=2022&sig=", "%3D"),
+    "azure account key": _of(
+        lambda p: p.base64(86),
+        "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=",
+        "==;EndpointSuffix=x",
+    ),
+    "azure shared access key": _of(
+        lambda p: p.base64(43), "Endpoint=sb://a/;SharedAccessKeyName=r;SharedAccessKey=", "="
+    ),
+    "azure ad secret": _of(lambda p: p.word(34), "abc8Q~"),
+    "gcp refresh token": _of(lambda p: p.word(60), "1//0"),
+    "sendgrid": _of(lambda p: p.word(43), "SG.abcdefgh1234567890abcd."),
+    "mailgun": _of(lambda p: p.hex(32), "key-"),
+    "mailchimp": _of(lambda p: p.hex(32), "", "-us12"),
+    "twilio": _of(lambda p: p.hex(32), "SK"),
+    "discord bot": _discord,
+    "telegram bot": _of(lambda p: p.word(35), "123456789:"),
+    "jwt": _jwt,
+    "airtable": _of(lambda p: p.hex(64), "patAbCdEfGh123456."),
+    "asana": _of(lambda p: p.hex(32), "1/1201234567890123:"),
+    "pulumi": _of(lambda p: p.hex(40), "pul-"),
+    "sonarqube": _of(lambda p: p.hex(40), "sqp_"),
+    "launchdarkly": _of(lambda p: p.uuid(), "sdk-"),
+    "hubspot": _of(lambda p: p.uuid(), "pat-na1-"),
+    "plaid": _of(lambda p: p.uuid(), "access-production-"),
+    "dynatrace": _of(lambda p: p.upper(64), "dt0c01.ABCDEFGH12345678ABCDEFGH."),
+    "terraform cloud": _of(lambda p: p.word(60), "AbCdEfGh123456.atlasv1."),
+    "openshift": _of(lambda p: p.word(43), "sha256~"),
+    "easypost": _of(lambda p: p.word(54), "EZAK"),
+    "alibaba": _of(lambda p: p.word(20), "LTAI"),
+    "resend": _of(lambda p: p.word(24), "re_AbCd1234_"),
+    "flutterwave": _of(lambda p: p.hex(32), "FLWSECK-"),
+    "mapbox": _of(lambda p: p.word(60), "sk.eyJ"),
+    "age key": _of(lambda p: p.upper(58), "AGE-SECRET-KEY-1"),
+    "rsa private key": _pem("RSA"),
+    "openssh private key": _pem("OPENSSH"),
+    "ec private key": _pem("EC"),
+    "encrypted private key": _pem("ENCRYPTED"),
+    "openssh key body": _of(lambda p: p.base64(120), "b3BlbnNzaC1rZXktdjE"),
+    "bcrypt hash": _of(lambda p: p.base64(53), "admin:$2y$10$"),
+    "shadow hash": _of(lambda p: p.base64(60), "root:$6$saltsalt$"),
+    "slack webhook": _webhook("hooks.slack.com/services/"),
+    "discord webhook": _webhook("discord.com/api/webhooks/"),
+    "apprise address": _of(lambda p: p.word(35), "slack://"),
+    "otpauth": _of(lambda p: p.upper(32), "otpauth://totp/a?secret="),
+    "postgres url": _around("postgresql://app:", "@db.example.com/app"),
+    "redis url": _around("redis://:", "@cache:6379/0"),
+    "mongodb url": _around("mongodb+srv://root:", "@c0.mongodb.net/x"),
+    "amqp url with a slash": _of(
+        lambda p: f"{p.word(8)}/{p.word(8)}@{p.lower(4)}", "amqp://u:", "@mq:5672/v"
+    ),
+    "git token as user": _around("git clone https://", "@github.com/a/b.git", 40),
+    "sentry dsn": _of(lambda p: p.hex(32), "https://", "@o1.ingest.sentry.io/2"),
+    "jdbc parameter": _around("jdbc:mysql://h:3306/d?user=u&password=", "&ssl=true"),
+    "jdbc oracle": _around("jdbc:oracle:thin:scott/", "@//h:1521/x"),
+    "odbc string": _of(
+        lambda p: f"{p.word(8)} {p.lower(6)}", "Driver={x};Server=h;Uid=sa;Pwd=", ";Encrypt=yes"
+    ),
+    "libpq string": _around("psql 'host=h user=u password=", " dbname=d'"),
+    "env file": _around("DB_HOST=h\nDB_PASSWORD=", "\nDB_PORT=5432"),
+    "env file short": _few("POSTGRES_PASSWORD=", "\n"),
+    "env file quoted": _quoted("ADMIN_PASSWORD=", '"'),
+    "env token": _around("export VERCEL_TOKEN="),
+    "env key": _around("FASTLY_API_KEY="),
+    "env secret": _around("SESSION_SECRET="),
+    "env pass": _few("SMTP_PASS="),
+    "env pat": _around("AZURE_DEVOPS_EXT_PAT="),
+    "env inline": _few("PGPASSWORD=", " psql -h db -U app"),
+    "env inline mysql": _few("MYSQL_PWD=", " mysqldump app"),
+    "docker env": _around("docker run -e SECRET_KEY_BASE=", " app"),
+    "dockerfile env": _around("ENV API_TOKEN ", "\nRUN x"),
+    "fish set": _around("set -x CI_JOB_TOKEN "),
+    "powershell": _around('$env:DB_PASSWORD = "', '"'),
+    "json password": _quoted('{"user":"u","password":', '"', "}"),
+    "json short": _few('{"password": "', '"}'),
+    "json token": _around('{"access_token": "', '", "expires_in": 3600}'),
+    "json in json": _json_in_json,
+    "json spelled out": _spelled_out,
+    "json client secret": _around('{"clientSecret":"', '"}'),
+    "json docker auth": _of(lambda p: p.base64(36), '{"auths":{"r.io":{"auth":"', '"}}}'),
+    "json name and value": _around('{"name":"DB_PASSWORD","value":"', '"}'),
+    "yaml password": _of(
+        lambda p: f"{p.word(8)} {p.lower(6)} {p.lower(6)}", "db:\n  password: ", "\n  port: 1"
+    ),
+    "yaml quoted": _quoted("password: ", "'"),
+    "yaml folded": _folded,
+    "yaml name and value": _around("- name: API_TOKEN\n  value: "),
+    "kubeconfig token": _around("users:\n- user:\n    token: ", length=40),
+    "kubeconfig key": _of(lambda p: p.base64(120), "    client-key-data: "),
+    "kubernetes secret": _of(lambda p: p.base64(24), "kind: Secret\ndata:\n  db-password: "),
+    "toml": _quoted("[db]\npassword = ", '"'),
+    "ini": _around("[client]\nuser=root\npassword = "),
+    "ini api key": _around("[x]\napi_key: "),
+    "properties": _around("spring.datasource.password="),
+    "xml element": _around("<server><password>", "</password></server>"),
+    "xml attribute": _around('<add key="x" password="', '"/>'),
+    "netrc": _around("machine h login u password ", "\n"),
+    "pgpass": _around("db.example.com:5432:app:app:"),
+    "npmrc": _around("//registry.npmjs.org/:_authToken="),
+    "npmrc auth": _of(lambda p: p.base64(28), "_auth="),
+    "pip index": _around("index-url = https://u:", "@pypi.example.com/simple"),
+    "git credentials": _around("https://u:", "@git.example.com"),
+    "wireguard": _of(lambda p: p.base64(43), "[Interface]\nPrivateKey = ", "="),
+    "wpa": _quoted("network={\n  psk=", '"'),
+    "python code": _quoted("client = connect(user='u', password=", "'", ")"),
+    "python dict": _around("{'api_key': '", "'}"),
+    "python environ": _around('os.environ["STRIPE_KEY"] = "', '"'),
+    "ruby hash": _around(':password => "', '"'),
+    "go struct": _around('Config{Password: "', '"}'),
+    "javascript": _around("const apiKey = '", "';"),
+    "php define": _around("define('DB_PASSWORD', '", "');"),
+    "terraform": _around('  secret_key = "', '"'),
+    "sql": _around("CREATE USER u IDENTIFIED BY '", "';"),
+    "sql alter": _around("ALTER ROLE u WITH PASSWORD '", "';"),
+    "header bearer": _around("curl -H 'Authorization: Bearer ", "' https://x"),
+    "header basic": _basic,
+    "header token": _around("Authorization: Token "),
+    "header api key": _around("X-Api-Key: "),
+    "header vault": _around("X-Vault-Token: "),
+    "header private token": _around('-H "PRIVATE-TOKEN: ', '"'),
+    "header subscription": _of(lambda p: p.hex(32), "Ocp-Apim-Subscription-Key: "),
+    "cookie": _around("Cookie: theme=dark; sessionid="),
+    "set-cookie": _around("Set-Cookie: sid=", "; Path=/; HttpOnly"),
+    "query token": _around("GET /x?user=1&access_token=", "&n=2"),
+    "query api key": _around("https://api.example.com/v1?api_key="),
+    "percent-encoded": _percent,
+    "option password": _quoted("tool --password ", "'", " --verbose"),
+    "option password short": _few("tool --password ", " --verbose"),
+    "option token": _around("tool --auth-token=", " run"),
+    "option in a list": _around('["tool", "--password", "', '", "run"]'),
+    "option continued": _continued,
+    "sshpass": _few("sshpass -p ", " ssh h"),
+    "mysql": _few("mysql -u root -p", " -e 'select 1'"),
+    "curl user": _few("curl -s -u admin:", " https://h/"),
+    "redis-cli": _few("redis-cli -h h -a ", " ping"),
+    "docker login": _few("docker login -u u -p ", " r.io"),
+    "docker login stdin": _few("echo ", " | docker login -u u --password-stdin"),
+    "sudo stdin": _few("echo '", "' | sudo -S apt update"),
+    "chpasswd": _few("echo 'root:", "' | chpasswd"),
+    "openssl": _few("openssl enc -pass pass:", " -in a"),
+    "ldapsearch": _few("ldapsearch -D cn=a -w ", " -b dc=x"),
+    "zip": _few("zip -P ", " a.zip b"),
+    "htpasswd": _few("htpasswd -cb f admin "),
+    "gpg": _few("gpg --batch --passphrase ", " -d f"),
+    "keytool": _few("keytool -list -storepass ", " -keystore k"),
+    "smbclient": _few("smbclient -U user%", " //h/s"),
+    "heredoc": _around("cat > .env <<EOF\nJWT_SECRET=", "\nEOF"),
+    "coloured": _coloured,
+    "zero-width": _zero_width,
+    "mnemonic": _of(lambda p: " ".join(p.lower(6) for _ in range(12)), 'mnemonic: "', '"'),
+}
+
+
+def _prefixed_kind(name: str) -> Kind:
+    first, second, length = _PREFIXED[name]
+    secret = _Parts(name).word(length)
+    return Kind(name, f"{first}{second}{secret}", secret)
+
+
+def _made_kind(name: str) -> Kind:
+    return Kind(name, *_MADE[name](_Parts(name)))
+
+
+KINDS: Final = (
+    *(_prefixed_kind(name) for name in _PREFIXED),
+    *(_made_kind(name) for name in _MADE),
+)
