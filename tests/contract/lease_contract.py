@@ -22,7 +22,7 @@ from wakeful.domain.ids import ConversationId, SessionId, parse_session_id
 from wakeful.domain.process import Process
 from wakeful.domain.work import (
     LEASE_ENDED,
-    SUMMARY_CHARS_MAX,
+    SUMMARY_CHARS_READ,
     Attempt,
     AttemptState,
     HeldLease,
@@ -126,7 +126,7 @@ class LeaseContract:
         """A list of long prompts stays small; the work itself is whole."""
         await store.enqueue(structs.replace(work(), prompt="é" * 5000, context="c" * 5000))
         for listed in (await store.works(), await store.works(WorkState.PENDING)):
-            assert [(each.prompt, each.context) for each in listed] == [("é" * SUMMARY_CHARS_MAX, "")]
+            assert [(each.prompt, each.context) for each in listed] == [("é" * SUMMARY_CHARS_READ, "")]
 
     async def test_the_oldest_work_is_claimed_first(self, store: Store) -> None:
         """The order is that of asking, not of the wall clock; a project claims its own."""
