@@ -3,6 +3,7 @@
 A test compares the pages in `docs/` with what this prints, so that neither can be changed alone.
 """
 
+import re
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -36,6 +37,7 @@ from wakeful.domain.recovery import (
     decide,
     living,
 )
+from wakeful.domain.redact import FORMATS
 from wakeful.domain.turn import OPEN, TRANSITIONS, Phase, Step
 from wakeful.domain.waits import WAIT_WORDS
 from wakeful.gateway_config import CHAT_KEYS, CHATS
@@ -480,7 +482,35 @@ def metrics() -> str:
     return "\n".join(lines)
 
 
+def redaction() -> str:
+    """Every kind of secret that is known by its format."""
+    lines = [
+        MADE,
+        "# Secrets that are redacted",
+        "",
+        "Every text from an agent, a tool or a log passes one redactor before Wakeful shows, sends or stores it",
+        "([why it is so](../decisions/0015-redaction.md)). It removes:",
+        "",
+        f"- {len(FORMATS)} kinds that their format gives away, in the table below.",
+        "- Values with a name: `password`, `*_TOKEN`, `client_secret`, `Authorization`, `Cookie` and the like, in shell, `.env`,",
+        "  JSON (also within JSON), YAML, TOML, INI, XML, URLs, connection strings, headers, options, `.netrc`, code.",
+        "- Long random words: 24 characters or more that change between letters, capitals and digits as chance would.",
+        "",
+        "Digests, UUIDs, paths, variables (`$TOKEN`) and the ids of sessions, calls and messages stay. Colours, zero-width",
+        "characters, UTF-16, `\\u0070` and `%70` hide nothing. In place of a secret stands what it was.",
+        "",
+        "| kind | shown as |",
+        "|---|---|",
+    ]
+    lines += [f"| {each.name} | `{_MARK_IN.findall(each.shown)[-1]}` |" for each in FORMATS]
+    return "\n".join([*lines, ""])
+
+
+_MARK_IN = re.compile(r"\[[a-z ]+\]")
+
+
 PAGES = {
+    "redaction.md": redaction,
     "metrics.md": metrics,
     "gateway.md": gateway,
     "alerts.md": alerts,
