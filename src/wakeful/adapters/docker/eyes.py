@@ -17,7 +17,7 @@ from wakeful.adapters.docker.sightings import process_inside
 from wakeful.adapters.logs.eye import LogEye
 from wakeful.domain.events import Event
 from wakeful.domain.ids import SessionId
-from wakeful.domain.process import Process
+from wakeful.domain.process import ELSEWHERE, Process
 from wakeful.ports.clock import Clock
 from wakeful.ports.eyes import Changes, Eye, Folders, Processes, Witness
 from wakeful.ports.store import Bookmark
@@ -173,8 +173,8 @@ class _Inner:
         key = entry.pid, int(entry.proc_start)
         found = self._known.get(key) or process_inside(self._container_id, *key)
         if found is None:
-            # Gone. A process of another boot is dead on this host, whoever has its number.
-            return Process(*key, self._container_id)
+            # Gone, and nobody on this host has had these numbers.
+            return Process(*key, f"{ELSEWHERE} {self._container_id}")
         self._known[key] = found
         return found
 
