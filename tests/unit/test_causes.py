@@ -2,12 +2,16 @@
 
 import pytest
 
+from wakeful.adapters.claude_code.registry import Entry
+from wakeful.adapters.docker.eyes import _Inner
 from wakeful.domain.activity import Activity
 from wakeful.domain.events import Failure
-from wakeful.domain.evidence import Presence
+from wakeful.domain.evidence import Holder, Presence, hold
 from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause, Origin, Surroundings, origin_of
+from wakeful.domain.moment import Instant
+from wakeful.domain.process import Process, Sight
 
 ONE = SessionId("claude-a")
 AROUND = Surroundings("claude", ONE, "tower", "boot")
@@ -42,3 +46,21 @@ def test_a_sentence_of_a_client_tells_whose_fault_it_is(message: str) -> None:
 def test_what_nobody_else_suffers_from_is_its_own() -> None:
     """A loop during an outage is a loop."""
     assert origin_of(Code.LOOP, failed(OUTAGE), Presence(), AROUND) == Origin(Cause.SESSION, ONE)
+
+
+def dead(process: Process) -> Presence:
+    presence = Presence()
+    hold(presence, Holder(process, Sight.DEAD, Instant(0.0, 0.0), "registry"))
+    return presence
+
+
+def test_a_process_of_another_boot_was_lost_with_its_host() -> None:
+    """What was running before a restart of the host is gone with it."""
+    lost = dead(Process(7, 1, "the boot before"))
+    assert origin_of(Code.SESSION_DEAD, Activity(), lost, AROUND) == Origin(Cause.REBOOT, "tower")
+
+
+def test_a_process_that_is_gone_inside_a_container_is_no_restart_of_the_host() -> None:
+    """A daemon that comes later reads of it in there, and this host has no number for it."""
+    gone = dead(_Inner("4e1f").process_of(Entry(pid=7, proc_start="1", session_id="a", cwd="/code")))
+    assert origin_of(Code.SESSION_DEAD, Activity(), gone, AROUND) == Origin(Cause.SESSION, ONE)

@@ -19,7 +19,7 @@ from wakeful.domain.findings import Code
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.outage import is_network
-from wakeful.domain.process import Sight
+from wakeful.domain.process import Process, Sight
 
 # A reader recognises an incident by a few of its sessions; the rest is counted.
 SESSIONS_NAMED_MAX: Final = 5
@@ -235,12 +235,16 @@ def origin_of(code: Code, activity: Activity, presence: Presence, around: Surrou
 def lost_with(presence: Presence, around: Surroundings) -> Origin | None:
     """What took a session's process with it: a reboot, or the end of the tmux server that showed it."""
     newest = presence.newest
-    if newest is not None and newest.sight is Sight.DEAD and newest.process.boot_id != around.boot_id:
+    if newest is not None and newest.sight is Sight.DEAD and _is_of_another_boot(newest.process, around):
         return Origin(Cause.REBOOT, around.host)
     pane = presence.pane
     if pane is not None and pane.runtime is Sight.DEAD:
         return Origin(Cause.TMUX_SERVER, pane.socket)
     return None
+
+
+def _is_of_another_boot(process: Process, around: Surroundings) -> bool:
+    return not process.is_elsewhere and process.boot_id != around.boot_id
 
 
 def _broke_in_sleep(code: Code, activity: Activity, presence: Presence) -> bool:

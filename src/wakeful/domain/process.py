@@ -4,8 +4,12 @@ A bare pid is never an identity: the kernel hands it to somebody else as soon as
 """
 
 from enum import StrEnum
+from typing import Final
 
 from msgspec import Struct
+
+# A process that this host does not number, as one that has gone inside a container: dead here, whoever has its number.
+ELSEWHERE: Final = "elsewhere"
 
 
 class Sight(StrEnum):
@@ -22,6 +26,11 @@ class Process(Struct, frozen=True, gc=False):
     pid: int
     started: int
     boot_id: str
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether its numbers are those of another place: a boot of this host says nothing of it."""
+        return self.boot_id.startswith(ELSEWHERE)
 
 
 class ProcessGone(Exception):

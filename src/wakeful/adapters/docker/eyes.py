@@ -20,7 +20,7 @@ from wakeful.adapters.system import proc
 from wakeful.adapters.system.clients import reason_against
 from wakeful.domain.events import Event
 from wakeful.domain.ids import SessionId
-from wakeful.domain.process import Process, Sight
+from wakeful.domain.process import ELSEWHERE, Process, Sight
 from wakeful.ports.clock import Clock
 from wakeful.ports.eyes import Changes, Eye, Folders, Processes, Witness
 from wakeful.ports.store import Bookmark
@@ -182,8 +182,8 @@ class _Inner:
         key = entry.pid, int(entry.proc_start)
         found = self._known.get(key) or process_inside(self._container_id, *key)
         if found is None:
-            # Gone. A process of another boot is dead on this host, whoever has its number.
-            return Process(*key, self._container_id)
+            # Gone, and nobody on this host has had these numbers.
+            return Process(*key, f"{ELSEWHERE} {self._container_id}")
         is_dead = proc.sight(found) is Sight.DEAD
         if not is_dead and (reason := reason_against(found, PROVIDER, any_user=True)) is not None:
             raise ValueError(reason)

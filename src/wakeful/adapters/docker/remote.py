@@ -15,7 +15,7 @@ from wakeful.adapters.docker.launching import SESSION, TARGET
 from wakeful.adapters.system.proc import Stat, parse_stat
 from wakeful.adapters.tmux.terminal import SHELLS
 from wakeful.domain.agents import AgentSpec, Glimpse
-from wakeful.domain.process import Process, Sight
+from wakeful.domain.process import ELSEWHERE, Process, Sight
 
 _PANES: Final = ("tmux", "list-panes", "-s", "-t", TARGET, "-F")
 _ROW: Final = "#{pane_dead} #{pane_pid} #{pane_current_command}"
@@ -92,7 +92,7 @@ def _listed(ran: Ran, separator: bytes) -> dict[int, tuple[Stat, tuple[str, ...]
 
 def _process(stat: Stat) -> Process:
     """Not a process of this host, and never to be taken for one: another boot is dead here."""
-    return Process(stat.pid, stat.started, "elsewhere")
+    return Process(stat.pid, stat.started, ELSEWHERE)
 
 
 def _stat(line: bytes) -> Stat | None:
