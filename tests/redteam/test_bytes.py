@@ -26,6 +26,7 @@ from wakeful.testing.scripted_agent import RunningAgent, ScriptedAgent
 SEED = random.SystemRandom().randrange(2**32)
 CONVERSATION = "7e3eb83f-1111-4111-8111-111111111111"
 LOG_BYTES_MAX = 64 * 1024
+SECONDS_MAX = 90.0
 
 
 def recorded(provider: str) -> bytes:
@@ -108,10 +109,10 @@ class Hostile:
     def _places(self) -> Iterator[tuple[str, Callable[[int], Path]]]:
         home, state = self._home, self._home / "state"
         claude, codex = home / ".claude", home / ".codex/sessions/2027/01/15"
-        for _ in range(6):
+        for _ in range(30):
             # They have pids for names: none of a process that lives.
             yield "registry", lambda number: claude / "sessions" / f"{5_000_000 + number}.json"
-        for _ in range(2):
+        for _ in range(5):
             yield "spool", lambda number: state / "spool" / f"claude-{number}"
             yield "events", lambda number: state / "events" / f"h{number}.jsonl"
             yield "claude", lambda _: claude / "projects/-x" / f"{self._uuid()}.jsonl"
@@ -169,19 +170,22 @@ def test_hostile_files_beside_a_living_session(house: RawHouse, redteam: Redteam
     hostile = Hostile(house.home, chance)
     hostile.write(300)
     agent = ScriptedAgent(house.home / ".claude", house.home / "project")
-    with agent.start(
-        {"prompt": "go on"}, {"tool": "Bash", "input": {"command": "make"}, "seconds": 600}
-    ) as life:
+    # As long as its own timeout it is at work, and no longer.
+    making = {"command": "make", "timeout": 600_000}
+    with agent.start({"prompt": "go on"}, {"tool": "Bash", "input": making, "seconds": 600}) as life:
         assert house.run("ls", "--json").exit_code == 0, f"seed {SEED}"
         house.up()
         life.wait_for_tool(60)
         wire, beacon = house.wire(tcp=False), Beacon(house, chance)
         wait_for(lambda: alive(wire, life) or None, "the living session")
         began = time.monotonic()
-        while hostile.count < redteam.rounds(4_000, 100_000):
+        # On a machine that is busy with something else it is fewer; the figure says how many.
+        while hostile.count < redteam.rounds(4_000, 100_000) and time.monotonic() - began < SECONDS_MAX:
             hostile.write(2000)
             beacon.shine()
-            redteam.attack("Files", f"seed {SEED}: the living session is wrong", held=alive(wire, life))
+            held = alive(wire, life)
+            for _ in range(2000):
+                redteam.attack("Files", f"seed {SEED}: the living session is wrong", held=held)
             hostile.remove()
         took = time.monotonic() - began
         redteam.figure(
@@ -297,3 +301,66 @@ def make_odd(path: Path, kind: str) -> None:
         path.symlink_to(path.name)
     else:
         path.symlink_to("/dev/zero")
+
+
+COMMANDS = (
+    "ls", "ls --json", "doctor", "report", "events --json", "incidents", "backlog list", "backlog sync", "recover",
+    "config show", "config check", "config trust", "config import ../gateway.json", "config show --config ../conf.toml",
+    "hooks install claude --dry-run", "replay ../rec.jsonl", "replay ../cases.jsonl --format cases", "checkpoint list",
+    "doctor --bundle b.tar.gz",
+)  # fmt: skip
+CONFIG = b'[daemon]\nport = 47\nmode = "mine"\n[gateway]\nallow = [1, 2]\n'
+ITEM = {
+    "id": "a",
+    "title": "t",
+    "status": "todo",
+    "priority": 1,
+    "est_hours": 2,
+    "added_at": "2026-01-01T00:00:00Z",
+}
+EVENT = {"timestamp": "2026-11-01T00:00:00Z", "event_type": "session_hung", "session_id": "x", "extra": {}}
+
+
+def spoil_home(home: Path, chance: random.Random) -> Path:
+    """Everything that a command reads, spoiled; the folder in which a person types it."""
+    good = {
+        ".claude/sessions/7.json": GOOD["registry"],
+        f".claude/projects/-x/{CONVERSATION}.jsonl": GOOD["claude"],
+        ".claude/settings.json": lines(
+            {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "x"}]}]}}
+        ),
+        f".codex/sessions/2027/01/15/rollout-2027-01-15T08-00-00-{CONVERSATION}.jsonl": GOOD["codex"],
+        "state/spool/a": GOOD["spool"],
+        "state/events/x.jsonl": GOOD["events"],
+        "state/trusted": lines({"/x": "aa"}),
+        "state/logs/up.log": b"x\n",
+        "state/logs/critical_events.jsonl": lines(EVENT, EVENT),
+        "project/data/critical_events.jsonl": lines(EVENT, EVENT),
+        "project/wakeful.toml": CONFIG,
+        "project/doc/todo-archive.ndjson": lines(ITEM),
+        "project/.copilot/session_state.json": lines({"session_id": "x", "steps": []}),
+        "project/events.ndjson": lines({"at": "2026-11-01T00:00:00Z", "event": "session.start", "id": "1"}),
+        "gateway.json": lines({"conversation": {"max_active_sessions": 5}}),
+        "conf.toml": CONFIG,
+        "rec.jsonl": GOOD["claude"],
+        "cases.jsonl": (Path(__file__).parents[1] / "cases/judgement.jsonl").read_bytes().splitlines()[0]
+        + b"\n",
+    }
+    for name, content in good.items():
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(spoiled(content, chance))
+    (home / "state").chmod(0o700)
+    return home / "project"
+
+
+def test_commands_survive_a_hostile_home(house: RawHouse, redteam: Redteam) -> None:
+    """Without a daemon: every command answers or refuses in one line, and none is a bug."""
+    chance = random.Random(SEED)
+    for number in range(redteam.rounds(1, 4)):
+        project = spoil_home(house.home, chance)
+        for command in COMMANDS:
+            spoken = house.run(*command.split(), cwd=project)
+            held = "bug of ours" not in spoken.err and "Traceback" not in spoken.err
+            what = f"seed {SEED}, round {number}: {command}: {spoken.err[-300:]}"
+            redteam.attack("Commands on a hostile home", what, held=held)

@@ -150,7 +150,7 @@ def test_no_bytes_are_a_fault_of_ours(house: RawHouse, redteam: Redteam) -> None
     house.up()
     for wire in wires(house):
         every = [each for each in routes(wire) if each[1] != "/api/shutdown"]
-        for method, path in every[:: redteam.rounds(5, 1)]:
+        for method, path in every[:: redteam.rounds(5, 2)]:
             for status, what in _nasty_answers(wire, method, path.encode()):
                 redteam.attack(
                     "HTTP bytes", f"{wire.name} {method} {path} {what}: {status}", held=status < 500
@@ -425,6 +425,25 @@ def test_silent_subscribers_are_bounded_and_given_back(house: RawHouse, redteam:
     redteam.attack("Subscribers", f"{first:,} B at most", held=first < SUBSCRIBERS_BYTES_MAX)
     second = _silent_crowd(house, redteam.rounds(2, 12)) - memory
     redteam.attack("Subscribers", f"{second:,} B for another crowd", held=second < 1.3 * first)
+    assert "Traceback" not in house.said()
+
+
+def test_long_polls_that_never_read_are_bounded_and_given_back(house: RawHouse, redteam: Redteam) -> None:
+    """400 that wait for an hour: little memory, `ls` answers, and when they hang up nothing of them is left."""
+    house.up()
+    _event_log(house, 0, "begun")
+    wait_for(lambda: bool(house.sessions()) or None, "session")
+    memory = house.resident_bytes
+    request = b"GET /api/sessions/s0/wait?until=stopped&timeout=3600 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with ExitStack() as stack:
+        for _ in range(SUBSCRIBERS):
+            stack.enter_context(house.unix()).sendall(request)
+        wait_for(lambda: house.descriptors >= SUBSCRIBERS or None, "waiting")
+        redteam.attack("Subscribers", "`ls` beside 400 long polls", held=house.run("ls").exit_code == 0)
+        grown = house.resident_bytes - memory
+    redteam.attack("Subscribers", f"{grown:,} B for 400 long polls", held=grown < 32 * 1024 * 1024)
+    redteam.figure(f"{SUBSCRIBERS} long polls", f"{grown / 1e6:.1f} MB more")
+    wait_for(lambda: house.descriptors < 40 or None, "descriptors given back")
     assert "Traceback" not in house.said()
 
 

@@ -216,7 +216,7 @@ def test_any_file_is_a_value_or_one_clear_error(name: str, tmp_path: Path, redte
     good, read = READERS[name]
     chance = random.Random(f"{SEED} {name}")
     read(good, tmp_path)
-    for _ in range(redteam.rounds(150, 1000)):
+    for _ in range(redteam.rounds(150, 500)):
         content = spoiled(good, chance)
         redteam.attack(
             "Imports and notes",
