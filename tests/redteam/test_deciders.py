@@ -52,7 +52,12 @@ COMMANDS = (
     ("events", "--archive-before", "1d"),
     ("down",),
 )
-OFFLINE = (("config", "trust"), ("gateway", "pair"), ("gateway", "unpair", "7"))
+OFFLINE = (
+    ("config", "trust"),
+    ("config", "trust", "HEARTBEAT.md"),
+    ("gateway", "pair"),
+    ("gateway", "unpair", "7"),
+)
 
 
 class Scene:
