@@ -109,7 +109,7 @@ def test_another_users_client_is_not_believed() -> None:
 
 
 def _sleeping_claude(folder: Path) -> str:
-    """A program that everybody may run, with the client's name."""
+    """A program that every user may run, with the client's name."""
     folder.chmod(0o755)
     return shutil.copy("/bin/sleep", str(folder / "claude"))
 

@@ -1,6 +1,6 @@
 """Which processes are the agent clients themselves, and which may be believed to hold a session.
 
-Files that other programs wrote name processes by their pid, and anybody of this user can write such a file. A process
+Files that other programs wrote name processes by their pid, and every program of this user can write such a file. A process
 counts only if the kernel says the same: it runs the client's executable with the client's arguments, belongs to this
 user, and is neither the first process, nor this one, nor one that this one descends from.
 """
