@@ -123,7 +123,7 @@ def test_the_daemon_knows_its_agents_children(daemon: RunningDaemon, tmp_path: P
         assert daemon.run("session", "adopt", SESSION).exit_code == 0
 
 
-def test_an_order_that_is_not_listed_is_a_decision() -> None:
+def test_an_order_that_nobody_thought_of_is_a_decision() -> None:
     """Only what agents work with is open to them; a new route is guarded by being new."""
     assert order_at("/api/something/new") is Order.DECISION
     kinds = {

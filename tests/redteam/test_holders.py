@@ -100,7 +100,7 @@ def foreign_processes(tmp_path: Path) -> Iterator[dict[str, int]]:
         yield found
 
 
-def test_a_forged_entry_makes_no_holder_and_leaves_the_person_in_charge(
+def test_a_forged_entry_makes_no_holder_and_locks_nobody_out(
     daemon: RunningDaemon, tmp_path: Path, redteam: Redteam
 ) -> None:
     """Each names another process; none is believed, the person decides on, and the entries are named in the status."""
