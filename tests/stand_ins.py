@@ -19,7 +19,7 @@ for line in sys.stdin:
     done = subprocess.run(asked["argv"], env=asked["environ"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     print(json.dumps([done.returncode, done.stdout, done.stderr]), flush=True)
 """
-# Lives as long as somebody holds its input open.
+# Lives as long as its input is open.
 UNTIL_INPUT_ENDS = "import sys; sys.stdin.read()"
 
 

@@ -229,7 +229,7 @@ def _desk(config: Config, places: Places, doors: Doors, daemon: Daemon, history:
             trouble.append(f"gateway: {words}")
         if config.gateway.approve_only_in_chat and not config.gateway.token:
             trouble.append(
-                "nobody can approve: gateway.approve_only_in_chat is true, and there is no gateway.token"
+                "no approval can be given: gateway.approve_only_in_chat is true, and there is no gateway.token"
             )
         return Standing(
             mode=config.daemon.mode,

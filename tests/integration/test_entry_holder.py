@@ -17,7 +17,7 @@ from stand_ins import stand_in
 from wakeful.adapters.claude_code.entry_holder import EntryHolder
 from wakeful.adapters.claude_code.registry import Entry
 from wakeful.adapters.system import proc
-from wakeful.adapters.system.clients import is_client
+from wakeful.adapters.system.clients import is_client, user_of
 from wakeful.adapters.system.namespaces import inner_pid
 from wakeful.domain.process import Process, Sight
 
@@ -101,7 +101,7 @@ def test_another_users_client_is_not_believed() -> None:
     ):
         try:
             process = wait_for(lambda: proc.identify(other.pid), "process")
-            wait_for(lambda: proc.user_of(other.pid) == 65534 or None, "other user")
+            wait_for(lambda: user_of(other.pid) == 65534 or None, "other user")
             with pytest.raises(ValueError, match="another user"):
                 HOLDER.process_of(entry(process.pid, process.started))
         finally:
@@ -109,7 +109,7 @@ def test_another_users_client_is_not_believed() -> None:
 
 
 def _sleeping_claude(folder: Path) -> str:
-    """A program that everybody may run, with the client's name."""
+    """A program that every user may run, with the client's name."""
     folder.chmod(0o755)
     return shutil.copy("/bin/sleep", str(folder / "claude"))
 

@@ -52,7 +52,12 @@ COMMANDS = (
     ("events", "--archive-before", "1d"),
     ("down",),
 )
-OFFLINE = (("config", "trust"), ("gateway", "pair"), ("gateway", "unpair", "7"))
+OFFLINE = (
+    ("config", "trust"),
+    ("config", "trust", "HEARTBEAT.md"),
+    ("gateway", "pair"),
+    ("gateway", "unpair", "7"),
+)
 
 
 class Scene:
@@ -205,10 +210,8 @@ with open(sys.argv[3], "wb") as answer:
 """
 
 
-def test_whoever_asks_and_leaves_gets_nothing(
-    daemon: RunningDaemon, tmp_path: Path, redteam: Redteam
-) -> None:
-    """The process that connected is gone when the order comes: nobody can say where it came from."""
+def test_a_caller_that_leaves_gets_nothing(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam) -> None:
+    """The process that connected is gone when the order comes: its origin cannot be seen."""
     order = json.dumps({"kind": "project", "value": "gone", "for_seconds": 60})
     head = "POST /api/mutes HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     request = f"{head}content-length: {len(order)}\r\n\r\n{order}"
@@ -282,7 +285,7 @@ def test_a_log_cannot_take_a_clients_session(daemon: RunningDaemon, tmp_path: Pa
     hook = {"session_id": conversation, "hook_event_name": "SessionEnd", "cwd": "/"}
     spool = Path(daemon.environ["WAKEFUL_HOME"]) / "spool"
     for number, event in enumerate(("SessionEnd", "Stop", "Interrupt")):
-        # Backdated before anybody sees it.
+        # Backdated before the daemon sees it.
         dropped = tmp_path / f"forged-{number}"
         dropped.write_text(json.dumps(hook | {"hook_event_name": event}))
         os.utime(dropped, (now, now))

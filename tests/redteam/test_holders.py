@@ -125,13 +125,11 @@ def test_a_forged_entry_makes_no_holder_and_locks_nobody_out(
         redteam.attack(SIGNALS, "stop of a forged session", held=_lives(foreign["any program"]))
         told = daemon.run("status", "--json").json["daemon"]["eyes"]
         left_out = next(each["left_out"] for each in told if each["name"] == "claude-registry")
-        redteam.attack(
-            FORGED, "an entry that nobody hears of", held="1.json: process 1 is" in (left_out or "")
-        )
+        redteam.attack(FORGED, "an entry that is not shown", held="1.json: process 1 is" in (left_out or ""))
         redteam.attack(FORGED, "locked out of down", held=daemon.run("down").exit_code == 0)
 
 
-def test_an_event_log_that_names_a_persons_shell_locks_nobody_out(
+def test_an_event_log_that_names_a_persons_shell_leaves_the_person_in_charge(
     daemon: RunningDaemon, tmp_path: Path, redteam: Redteam
 ) -> None:
     """Any program may write such a log, with any process in it. One that has the log open is believed, as its writer."""

@@ -1,4 +1,4 @@
-"""Tells people that somebody other than a person asked for a decision: one alert a day for each asker, however often it tries."""
+"""Tells people that an agent, or a process that cannot be seen, asked for a decision: one alert a day for each asker."""
 
 import logging
 from typing import Final

@@ -133,13 +133,13 @@ class Supervisor:
     ) -> None:
         watched = self._watch(subject)
         self._read(watched)
-        if written_wall is not None and self._is_by_nobody(watched, events, written_wall):
+        if written_wall is not None and self._is_after_its_end(watched, events, written_wall):
             return
         last_at = watched.activity.last_at
         if live or last_at is None or self._instant(events[0], watched.activity) > last_at:
             self._hear(watched, subject, events, live=live)
 
-    def _is_by_nobody(self, watched: Watched, events: Sequence[Event], written_wall: float) -> bool:
+    def _is_after_its_end(self, watched: Watched, events: Sequence[Event], written_wall: float) -> bool:
         """Whether a report was written after every known process of its session had ended. A start may be news even so."""
         holders = watched.presence.holders.values()
         ends = [each.ended_at for each in holders if each.sight is Sight.DEAD and each.ended_at is not None]

@@ -1,6 +1,6 @@
 """Which processes are the agent clients themselves, and which may be believed to hold a session.
 
-Files that other programs wrote name processes by their pid, and anybody of this user can write such a file. A process
+Files that other programs wrote name processes by their pid, and every program of this user can write such a file. A process
 counts only if the kernel says the same: it runs the client's executable with the client's arguments, belongs to this
 user, and is neither the first process, nor this one, nor one that this one descends from.
 """
@@ -92,8 +92,17 @@ def reason_to_spare(process: Process, *, any_user: bool = False) -> str | None:
         return f"process {process.pid} is Wakeful"
     if any(each.pid == process.pid for each in proc.ancestors(os.getpid())):
         return f"process {process.pid} started Wakeful"
-    if not any_user and proc.user_of(process.pid) != os.getuid():
+    if not any_user and user_of(process.pid) != os.getuid():
         return f"process {process.pid} belongs to another user"
+    return None
+
+
+def user_of(pid: int) -> int | None:
+    """Whose it is: its real user; None when it is gone, or when its effective user is another one."""
+    for line in proc.status(pid).splitlines():
+        if line.startswith(b"Uid:"):
+            real, effective = line.split()[1:3]
+            return int(real) if real == effective else None
     return None
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from wakeful.adapters.system import proc
+from wakeful.adapters.system.clients import user_of
 
 Address = tuple[str, int]
 _TABLES: Final = {socket.AF_INET: Path("/proc/net/tcp"), socket.AF_INET6: Path("/proc/net/tcp6")}
@@ -49,7 +50,7 @@ def _hexadecimal(address: Address) -> str:
 
 def _openers(link: str) -> list[int]:
     numbers = (int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit())
-    own = [pid for pid in numbers if proc.user_of(pid) == os.getuid()]
+    own = [pid for pid in numbers if user_of(pid) == os.getuid()]
     # A server for remote logins, for one, does not let us see its descriptors.
     hidden = (pid for pid in own if not os.access(f"/proc/{pid}/fd", os.R_OK))
     return [pid for pid in own if link in proc.open_files(pid)] or list(hidden)

@@ -195,19 +195,7 @@ def command(pid: int) -> tuple[str, ...]:
 
 def executable(pid: int) -> str | None:
     """The file that it runs; None when it is gone or not ours to read."""
-    try:
-        return str(Path(f"/proc/{pid}/exe").readlink())
-    except (*_GONE, PermissionError):
-        return None
-
-
-def user_of(pid: int) -> int | None:
-    """Whose it is: its real user; None when it is gone, or when its effective user is another one."""
-    for line in status(pid).splitlines():
-        if line.startswith(b"Uid:"):
-            real, effective = line.split()[1:3]
-            return int(real) if real == effective else None
-    return None
+    return _target(f"/proc/{pid}/exe")
 
 
 def comm(pid: int) -> str:
@@ -222,10 +210,7 @@ def status(pid: int) -> bytes:
 
 def cwd(pid: int) -> str | None:
     """Its working folder; None when it is gone or not ours to read."""
-    try:
-        return str(Path(f"/proc/{pid}/cwd").readlink())
-    except (*_GONE, PermissionError):
-        return None
+    return _target(f"/proc/{pid}/cwd")
 
 
 def has_terminal(pid: int) -> bool:
@@ -245,21 +230,17 @@ def environ_value(pid: int, name: str) -> str | None:
 
 
 def environ_values(pid: int, names: Collection[str]) -> dict[str, str]:
-    """Those of these variables that it was started with, by one read."""
-    entries = (entry.partition(b"=") for entry in _look(f"/proc/{pid}/environ").split(b"\0"))
-    found = {os.fsdecode(name): os.fsdecode(value) for name, _, value in entries}
-    return {name: found[name] for name in names if found.get(name)}
+    """Those of these variables that it was started with and that are not empty."""
+    return {name: value for name in names if (value := environ_value(pid, name))}
 
 
 def open_files(pid: int) -> list[str]:
     """The paths of the files it has open; none when it is gone or not ours to read."""
     found = []
-    try:
+    with suppress(*_GONE, PermissionError):
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):  # it was closed while we looked
                 found.append(str(descriptor.readlink()))
-    except (*_GONE, PermissionError):
-        return found
     return found
 
 
@@ -385,6 +366,13 @@ def _owner_of(entry: os.DirEntry[str]) -> int | None:
     try:
         return entry.stat().st_uid
     except _GONE:
+        return None
+
+
+def _target(link: str) -> str | None:
+    try:
+        return str(Path(link).readlink())
+    except (*_GONE, PermissionError):
         return None
 
 

@@ -42,7 +42,7 @@ class Order(Enum):
 
 
 def order_at(path: str) -> Order:
-    """What an order to this path is. One that nobody thought of is a decision."""
+    """What an order to this path is. A path that is not listed here is a decision."""
     if _OPEN.match(path) is not None:
         return Order.OPEN
     if path in _REDUCING:
@@ -82,7 +82,7 @@ class Refusal(Struct, frozen=True):
 
 
 async def _unheard(_refusal: Refusal) -> None:
-    """Nobody is told."""
+    """Tell no person."""
 
 
 class Deciders:
