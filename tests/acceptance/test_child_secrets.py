@@ -152,11 +152,12 @@ def test_a_real_client_has_no_secret_after_it_was_adopted(
 ) -> None:
     """Claude Code started by hand, adopted, killed and resumed in its pane; and one that a person has the daemon start."""
     daemon.watch(**claude.environ(), **SECRETS, COPY=SECRETS["WAKEFUL_ALERTS__PING_URL"], OTHER=OTHER)
-    daemon.watch(WAKEFUL_HEAL__CONFIRM_SECONDS="0.5")
     daemon.up()
     socket = tmp_path / "hand.sock"
     try:
         pane = claude.in_tmux(socket, script(DONE), "mine", shell_wrapped=True)
+        # Before its first turn it is idle, too, and has no conversation that could be resumed.
+        wait_for(lambda: any("All done" in each.read_text() for each in claude.logs()) or None, "answer")
         mine = daemon.wait_for_session(lambda each: each["state"] == "idle", "its turn's end")
         assert daemon.run("session", "adopt", mine["id"]).exit_code == 0
         os.kill(mine["pid"], signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""`wakeful.toml` of a working directory: whether a person trusts it, and who may say so."""
+"""`wakeful.toml` of a working directory, and whether a person trusts it."""
 
 import os
 from pathlib import Path
