@@ -12,7 +12,7 @@ from wakeful.domain.plaintext import plain, without_hidden
 from wakeful.domain.redact import redact
 
 LABEL_CHARS_MAX: Final = 64
-# A name has few words; an order to somebody has more.
+# A name has few words; an instruction has more.
 WORDS_MAX: Final = 4
 PATH_CHARS_MAX: Final = 300
 # No file system has longer ones.
@@ -28,7 +28,7 @@ _QUOTATION: Final = re.compile(r"`([^`]+)`")
 
 @lru_cache(maxsize=4096)
 def label(text: str, chars_max: int = LABEL_CHARS_MAX, words_max: int = WORDS_MAX) -> str:
-    """A name that somebody else chose, as every document shows it. The label of a label is the same label."""
+    """A name from outside, as every document shows it. The label of a label is the same label."""
     shown = _ODD.sub("-", plain(redact(text)).rstrip("…"))
     words = shown.split()
     return ("-" if len(words) > words_max else " ").join(words)[:chars_max].rstrip()
@@ -36,14 +36,14 @@ def label(text: str, chars_max: int = LABEL_CHARS_MAX, words_max: int = WORDS_MA
 
 @lru_cache(maxsize=4096)
 def path_label(path: str) -> str:
-    """A path that somebody else chose: itself, if its parts are labels."""
+    """A path from outside: itself, if its parts are labels."""
     # A secret may have slashes in it.
     parts = redact(path[:_PATH_CHARS_READ]).split("/")
     return "/".join(label(part, PATH_CHARS_MAX) for part in parts)[:PATH_CHARS_MAX]
 
 
 def quiet(line: str) -> str:
-    """One line of a message in which nobody is mentioned and nothing can be clicked, whatever chat shows it."""
+    """One line of a message without mentions and links, in any chat."""
     seen = line if line.isascii() else without_hidden(line, " ")
     calm = _MENTION.sub("\uff20", seen.translate(_ANGLES)).replace("](", "] (")
     return _ADDRESS.sub(lambda found: f"{found[1]}:\u2215\u2215" if found[1] else "www\u2024", calm)

@@ -326,7 +326,7 @@ class AlertDesk:
         return tuple(name for name in self._names if name == CHAT_CHANNEL)
 
     async def _forget_done(self, episode: str) -> None:
-        """Cooldowns end without anybody saying so. In a flood nobody looks at all of them for each that comes."""
+        """Forget what is done; cooldowns end without an event. In a flood all episodes are checked once a second only."""
         now = self._clock.now().awake
         is_time = now - self._swept_at >= SWEEP_SECONDS
         keys = list(self._episodes) if is_time else [key for key in (episode,) if key in self._episodes]
@@ -344,7 +344,7 @@ class AlertDesk:
         return done and not (episode.pending and self.hushed_seconds(episode))
 
     def _make_room(self) -> bool:
-        """What is over goes first, then what was told. False: nobody has heard of any of them yet."""
+        """Forget an episode that is over, else one that was delivered. False: all of them still wait."""
         if len(self._episodes) < EPISODES_MAX:
             return True
         told = [key for key, each in self._episodes.items() if not each.pending and not self._in_flight[key]]
@@ -359,7 +359,7 @@ class AlertDesk:
         return True
 
     async def _count_more(self, new: Owed) -> bool:
-        """One alert stands for all of its kind for which there is no room; `wakeful incidents` has every one."""
+        """One alert counts all of its kind for which there is no room; `wakeful incidents` lists every one."""
         prefix = f"{MORE}{new.alert.kind}/"
         open_keys = [key for key, each in self._episodes.items() if key.startswith(prefix) and not each.took]
         key = next((each for each in open_keys if not self._in_flight[each]), f"{prefix}{new.owed_at}")

@@ -222,7 +222,7 @@ class Incidents:
             return incident
         if theirs.id in kept:
             self._theirs.add(theirs.id)
-        # Else whoever claimed it ended before it could write it down: it goes on here.
+        # Else the daemon that claimed it ended before it wrote it down: it continues here.
         return theirs
 
     def _reopened(self, origin: Origin, now: float) -> Incident | None:

@@ -37,7 +37,7 @@ LISTED_MAX: Final = 200
 VISIBILITY_SECONDS: Final = 3600.0
 # So many new issues an hour, whatever their projects are called.
 ISSUES_MAX: Final = 10
-# Once these are used up, nobody asks `gh` for so long.
+# Once these are used up, Wakeful does not ask `gh` for so long.
 SPENT_SECONDS: Final = 300.0
 # So many at a time, whatever their projects are called.
 AT_ONCE_MAX: Final = 4

@@ -35,7 +35,7 @@ READ_AT_START_MAX: Final = 64
 
 
 _mtime: Final = attrgetter("mtime")
-# What is told of a path whatever it is called: it may hide logs.
+# Reported for paths of any name: they may hide logs.
 _OF_ANY_NAME: Final = frozenset({Refusal.CLOSED, Refusal.TOO_LONG})
 
 

@@ -27,7 +27,7 @@ from wakeful.ports.eyes import Changes, Folders, Witness
 FRESH_SECONDS_MAX: Final = 60.0
 # More reports than this are read in the next turn of the loop: a flood must not stop it.
 REPORTS_AT_ONCE_MAX: Final = 200
-# What lies here beyond this many is dropped, the oldest first: it was written while nobody watched.
+# What lies here beyond this many is dropped, the oldest first: it was written while Wakeful did not run.
 FILES_MAX: Final = 20_000
 # Reports about sessions that nothing else knows, a minute. A client starts far fewer.
 UNKNOWN_MAX: Final = 300
