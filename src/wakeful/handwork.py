@@ -103,7 +103,11 @@ class Handwork:
             each.forget_typed(session_id)
 
     async def end_tools(self, session_id: SessionId) -> Sequence[Process]:
-        """End the tools that outlived a session's agent; those that still run."""
+        """A person gives up a session whose agent ended: end the tools that outlived it; those that still run."""
+        watched = self._lookout.roster.watched.get(session_id)
+        if watched is not None:
+            # Its end is what the person wanted: no later look, by this daemon or the next, opens its incident again.
+            await self.person_stops.order([each.process for each in watched.presence.holders.values()])
         provider, _, conversation = session_id.partition("-")
         variable = TOOL_VARIABLES.get(provider)
         return (await sweep(variable, conversation)).left if variable is not None else ()

@@ -127,6 +127,11 @@ def test_an_aborted_push_of_an_agent_does_not_happen(house: AgentHouse, claude: 
     assert "agent claude stays as it is" in done.out
     assert (house.agent("claude")["state"], briefs(claude)) == ("stale", [])
     assert house.daemon.run("incidents", "--json").json["incidents"] == []
+    house.daemon.kill()
+    house.daemon.up()
+    ended = house.daemon.wait_for_session(lambda each: each["agent"] == "claude", "its session")
+    assert (ended["state"], ended["health"], ended["attention"]) == ("stopped", "healthy", "none")
+    assert house.daemon.run("incidents", "--json").json["incidents"] == [], "a restart opens nothing again"
 
 
 def test_a_session_of_the_hub_is_managed_from_its_first_moment(house: AgentHouse, claude: ClaudeHome) -> None:
