@@ -223,6 +223,8 @@ class HttpConnection(HttpToolsProtocol):
 
     def _expect_head(self) -> None:
         self._overdue.set(HEAD_SECONDS_MAX, self._give_up)
+        # Taken out first: the longest is the first of them.
+        self._listener.idle.pop(self, None)
         self._listener.idle[self] = self.loop.time()
 
     def _expected(self) -> None:

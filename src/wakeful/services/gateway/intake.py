@@ -130,7 +130,7 @@ class Intake:
             self._in_line(row.key, self._begin(heard[row.update_id], row))
 
     async def _heard(self, update: Incoming | Pressed) -> Turn | None:
-        """Its row; None for what is not heard. One that cannot be read by a bug of ours is left out: it would come for ever."""
+        """Its row; None for what is not heard. One that raises is left out: the service would send it for ever."""
         try:
             return self._row(update) if await self._is_heard(update) else None
         except WorldError:
@@ -140,7 +140,7 @@ class Intake:
             return None
 
     async def _accepted(self, rows: Sequence[Turn]) -> list[Turn]:
-        """Keep all of them or none; if the store cannot take one of them by a bug of ours, then all but that one."""
+        """Keep all of them or none; if one of them raises in the store, all but that one."""
         try:
             return await self._book.accept(rows)
         except WorldError:
