@@ -90,12 +90,13 @@ async def serve(
     doors = Doors(config, places, port_asked_for=port_asked_for)
     async with AsyncExitStack() as stack:
         stack.callback(doors.close)
-        learn(
-            (*secret_values(config), load_or_create_token(Path(places.token))), config.daemon.pass_environment
-        )
         stack.enter_context(access_file(Path(places.logs) / "access.log"))
         store = await SqliteStore.open(store_path(config, places))
         stack.push_async_callback(store.close)
+        # Before anything is started.
+        learn(
+            (*secret_values(config), load_or_create_token(Path(places.token))), config.daemon.pass_environment
+        )
         reach("daemon.opened")
         folders = await stack.enter_async_context(FolderWatch())
         daemon = Daemon(config, places, store, folders, {each.path: each for each in await store.bookmarks()})
