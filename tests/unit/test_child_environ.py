@@ -124,6 +124,11 @@ def test_a_secret_is_known_by_its_value(knowing: Callable[..., None]) -> None:
         ("abc", {"abc"}),
         ("redis://:hunter2@h:1/0", {"redis://:hunter2@h:1/0", "hunter2"}),
         ("http://[broken", {"http://[broken"}),
+        (
+            "unix:///home/someone/a-folder-with-a-long-name/redis.sock",
+            {"unix:///home/someone/a-folder-with-a-long-name/redis.sock"},
+        ),
+        ("redis://:pw@db/a-database-with-a-long-name", {"redis://:pw@db/a-database-with-a-long-name", "pw"}),
     ],
 )
 def test_the_words_of_a_secret(secret: str, words: set[str]) -> None:

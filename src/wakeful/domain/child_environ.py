@@ -79,6 +79,10 @@ _PART_CHARS_MIN: Final = 6
 _TOKEN_CHARS_MIN: Final = 20
 _PASSWORD: Final = re.compile(r"://[^/@:]*:([^/@]+)@")
 _SEPARATORS: Final = re.compile(r"[/:@?&=,;#]+")
+# The path of these names a socket or a database: the folder of a socket may stand in PATH, too.
+_WITHOUT_TOKENS: Final = re.compile(
+    r"(?:rediss?|unix|file|postgres(?:ql)?|mongodb(?:\+srv)?|mysql|amqps?)(?:\+\w+)?://"
+)
 
 
 def chosen(environ: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
@@ -107,7 +111,8 @@ def words_of(secret: str) -> frozenset[str]:
     """A secret, and those words of it that are secrets by themselves: the password and the tokens of an address."""
     from urllib.parse import unquote  # noqa: PLC0415 - commands that start a program know no secret
 
-    words = {secret, *(each for each in _SEPARATORS.split(secret) if _is_token(each))}
+    parts = () if _WITHOUT_TOKENS.match(secret) else _SEPARATORS.split(secret)
+    words = {secret, *(each for each in parts if _is_token(each))}
     if (password := _PASSWORD.search(secret)) is not None:
         words.add(password[1])
     return frozenset((words | {unquote(each) for each in words}) - {""})
