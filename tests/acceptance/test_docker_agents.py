@@ -182,10 +182,10 @@ IN_A_CONTAINER = """
 [agents.bot]
 runtime = "docker"
 image = "with-claude"
-command = ["/opt/claude/claude", "--allowedTools", "Bash"]
+command = ["/opt/client/claude", "--allowedTools", "Bash"]
 env = {env}
 workdir = "/code"
-mounts = ["{program}:/opt/claude:ro"]
+mounts = ["{program}:/opt/client:ro"]
 ready = "for shortcuts"
 # The scripted model listens on this host's loopback.
 network = "host"
