@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from clinics import Clinic, play, written
 from desks import subject
@@ -24,6 +24,8 @@ SILENT_SECONDS = 700.0
 KINDS = ("a", "codex-a", "a in tmux", "codex-a in tmux")
 # What may happen to one work without ending it. `restart`: of the daemon.
 MISHAPS = ("hang", "die", "exit", "cut and die", "fail", "restart", "answer and hang", "a minute")
+
+ENDS = {"die", "exit", "cut and die"}
 
 
 class Patient:
@@ -118,8 +120,16 @@ def figures(clinic: Clinic) -> tuple[int, int, int, int]:
     )
 
 
+def reopenings(mishaps: Sequence[str]) -> int:
+    """How often it was opened and left again after it had ended."""
+    return sum(
+        mishap == "exit" and not ENDS.isdisjoint(mishaps[:number]) for number, mishap in enumerate(mishaps)
+    )
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example(["hang", "answer and hang", "die", "exit", "fail"], False, 5.0)
 @given(
     st.lists(st.sampled_from(MISHAPS), min_size=1, max_size=7),
     st.booleans(),
@@ -133,8 +143,9 @@ def test_one_work_is_revived_once_and_given_up_once(
     clinic = asyncio.run(suffered(patient, mishaps))
     revivals, give_ups, alerts, last_alerts = figures(clinic)
     assert (revivals <= 1, give_ups <= 1) == (True, True), written(clinic)
-    # Seen at work in between, it was well; what comes then is news. So is an agent that never reads why it is back.
-    news = mishaps.count("answer and hang") + (brief_after_seconds is None)
+    # Seen at work in between, it was well; what comes then is news. So is an agent that never reads why it is back, and
+    # one that somebody opened again after its end and left: that closes its incident.
+    news = mishaps.count("answer and hang") + (brief_after_seconds is None) + reopenings(mishaps)
     assert alerts + last_alerts <= 1 + news, clinic.recorder.said
     assert clinic.living.acts.count("start") <= 1
     (hosting,) = clinic.holdings.all()
