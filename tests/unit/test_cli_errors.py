@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from daemons import RunningDaemon
+from scripted_door import ScriptedDoor
 
 
 def environ_of(home: Path) -> dict[str, str]:
@@ -162,3 +163,24 @@ def test_an_error_in_json_has_one_code_with_and_without_a_daemon(daemon: Running
     refused = json.loads(daemon.run("session", "health", "nobody", "--json").err)
     assert refused == alone
     assert refused["code"] == "session-not-found"
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["session", "send", "claude-x", "hello"], "wakeful session why claude-x"),
+        (["agent", "start", "fox"], "wakeful agent list"),
+        (["pause"], "wakeful status"),
+    ],
+)
+def test_a_daemon_that_ends_in_an_order_is_followed_by_the_command_that_shows_it(
+    tmp_path_factory: pytest.TempPathFactory, words: list[str], command: str
+) -> None:
+    """What became of the order is told by the next daemon, in the place that the message names."""
+    home = tmp_path_factory.mktemp("w")
+    (home / "state").mkdir(mode=0o700)
+    with ScriptedDoor(
+        home / "state" / "wakeful.sock", {"/api": b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{"}
+    ):
+        done = typed(home, *words)
+    assert (done.returncode, f"`{command}`" in done.stderr) == (3, True), done.stderr

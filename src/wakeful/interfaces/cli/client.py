@@ -125,8 +125,15 @@ class Client:
 
 def _whereabouts(target: str) -> str:
     """The command that shows whether an order was carried out; the next daemon looks at what was left half done."""
-    shown = "wakeful work list" if target.startswith("/api/work") else "wakeful session list"
-    return f"`wakeful up`, then `{shown}`."
+    subject, _, rest = target.removeprefix("/api/").partition("/")
+    name = rest.partition("/")[0]
+    shown = {
+        "work": "work list",
+        "agents": "agent list",
+        "checkpoints": "checkpoint list",
+        "sessions": f"session why {name}" if name else "session list",
+    }.get(subject, "status")
+    return f"`wakeful up`, then `wakeful {shown}`."
 
 
 def _refusal(reply: wire.Reply) -> WakefulError:
