@@ -100,6 +100,23 @@ def test_whoever_has_the_pid_now_is_not_signalled(change: str) -> None:
         assert child.poll() is None
 
 
+def test_one_that_shows_nothing_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of exec, or at its end, a process has neither arguments nor environment for a moment."""
+    looks = iter([False, False, True])
+    monkeypatch.setattr(proc, "command", lambda _pid: ())
+    with running() as child:
+        ending = asyncio.run(end(known(child), is_meant=lambda _process: next(looks)))
+        assert (ending.sight, ending.signal) == (Sight.DEAD, signal.SIGINT)
+
+
+def test_one_that_ends_by_itself_is_seen_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing proves any more what it was: it is waited for and not signalled."""
+    monkeypatch.setattr(proc, "command", lambda _pid: ())
+    with running("sleep", "0.3") as child:
+        ending = asyncio.run(end(known(child), is_meant=lambda _process: False))
+        assert (ending.sight, ending.signal) == (Sight.DEAD, None)
+
+
 def test_one_that_is_gone_is_dead_already() -> None:
     """Ending it twice is fine."""
     with running() as child:

@@ -187,6 +187,39 @@ HOSTILE_FOLDERS = (
 )
 
 
+def test_registry_files_hide_no_session(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam) -> None:
+    """A living session is found beside forged entries for processes that never were."""
+    count = redteam.rounds(5_000, 100_000)
+    crowd = LivingCrowd(tmp_path, 1, lambda _number: "/home/u/living")
+    daemon.watch(CLAUDE_CONFIG_DIR=crowd.config)
+    forge_entries(crowd.config / "sessions", count)
+    began = time.monotonic()
+    try:
+        daemon.up()
+        living = f"claude-{crowd.conversations[0]}"
+        daemon.wait_for_session(lambda each: each["id"] == living and each["pid"], "the living session", 60)
+        found_seconds = time.monotonic() - began
+        began = time.monotonic()
+        assert daemon.run("ls").exit_code == 0
+        listed_seconds = time.monotonic() - began
+    finally:
+        crowd.die()
+    redteam.attack(WAY_IN, f"a session was hidden for {found_seconds:.1f} s", held=found_seconds < 30)
+    redteam.attack(WAY_IN, f"`ls` took {listed_seconds:.1f} s", held=listed_seconds < 10)
+    redteam.figure(
+        f"a living session beside {count:,} forged registry files, from the start", f"{found_seconds:.1f} s"
+    )
+
+
+def forge_entries(folder: Path, count: int) -> None:
+    """Entries for processes that no host has."""
+    for number in range(count):
+        pid = 2**22 - 1 - number
+        conversation = str(uuid.UUID(int=10**9 + number, version=4))
+        entry = {"pid": pid, "sessionId": conversation, "procStart": "5", "cwd": "/x", "status": "busy"}
+        (folder / f"{pid}.json").write_text(json.dumps(entry))
+
+
 def test_a_hostile_path_is_no_traceback(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam) -> None:
     """In a log's words or as the place of logs: too long, with control characters, links in circles, no files."""
     crowd = LivingCrowd(tmp_path, len(HOSTILE_FOLDERS), lambda number: HOSTILE_FOLDERS[number])

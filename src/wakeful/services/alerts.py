@@ -284,8 +284,10 @@ class AlertDesk:
     async def _save(self, *keys: str) -> None:
         """Write what memory says, for these and for all that could not be written before."""
         async with self._writing:
-            # Together: the store syncs its file once for all that come at the same time.
-            await asyncio.gather(*(self._save_one(key) for key in {*keys, *self._unsaved}))
+            # Together: the store syncs its file once for all that come at the same time. Shielded: what was told is written
+            # down also when Wakeful ends right after it.
+            saving = (self._save_one(key) for key in {*keys, *self._unsaved})
+            await asyncio.shield(asyncio.gather(*saving))
 
     async def _save_one(self, key: str) -> None:
         episode = self._episodes.get(key)

@@ -22,6 +22,9 @@ from wakeful.domain.subject import Subject
 from wakeful.ports.eyes import Changes, Folders, Processes, Witness
 
 ENTRY_BYTES_MAX: Final = 64 * 1024
+# Clients remove their files when they end. More than this were not written by them: those whose name is the number of a
+# process are read, then the newest.
+ENTRIES_MAX: Final = 20_000
 REFUSED_KEPT_MAX: Final = 1000
 REFUSED_SHOWN_MAX: Final = 3
 # A pid of Linux has 22 bits, a start in clock ticks fits in 62, and a time in milliseconds in a float without loss.
@@ -85,16 +88,18 @@ class RegistryEye:
         self._unwatched: list[str] = []
         # Files that are not believed.
         self._refused: dict[Path, _Refused] = {}
+        self._surplus = 0
 
     @property
     def left_out(self) -> str | None:
-        """Which entries are not believed: they name a process that is not the client."""
-        if not self._refused:
-            return None
+        """Which entries are not believed: they name a process that is not the client. And how many are too many."""
         first = islice(self._refused.items(), REFUSED_SHOWN_MAX)
         shown = [f"{path.name}: {each.reason}" for path, each in first]
-        more = len(self._refused) - len(shown)
-        return "; ".join((*shown, f"and {more} more")) if more else "; ".join(shown)
+        if more := len(self._refused) - len(shown):
+            shown.append(f"and {more} more")
+        if self._surplus:
+            shown.append(f"{self._surplus:,} older entries are too many to read")
+        return "; ".join(shown) or None
 
     @property
     def slow(self) -> str | None:
@@ -105,12 +110,14 @@ class RegistryEye:
     def look(self) -> None:
         self._unwatched = []
         self._refused = {}
+        self._surplus = 0
         for registry in self._registries:
             if self._folders is not None and not watch_or_await(self._folders, str(registry)):
                 self._unwatched.append(str(registry))
-            for path in entries(registry):
-                if path.suffix == ".json":
-                    self._read(path)
+            found = [path for path in entries(registry) if path.suffix == ".json"]
+            self._surplus += max(len(found) - ENTRIES_MAX, 0)
+            for path in found if len(found) <= ENTRIES_MAX else sorted(found, key=_rank)[-ENTRIES_MAX:]:
+                self._read(path)
 
     def told(self, changes: Changes) -> None:
         if any(changes.touch(str(folder)) for folder in self._registries):
@@ -159,6 +166,15 @@ class RegistryEye:
         if path.stem != str(entry.pid):
             raise ValueError(f"it names process {entry.pid}")
         return self._process_of(entry)
+
+
+def _rank(path: Path) -> tuple[bool, float]:
+    """Whether a process has the number that it is named after, and how new it is."""
+    is_seen = path.stem.isdecimal() and Path("/proc", path.stem).exists()
+    try:
+        return is_seen, path.lstat().st_mtime
+    except OSError:
+        return is_seen, 0.0
 
 
 def read_entry(path: Path) -> Entry | None:

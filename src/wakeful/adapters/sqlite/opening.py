@@ -151,7 +151,9 @@ def _connect_both(path: Path, migrations: Sequence[Migration], *, outdated: bool
     try:
         _set_up(writer, path)
         if outdated:
-            # First, so that a crash leaves it to be done again: pages that an earlier version freed hold what stood there.
+            # The file of a store that is refused stays as it is.
+            _migrate(writer, path, migrations, rehearsal=True)
+            # Pages that an earlier version freed hold what stood there. Before the migration: a crash leaves it to be done again.
             writer.execute("VACUUM")
             _migrate(writer, path, migrations)
             writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -212,15 +214,22 @@ def _image(migrations: Sequence[Migration]) -> bytes:
     return bytes(image)
 
 
-def _migrate(writer: sqlite3.Connection, path: Path, migrations: Sequence[Migration]) -> None:
+def _migrate(
+    writer: sqlite3.Connection, path: Path, migrations: Sequence[Migration], *, rehearsal: bool = False
+) -> None:
+    """Bring the tables to the newest version, all at once; a rehearsal takes everything back. Raises StoreCorrupt."""
     writer.execute("BEGIN IMMEDIATE")
     # Asked again behind the lock: another process may have been first.
     version = _number(writer, "PRAGMA user_version")
     try:
         due = [each for each in migrations if each.version > version]
-        if due:
+        if due and not rehearsal:
             _back_up(path, _beside(path, f".before-v{due[-1].version}"))
+        if due:
             _apply(writer, due)
+        if rehearsal:
+            writer.rollback()
+            return
         reach("store.migrate.commit")
         writer.execute("COMMIT")
     except sqlite3.OperationalError as error:

@@ -30,6 +30,8 @@ TOOL_STEPS: Final[Steps] = ((SIGTERM, 1.0), (SIGKILL, 2.0))
 SWEEP_ROUNDS_MAX: Final = 20
 # A process in the middle of exec shows no environment for a moment: that nobody is there is said after a second look.
 SECOND_LOOK_SECONDS: Final = 0.02
+# One that ends by itself shows none either; it is gone within milliseconds, unless the kernel has much to clean up.
+LOOKS_MAX: Final = 100
 
 
 class Ending(Struct, frozen=True):
@@ -77,12 +79,23 @@ async def end(
     try:
         # Only now is the pid held. Had it changed hands before, the start time would differ.
         seen = proc.sight(process)
-        spared = reason_to_spare(process, any_user=any_user) is not None or not is_meant(process)
-        if seen is not Sight.ALIVE or spared:
+        if seen is not Sight.ALIVE or reason_to_spare(process, any_user=any_user) is not None:
+            return Ending(process, seen, None, 0.0)
+        if not await _is_shown_to_be_meant(process, pidfd, is_meant):
             return Ending(process, proc.sight(process), None, 0.0)
         return await _climb(process, pidfd, steps)
     finally:
         os.close(pidfd)
+
+
+async def _is_shown_to_be_meant(process: Process, pidfd: int, is_meant: Meant) -> bool:
+    """Asked again while it shows neither arguments nor environment: it is between two programs, or ending."""
+    for _ in range(LOOKS_MAX):
+        if is_meant(process):
+            return True
+        if proc.command(process.pid) or await _is_gone_within(pidfd, SECOND_LOOK_SECONDS):
+            return False
+    return False
 
 
 async def sweep(
