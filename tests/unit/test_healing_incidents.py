@@ -9,9 +9,9 @@ from wakeful.domain.critical import ActionTaken, Happening
 from wakeful.domain.events import Failure, Opened, Prompted, TurnEnded, TurnFailed
 from wakeful.domain.findings import Health, State
 from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.incident import Cause, Fate, Origin
+from wakeful.domain.incident import Cause, Fate, Incident, Origin
 from wakeful.domain.incident_words import count_words
-from wakeful.ports.store import Outcome
+from wakeful.ports.store import Note, Outcome
 from wakeful.services.incidents import KIND, SAME_SECONDS, Incidents
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
@@ -35,6 +35,35 @@ def test_an_incident_that_was_claimed_and_never_written_goes_on() -> None:
         assert [note.key for note in await store.notes(KIND)] == [written.key]
 
     asyncio.run(scene())
+
+
+class SlowStore(MemoryStore):
+    """Writes take a moment, as on a disk."""
+
+    async def keep_note(self, note: Note) -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await super().keep_note(note)
+
+
+def test_what_two_do_to_one_incident_at_once_is_kept_of_both() -> None:
+    """What became of one is not undone by the other, who made its own of the value it got when it joined."""
+
+    async def scene() -> Incident:
+        clock = VirtualClock()
+        incidents = Incidents(SlowStore(), clock)
+        origin = Origin(Cause.TMUX_SERVER, "/tmp/tmux")
+
+        async def revived(name: str) -> None:
+            joined = await incidents.join(SessionId(name), origin, "lost")
+            await incidents.keep(joined.treated(SessionId(name), Fate.REVIVED, "resumed"))
+
+        await asyncio.gather(*(revived(name) for name in ("a", "b", "c", "d")))
+        (incident,) = await incidents.listed()
+        return incident
+
+    members = asyncio.run(scene()).members
+    assert [(each.id, each.fate) for each in members] == [(name, Fate.REVIVED) for name in "abcd"]
 
 
 def limit(clinic: Clinic, name: str, seconds: float) -> None:

@@ -181,14 +181,17 @@ class Incidents:
         return incident
 
     async def keep(self, incident: Incident) -> Incident:
-        """The newest word about an incident. Known at once, so that nobody goes on with an older one meanwhile."""
+        """Take the newest word about an incident, known at once; answers with what is known of it when that is written.
+
+        Others change it meanwhile: what is made of an older value would undo what they did.
+        """
         if incident.is_open:
             self._open[_key(incident)] = incident
         elif self.newest(incident) != incident:
             self._lately[_key(incident)] = incident
         if incident.id not in self._theirs or not incident.is_open:
             await self._save(incident)
-        return incident
+        return self.newest(incident)
 
     async def _save(self, incident: Incident) -> None:
         """Durable when it returns. What comes while the same incident is being written is written once, together."""
