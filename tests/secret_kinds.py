@@ -351,7 +351,7 @@ _MADE: Final[dict[str, _Made]] = {
     "xml attribute": _around('<add key="x" password="', '"/>'),
     "netrc": _around("machine h login u password ", "\n"),
     "pgpass": _around("db.example.com:5432:app:app:"),
-    "npmrc": _around("//registry.npmjs.org/:_authToken="),
+    "npmrc": _around("//packages.example/:_authToken="),
     "npmrc auth": _of(lambda p: p.base64(28), "_auth="),
     "pip index": _around("index-url = https://u:", "@pypi.example.com/simple"),
     "git credentials": _around("https://u:", "@git.example.com"),

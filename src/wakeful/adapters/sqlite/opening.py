@@ -7,7 +7,6 @@ After that every write goes through the writer connection; nothing here stores w
 import fcntl
 import os
 import sqlite3
-import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from wakeful.adapters.sqlite.errors import (
     translate,
 )
 from wakeful.adapters.sqlite.sql import MIGRATIONS, QUERIES, Migration
+from wakeful.adapters.system.clock import SystemClock
 from wakeful.domain.decoding import decode_json
 from wakeful.domain.ids import SessionId
 from wakeful.domain.redact import redact
@@ -270,7 +270,7 @@ def _redacted(value: str | bytes | None) -> str | bytes | None:
 
 def _drop_old_backups(path: Path) -> None:
     """Backups of migrations are for going back to the version before; they may hold what the store no longer does."""
-    oldest = time.time() - BACKUP_SECONDS_MAX
+    oldest = SystemClock().now().wall - BACKUP_SECONDS_MAX
     for backup in path.parent.glob(f"{path.name}.before-v*"):
         with suppress(FileNotFoundError):
             if backup.stat().st_mtime < oldest:
