@@ -18,6 +18,7 @@ KEEP_ALIVE_SECONDS: Final = 5
 # Long polls are told that we go; everything else is done in milliseconds.
 FAREWELL_SECONDS_MAX: Final = 1
 PING_SECONDS: Final = 20.0
+LAST_TURNS: Final = 5
 # Clients have nothing to say on a WebSocket.
 CLIENT_MESSAGE_BYTES_MAX: Final = 4096
 # asyncio accepts this many before the first of them is counted, and each of them is a descriptor.
@@ -105,5 +106,8 @@ async def _see_off(state: ServerState) -> None:
     """Let requests that were cut short tell their callers, then drop whoever is left."""
     if state.tasks:
         await asyncio.wait(state.tasks, timeout=FAREWELL_SECONDS_MAX)
-    for connection in list(state.connections):
-        connection.transport.abort()
+    # One that was accepted just before the listener closed is known a few turns of the loop later.
+    for _ in range(LAST_TURNS):
+        for connection in list(state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)
