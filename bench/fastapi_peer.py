@@ -40,6 +40,12 @@ class Ask(BaseModel):
     untrusted: str
 
 
+class Words(BaseModel):
+    project: str
+    cwd: str | None
+    name: str | None
+
+
 class Action(BaseModel):
     name: str
     allowed: bool
@@ -85,6 +91,7 @@ class Session(BaseModel):
     rules: str
     name: str | None
     asks: Ask | None
+    untrusted: Words | None
 
 
 class Pause(BaseModel):
