@@ -54,9 +54,12 @@ def _idlers(room: Room, logs: list[Path]) -> Iterator[None]:
     """A living process for each of these logs, as the registry tells it."""
     names = room.path / "conversations"
     names.write_text("\n".join(path.stem for path in logs))
-    argv = [sys.executable, "-m", "bench.idlers", str(room.claude), str(names)]
-    root = Path(__file__).parents[1]
-    with subprocess.Popen(argv, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    # A registry entry counts only for a process that runs the client, which is told by its name.
+    program = room.path / "bin" / "claude"
+    program.parent.mkdir()
+    program.symlink_to(Path(__file__).with_name("idlers.py"))
+    argv = [sys.executable, str(program), str(room.claude), str(names)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None, "asked for"
         process.stdout.readline()
         registry = room.claude / "sessions"

@@ -1,4 +1,4 @@
-"""`python -m bench.idlers HOME FILE`: one sleeping process per conversation named in a file, each registered.
+"""`python …/claude HOME FILE`, a link to this file: one sleeping process per conversation named in a file, each registered.
 
 They look like idle Claude Code sessions to whoever reads the registry. All end when standard input closes.
 """
