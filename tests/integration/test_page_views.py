@@ -420,21 +420,31 @@ def test_two_hundred_hostile_texts_stay_text(
     assert all(url.startswith(doors.url) for url in asked)
 
 
+@pytest.mark.parametrize("may_act", [True, False])
 @pytest.mark.parametrize("width", [320, 820, 1280])
 def test_long_words_push_nothing_off_the_screen(
-    tmp_path: Path, doors: Doors, clinic: Clinic, context: BrowserContext, width: int
+    tmp_path: Path, doors: Doors, clinic: Clinic, context: BrowserContext, width: int, may_act: bool
 ) -> None:
     """Words without an end, whoever wrote them, stay within every view: nobody scrolls sideways."""
     for number, text in enumerate(("x" * 2000, "\u05e9" * 400, "W" * 119)):
         doors.call(partial(speak, clinic, number, text))
     doors.run(speak_elsewhere(clinic, tmp_path))
     page = open_link(doors, context)
+    is_live(page)
+    if not may_act:
+        # A page that may only read spells commands where others have buttons.
+        page.evaluate("sessionStorage.clear()")
     page.set_viewport_size({"width": width, "height": 800})
     views = ("", *(f"?view={each}" for each in ("decisions", "incidents", "agents", "events")))
     for view in (*views, "?session=claude-h000"):
         page.goto(f"{doors.url}/{view}")
         is_live(page)
         page.wait_for_load_state("networkidle")
+        if view == "?view=decisions":
+            expect(page.locator(".choices button" if may_act else ".spelled").first).to_be_visible()
+            page.evaluate(
+                "for (const each of document.querySelectorAll('.choices button:first-child')) each.click()"
+            )
         assert page.evaluate("document.documentElement.scrollWidth") <= width, view
 
 

@@ -1,17 +1,22 @@
 """The head: what evidence leads to, and when; with a clock that only the test moves."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from msgspec.structs import replace
 
 from desks import House, subject
+from wakeful.domain.activity import Activity
 from wakeful.domain.events import Asked, CallEnded, CallStarted, Progressed, Prompted
 from wakeful.domain.evidence import DialogKind, Orphan, Pane, Status
 from wakeful.domain.findings import Attention, Code, Health, State
+from wakeful.domain.judge import judge
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.record import SessionRecord
 from wakeful.domain.subject import STREAM
+from wakeful.domain.verdict import Verdict
 from wakeful.ports.store import Transition
 from wakeful.services.feed import Change
 from wakeful.services.supervision import LOOK_SECONDS_MAX
@@ -601,3 +606,28 @@ def test_an_earlier_turn_says_nothing_while_its_client_stands_at_a_dialog(house:
     house.supervisor.held(subject("a"), AGENT, Sight.ALIVE, source="registry", status=Status.IDLE)
     house.settle()
     assert record(house, "a").expected_waits == ()
+
+
+@pytest.mark.anyio
+async def test_a_session_asked_for_before_its_first_judgement_is_judged_at_once(house: House) -> None:
+    """Seen a moment ago: its record is there for whoever asks, and its transition is stored all the same."""
+    house.supervisor.heard(subject("a"), [Prompted(house.clock.now().wall)], live=True)
+    answer = msgspec.json.decode(house.desk.record(subject("a").id).body)
+    assert (answer["id"], answer["active_prompt"]) == (subject("a").id, True)
+    house.settle()
+    assert [each.session_id for each in await house.store.transitions(subject("a").id)] == [subject("a").id]
+
+
+def test_a_session_that_cannot_be_judged_is_unknown_to_whoever_asks_first(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A defect of a rule in one session is said of that session, not as a failed request."""
+
+    def fail_on_work(activity: Activity, *rest: Any) -> Verdict:
+        if activity.drifted:
+            return judge(activity, *rest)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("wakeful.services.supervision.judge", fail_on_work)
+    house.supervisor.heard(subject("a"), [Prompted(house.clock.now().wall)], live=True)
+    assert msgspec.json.decode(house.desk.record(subject("a").id).body)["health"] == Health.UNKNOWN

@@ -107,10 +107,10 @@ class Roster:
         return self._ours
 
     def find(self, text: str) -> Watched:
-        """The session with this id, bare conversation id, name, or unique prefix of an id."""
+        """The session with this id, bare conversation id, name, or unique prefix of an id; judged."""
         session_id = self.resolve(text)
         watched = self.watched.get(session_id)
-        if watched is None or not watched.read:
+        if watched is None or watched.record is None or not watched.read:
             self.unfold(session_id, True)
         return self.watched[session_id]
 

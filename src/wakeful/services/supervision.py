@@ -366,7 +366,7 @@ class Supervisor:
         watched = self.roster.watched[session_id]
         if read:
             self._read(watched)
-        self._judge(watched, self._clock.now())
+        self._judge_or_doubt(watched, self._clock.now())
 
     def manage(self, session_id: SessionId, hosting: Hosting | None) -> None:
         """From now on this session is managed there; or, with None, merely found again."""
@@ -424,7 +424,7 @@ class Supervisor:
             del self._dirty[session_id]
             watched = self.roster.watched.get(session_id)
             if watched is not None:
-                self._settle_or_doubt(watched, now, transitions, changes)
+                self._settle_one(watched, now, transitions, changes)
         if changes:
             self._around.changed(transitions, changes)
         self._drop_withdrawn()
@@ -594,25 +594,24 @@ class Supervisor:
                 self._around.alarm(due)
         watched.check_at = due
 
-    def _settle_or_doubt(
-        self, watched: Watched, now: Instant, transitions: list[Transition], changes: list[Change]
-    ) -> None:
-        """A session that cannot be judged is unknown, and keeps no other from being judged."""
+    def _judge_or_doubt(self, watched: Watched, now: Instant) -> None:
+        """A session that cannot be judged is unknown, and keeps no other from being judged or shown."""
         session_id = watched.subject.id
         try:
-            self._settle_one(watched, now, transitions, changes)
+            self._judge(watched, now)
+            watched.body()
         except Exception as error:
             if len(self._unjudged) < UNJUDGED_LOGGED_MAX and session_id not in self._unjudged:
                 self._unjudged.add(session_id)
                 log.exception("%s cannot be judged", session_id, exc_info=error)
             watched.activity = Activity()
             fold(watched.activity, Drifted(now.wall, "evidence that can be judged"), now)
-            self._settle_one(watched, now, transitions, changes)
+            self._judge(watched, now)
 
     def _settle_one(
         self, watched: Watched, now: Instant, transitions: list[Transition], changes: list[Change]
     ) -> None:
-        self._judge(watched, now)
+        self._judge_or_doubt(watched, now)
         record = watched.record
         assert record is not None, "judged just above"
         before, watched.standing = watched.standing, standing_of(record)
