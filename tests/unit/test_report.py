@@ -16,7 +16,7 @@ from wakeful.domain.moment import iso
 from wakeful.domain.policy import Dollars, Policy
 from wakeful.domain.report import Commit, Folder, Part, Report, SessionReport
 from wakeful.domain.report_text import CHAT_CHARS_MAX, chat_text, report_lines
-from wakeful.interfaces.cli.listing import needs_you
+from wakeful.interfaces.cli.listing import counts_text, needs_you
 from wakeful.interfaces.cli.report import heading
 from wakeful.interfaces.since import BadMoment, wall_at
 from wakeful.ports.store import Note
@@ -91,7 +91,7 @@ def test_everybody_stands_where_a_person_looks_first() -> None:
     ]
     totals = report.totals
     assert (totals.sessions, totals.waiting, totals.died, totals.finished) == (4, 1, 1, 1)
-    assert report.line == "1 waits · 1 died · 1 finished"
+    assert report.line == "2 need you · 1 died · 1 finished"
 
 
 def test_a_turn_that_changed_nothing_says_so() -> None:
@@ -130,12 +130,12 @@ def test_what_was_before_is_left_out() -> None:
     house.clock.advance(NIGHT_SECONDS)
     report = reported(house, since=house.clock.now().wall - 60.0)
     assert [each.id for each in report.sessions] == ["claude-asks", "claude-dies"]
-    assert report.line == "1 waits · 1 in trouble"
+    assert report.line == "2 need you"
 
 
 @pytest.mark.parametrize("since_seconds", [60.0, 300 * 86_400.0])
 def test_every_problem_that_the_list_counts_is_counted(since_seconds: float) -> None:
-    """Whenever it began: who needs you in `ls` waits, is held, died or is in trouble in the report's line."""
+    """Whenever it began: `ls` and the report's heading and line say the same number of sessions that need you."""
     house = night()
     house.start("login")
     house.fail("login", "please log in", Failure.AUTH)
@@ -149,9 +149,11 @@ def test_every_problem_that_the_list_counts_is_counted(since_seconds: float) -> 
     totals = report.totals
     died_now = sum(each.died > 0 for each in needing)
     assert totals.waiting + totals.held + totals.trouble + died_now == 4
+    assert totals.needs_you == 4
     heading_line = next(iter(list(report_lines(report, "", house.clock.now().wall))[1:2]))
-    assert f"{totals.trouble} in trouble" in heading_line
-    assert f"{totals.trouble} in trouble" in report.line
+    assert heading_line.startswith("  4 need you, ")
+    assert report.line.startswith("4 need you")
+    assert counts_text(shown).startswith("4 need you, ")
 
 
 def test_who_died_came_back_and_failed_is_in_trouble() -> None:
@@ -164,7 +166,7 @@ def test_who_died_came_back_and_failed_is_in_trouble() -> None:
     report = reported(house)
     record = of(report, "dies")
     assert (record.died, record.attention in NEEDS_YOU) == (1, True)
-    assert report.line == "1 waits · 1 in trouble · 1 died · 1 finished"
+    assert report.line == "2 need you · 1 died · 1 finished"
 
 
 @pytest.mark.parametrize(
@@ -196,7 +198,7 @@ def test_a_status_bar_asks_no_git() -> None:
     assert (folders.asked, report.sessions[0].spent, report.line) == (
         [],
         None,
-        "1 waits · 1 died · 1 finished",
+        "2 need you · 1 died · 1 finished",
     )
 
 
@@ -244,7 +246,7 @@ def test_a_pause_stands_first() -> None:
     house = night()
     asyncio.run(house.calm.pause("me", "repairs"))
     report = reported(house)
-    assert report.line.startswith("PAUSED · 1 waits")
+    assert report.line.startswith("PAUSED · 2 need you")
     assert next(iter(report_lines(report, "", START_WALL))).startswith("PAUSED by me")
 
 
@@ -264,7 +266,7 @@ def test_the_report_reads_like_this() -> None:
     report = reported(house, ScriptedFolders(done=folder), events=(SpentEvent(START_WALL, 11_000, 400),))
     now = house.clock.now().wall
     assert list(report_lines(report, heading(START_WALL, now), now))[1:] == [
-        "  1 finished, 1 waits for you, 1 died, 0 revived",
+        "  2 need you, 1 finished, 1 died, 0 revived",
         "  1 commit, 2 changed files, 3 commits not pushed · 46k tokens",
         "",
         "◆ waiting",
@@ -291,7 +293,7 @@ def test_a_chat_gets_it_in_one_message() -> None:
     house = night()
     lines = chat_text(reported(house)).splitlines()
     assert lines[0].startswith("The last ")
-    assert lines[1] == "1 finished (1 without a change), 1 waits for you, 1 died, 0 revived"
+    assert lines[1] == "2 need you, 1 finished (1 without a change), 1 died, 0 revived"
     assert lines[4:6] == ["◆ waiting", "asks  claude-asks  asks you · Bash: git push · for 0s"]
     report = reported(house)
     crowded = chat_text(msgspec.structs.replace(report, sessions=report.sessions * 40))

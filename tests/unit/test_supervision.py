@@ -8,9 +8,11 @@ from msgspec.structs import replace
 
 from desks import House, subject
 from wakeful.domain.activity import Activity
-from wakeful.domain.events import Asked, CallEnded, CallStarted, Progressed, Prompted
+from wakeful.domain.events import Asked, CallEnded, CallStarted, Progressed, Prompted, TurnEnded
 from wakeful.domain.evidence import DialogKind, Orphan, Pane, Status
 from wakeful.domain.findings import Attention, Code, Health, State
+from wakeful.domain.hosting import Hosting
+from wakeful.domain.ids import ConversationId
 from wakeful.domain.judge import judge
 from wakeful.domain.moment import iso
 from wakeful.domain.process import Process, Sight
@@ -631,3 +633,26 @@ def test_a_session_that_cannot_be_judged_is_unknown_to_whoever_asks_first(
     monkeypatch.setattr("wakeful.services.supervision.judge", fail_on_work)
     house.supervisor.heard(subject("a"), [Prompted(house.clock.now().wall)], live=True)
     assert msgspec.json.decode(house.desk.record(subject("a").id).body)["health"] == Health.UNKNOWN
+
+
+@pytest.mark.parametrize("first", ["log", "hosting"])
+def test_a_managed_session_is_read_also_where_no_process_of_it_is_left(house: House, first: str) -> None:
+    """A client that ended with the daemon away leaves its log: what it did is read, and its folder is known."""
+    known = subject("codex-019a")
+    hosting = Hosting(known.id, ConversationId("019a"), "codex", "/home/me/shop", (), 1, 0.0)
+    at = house.clock.now().wall
+    read: list[str] = []
+
+    def read_log(session_id: str) -> None:
+        read.append(session_id)
+        house.supervisor.heard(known, [Prompted(at), TurnEnded(at)], live=False)
+
+    house.catch_up = read_log  # type: ignore[method-assign]
+    if first == "hosting":
+        house.supervisor.manage(known.id, hosting)
+    house.supervisor.glimpsed(known, at, None)
+    house.supervisor.manage(known.id, hosting)
+    house.settle()
+    assert read == [known.id]
+    assert record(house, "codex-019a").project == "shop"
+    assert record(house, "codex-019a").state is not State.PROMPTING

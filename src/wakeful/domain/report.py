@@ -146,6 +146,8 @@ class Totals(Struct, frozen=True):
     cost_usd: float | None
     # Open problems that none of the figures above counts.
     trouble: int = 0
+    # Everybody who waits, is held, is dead or is in trouble now, each once: those whom `wakeful ls` counts, and the held.
+    needs_you: int = 0
 
 
 class Report(Struct, frozen=True):
@@ -225,21 +227,24 @@ def make_report(
 
 
 def line_of(totals: Totals, *, paused: bool) -> str:
-    """One line for a status bar: what needs somebody first, and a word when nothing does."""
+    """One line for a status bar: who needs you first, and a word when nobody does."""
     parts = [
         f"{count} {word}"
         for count, word in (
-            (totals.waiting, "waits" if totals.waiting == 1 else "wait"),
-            (totals.held, "held"),
-            (totals.trouble, "in trouble"),
             (totals.died, "died"),
             (totals.revived, "revived"),
             (totals.finished, "finished"),
         )
         if count
     ]
-    calm = [] if totals.waiting or totals.held or totals.died or totals.trouble else ["all well"]
-    return " · ".join([*(["PAUSED"] if paused else []), *calm, *parts])
+    needing = [needs_you_text(totals.needs_you)] if totals.needs_you else []
+    calm = [] if totals.needs_you or totals.died else ["all well"]
+    return " · ".join([*(["PAUSED"] if paused else []), *needing, *calm, *parts])
+
+
+def needs_you_text(count: int) -> str:
+    """`2 need you`."""
+    return f"{count} need{'s' if count == 1 else ''} you"
 
 
 def _session(
@@ -368,6 +373,7 @@ def _totals(sessions: Sequence[SessionReport], folders: Mapping[str, Folder]) ->
         output_tokens=sum(each.spent.output_tokens for each in sessions if each.spent is not None),
         cost_usd=round(sum(costs), 2) if costs else None,
         trouble=sum(_is_trouble(each) for each in sessions),
+        needs_you=sum(each.attention in NEEDS_YOU or each.held is not None for each in sessions),
     )
 
 

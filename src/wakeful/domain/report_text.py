@@ -11,7 +11,7 @@ from wakeful.domain.calm import paused_text
 from wakeful.domain.durations import age
 from wakeful.domain.ids import shortened
 from wakeful.domain.plaintext import plain
-from wakeful.domain.report import Folder, Part, Report, SessionReport, Totals
+from wakeful.domain.report import Folder, Part, Report, SessionReport, Totals, needs_you_text
 from wakeful.domain.wording import call_text, length
 
 # A message has 4,096 of Telegram's units, and a character has two at most in ours.
@@ -69,21 +69,17 @@ def report_lines(report: Report, heading: str, now_wall: float, *, in_columns: b
 
 
 def sessions_text(totals: Totals) -> str:
-    """`5 finished (1 without a change), 2 wait for you, 1 died`."""
+    """`3 need you, 5 finished (1 without a change), 4 died, 1 revived`."""
     bare = f" ({totals.unchanged} without a change)" if totals.unchanged else ""
-    parts = [
-        f"{totals.finished} finished{bare}",
-        *(
-            [f"{totals.waiting} {'waits' if totals.waiting == 1 else 'wait'} for you"]
-            if totals.waiting
-            else []
-        ),
-        *([f"{totals.held} held"] if totals.held else []),
-        *([f"{totals.trouble} in trouble"] if totals.trouble else []),
-        f"{totals.died} died",
-        f"{totals.revived} revived",
-    ]
-    return ", ".join(parts)
+    needing = [needs_you_text(totals.needs_you)] if totals.needs_you else []
+    return ", ".join(
+        [
+            *needing,
+            f"{totals.finished} finished{bare}",
+            f"{totals.died} died",
+            f"{totals.revived} revived",
+        ]
+    )
 
 
 def work_text(totals: Totals) -> str:

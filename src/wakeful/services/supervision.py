@@ -188,7 +188,8 @@ class Supervisor:
         watched = self._watch(subject)
         watched.read = False
         watched.activity.last_at = self._clock.instant(last_wall)
-        watched.presence.cwd = cwd
+        watched.presence.cwd = cwd or watched.presence.cwd
+        self._read_if_managed(watched)
         self._mark(subject.id)
 
     def remembered(self, subject: Subject, last_wall: float) -> None:
@@ -476,6 +477,7 @@ class Supervisor:
     def _host_anew(self, session_id: SessionId) -> None:
         watched = self.roster.watched.get(session_id)
         if watched is not None:
+            self._read_if_managed(watched)
             before, watched.subject = watched.subject, self._as_hosted(watched.subject)
             if watched.subject.ours is not before.ours:
                 self.roster.changed_membership()
@@ -495,6 +497,13 @@ class Supervisor:
         if not watched.read:
             self._around.catch_up(watched.subject.id)
             watched.read = True
+
+    def _read_if_managed(self, watched: Watched) -> None:
+        """What is ours is never judged by the name and age of its log, also where no process of it is left."""
+        hosting = self._hosted.get(watched.subject.id)
+        if hosting is not None:
+            watched.presence.cwd = watched.presence.cwd or hosting.cwd
+            self._read(watched)
 
     def _recall_holder(self, watched: Watched, holder: Holder, *, same_boot: bool) -> None:
         """Seen alive before the restart: whether it still is decides between working and dead."""

@@ -20,6 +20,7 @@ from wakeful.domain.findings import NEEDS_YOU, Attention, Code, Health, State
 from wakeful.domain.ids import shortened
 from wakeful.domain.plaintext import plain
 from wakeful.domain.record import SessionRecord, WaitRecord
+from wakeful.domain.report import needs_you_text
 from wakeful.domain.verdict import WaitKind
 from wakeful.domain.waits import PROBABLY_ASKS
 from wakeful.domain.wording import call_text
@@ -134,7 +135,7 @@ def counts_text(records: Sequence[SessionRecord]) -> str:
     """`2 need you, 3 prompting, 1 idle`, nobody counted twice."""
     standing = Counter(None if needs_you(record) else record.state for record in records)
     needing = standing[None]
-    parts = [f"{needing} need{'s' if needing == 1 else ''} you"] if needing else []
+    parts = [needs_you_text(needing)] if needing else []
     return ", ".join([*parts, *(f"{standing[state]} {state}" for state in _STATES if standing[state])])
 
 
