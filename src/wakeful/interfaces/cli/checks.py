@@ -186,9 +186,8 @@ def eyes(scene: Scene) -> Finding:
     late = [f"{eye.name}: {eye.slow}" for eye in told if eye.slow]
     left_out = [f"{eye.name} leaves out {eye.left_out}" for eye in told if eye.left_out]
     if late or left_out:
-        return warn(
-            "; ".join((*late, *left_out)), "let this user read them, or leave them" if left_out else ""
-        )
+        hint = "let this user read what it cannot; ignore what is no client's" if left_out else ""
+        return warn("; ".join((*late, *left_out)), hint)
     return ok(f"{len(told)} are told of every change")
 
 
