@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentSpec, Glimpse, Restart
+from wakeful.domain.agents import AgentChange, AgentRecord, AgentRuntime, AgentSpec, Glimpse, Restart
 from wakeful.domain.alerts import Topic
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.plan import Rules
@@ -15,7 +15,7 @@ from wakeful.domain.process import Process, Sight
 from wakeful.ports.runtime import Runtime
 from wakeful.ports.store import Store
 from wakeful.services.acts import ActGate
-from wakeful.services.feed import AgentChange, Feed
+from wakeful.services.feed import Feed
 from wakeful.services.hub import Hub, Processes
 from wakeful.services.hub_book import AgentBook
 from wakeful.services.hub_keeping import AutoRestart, Losses, Telling
@@ -169,8 +169,8 @@ class TestHub:
         await settle()
         return self.record(name)
 
-    def _announce(self, change: AgentChange) -> None:
-        self.changes.append(change)
+    def _announce(self, change: bytes) -> None:
+        self.changes.append(msgspec.json.decode(change, type=AgentChange))
         if self.feed is not None:
             self.feed.announce(change)
 

@@ -12,7 +12,8 @@ from wakeful.adapters.system.clock import SystemClock
 from wakeful.config import Config
 from wakeful.domain.agents import AgentRecord, AgentRuntime
 from wakeful.domain.calm import PauseRecord
-from wakeful.domain.report import Moves, Report
+from wakeful.domain.moves import Moves
+from wakeful.domain.report import Report
 from wakeful.home import store_path, stored_pause
 from wakeful.lookout import Lookout, PlainProcesses
 from wakeful.places import Places

@@ -31,7 +31,8 @@ from wakeful.ports.jobs import Job, Jobs, QueuedSession, Watched, Work
 from wakeful.ports.messenger import Refused
 from wakeful.redis_watch import RedisWatch, connect
 from wakeful.services.pace import Pace
-from wakeful.services.sparing import SparedForge, ToldForge
+from wakeful.services.sparing import SparedForge
+from wakeful.services.unfiled_issues import ToldForge
 from wakeful.services.watchdog import Cycle
 from wakeful.services.watchdog_calls import CALL_SECONDS_MAX, Calls
 from wakeful.services.watchdog_cases import Case, Skip, begun, judged_case, take_in

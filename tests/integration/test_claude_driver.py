@@ -22,21 +22,18 @@ from wakeful.adapters.driving import Patience
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.domain.briefs import InterruptedCall, brief
-from wakeful.domain.errors import WakefulError
+from wakeful.domain.errors import ClientMissing, FolderGone, StartFailed, WakefulError
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import ConversationId
 from wakeful.domain.process import Sight
 from wakeful.ports.hands import (
     ArgumentRefused,
-    ClientMissing,
     ConversationUnknown,
-    FolderGone,
     Order,
     PromptRefused,
     Question,
     Reply,
     Seen,
-    StartFailed,
 )
 from wakeful.ports.store import Outcome
 from wakeful.testing.scripted_model import script

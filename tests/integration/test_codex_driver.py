@@ -16,21 +16,11 @@ from clients import CodexHome
 from wakeful.adapters.codex.driver import CodexDriver
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.clock import SystemClock
-from wakeful.domain.errors import WakefulError
+from wakeful.domain.errors import ClientMissing, FolderGone, StartFailed, WakefulError
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import ConversationId
 from wakeful.domain.process import Sight
-from wakeful.ports.hands import (
-    ArgumentRefused,
-    ClientMissing,
-    ConversationUnknown,
-    FolderGone,
-    Order,
-    PromptRefused,
-    Reply,
-    Seen,
-    StartFailed,
-)
+from wakeful.ports.hands import ArgumentRefused, ConversationUnknown, Order, PromptRefused, Reply, Seen
 from wakeful.ports.store import Outcome
 from wakeful.testing.scripted_model import script
 

@@ -16,9 +16,9 @@ from wakeful.adapters.system import proc
 from wakeful.adapters.system.ending import end
 from wakeful.adapters.system.launch import Streams, launch
 from wakeful.adapters.system.run_folder import RunFolder, Written
+from wakeful.domain.errors import ClientMissing, FolderGone, StartFailed
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process, Sight
-from wakeful.ports.hands import ClientMissing, FolderGone, StartFailed
 
 SECONDS_MAX = 30.0
 ENVIRON = {"PATH": "/usr/local/bin:/usr/bin:/bin"}

@@ -21,7 +21,7 @@ from wakeful.ports.forge import Filing, Report
 from wakeful.ports.jobs import Work
 from wakeful.ports.messenger import Refused
 from wakeful.redis_watch import connect
-from wakeful.services.sparing import ToldForge
+from wakeful.services.unfiled_issues import ToldForge
 from wakeful.services.watchdog import Cycle
 from wakeful.session_watchdog import Settings, attempt_revival
 

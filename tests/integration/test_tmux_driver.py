@@ -25,10 +25,11 @@ from wakeful.adapters.tmux.failure import TmuxFailed
 from wakeful.adapters.tmux.keys import TYPED_BYTES_MAX
 from wakeful.adapters.tmux.server import TmuxServer
 from wakeful.adapters.tmux.starting import BadTmuxName
+from wakeful.domain.errors import ClientMissing, FolderGone, StartFailed
 from wakeful.domain.hosting import Hosting, PaneAddress
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.process import Process, Sight
-from wakeful.ports.hands import ClientMissing, FolderGone, Order, PromptRefused, Seen, StartFailed
+from wakeful.ports.hands import Order, PromptRefused, Seen
 from wakeful.ports.store import Outcome
 
 PATH: Final = "/usr/local/bin:/usr/bin:/bin"

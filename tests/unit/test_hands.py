@@ -9,12 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from desks import BOOT, House, subject
-from wakeful.domain.errors import WorldError
+from wakeful.domain.errors import ClientMissing, WorldError
 from wakeful.domain.hosting import INTENT_VARIABLE, SESSION_VARIABLE, Hosting, PaneAddress
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.work import ConversationHeld, HeldLease, Lease, LeaseKey
-from wakeful.ports.hands import ClientMissing, Order
+from wakeful.ports.hands import Order
 from wakeful.ports.store import Intent, Outcome
 from wakeful.services.acts import Act, Purpose
 from wakeful.services.holdings import Holdings, HostedByAgent, NotManaged

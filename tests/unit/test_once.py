@@ -8,9 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from desks import House
+from wakeful.domain.errors import ClientMissing
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.work import conversation_id_for, prompt_id_for
-from wakeful.ports.hands import ClientMissing, Order, Seen
+from wakeful.ports.hands import Order, Seen
 from wakeful.ports.store import Outcome
 from wakeful.services.acts import Deed
 from wakeful.services.once import KEPT_SECONDS, KeyUsed, OnceHands

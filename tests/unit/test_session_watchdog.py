@@ -23,7 +23,8 @@ from wakeful.domain.revival import FAILURE_MESSAGE
 from wakeful.ports.forge import Filing, Forge, Report
 from wakeful.ports.jobs import Job, QueuedSession, Watched
 from wakeful.redis_watch import RedisWatch
-from wakeful.services.sparing import SparedForge, ToldForge
+from wakeful.services.sparing import SparedForge
+from wakeful.services.unfiled_issues import ToldForge
 from wakeful.services.watchdog_ledger import Callbacks
 from wakeful.session_watchdog import (
     assess_session_health,

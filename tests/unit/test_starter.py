@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from desks import BOOT, House, subject
-from wakeful.domain.errors import AmbiguousSession, SessionNotFound, WorldError
+from wakeful.domain.errors import AmbiguousSession, SessionNotFound, StartFailed, WorldError
 from wakeful.domain.events import Opened
 from wakeful.domain.evidence import Status
 from wakeful.domain.hosting import INTENT_VARIABLE, Hosting
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.work import LeaseKey
-from wakeful.ports.hands import Seen, StartFailed
+from wakeful.ports.hands import Seen
 from wakeful.ports.store import Intent, Outcome
 from wakeful.services.acts import Act, Deed, Purpose
 from wakeful.services.hands import LET_GO

@@ -239,3 +239,14 @@ def after(state: AgentState, move: Move) -> AgentState:
 def accepts(state: AgentState, order: Move) -> bool:
     """Whether an order may be given in this state."""
     return (state, order) in MOVES
+
+
+class AgentChange(Struct, frozen=True):
+    """The feed's other message: what an agent of the hub was, what it is, why, since when, and its record."""
+
+    id: str
+    old_state: AgentState | None
+    state: AgentState
+    reason: str
+    at: str
+    record: AgentRecord

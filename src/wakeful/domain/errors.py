@@ -67,3 +67,21 @@ class AgentMayNotDecide(OperatorError):
     code = "agent-may-not-decide"
     http_status = 403
     exit_code = 1
+
+
+class ClientMissing(WorldError):
+    """There is no program {program!r} to run. Install it, or give its path."""
+
+    code = "client-missing"
+
+
+class FolderGone(OperatorError):
+    """The working directory {folder} is not there any more."""
+
+    code = "folder-gone"
+
+
+class StartFailed(WorldError):
+    """{program} could not be started: {reason}"""
+
+    code = "start-failed"

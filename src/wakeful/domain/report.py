@@ -17,23 +17,13 @@ from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Fate, Incident
 from wakeful.domain.incident_words import fate_words
 from wakeful.domain.moment import iso
+from wakeful.domain.moves import Moves
 from wakeful.domain.policy import Policy
 from wakeful.domain.record import SessionRecord
 
 SCHEMA: Final = 1
 # What anybody reads of a night; the totals count the others.
 SESSIONS_MAX: Final = 200
-
-
-class Moves(Struct, frozen=True):
-    """How often a session went from one standing to another. `old_state` is empty for one that was new."""
-
-    session_id: SessionId
-    old_state: str
-    state: str
-    old_health: str
-    health: str
-    count: int
 
 
 class Commit(Struct, frozen=True):

@@ -15,9 +15,13 @@ from msgspec import Struct
 
 from wakeful.domain.errors import OperatorError, WorldError
 from wakeful.domain.ids import SessionId
+from wakeful.domain.moment import iso
+from wakeful.domain.plaintext import plain
 from wakeful.domain.process import Process
+from wakeful.domain.redact import redact
 
 # Contract D10. An owner that heartbeats every 20 s may miss two of them.
+OWNER_CHARS_MAX: Final = 300
 LEASE_SECONDS: Final = 60.0
 # Lists show this much of a prompt; a person recognises it, and a thousand long ones still fit an answer.
 SUMMARY_CHARS_MAX: Final = 200
@@ -177,3 +181,13 @@ def state_after(ending: AttemptState, attempts: int, attempts_max: int) -> WorkS
     if ending is AttemptState.DONE:
         return WorkState.DONE
     return WorkState.PENDING if attempts < attempts_max else WorkState.FAILED
+
+
+def held(lease: HeldLease) -> ConversationHeld:
+    """The refusal that names the owner. Owners name themselves: what they say is shown plain."""
+    return ConversationHeld(
+        shown=lease.key,
+        owner=plain(redact(lease.owner), OWNER_CHARS_MAX),
+        since=iso(lease.since),
+        until=iso(lease.expires_at),
+    )

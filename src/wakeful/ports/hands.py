@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from wakeful.domain.errors import OperatorError, WorldError
+from wakeful.domain.errors import OperatorError
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.process import Process, Sight
@@ -199,18 +199,6 @@ class World(Protocol):
         """Open the event log by which a program without a conversation is watched."""
 
 
-class ClientMissing(WorldError):
-    """There is no program {program!r} to run. Install it, or give its path."""
-
-    code = "client-missing"
-
-
-class FolderGone(OperatorError):
-    """The working directory {folder} is not there any more."""
-
-    code = "folder-gone"
-
-
 class ConversationUnknown(OperatorError):
     """There is no conversation {conversation} below {folder}. `wakeful ls --all` shows where it was held."""
 
@@ -231,9 +219,3 @@ class ArgumentRefused(OperatorError):
     """{program} is driven by Wakeful here: {argument!r} cannot be given with it. {advice}"""
 
     code = "argument-refused"
-
-
-class StartFailed(WorldError):
-    """{program} could not be started: {reason}"""
-
-    code = "start-failed"

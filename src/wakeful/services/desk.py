@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.domain.agents import AgentsStanding
+from wakeful.domain.answer import Answer
 from wakeful.domain.calm import PauseRecord
 from wakeful.domain.errors import OperatorError, SessionNotFound
 from wakeful.domain.events import Event
@@ -57,13 +58,6 @@ class NotASession(OperatorError):
 
     code = "not-a-session"
     http_status = 404
-
-
-class Answer(Struct, frozen=True):
-    """A body to send as it is, and the exit code a command shows for it."""
-
-    body: bytes
-    exit_code: int = 0
 
 
 class EyeRecord(Struct, frozen=True):

@@ -12,7 +12,6 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from wakeful.domain.agents import AgentRecord, AgentState
 from wakeful.domain.ids import SessionId
 from wakeful.domain.timers import SupervisionEvent
 
@@ -38,17 +37,6 @@ class Change(Struct, frozen=True, gc=False):
     reason: str
     at: str
     record: msgspec.Raw
-
-
-class AgentChange(Struct, frozen=True):
-    """The feed's other message: what an agent of the hub was, what it is, why, since when, and its record."""
-
-    id: str
-    old_state: AgentState | None
-    state: AgentState
-    reason: str
-    at: str
-    record: AgentRecord
 
 
 class Listener:
@@ -107,9 +95,9 @@ class Feed:
         if self._timer is None and self._changes:
             self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._send)
 
-    def announce(self, change: AgentChange) -> None:
-        """Tell of an agent at once: they change seldom, and a death is worth a message of its own."""
-        self._offer(b'{"agent":' + _encode(change) + b"}")
+    def announce(self, agent_change: bytes) -> None:
+        """Send the encoded change of an agent at once: agents change seldom."""
+        self._offer(b'{"agent":' + agent_change + b"}")
 
     def greet(self, overview: bytes) -> None:
         """Say hello again, with what the daemon now says of itself: it was paused, or goes on."""

@@ -18,10 +18,9 @@ from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
 from wakeful.domain.process import Process, Sight
 from wakeful.domain.subject import Subject
-from wakeful.domain.work import HeldLease, Lease, LeaseKey
+from wakeful.domain.work import HeldLease, Lease, LeaseKey, held
 from wakeful.ports.store import Store
 from wakeful.services.supervision import Supervisor
-from wakeful.services.work import held
 
 # A lease lasts 60 s: two renewals may fail before anybody else can claim it.
 RENEW_SECONDS: Final = 20.0

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.domain.agents import (
+    AgentChange,
     AgentRecord,
     AgentSpec,
     AgentState,
@@ -34,7 +35,6 @@ from wakeful.domain.record import safe
 from wakeful.ports.clock import Clock
 from wakeful.ports.runtime import Runtime
 from wakeful.ports.store import Note
-from wakeful.services.feed import AgentChange
 
 KIND: Final = "agent"
 # States whose reason may become more precise without becoming another state.
@@ -153,7 +153,7 @@ class AgentBook:
         runtimes: Mapping[str, Runtime],
         store: Notes,
         clock: Clock,
-        announce: Callable[[AgentChange], None],
+        announce: Callable[[bytes], None],
         lodge: Lodge = _nobody_asks,
     ) -> None:
         self._store = store
@@ -309,7 +309,8 @@ class AgentBook:
                 self._lodge(record.hosts, agent.name)
             log.info("agent %s: %s -> %s (%s)", agent.name, old, record.state, record.reason)
         at = record.since if old is not record.state else iso(self._clock.now().wall)
-        self._announce(AgentChange(agent.name, old, record.state, record.reason, at, record))
+        change = AgentChange(agent.name, old, record.state, record.reason, at, record)
+        self._announce(msgspec.json.encode(change))
 
 
 def _words(agent: Agent, move: Move, glimpse: Glimpse) -> str:

@@ -3,10 +3,9 @@
 from collections.abc import Callable
 
 from wakeful.domain.process import Process
-from wakeful.domain.work import HeldLease, LeaseKey
+from wakeful.domain.work import HeldLease, LeaseKey, held
 from wakeful.ports.store import Store
 from wakeful.services.hub_book import Agent
-from wakeful.services.work import held
 
 
 class AgentLeases:

@@ -14,8 +14,9 @@ from wakeful.domain.decoding import json_decoder
 from wakeful.domain.events import Event, Spent as SpentEvent
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Incident
+from wakeful.domain.moves import Moves
 from wakeful.domain.policy import Policy
-from wakeful.domain.report import Account, Folder, Moves, Past, Report, Spent, is_part_of, make_report
+from wakeful.domain.report import Account, Folder, Past, Report, Spent, is_part_of, make_report
 from wakeful.ports.clock import Clock
 from wakeful.ports.folders import WorkFolders
 from wakeful.ports.store import Note

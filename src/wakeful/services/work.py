@@ -10,19 +10,18 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from wakeful.domain.answer import Answer
 from wakeful.domain.calm import PauseRecord
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.moment import iso
 from wakeful.domain.plaintext import plain
 from wakeful.domain.process import Process
-from wakeful.domain.record import safe
 from wakeful.domain.redact import redact
 from wakeful.domain.work import (
     SUMMARY_CHARS_MAX,
     Attempt,
     AttemptState,
-    ConversationHeld,
     HeldLease,
     Lease,
     LeaseKey,
@@ -32,12 +31,12 @@ from wakeful.domain.work import (
     WorkId,
     WorkNotFound,
     WorkState,
+    held,
     parse_work_id,
     work_id_for,
 )
 from wakeful.ports.clock import Clock
 from wakeful.ports.store import Store
-from wakeful.services.desk import Answer
 
 SCHEMA: Final = 1
 _encode: Final = msgspec.json.Encoder().encode
@@ -301,13 +300,6 @@ class WorkDesk:
         if work is None:
             raise WorkNotFound(shown=work_id)
         return work
-
-
-def held(lease: HeldLease) -> ConversationHeld:
-    """The refusal that names the owner. Owners name themselves: what they say is shown plain."""
-    return ConversationHeld(
-        shown=lease.key, owner=safe(lease.owner), since=iso(lease.since), until=iso(lease.expires_at)
-    )
 
 
 def record_of(work: Work) -> WorkRecord:

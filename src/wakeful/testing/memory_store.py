@@ -11,8 +11,8 @@ from msgspec import structs
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
+from wakeful.domain.moves import Moves
 from wakeful.domain.process import Process
-from wakeful.domain.report import Moves
 from wakeful.domain.work import (
     LEASE_SECONDS,
     Attempt,

@@ -27,22 +27,14 @@ from wakeful.adapters.driving import (
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.launch import launch
 from wakeful.adapters.system.run_folder import Fate, RunFolder, Written
+from wakeful.domain.errors import StartFailed
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import ConversationId, is_uuid, parse_session_id
 from wakeful.domain.process import Sight
 from wakeful.domain.record import safe
 from wakeful.domain.resuming import project_folder
 from wakeful.ports.clock import Clock
-from wakeful.ports.hands import (
-    Begun,
-    ConversationUnknown,
-    Order,
-    Question,
-    Reply,
-    Seen,
-    StartFailed,
-    unannounced,
-)
+from wakeful.ports.hands import Begun, ConversationUnknown, Order, Question, Reply, Seen, unannounced
 from wakeful.ports.store import Outcome
 
 TOOL_VARIABLE: Final = "CLAUDE_CODE_SESSION_ID"

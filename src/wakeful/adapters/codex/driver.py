@@ -29,6 +29,7 @@ from wakeful.adapters.system import proc
 from wakeful.adapters.system.ending import end, sweep
 from wakeful.adapters.system.launch import launch
 from wakeful.adapters.system.run_folder import Fate, RunFolder
+from wakeful.domain.errors import StartFailed
 from wakeful.domain.hosting import SESSION_VARIABLE, Hosting
 from wakeful.domain.ids import ConversationId, SessionId, is_uuid, parse_session_id
 from wakeful.domain.process import Process, Sight
@@ -41,7 +42,6 @@ from wakeful.ports.hands import (
     Question,
     Reply,
     Seen,
-    StartFailed,
     unannounced,
 )
 from wakeful.ports.store import Outcome

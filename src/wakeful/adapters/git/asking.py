@@ -11,7 +11,7 @@ from typing import Final
 from wakeful.adapters.system.inquiry import Answer, ask
 from wakeful.adapters.system.launch import find_program
 from wakeful.children import helper_environ
-from wakeful.ports.hands import ClientMissing
+from wakeful.domain.errors import ClientMissing
 
 _SILENT: Final = Answer(None, b"", b"")
 # Whatever a repository, or the shell that started us, could make git do beside reading.

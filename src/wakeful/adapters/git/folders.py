@@ -9,11 +9,11 @@ from typing import Final
 
 from wakeful.adapters.git.asking import Git, words
 from wakeful.adapters.system.inquiry import Answer
+from wakeful.domain.errors import FolderGone
 from wakeful.domain.labels import path_label
 from wakeful.domain.moment import iso
 from wakeful.domain.record import safe
 from wakeful.domain.report import Commit, Folder
-from wakeful.ports.hands import FolderGone
 
 # A status of the Linux kernel's tree takes 0.4 s with a warm cache.
 GIT_SECONDS_MAX: Final = 5.0

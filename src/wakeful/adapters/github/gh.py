@@ -10,10 +10,9 @@ from typing import Final
 from wakeful.adapters.system.inquiry import OUTPUT_BYTES_MAX, Answer, ask
 from wakeful.adapters.system.launch import find_program
 from wakeful.children import gh_environ
-from wakeful.domain.errors import WorldError
+from wakeful.domain.errors import ClientMissing, WorldError
 from wakeful.domain.plaintext import plain
 from wakeful.domain.redact import redact
-from wakeful.ports.hands import ClientMissing
 
 # From `gh help exit-codes`.
 LOGGED_OUT: Final = 4

@@ -20,10 +20,10 @@ from wakeful.adapters.system import inquiry, proc
 from wakeful.adapters.system.ending import TOOL_STEPS, carries, end, sweep
 from wakeful.adapters.system.launch import find_program
 from wakeful.children import agent_environ, given_environ
+from wakeful.domain.errors import StartFailed
 from wakeful.domain.journal import Last, StepEntry
 from wakeful.domain.process import Sight
 from wakeful.domain.recovery import Answer
-from wakeful.ports.hands import StartFailed
 
 MARK_VARIABLE: Final = "WAKEFUL_JOURNAL_STEP"
 KEY_VARIABLE: Final = "WAKEFUL_JOURNAL_KEY"

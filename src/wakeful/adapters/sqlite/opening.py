@@ -27,8 +27,8 @@ from wakeful.adapters.sqlite.sql import MIGRATIONS, QUERIES, Migration
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.domain.decoding import decode_json
 from wakeful.domain.ids import SessionId
+from wakeful.domain.moves import Moves
 from wakeful.domain.redact import redact
-from wakeful.domain.report import Moves
 from wakeful.domain.scrub import Scrub
 from wakeful.faults import reach
 from wakeful.ports.store import Note

@@ -23,8 +23,8 @@ from wakeful.adapters.system.clock import SystemClock
 from wakeful.domain.decoding import decode_json
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import SessionId
+from wakeful.domain.moves import Moves
 from wakeful.domain.process import Process
-from wakeful.domain.report import Moves
 from wakeful.domain.work import (
     LEASE_SECONDS,
     SUMMARY_CHARS_READ,

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from wakeful.adapters.system import proc
 from wakeful.children import given_environ
+from wakeful.domain.errors import ClientMissing, FolderGone, StartFailed
 from wakeful.domain.process import Process
-from wakeful.ports.hands import ClientMissing, FolderGone, StartFailed
 
 # The daemon raises its own limit for pidfds; programs that use select() expect the one their user has.
 _DESCRIPTORS: Final = resource.getrlimit(resource.RLIMIT_NOFILE)

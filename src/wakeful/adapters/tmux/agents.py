@@ -30,10 +30,10 @@ from wakeful.adapters.tmux.starting import MARK_EPOCH, MARK_SESSION, SIZE
 from wakeful.adapters.tmux.stopping import end_program
 from wakeful.children import declared_environ
 from wakeful.domain.agents import AgentSpec, Glimpse
+from wakeful.domain.errors import ClientMissing, FolderGone
 from wakeful.domain.hosting import EPOCH_VARIABLE, SESSION_VARIABLE
 from wakeful.domain.process import Process, Sight
 from wakeful.ports.clock import Clock
-from wakeful.ports.hands import ClientMissing, FolderGone
 from wakeful.ports.runtime import CommandMissing, EngineGone, Found, NotReady
 
 PREFIX: Final = "agent-"

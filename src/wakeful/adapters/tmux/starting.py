@@ -23,7 +23,7 @@ from wakeful.adapters.tmux.private import discard, exists
 from wakeful.adapters.tmux.programs import command_of
 from wakeful.adapters.tmux.screen import Screen
 from wakeful.adapters.tmux.server import TmuxServer
-from wakeful.domain.errors import OperatorError
+from wakeful.domain.errors import OperatorError, StartFailed
 from wakeful.domain.hosting import (
     EPOCH_VARIABLE,
     INTENT_VARIABLE,
@@ -33,7 +33,7 @@ from wakeful.domain.hosting import (
 )
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.ports.clock import Clock
-from wakeful.ports.hands import ConversationUnknown, Order, StartFailed
+from wakeful.ports.hands import ConversationUnknown, Order
 
 MARK_SESSION: Final = "@wakeful_session"
 MARK_EPOCH: Final = "@wakeful_epoch"

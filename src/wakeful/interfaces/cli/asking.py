@@ -14,7 +14,8 @@ from wakeful.interfaces.cli.output import note
 from wakeful.places import Places
 
 if TYPE_CHECKING:
-    from wakeful.services.desk import Answer as DeskAnswer, Desk
+    from wakeful.domain.answer import Answer as DeskAnswer
+    from wakeful.services.desk import Desk
 
 T = TypeVar("T")
 

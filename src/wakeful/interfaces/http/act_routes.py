@@ -10,6 +10,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta, Struct
 
+from wakeful.domain.answer import Answer
 from wakeful.domain.hosting import Hosting, PaneAddress
 from wakeful.domain.ids import SessionId
 from wakeful.interfaces.http.answers import Encoded
@@ -19,7 +20,6 @@ from wakeful.interfaces.http.work_routes import idempotency_key
 from wakeful.ports.hands import PROMPT_BYTES_MAX, Question, Reply
 from wakeful.ports.store import Outcome
 from wakeful.services.acts import Deed
-from wakeful.services.desk import Answer
 from wakeful.services.hands import Hands
 from wakeful.services.once import OnceHands
 from wakeful.services.starts import RunRequest

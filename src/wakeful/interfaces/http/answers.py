@@ -8,8 +8,8 @@ from litestar import Response
 from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
+from wakeful.domain.answer import Answer
 from wakeful.interfaces.http.problems import EXIT_HEADER
-from wakeful.services.desk import Answer
 
 # What the sending buffer of a socket holds on Linux, about.
 PIECE_BYTES_MAX: Final = 256 * 1024

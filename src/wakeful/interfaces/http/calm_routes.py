@@ -9,6 +9,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta, Struct
 
+from wakeful.domain.answer import Answer
 from wakeful.domain.calm import (
     MUTE_SECONDS_MAX,
     MuteKind,
@@ -25,7 +26,6 @@ from wakeful.interfaces.http.answers import Encoded, encoded
 from wakeful.interfaces.http.problems import MEDIA_TYPE, Problem
 from wakeful.interfaces.http.session_routes import PROBLEMS
 from wakeful.services.calm import Calm
-from wakeful.services.desk import Answer
 
 _Text = Annotated[str, Meta(max_length=300)]
 _Seconds = Annotated[float, Meta(gt=0, le=MUTE_SECONDS_MAX)]

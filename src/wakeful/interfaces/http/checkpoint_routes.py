@@ -9,6 +9,7 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
+from wakeful.domain.answer import Answer
 from wakeful.domain.calm import PauseRecord
 from wakeful.domain.checkpoint import (
     CheckpointList,
@@ -27,7 +28,6 @@ from wakeful.interfaces.http.session_routes import PROBLEMS
 from wakeful.ports.store import Outcome
 from wakeful.services.calm import Paused
 from wakeful.services.checkpoints import Checkpoints, Decided, not_offered
-from wakeful.services.desk import Answer
 from wakeful.services.lessons import Lessons
 
 _Text = Annotated[str, Meta(max_length=300)]

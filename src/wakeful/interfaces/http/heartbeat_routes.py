@@ -12,12 +12,12 @@ from litestar.handlers import HTTPRouteHandler, get, post
 from litestar.params import FromPath, JSONBody
 from msgspec import Struct
 
+from wakeful.domain.answer import Answer
 from wakeful.domain.wake import HeartbeatStatus, WakeAnswer, WakeOutcome
 from wakeful.interfaces.http.answers import Encoded, encoded
 from wakeful.interfaces.http.asgi import Scope
 from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.session_routes import PROBLEMS
-from wakeful.services.desk import Answer
 from wakeful.services.wake import WakeService
 
 _ONE: Final = "/api/agents/{name:str}/heartbeat"
