@@ -12,8 +12,9 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from wakeful.adapters.logs.small import entries, read_small, watch_or_await
+from wakeful.adapters.logs.small import watch_or_await
 from wakeful.adapters.system.proc import boot_id
+from wakeful.adapters.system.small_files import entries, read_small
 from wakeful.domain.decoding import json_decoder
 from wakeful.domain.evidence import Status
 from wakeful.domain.ids import ConversationId, SessionId, is_uuid

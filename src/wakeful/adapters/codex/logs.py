@@ -4,9 +4,10 @@ from pathlib import Path
 
 from wakeful.adapters.codex.rollout import RolloutReader
 from wakeful.adapters.logs.eye import LogSource, Owner
-from wakeful.adapters.logs.small import entries, watch_or_await
+from wakeful.adapters.logs.small import watch_or_await
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.clients import reason_against
+from wakeful.adapters.system.small_files import entries
 from wakeful.domain.ids import ConversationId, SessionId, is_uuid, parse_session_id
 from wakeful.domain.subject import Subject
 from wakeful.ports.eyes import Changes, Folders, Processes, Witness

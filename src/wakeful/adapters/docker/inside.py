@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from wakeful.adapters.docker import sightings
 from wakeful.adapters.docker.engine import Container
-from wakeful.adapters.logs.small import read_small
 from wakeful.adapters.system import proc
+from wakeful.adapters.system.small_files import read_small
 
 PASSWD_BYTES_MAX: Final = 256 * 1024
 UNSEEN: Final = "transcript not visible"

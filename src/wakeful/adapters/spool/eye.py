@@ -11,9 +11,10 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-from wakeful.adapters.logs.small import read_small, watch_or_await
+from wakeful.adapters.logs.small import watch_or_await
 from wakeful.adapters.spool.fired import Fired
 from wakeful.adapters.spool.hooks import PAYLOAD_BYTES_MAX, Hook, read_hook
+from wakeful.adapters.system.small_files import read_small
 from wakeful.domain.client_hooks import SLOTS
 from wakeful.domain.errors import BadSessionId
 from wakeful.domain.events import Opened

@@ -20,9 +20,9 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
 
-from wakeful.adapters.logs.small import read_small
 from wakeful.adapters.system.launch import Streams
 from wakeful.adapters.system.owner_only import owner_only
+from wakeful.adapters.system.small_files import read_small
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.plaintext import plain

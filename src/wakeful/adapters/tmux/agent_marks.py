@@ -11,8 +11,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from wakeful.adapters.logs.small import read_small
 from wakeful.adapters.system.owner_only import owner_only
+from wakeful.adapters.system.small_files import read_small
 from wakeful.adapters.tmux.failure import TmuxFailed
 from wakeful.domain.decoding import decode_json
 from wakeful.domain.process import Process

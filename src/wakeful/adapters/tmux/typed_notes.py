@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from wakeful.adapters.logs.small import read_small
+from wakeful.adapters.system.small_files import read_small
 from wakeful.adapters.tmux.private import discard, write_private
 from wakeful.domain.decoding import json_decoder
 from wakeful.domain.hosting import PaneAddress
