@@ -1,4 +1,4 @@
-"""004's script: `python agents/sync_backlog_to_db.py` is `wakeful backlog sync`."""  # noqa: INP001
+"""`python agents/sync_backlog_to_db.py` is `wakeful backlog sync`."""  # noqa: INP001
 
 import sys
 

@@ -1,4 +1,4 @@
-"""004's script: `python agents/update_todo.py T-12 --status done` is `wakeful backlog update`."""  # noqa: INP001
+"""`python agents/update_todo.py T-12 --status done` is `wakeful backlog update`."""  # noqa: INP001
 
 import sys
 

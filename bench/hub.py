@@ -106,7 +106,7 @@ async def _watching_seconds(
 
 
 def _asking_seconds(engine: "DockerEngine", specs: Sequence[AgentSpec]) -> float:
-    """The same by 001's question, a program run in each container."""
+    """The same by asking tmux in each container with a program."""
     began = _cpu_seconds(engine)
     for spec in specs:
         engine.docker("exec", f"agent-{spec.name}", "tmux", "has-session", "-t", "agent")

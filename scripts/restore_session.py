@@ -1,4 +1,4 @@
-"""004's script: `python scripts/restore_session.py --session-state .copilot/session_state.json` is `wakeful recover`."""  # noqa: INP001
+"""`python scripts/restore_session.py --session-state .copilot/session_state.json` is `wakeful recover`."""  # noqa: INP001
 
 import sys
 

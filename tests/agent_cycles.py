@@ -1,4 +1,4 @@
-"""001's normal flow, again and again: launch, attach, detach, attach, detach, stop. Every state that is pushed is kept.
+"""The normal flow of an agent, again and again: launch, attach, detach, attach, detach, stop. Every state that is pushed is kept.
 
 And its trouble, again and again: deaths, each timed until it is told.
 """

@@ -1,4 +1,4 @@
-"""000's bridge, as much of it as the watchdog's tests need: sessions and jobs in Redis, tool logs, and its callbacks."""
+"""A bridge, as much of it as the watchdog's tests need: sessions and jobs in Redis, tool logs, and its callbacks."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""000's two models as popoto 1.x declares them, written and queried by popoto itself: JSON lines in, JSON lines out."""
+"""The two models as popoto 1.x declares them, written and queried by popoto itself: JSON lines in, JSON lines out."""
 
 import json
 import os

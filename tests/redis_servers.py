@@ -90,7 +90,7 @@ class RedisServer:
         return found
 
     def delete(self, model: str, **filters: Any) -> None:
-        """As 000 does before it saves a changed status."""
+        """As a bridge does before it saves a changed status."""
         assert self._ask({"delete": model, "fields": filters}) == "deleted"
 
     def _write(self, model: str, fields: dict[str, Any]) -> None:

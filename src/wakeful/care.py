@@ -315,12 +315,12 @@ class Care:
         )
 
     def _queue_watch(self, redis: RedisPlace, places: Places, pace: Pace) -> "RedisWatch":
-        """000's world, imported only where it is configured."""
+        """The watchdog of sessions in Redis, imported only if configured."""
         from wakeful.redis_watch import RedisWatch, connect  # noqa: PLC0415
         from wakeful.services.queue_voice import QueueVoice  # noqa: PLC0415
         from wakeful.services.watchdog_ledger import Callbacks  # noqa: PLC0415
 
-        # 000: every cycle is one line.
+        # Every cycle logs one line.
         show_moves(logging.getLogger("wakeful.watchdog"))
         alerts = self._config.alerts
         bot = TelegramMessenger(alerts.telegram_token, alerts.telegram_chat, alerts.telegram_api)

@@ -236,7 +236,7 @@ SECTIONS: Final[Mapping[str, type[Struct]]] = {
 _FIELDS: Final[Mapping[str, str]] = {"agents.heartbeat": "heartbeat", "session.supervision": "supervision"}
 # Tables whose names are the operator's.
 OPEN_TABLES: Final = (AGENTS, CHATS)
-# 003 gave this number its name; the rules get it from there.
+# Configured under the wake service's name; the rules get the number from there.
 NAMED_ELSEWHERE: Final[Mapping[str, str]] = {
     "detect.stale_seconds": "agents.heartbeat.session_health_stale_after"
 }

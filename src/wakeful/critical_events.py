@@ -53,7 +53,7 @@ def log_critical_event(
 ) -> dict[str, Any]:
     """Append one event and give it as it was written; it is on the disk then.
 
-    Raises BadCriticalEvent for an `event` or `action_taken` that 000 does not know; LogFull, LogBusy or LogUnusable
+    Raises BadCriticalEvent for an `event` or `action_taken` outside the closed lists; LogFull, LogBusy or LogUnusable
     when nothing could be written.
     """
     at_wall = SystemClock().now().wall if timestamp is None else _wall(timestamp)

@@ -50,7 +50,7 @@ SLOW_SWEEP_SECONDS: Final = 5.0
 RESCAN_SECONDS: Final = 2.0
 # What a crash may cost is reading this much log again.
 BOOKMARK_SECONDS: Final = 5.0
-# 000 keeps what it wrote down for 30 days.
+# Critical events that were not archived stay for 30 days.
 RETENTION_SECONDS: Final = 30 * 86_400.0
 PRUNE_SECONDS: Final = 6 * 3600.0
 JUDGING: Final = "judging"

@@ -1,4 +1,4 @@
-"""`[gateway]`, `[conversation]` and `[response_actions]`: 002's numbers under our spelling, and a table for each chat.
+"""`[gateway]`, `[conversation]` and `[response_actions]`: the gateway's settings, and a table for each chat.
 
 Nothing here reads a file; `config` does. Every problem is named with its place and key, as everywhere.
 """

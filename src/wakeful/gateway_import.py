@@ -1,4 +1,4 @@
-"""002's `config/gateway.json` as our configuration: what it sets, and what of it is not understood. Pure.
+"""A `gateway.json` as Wakeful's configuration: what it sets, and what of it is not understood. Pure.
 
 Nothing is guessed and nothing is lost: a value that may not be is refused, a name that is unknown is named and kept as a
 comment. Whether and where the result is written is the command's business.

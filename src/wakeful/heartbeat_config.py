@@ -1,4 +1,4 @@
-"""`[agents.heartbeat]`, `[session.supervision]` and `[hooks]`: 003's keys under 003's names, with its defaults.
+"""`[agents.heartbeat]`, `[session.supervision]` and `[hooks]`: keys and defaults (docs/specs/session-health.md).
 
 Nothing here reads a file; `config` does. Durations are written `5m`, or as a number of seconds.
 """

@@ -90,7 +90,7 @@ def build_hub(
     care: Care,
 ) -> Hub:
     """The hub of one daemon."""
-    # As 001 had it.
+    # Every change of an agent's state is one line of the daemon's log.
     show_moves(log)
     clock = lookout.clock
     runtimes = runtimes_of(config.agents, places, clock)

@@ -1,6 +1,6 @@
 """A journal for any program: its steps can be taken up after a crash, and nothing is repeated that nobody approved.
 
-`Journal(root)` keeps 004's files under `root`. Everything of it is on the disk before the step it speaks of begins,
+`Journal(root)` keeps its files under `root`. Everything of it is on the disk before the step it speaks of begins,
 and after it ends. No daemon, no configuration.
 """
 

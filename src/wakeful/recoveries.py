@@ -46,7 +46,7 @@ def recover_journal(
     desk: CheckpointDesk | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Recovered:
-    """004's recovery of the journal with this state file. Raises StateMissing, StateForeign, RecoveryRuns, JournalInUse."""
+    """Recovers the journal with this state file. Raises StateMissing, StateForeign, RecoveryRuns, JournalInUse."""
     places = JournalPlaces.of_state(session_state)
     files = RootFiles(places, command=_COMMAND)
     processes = StepProcesses(places.root, query=query, environ=environ)

@@ -1,4 +1,4 @@
-"""Joins 000's watchdog with its Redis: one object for `watchdog_loop()` and for the daemon. No rule lives here."""
+"""Joins the watchdog with its Redis: one object for `watchdog_loop()` and for the daemon. No rule lives here."""
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence

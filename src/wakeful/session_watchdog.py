@@ -1,4 +1,4 @@
-"""000's watchdog for any program: its functions and constants under its names. No daemon, no configuration.
+"""A watchdog for any program: public functions and constants. No daemon, no configuration.
 
 `watchdog_loop()` runs beside a bridge that keeps its sessions and jobs in Redis. The other functions are its parts, for
 programs that want one of them. Nothing of a session's files is ever written.
@@ -138,7 +138,7 @@ async def attempt_revival(session: object, *, approved: bool = False, **settings
 def assess_session_health(
     session: object, *, logs: AnyPath = LOGS, policy: Policy | None = None, clock: Clock | None = None
 ) -> dict[str, Any]:
-    """How one session is: `healthy` (None if nobody knows), `issues` in 000's words, `severity`.
+    """Health of one session: `healthy` (None if unknown), `issues` as reasons of critical events, `severity`.
 
     `session` is anything with `session_id` and, where they are known, `last_activity`, `started_at` and
     `project_key`: a record of yours or a mapping.

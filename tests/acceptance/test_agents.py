@@ -1,4 +1,4 @@
-"""Seed 001, section 8, with real tmux agents: the whole way through daemon, command, menu, WebSocket and terminal."""
+"""The hub with real tmux agents (docs/specs/hub.md), through daemon, command, menu, WebSocket and terminal."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def house(daemon: RunningDaemon) -> Iterator[AgentHouse]:
 
 
 def test_an_agent_that_ended_is_stale_and_is_restarted(house: AgentHouse) -> None:
-    """Simulate orphan, see it in services, restart it: 001's first three scenarios."""
+    """Simulate an orphan, see it in services, restart it."""
     started = house.start("one")
     assert (started["state"], started["session_alive"], started["epoch"]) == ("running", True, 1)
     house.kill("one")
@@ -108,7 +108,7 @@ def test_three_agents_keep_their_pids_through_restarts_of_ours(house: AgentHouse
 
 
 def test_a_daemon_that_comes_late_discovers_the_stale(house: AgentHouse) -> None:
-    """001's hub restart: what died while nobody looked is found, logged and shown."""
+    """A hub restart: what died meanwhile is found, logged and shown."""
     pid = house.start("one")["pid"]
     house.daemon.kill()
     os.kill(pid, signal.SIGKILL)
@@ -207,7 +207,7 @@ def test_a_terminal_that_closes_while_attached_harms_nobody(house: AgentHouse) -
 
 
 def test_the_menu_restarts_and_attaches(house: AgentHouse) -> None:
-    """001's menu, word for word but for the container; R restarts the session and goes there."""
+    """The documented menu, word for word but for the container; R restarts the session and goes there."""
     house.start("one")
     house.kill("one")
     house.wait("one", state="stale")

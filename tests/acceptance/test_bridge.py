@@ -1,4 +1,4 @@
-"""000 whole: a bridge's agent hangs, is revived in its conversation through the queue, and hangs again: the chat hears it.
+"""The whole watchdog: a bridge's agent hangs, is revived in its conversation through the queue, and hangs again.
 
 Real Redis with records by popoto, a real tmux, real Claude Code on a scripted model, a stand-in `gh`, a scripted Telegram.
 """
@@ -35,7 +35,7 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
 
 
 class Worker:
-    """000's worker: runs Claude Code in tmux for a job, in the job's conversation, and saves what it does."""
+    """A bridge's worker: runs Claude Code in tmux for a job, in the job's conversation, and saves what it does."""
 
     def __init__(self, server: RedisServer, claude: ClaudeHome, folder: Path) -> None:
         self._server = server
@@ -78,7 +78,7 @@ class Worker:
         )
 
     def take_pending(self) -> dict[str, Any]:
-        """The job that the watchdog made, taken as 000 does: the old agent is ended, the record saved anew."""
+        """The job that the watchdog made, taken as a bridge does: the old agent is ended, the record saved anew."""
         (job,) = wait_for(lambda: self._server.query("RedisJob", status="pending") or None, "new job", 40)
         self._server.delete("RedisJob", status="pending")
         self._server.delete("AgentSession", session_id=SESSION)
@@ -148,7 +148,7 @@ def test_a_hung_agent_is_revived_in_its_conversation_and_its_work_completes(
 def test_hung_again_the_chat_is_told_once(
     watching: RunningDaemon, worker: Worker, server: RedisServer, telegram: Telegram
 ) -> None:
-    """No second revival: 000's sentence, one time. A job that ran and did nothing was not recovered meanwhile."""
+    """No second revival: the failure message once. A job that ran and did nothing was not recovered meanwhile."""
     job = hang_and_be_revived(watching, worker)
     worker.begin(job["revival_context"] + script(HANGING), "--resume", worker.conversation)
     wait_for(lambda: telegram.texts(CHAT) or None, "message to the chat", 40)
@@ -164,7 +164,7 @@ def test_hung_again_the_chat_is_told_once(
 def test_every_cycle_is_one_line_in_the_daemons_log(
     daemon: RunningDaemon, server: RedisServer, tmp_path: Path
 ) -> None:
-    """How many were checked, healthy, unhealthy and skipped, as 000's bridge had it in its own."""
+    """How many were checked, healthy, unhealthy and skipped."""
     bridge = Bridge(server, tmp_path)
     bridge.active(silent_seconds=5.0)
     daemon.watch(WAKEFUL_REDIS__URL=server.url, WAKEFUL_REDIS__LOGS=bridge.logs)

@@ -1,4 +1,4 @@
-"""Seed 001, section 8, as it was written: containers of a real engine through daemon, command, menu and terminal."""
+"""The hub with containers of a real engine (docs/specs/hub.md), through daemon, command, menu and terminal."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def house(shared: AgentHouse, docker: DockerEngine) -> Iterator[AgentHouse]:
 def test_a_container_whose_session_died_is_stale_restarted_and_torn_down(
     house: AgentHouse, docker: DockerEngine
 ) -> None:
-    """Orphan, services, restart in the existing container, teardown: 001's scenarios 1 to 5."""
+    """Orphan, services, restart in the existing container, teardown."""
     started = house.start("claude")
     assert (started["state"], started["session_alive"]) == ("running", True)
     house.kill("claude")
@@ -86,7 +86,7 @@ def test_a_death_in_a_container_is_pushed_within_a_tenth_of_a_second(
 
 
 def test_a_hub_that_comes_late_discovers_the_stale_container(house: AgentHouse) -> None:
-    """001's last scenario, with its own sentence; without a hub nobody claims to know."""
+    """A hub that restarts logs the documented sentence; without a hub the state is unknown."""
     pid = house.start("claude")["pid"]
     house.daemon.kill()
     os.kill(pid, signal.SIGKILL)
@@ -110,7 +110,7 @@ def test_a_container_removed_by_hand_is_stopped(house: AgentHouse, docker: Docke
 
 
 def test_the_menu_restarts_a_container_and_attaches(house: AgentHouse, docker: DockerEngine) -> None:
-    """Word for word 001's menu; R restarts, attaches through the engine, and detaching leaves the terminal clean."""
+    """Word for word the documented menu; R restarts, attaches through the engine, and detaching leaves the terminal clean."""
     started = house.start("claude")
     house.kill("claude")
     house.wait("claude", state="stale")

@@ -1,4 +1,4 @@
-"""`wakeful events` as a person types it, and /api/events as a program asks: the log in the seed's shape."""
+"""`wakeful events` as a person types it, and /api/events as a program asks: the log in its documented shape."""
 
 import gzip
 import json

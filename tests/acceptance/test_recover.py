@@ -1,4 +1,4 @@
-"""`wakeful recover`, `wakeful backlog` and 004's three scripts as a person or a program types them."""
+"""`wakeful recover`, `wakeful backlog` and the three scripts as a person or a program types them."""
 
 import json
 import os
@@ -206,8 +206,8 @@ def test_a_page_for_people_can_be_written(root: Path, say: Say) -> None:
     assert r"a \| \[b](http://x) \<img>" in page
 
 
-def test_004s_scripts_are_the_same_commands(root: Path, say: Say) -> None:
-    """restore_session, update_todo and sync_backlog_to_db, with 004's arguments."""
+def test_the_recovery_scripts_are_the_same_commands(root: Path, say: Say) -> None:
+    """restore_session, update_todo and sync_backlog_to_db, with the documented arguments."""
     cut_off(root, effects="local")
     state = ("--session-state", ".copilot/session_state.json")
     assert say(*state, script="scripts/restore_session.py").stdout.startswith("ok  trace ")

@@ -71,7 +71,7 @@ def test_killed_anywhere_in_a_revival_it_revives_once_and_says_so(bridge: Bridge
 
 @pytest.mark.parametrize("point", GIVING_UP)
 def test_killed_anywhere_in_giving_up_its_chat_is_told_once(bridge: Bridge, point: str) -> None:
-    """Its second failure: 000's sentence one time, no third attempt, and a line that says so."""
+    """Its second failure: the failure message once, no third attempt, and a line that says so."""
     bridge.active()
     cycle(bridge)
     hang_again(bridge)

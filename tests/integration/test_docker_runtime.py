@@ -61,7 +61,7 @@ def started(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactor
     return Started(docker_engine, glimpse, docker_engine.inspect("agent-bot"))
 
 
-def test_an_agent_is_started_as_001_does(started: Started) -> None:
+def test_an_agent_is_started_in_tmux_beside_a_sleeping_pid_1(started: Started) -> None:
     """PID 1 sleeps, the agent runs in tmux session `agent`, and labels carry its name and epoch."""
     glimpse, shown = started.glimpse, started.shown
     assert move_of(glimpse) is Move.READY
@@ -462,7 +462,7 @@ def test_a_container_removed_while_its_session_is_made_went_away(
 
 
 def test_a_container_without_labels_is_adopted_by_its_name(docker: DockerEngine) -> None:
-    """001's own container, made by hand: seen running, seen stale, and given a new session."""
+    """A container made by hand: seen running, seen stale, and given a new session."""
     docker.docker("run", "-d", "--network", "none", "--name", "agent-bot", IMAGE, "sleep", "infinity")
     in_container(docker, "tmux", "new-session", "-d", "-s", "agent", "sleep 1000")
 

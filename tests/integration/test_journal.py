@@ -118,14 +118,14 @@ os.kill(os.getpid(), 9)
     return int(state_of(root)["process_map"]["cut"]["pid"])
 
 
-def test_the_state_has_exactly_004s_keys(root: Path) -> None:
-    """Eight keys, in 004's order, from the first moment on."""
+def test_the_state_has_exactly_the_eight_keys(root: Path) -> None:
+    """Eight keys, in the documented order, from the first moment on."""
     with wakeful.Journal(root):
         assert list(state_of(root)) == KEYS
 
 
 def test_a_step_is_on_the_disk_before_it_begins_and_after_it_ends(root: Path) -> None:
-    """004's normal operation: state and traces around every step, one trace id in all of them."""
+    """Normal operation: state and traces around every step, one trace id in all of them."""
     with Journal(root, steps=["build", "ship"]) as journal:
         with journal.step("build", effects="local", key="k"):
             during = state_of(root)
@@ -492,7 +492,7 @@ def test_a_living_process_is_ended_by_identity_with_what_it_started(root: Path) 
 
 
 def test_a_detachable_process_is_left_and_its_step_counts(root: Path) -> None:
-    """Left running and recorded, as 004 says of those that may be orphans."""
+    """A detachable process that may be an orphan is left running and recorded."""
     pid = left_running(root, "effects='local', detachable=True, orphanable=True")
     outcome = recovered(root)
     assert (outcome.status, outcome.steps[0].course) == (Status.OK, Course.LEAVE)
@@ -542,7 +542,7 @@ def test_a_pid_that_changed_hands_is_not_touched(root: Path) -> None:
 
 
 def test_another_programs_bare_pid_proves_nothing(root: Path) -> None:
-    """A state with 004's five fields only: nobody there is dead, somebody there is unknown and unknown is remote."""
+    """A state with the five process fields only: no such pid is dead, an existing pid is unknown, and unknown is remote."""
     Journal(root).close()
     state = state_of(root)
     entry = {"pid": os.getpid(), "cmd": ["make"], "started_at": "", "stdout_path": None, "stderr_path": None}

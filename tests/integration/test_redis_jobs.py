@@ -131,7 +131,7 @@ def test_a_strange_index_is_noticed_before_anything_is_changed(bridge: Bridge, s
 
 
 def test_the_budget_lasts_a_week(bridge: Bridge) -> None:
-    """One key per message, as 000 keeps it, and it runs out."""
+    """One key per message, and it expires."""
     bridge.active()
 
     async def act(jobs: RedisJobs) -> Fenced:

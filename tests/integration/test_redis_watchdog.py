@@ -1,4 +1,4 @@
-"""000's watchdog over a real Redis whose records popoto wrote: what is found, what is done, what is said, and once."""
+"""The watchdog over a real Redis whose records popoto wrote: what is found, what is done, what is said, and once."""
 
 import asyncio
 import time
@@ -93,7 +93,7 @@ def test_popoto_finds_everything_where_it_looks(bridge: Bridge) -> None:
 
 
 def test_a_second_failure_tells_the_chat_once(bridge: Bridge) -> None:
-    """The revived job hangs too: 000's sentence, once, however many watchdogs and restarts follow."""
+    """The revived job hangs too: the failure message once, however many watchdogs and restarts follow."""
     bridge.active()
     check(bridge)
     again(bridge)
@@ -135,7 +135,7 @@ def test_the_outcome_is_recovered_once_the_new_job_works(bridge: Bridge) -> None
 
 
 def taken(bridge: Bridge, status: str, **fields: Any) -> None:
-    """A worker saves the revived job with another status, as 000 does: delete, and create it under a name of its own."""
+    """A worker saves the revived job with another status, as popoto does: delete, and create it under a name of its own."""
     (job,) = bridge.server.query("RedisJob", created_at__gte=bridge.now - 1, project_key="popoto")
     bridge.server.delete("RedisJob", status=job["status"])
     kept = {name: value for name, value in job.items() if value is not None and name != "job_id"}
@@ -172,7 +172,7 @@ def test_a_job_that_was_done_and_deleted_is_no_failure(bridge: Bridge) -> None:
 def test_a_revived_job_that_fails_by_itself_is_a_second_failure(
     bridge: Bridge, *, seen_running: bool
 ) -> None:
-    """000's sentence to its chat, once, whether or not it was seen to run before."""
+    """The failure message to its chat, once, whether or not it was seen to run before."""
     bridge.active()
     check(bridge)
     if seen_running:

@@ -22,5 +22,5 @@ def house(daemon: RunningDaemon) -> Iterator[AgentHouse]:
 
 
 def test_launched_detached_and_reattached_it_is_never_stale(house: AgentHouse) -> None:
-    """001's normal flow, again and again: nobody is ever told that it was stale or could not be seen."""
+    """The normal flow of an agent, again and again: it is never reported stale or unseen."""
     assert cycle(house, "one", CYCLES) == FLOW * CYCLES

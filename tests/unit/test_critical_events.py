@@ -25,7 +25,7 @@ from wakeful.domain.critical import (
 )
 from wakeful.domain.findings import Code
 
-SEED_KEYS = [
+DOCUMENTED_KEYS = [
     "timestamp",
     "event",
     "session_id",
@@ -74,8 +74,8 @@ def archived(log: Path) -> dict[str, list[str]]:
     }
 
 
-def test_a_line_is_the_seeds_line(log: Path) -> None:
-    """The seed's own example comes out byte for byte in its keys, their order and their spelling."""
+def test_a_line_is_the_documented_example(log: Path) -> None:
+    """The documented example comes out byte for byte in its keys, their order and their spelling."""
     details = {"last_tool_call": "2026-02-05T09:45:00Z", "tool_count": 40}
     write(log, github_issue=ISSUE, details=details, timestamp=DAY)
     assert log.read_bytes() == (
@@ -89,12 +89,12 @@ def test_a_line_is_the_seeds_line(log: Path) -> None:
 def test_a_key_without_a_value_stays(log: Path) -> None:
     """Without an issue the key is there and null; without details they are empty; the answer is what was written."""
     written = write(log)
-    assert list(written) == SEED_KEYS
+    assert list(written) == DOCUMENTED_KEYS
     assert (written["github_issue"], written["details"]) == (None, {})
     assert json.loads(log.read_text()) == written
 
 
-def test_without_a_path_it_is_the_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_path_it_is_in_the_logs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing configured: the log is ./logs/critical_events.jsonl, its folder made, for its owner alone."""
     monkeypatch.chdir(tmp_path)
     log_critical_event("queue_stalled", "s", "p", "queue_stalled")
@@ -106,7 +106,7 @@ def test_without_a_path_it_is_the_seeds(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("key", ["event", "action_taken"])
-def test_a_word_the_seed_does_not_know_is_refused(log: Path, key: str) -> None:
+def test_a_word_outside_the_closed_lists_is_refused(log: Path, key: str) -> None:
     """A wrong word is the caller's mistake, said with the right ones; nothing is written."""
     with pytest.raises(BadCriticalEvent, match=key):
         write(log, **{key: "session_sad"})
@@ -274,20 +274,20 @@ def test_details_of_any_kind_are_written(log: Path) -> None:
         ("queue_stalled", {}, "queue_stalled"),
     ],
 )
-def test_reasons_have_the_seeds_words(code: Code | str, amount: dict[str, Any], reason: str) -> None:
+def test_reasons_have_the_documented_words(code: Code | str, amount: dict[str, Any], reason: str) -> None:
     """Three findings are told with their number, every other one by its code."""
     assert reason_of(code, **amount) == reason
 
 
 @given(st.text(), st.text(), st.dictionaries(st.text(), st.text() | st.integers() | st.floats() | st.none()))
 def test_any_text_makes_one_readable_line(session_id: str, reason: str, details: dict[str, Any]) -> None:
-    """Whatever it is made of, a line ends once, at its end, and is JSON with the seed's keys."""
+    """Whatever it is made of, a line ends once, at its end, and is JSON with the documented keys."""
     event = critical_event(
         "revival_failed", session_id, "p", reason, "none", None, details, at_wall=DAY.timestamp()
     )
     line = line_of(event)
     assert line.index(b"\n") == len(line) - 1
-    assert list(json.loads(line)) == SEED_KEYS
+    assert list(json.loads(line)) == DOCUMENTED_KEYS
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_the_whole_truth_table() -> None:
     assert set(table.values()) == {None, *Reason}
 
 
-def test_the_reasons_are_003s() -> None:
+def test_the_reasons_are_the_closed_thirteen() -> None:
     """Thirteen, closed, by their names."""
     assert len(Reason) == 13
     assert {rule.reason for rule in RULES} == set(Reason)

@@ -9,7 +9,7 @@ OPEN = Breaker().after(Outcome.FAILURE, 1).after(Outcome.FAILURE, 2).after(Outco
 
 
 def test_three_failures_in_a_row_open_it_and_a_success_between_them_does_not() -> None:
-    """Only failures in a row count, and 002's number is three."""
+    """Only failures in a row count, and the limit is three."""
     two = Breaker().after(Outcome.FAILURE, 1).after(Outcome.FAILURE, 2)
     assert two.state is BreakerState.CLOSED
     assert two.after(Outcome.SUCCESS, 3).after(Outcome.FAILURE, 4).state is BreakerState.CLOSED

@@ -89,7 +89,7 @@ def test_what_the_user_is_told_holds_nothing_of_the_clients_words(text: str) -> 
 
 
 def test_the_categories_are_closed() -> None:
-    """002's six words; dashboards depend on them, and each is explained twice."""
+    """Six words; dashboards depend on them, and each is explained twice."""
     assert [*Category] == [
         "timeout",
         "process_crash",

@@ -1,4 +1,4 @@
-"""`wakeful config import gateway.json`: 002's file becomes ours, named and unharmed."""
+"""`wakeful config import gateway.json`: every key of the file is converted or named."""
 
 import stat
 from pathlib import Path
@@ -55,7 +55,7 @@ class Run:
         )
 
 
-def test_every_key_of_002_has_its_place() -> None:
+def test_every_key_of_a_gateway_json_has_its_place() -> None:
     """All eight, with their values; what is printed is a configuration."""
     imported = read(WHOLE)
     assert set(imported.settings) == set(NAMES.values())

@@ -177,7 +177,7 @@ def test_an_admin_ends_all_sessions_once_asked_back(caplog: pytest.LogCaptureFix
 
 
 def test_health_says_mode_host_login_and_the_next_step() -> None:
-    """002's reading order begins here: a login that is gone comes before anything else."""
+    """The reading order begins here: a login that is gone comes before anything else."""
 
     async def scene(room: Room) -> None:
         well = await room.say("/health")
@@ -192,7 +192,7 @@ def test_health_says_mode_host_login_and_the_next_step() -> None:
     play(scene)
 
 
-def test_health_keeps_002s_order_of_reading() -> None:
+def test_health_keeps_the_reading_order() -> None:
     """Quick state, patterns, the breaker, the log of the watches, and last what the provider itself said."""
 
     async def scene(room: Room) -> None:
@@ -215,7 +215,7 @@ def test_health_answers_without_a_daemon() -> None:
     play(scene)
 
 
-def test_errors_and_session_say_what_002_asks_for() -> None:
+def test_errors_and_session_say_what_an_admin_needs() -> None:
     """Category, count and last seen; key, provider, breaker, queue, redacted last words and what self-heal did."""
 
     async def scene(room: Room) -> None:

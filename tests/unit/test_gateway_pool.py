@@ -138,7 +138,7 @@ def test_a_queue_has_an_end() -> None:
     assert pool.waiting(key(1)) == 3
 
 
-def test_the_words_of_the_log_are_002s() -> None:
+def test_the_eviction_reasons_are_closed() -> None:
     """Dashboards depend on them."""
     assert {*EvictionReason} == {"idle_ttl", "lru_limit", "restart", "stop", "stop_all"}
 

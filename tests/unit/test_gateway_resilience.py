@@ -1,4 +1,4 @@
-"""002's guideline on its own tests: resilience is proven for both providers, or a test says why one is enough."""
+"""Resilience is proven for both providers, or a test says why one is enough."""
 
 import ast
 from collections.abc import Iterator

@@ -36,7 +36,7 @@ def kinds(proposals: tuple[Proposal, ...]) -> list[tuple[HealKind, str]]:
 
 @pytest.mark.parametrize("kind", HealKind)
 def test_every_kind_has_a_cooldown_key(kind: HealKind) -> None:
-    """002: when adding a recovery action, add a cooldown key immediately; each is its own, of five minutes."""
+    """Each recovery action has a cooldown key of its own, of five minutes."""
     heal = HEALS[kind]
     assert heal.cooldown_key
     assert heal.cooldown_seconds == COOLDOWN_SECONDS

@@ -1,4 +1,4 @@
-"""Claims about who writes the fields of health: each trigger of 003 changes what it names, and nobody else writes any."""
+"""Claims about the writers of health: each trigger changes the fields it names, and nothing else writes any."""
 
 import ast
 import asyncio
@@ -19,7 +19,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "wakeful"
 STAMPS = {"judged_at", "updated_at", "valid_until"}
 # What follows from the fields a trigger names, by one pure function or for people to read.
 DERIVED = {"eligible_for_wake", "ineligibility_reason", "actions", "session_alive", "attention", "pid"}
-# Fields of 003 that nothing else in Wakeful is called by.
+# Names of health fields that nothing else in Wakeful has.
 OWN = set(WRITERS) & set(HealthView.__struct_fields__) - {"state", "health"}
 
 # A file without any of these writes no record; parsing all of them takes seconds.
@@ -61,7 +61,7 @@ def idle_house() -> House:
 
 
 def test_a_stop_changes_state_and_attachable() -> None:
-    """003's first trigger, and what follows from it."""
+    """The first trigger, and what follows from it."""
     house = idle_house()
     holder = house.roster.watched[subject("a").id].presence.living[0]
     changed = changed_by(house, lambda: house.end(holder.process))
@@ -122,7 +122,7 @@ def test_a_stop_and_a_resume_are_shown_while_they_last() -> None:
 
 
 def test_an_idle_session_whose_way_is_lost_is_detached() -> None:
-    """003's fourth state: alive, done, and nobody can give it a prompt; while it works, that is what it does."""
+    """The fourth state: alive, idle, and no way to deliver a prompt; while it works, that is what it does."""
     house = idle_house()
     house.driver.lost, house.path_open = True, False
     changed = changed_by(house, lambda: house.supervisor.acted(subject("a").id))
@@ -159,7 +159,7 @@ def test_found_sessions_are_never_detached() -> None:
 
 
 def test_activity_changes_the_prompt_and_its_time() -> None:
-    """003's second trigger; a session that was ill recovers by it."""
+    """The second trigger; a degraded session recovers by it."""
     house = idle_house()
     changed = changed_by(house, lambda: house.work("a"))
     assert {"active_prompt", "last_activity_at", "state"} <= changed
@@ -172,7 +172,7 @@ def test_activity_changes_the_prompt_and_its_time() -> None:
 
 
 def test_a_touch_of_presence_changes_its_time_alone() -> None:
-    """003's third trigger: the runtime is proven, and nothing else is said by that."""
+    """The third trigger: the runtime is proven, and that changes nothing else."""
     house = idle_house()
     holder = house.roster.watched[subject("a").id].presence.living[0]
 
@@ -183,7 +183,7 @@ def test_a_touch_of_presence_changes_its_time_alone() -> None:
 
 
 def test_age_changes_health_and_may_change_eligibility() -> None:
-    """003's fourth trigger: idle, and nobody present for `session_health_stale_after`."""
+    """The fourth trigger: idle, and not present for `session_health_stale_after`."""
     house = House()
     house.hear("a")
     house.finish("a")
@@ -198,7 +198,7 @@ def test_age_changes_health_and_may_change_eligibility() -> None:
 
 
 def test_a_restart_changes_nothing_that_is_still_true() -> None:
-    """003's fifth trigger: another supervisor over the same evidence gives the same health."""
+    """The fifth trigger: another supervisor over the same evidence gives the same health."""
     house, anew = idle_house(), House()
     kept = house.supervisor.kept(subject("a").id)
     assert kept is not None
@@ -224,7 +224,7 @@ def test_a_verdict_changes_what_was_judged() -> None:
 
 
 def test_every_field_has_its_writers() -> None:
-    """003's ten; what is not in the table follows from it, or says which session and when."""
+    """Ten fields; what is not in the table follows from it, or says which session and when."""
     assert set(HealthView.__struct_fields__) - set(WRITERS) == {
         *("schema", "id", "updated_at"),
         *("eligible_for_wake", "ineligibility_reason"),

@@ -9,7 +9,7 @@ import pytest
 from wakeful.interfaces.cli.app import COMMANDS, root
 from wakeful.interfaces.cli.lazy import LazyGroup
 
-# As the design has them. What stands in none of them is a way of saying one of these.
+# Groups in the order of `wakeful --help`; a command that is in none is another way to say one of these.
 SECTIONS = {
     "See": "status ls top open doctor demo report services session events incidents replay",
     "Heal": "mute unmute pause resume restore",
@@ -41,7 +41,7 @@ EVERY = dict(tree(root))
 
 
 def test_every_command_is_where_a_person_looks_for_it() -> None:
-    """Groups and their commands as designed, in the design's order; nothing stands outside of them."""
+    """Groups and their commands, in this order; every command is in one of them."""
     where = {name: section for section, names in SECTIONS.items() for name in names.split()}
     assert {name: entry.section for name, entry in COMMANDS.items()} == {
         name: where[name] for name in COMMANDS

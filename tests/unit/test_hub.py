@@ -80,7 +80,7 @@ def test_a_session_that_dies_is_stale_as_soon_as_it_is_told() -> None:
 
 
 def test_a_sync_finds_what_nobody_told() -> None:
-    """Ten seconds are 001's own bound, and nothing but a look is needed."""
+    """Ten seconds are the documented bound, and nothing but a look is needed."""
 
     async def story() -> None:
         house = TestHub(agent())
@@ -444,7 +444,7 @@ def test_a_session_is_judged_anew_when_its_agents_state_changes() -> None:
 
 
 def test_a_restart_of_ours_knows_epoch_and_since(caplog: pytest.LogCaptureFixture) -> None:
-    """What was stale stays stale since the same moment, and 001's sentence is logged."""
+    """What was stale stays stale since the same moment, and the documented sentence is logged."""
 
     async def story() -> None:
         house = TestHub(agent(runtime=AgentRuntime.DOCKER), runtime=ScriptedRuntime("docker"))

@@ -84,10 +84,10 @@ def test_an_unseen_process_authorises_nothing_but_what_changes_nothing() -> None
         (Last.ABORTED, Sight.DEAD, StepEffects.NONE, True, Answer.DONE, Course.STOP),
     ],
 )
-def test_the_rows_of_004(
+def test_the_rows_of_the_decision_matrix(
     last: Last, sight: Sight, effects: StepEffects, keyed: bool, answer: Answer, course: Course
 ) -> None:
-    """004's own rows, and those its questions lead to."""
+    """The documented rows, and those that follow from them."""
     assert decide(Question(last, sight, effects, keyed, answer)).course is course
 
 

@@ -1,4 +1,4 @@
-"""000's own tests of its watchdog, and what it promises about time and callbacks, in virtual time."""
+"""The seven claims about the watchdog's library, and what it promises about time and callbacks, in virtual time."""
 
 import asyncio
 import inspect

@@ -17,6 +17,12 @@ TEST_PATH = re.compile(r"tests/\w")
 OUTSIDE = re.compile(
     r"(?<![,.\d])00[0-9]\b|\b[A-F][0-9]{1,2}\b|(?i:\bseeds?\b|\bcontract\b|\bthe design\b)|(?<![\w.])/(?:work|tmp|root|home)\b"
 )
+# The same in sources and tests, where such letters and numbers are also data.
+REFERENCE = re.compile(
+    r"(?<![\w,.:+\-/])00[0-4](?:'s)?(?![\w.])|\b[A-E](?:1[0-7]|[1-9])'s\b|\([A-F][0-9]{1,2}\)|# [A-F][0-9]{1,2}[.:]"
+    r"|\b[Tt]he design(?:'s)?\b|\bContract [A-F]|the seed's|_00[0-4]s?(?:_|\b)"
+)
+DATA = re.compile(r"mode 000|\d_00|only-000|project-000|\\u00", re.IGNORECASE)
 NO_TEST_OR_NAMES = re.compile(r"no test|`test_\w+`(, `test_\w+`)*")
 
 
@@ -50,6 +56,19 @@ def test_a_page_explains_itself_by_the_repository_alone(page: Path) -> None:
     text = TEST_NAME.sub("", page.read_text())
     assert OUTSIDE.findall(text) == []
     assert TEST_PATH.findall(text) == []
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "bench"])
+def test_no_source_refers_to_a_document_outside(folder: str) -> None:
+    """A reason is given in words, or by a page of docs/specs."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path.name != "test_specs.py" and "__pycache__" not in path.parts
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if REFERENCE.search(line) and not DATA.search(line)
+    ]
+    assert found == []
 
 
 @pytest.mark.parametrize("page", [*PAGES, DOCS / "glossary.md"], ids=lambda page: page.name)

@@ -30,7 +30,7 @@ class BadAgentName(OperatorError):
 
 
 class AgentState(StrEnum):
-    """001's states, and `unknown` for everything that prevents seeing."""
+    """The states of an agent; `unknown` for everything that prevents seeing."""
 
     STOPPED = "stopped"
     STARTING = "starting"
@@ -62,7 +62,7 @@ class AgentRuntime(StrEnum):
 
 
 class Restart(StrEnum):
-    """Who brings a stale agent back: 001's menu, or healing."""
+    """What restarts a stale agent: a person through the menu, or healing."""
 
     MANUAL = "manual"
     AUTO = "auto"
@@ -142,7 +142,7 @@ class AgentsStanding(Struct, frozen=True):
     agents: tuple[AgentBrief, ...]
 
 
-# 001 counts `1 stale, 6 stopped`: who works, then who needs somebody, then the rest.
+# The order of `1 stale, 6 stopped`: running, then those that need a person, then the rest.
 _SPOKEN: Final = (
     AgentState.RUNNING,
     AgentState.STALE,

@@ -1,4 +1,4 @@
-"""Items of the backlog: which fields 004 requires, and how people read them. Pure."""
+"""Items of the backlog: which fields are required, and how people read them. Pure."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -34,7 +34,7 @@ class ItemExists(OperatorError):
 
 
 def checked(item: Mapping[str, Any]) -> dict[str, Any]:
-    """The item with 004's fields first, in its order, and whatever else it has. Raises BadItem."""
+    """The item with the required fields first, in their order, then its other fields. Raises BadItem."""
     for field in ("id", "title", "status"):
         text = item.get(field)
         if not isinstance(text, str) or not text.strip() or len(text) > _TEXT_CHARS_MAX:

@@ -1,4 +1,4 @@
-"""Critical events in 000's shape: closed words, a fixed order of keys, one line each. Pure.
+"""Critical events (docs/specs/watchdog.md): closed words, a fixed order of keys, one line each. Pure.
 
 They are written for programs that read a day's log, so nothing here may be renamed. What others said in them is
 redacted as a line is made: the log is read by whoever the owner shows it to.
@@ -18,7 +18,7 @@ from wakeful.domain.moment import iso
 from wakeful.domain.named_secrets import SECRET, names_a_secret
 from wakeful.domain.redact import redact
 
-# The longest message of 000's world (20,000 characters) fits, however it is spelled.
+# The longest queued message (20,000 characters) fits, however JSON spells it.
 LINE_BYTES_MAX: Final = 256 * 1024
 # Nobody nests deeper; a structure that holds itself ends here.
 _DEPTH_MAX: Final = 20
@@ -97,7 +97,7 @@ def line_of(event: CriticalEvent) -> bytes:
 
 
 def stamp(wall: float) -> str:
-    """The time as 000 spells it: whole seconds, UTC."""
+    """The time in whole seconds, UTC, with `Z`."""
     return f"{iso(wall)[:19]}Z"
 
 
@@ -111,7 +111,7 @@ def wall_of_stamp(text: str) -> float | None:
 
 
 def reason_of(code: Code | str, *, seconds: float | None = None, errors: int | None = None) -> str:
-    """The reason in 000's words where it has any, else the finding's code.
+    """The documented reason of silence, errors and runaways, else the finding's code.
 
     `seconds` is how long it was silent or ran, `errors` how many there were in a row.
     """

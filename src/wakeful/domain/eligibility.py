@@ -16,7 +16,7 @@ from wakeful.domain.findings import Health, State
 
 
 class Reason(StrEnum):
-    """003's closed set."""
+    """Closed: docs/specs/session-health.md lists them."""
 
     SESSION_NOT_FOUND = "session_not_found"
     SESSION_UNHEALTHY = "session_unhealthy"

@@ -1,4 +1,4 @@
-"""Who writes which field of a session's health: 003's triggers, the verdict, and nobody else. Pure.
+"""Which trigger writes which field of a session's health: five triggers and the verdict, nothing else. Pure.
 
 A trigger is evidence; `record.describe` alone makes a record of it, and records cannot be changed. Evidence seldom comes
 alone: an agent that ends is a stop, an end of presence and a verdict at once. `docs/reference/health-writers.md` is made
@@ -11,7 +11,7 @@ from typing import Final
 
 
 class HealthTrigger(StrEnum):
-    """003's five, and the sixth: what is judged from all of them."""
+    """Five kinds of evidence, and the sixth: the verdict over all of them."""
 
     SESSION = "a start, a resume, a stop, and the way to it opened, shut or lost"
     ACTIVITY = "what its log or its client's events say of a prompt"

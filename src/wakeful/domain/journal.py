@@ -1,6 +1,6 @@
-"""A program's journal as 004 writes it: the state it can be taken up from, and the events that led there. Pure.
+"""A program's journal: the state from which it can go on, and the events that led there. Pure.
 
-The state has exactly 004's keys; what recovery has to know about a step stands in its entry of `process_map`. A file
+The state has exactly eight keys; what recovery has to know about a step stands in its entry of `process_map`. A file
 with other keys was written by somebody else or by a newer Wakeful, and is refused: rewriting it would lose them.
 """
 
@@ -21,7 +21,7 @@ from wakeful.domain.process import Process
 # Step names become parts of file names.
 _STEP_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _AWAITING: Final = re.compile(r"awaiting-approval: CHECKPOINT_([1-9][0-9]{0,5})\.md(?:\n|\Z)")
-# 004's thresholds: after this long without a word a journal is stale.
+# A journal without a write for this long is stale.
 STALE_SECONDS: Final[Mapping[str, float]] = {"interactive": 300.0, "batch": 1800.0}
 
 
@@ -91,7 +91,7 @@ class Last(StrEnum):
 
 
 class StepEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """One step that was begun: 004's five fields of its process, then what recovery decides by.
+    """One step that was begun: the five fields of its process, then what recovery decides by.
 
     `started` and `boot_id` make the pid an identity. `mark` is in the environment of what the step started; a step
     that runs inside the program has none. `undo_of` is the checkpoint by whose decision its undoing was begun.
@@ -131,7 +131,7 @@ class StepEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SessionState(Struct, frozen=True, forbid_unknown_fields=True):
-    """`.copilot/session_state.json`, key by key as 004 has it."""
+    """`.copilot/session_state.json`, key by key (docs/specs/recovery.md)."""
 
     current_task_id: str | None
     steps_completed: tuple[str, ...]

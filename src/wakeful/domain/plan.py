@@ -15,7 +15,7 @@ from wakeful.domain.findings import MEANINGS, Act, Code, State
 from wakeful.domain.process import Sight
 from wakeful.domain.wording import length
 
-# One revival per message (000), and its memory is kept this long.
+# One revival per message, remembered for this long.
 REVIVALS_MAX: Final = 1
 BUDGET_SECONDS: Final = 7 * 86_400.0
 # A client that continues by itself does so within this time after its limit is lifted.

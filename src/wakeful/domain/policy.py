@@ -1,4 +1,4 @@
-"""The numbers judgement uses. Every one is configurable; defaults are 000's and 003's where they gave one."""
+"""The numbers that judging uses. Every one is configurable; docs/specs says what they mean."""
 
 from typing import NewType
 
@@ -11,9 +11,9 @@ Dollars = NewType("Dollars", float)
 class Policy(Struct, frozen=True):
     """Thresholds in awake seconds."""
 
-    # 000: healthy sessions pause up to 6 minutes, stuck ones 10 and more.
+    # Healthy sessions pause up to 6 minutes, stuck ones 10 and more (22 recorded sessions).
     silence_seconds: float = 600.0
-    # 003: session_health_stale_after. Idle sessions only, counted from the last proof of presence.
+    # session_health_stale_after. Idle sessions only, counted from the last proof of presence.
     stale_seconds: float = 120.0
     # Text whose log does not say whether more follows: 99.9 % of model waits end within 213 s, half in 3 s.
     settle_seconds: float = 60.0
@@ -46,7 +46,7 @@ class Policy(Struct, frozen=True):
     spawn_repeats_max: int = 4
     # A poll exists to wait. Half an hour without any change is no longer waiting.
     poll_seconds: float = 1800.0
-    # 000: two hours without an end. Every gap counts ten minutes at most, and a person's time not at all.
+    # Two hours without an end. Every gap counts ten minutes at most, and a person's time not at all.
     runaway_seconds: float = 7200.0
     # More than ten times the longest turn of nine in ten recorded sessions.
     runaway_calls_max: int = 2000

@@ -1,4 +1,4 @@
-"""The session record: 003's fields in a fixed order, ours added and never renamed. One model, domain to wire.
+"""The session record: documented fields in a fixed order, added to and never renamed. One model, domain to wire.
 
 Whatever an agent, a client or a provider wrote stands only under keys named `untrusted`, redacted and plain.
 """
@@ -123,7 +123,7 @@ class SessionRecord(Struct, frozen=True, gc=False):
 
 
 class HealthView(Struct, frozen=True, gc=False):
-    """003's own fields and nothing else."""
+    """The health fields and nothing else."""
 
     schema: int
     id: SessionId

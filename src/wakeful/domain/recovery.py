@@ -1,4 +1,4 @@
-"""What becomes of a step that a crash cut off: 004's decision matrix, as one table that is the whole truth.
+"""What happens to a step that a crash interrupted: the decision matrix, as one table that is the whole truth.
 
 The first rule of RULES that fits decides; there is one for every question that can be asked. Its theory: waiting and
 looking are always allowed; what changes nothing or only this place is run again; what may have happened elsewhere is
@@ -44,7 +44,7 @@ class Course(StrEnum):
 
 
 class Status(StrEnum):
-    """004's three endings of a recovery."""
+    """How a recovery ends."""
 
     OK = "ok"
     MANUAL_REVIEW = "manual-review"

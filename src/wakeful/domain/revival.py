@@ -1,4 +1,4 @@
-"""Revival of queued work (000): what is known of an attempt, what to do about it, and what the next one is told. Pure.
+"""Revival of queued work: what is known of an attempt, what to do about it, and what the next one is told. Pure.
 
 The choice is the plan's; what only a queue has is added here: nobody can be steered through it, a job whose folder is
 gone cannot run, and a work whose one revival is spent is given up and not held.
@@ -22,12 +22,12 @@ from wakeful.domain.trouble import HAPPENED
 from wakeful.domain.verdict import Verdict
 from wakeful.domain.wording import clock, length, quoted
 
-# 000's issue lists that many; more is read in the log itself.
+# An issue lists that many; the log has the rest.
 CALLS_KEPT_MAX: Final = 20
 # An agent reads them all; of more the newest count.
 REMOTE_CALLS_KEPT_MAX: Final = 12
 CALLS_NAMED_MAX: Final = 8
-# 000's sentence; chats know it by heart.
+# Part of the interface: chats and their users know this sentence.
 FAILURE_MESSAGE: Final = (
     "Sorry, I ran into an issue and couldn't recover. The error has been logged for investigation."
 )

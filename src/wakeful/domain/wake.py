@@ -51,7 +51,7 @@ class Trigger(StrEnum):
 
 
 class WakeOutcome(StrEnum):
-    """003's closed set."""
+    """Closed: docs/specs/session-health.md lists them."""
 
     SENT = "sent"
     SKIPPED = "skipped"

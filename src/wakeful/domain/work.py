@@ -20,7 +20,7 @@ from wakeful.domain.plaintext import plain
 from wakeful.domain.process import Process
 from wakeful.domain.redact import redact
 
-# Contract D10. An owner that heartbeats every 20 s may miss two of them.
+# An owner that heartbeats every 20 s may miss two of them.
 OWNER_CHARS_MAX: Final = 300
 LEASE_SECONDS: Final = 60.0
 # Lists show this much of a prompt; a person recognises it, and a thousand long ones still fit an answer.

@@ -1,4 +1,4 @@
-"""A queue world that others own (000): its sessions, its jobs, and the few acts on them, each one atomic.
+"""A queue that another program owns: its sessions, its jobs, and the few actions on them, each atomic.
 
 Nothing in it is signalled. An old owner is fenced by marking its session and its job failed before the next job
 exists. What must be said or done once, whoever says it and however often it restarts, is kept in that world too.
@@ -50,7 +50,7 @@ class Job(Struct, frozen=True):
     session_id: str | None = None
     created_at: float | None = None
     chat_id: str | None = None
-    # As its record has it: 000's are numbers.
+    # As its record has it; popoto writes numbers.
     message_id: int | str | None = None
     working_dir: str | None = None
     revival_context: str | None = None

@@ -181,7 +181,7 @@ class Desk:
         self._exists = exists
 
     def health(self, text: str) -> Answer:
-        """003's fields of one session."""
+        """The health fields of one session."""
         watched = self._found(text)
         return Answer(watched.health_body(), _exit_code(watched))
 

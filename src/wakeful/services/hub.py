@@ -36,7 +36,7 @@ from wakeful.services.hub_keeping import AutoRestart, Losses
 from wakeful.services.hub_leases import AgentLeases
 from wakeful.services.hub_orders import Orders, Sessions
 
-# 001's own.
+# An agent whose session died is stale within this time.
 SYNC_SECONDS: Final = 10.0
 # A start that an earlier daemon ordered is seen ready, or ended, this late.
 STARTING_SECONDS: Final = 1.0
@@ -380,6 +380,6 @@ def _not_ready(spec: AgentSpec, reason: str) -> str:
 
 
 def _discovered(agent: Agent) -> str:
-    """001's sentence."""
+    """The log line about an agent found at the start of the daemon."""
     what = "container" if agent.spec.runtime == "docker" else "session"
     return f"Discovered {agent.state} {what} for {agent.name} ({agent.record.reason})"

@@ -314,7 +314,7 @@ class AgentBook:
 
 
 def _words(agent: Agent, move: Move, glimpse: Glimpse) -> str:
-    """Why it stands where it stands; of a container whose session died, 001's own words."""
+    """The reason of the state; for a container whose session died, the documented sentence."""
     if move is Move.SESSION_LOST and agent.stop_ordered:
         return "stopped by a person; its terminal is left"
     if agent.state is AgentState.STARTING and move is Move.SESSION_LOST:

@@ -1,4 +1,4 @@
-"""Recovery of a journal: 004's eight steps, in its order, each told as it begins.
+"""Recovery of a journal: eight steps in a fixed order, each reported as it begins.
 
 It decides nothing itself (`domain/recovery` does) and repeats no step: it settles what is known, asks a person about the
 rest, and leaves a state the program can go on from. Killed anywhere, it is run again from its start and finds the same.
@@ -54,7 +54,7 @@ STEPS: Final = (
 )
 AWAITING: Final = "awaiting-approval"
 ABORTED: Final = "aborted"
-# A short timeline, as 004 asks for; the events hold the rest.
+# The timeline stays short; the events hold the rest.
 TIMELINE_EVENTS_MAX: Final = 200
 Progress = Callable[[int, str], None]
 

@@ -77,7 +77,7 @@ async def _nobodys() -> SessionId | None:
 
 
 class WakeRules(Struct, frozen=True):
-    """003's numbers, in seconds."""
+    """Numbers of `[agents.heartbeat]`, in seconds."""
 
     enabled: bool = True
     default_interval_seconds: float = 1800.0

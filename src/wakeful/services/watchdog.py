@@ -1,4 +1,4 @@
-"""000's watchdog over a queue world: every active session is looked at in every cycle, and no trouble ends the loop.
+"""The watchdog of a queue: checks every active session in every cycle, and no problem ends the loop.
 
 One line per cycle says how many were checked. What stays wrong is said once, and once more when it is over.
 """

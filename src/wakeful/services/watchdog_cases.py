@@ -65,7 +65,7 @@ class Case(Struct, frozen=True):
         return interrupted(self.diary.activity)
 
     def reason(self, finding: Finding) -> str:
-        """In 000's words."""
+        """As the critical event spells it (docs/specs/watchdog.md)."""
         seconds = self.now.seconds_since(finding.since)
         return reason_of(finding.code, seconds=seconds, errors=self.diary.activity.errors_in_a_row)
 

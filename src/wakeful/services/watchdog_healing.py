@@ -420,7 +420,7 @@ def _episode(watched: Watched) -> str:
 
 
 def _details(case: Case) -> dict[str, Any]:
-    """000's two keys first."""
+    """`last_tool_call` and `tool_count` first."""
     activity = case.diary.activity
     return {
         "last_tool_call": stamp(activity.call_at.wall) if activity.call_at is not None else None,

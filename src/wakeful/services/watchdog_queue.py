@@ -23,7 +23,7 @@ from wakeful.services.watchdog_calls import CALL_SECONDS_MAX, Answer, Callback, 
 from wakeful.services.watchdog_ledger import Ledger
 from wakeful.services.watchdog_news import EVENTS, Operator, QueueEpisode
 
-# 000: three jobs lay there and no worker had started. A worker takes the next job at once.
+# Three jobs once lay in a queue and no worker had started. A worker takes the next job at once.
 STALLED_SECONDS_MAX: Final = 300.0
 # Between two jobs of a worker there is a moment without any.
 CONFIRM_SECONDS: Final = 2.0

@@ -67,7 +67,7 @@ class Watched(Struct, gc=False):
         return self.encoded
 
     def health_body(self) -> bytes:
-        """003's fields as every door sends them."""
+        """The health fields as every listener sends them."""
         if self._health_body is None:
             assert self.record is not None, "a session is judged before it is shown"
             self._health_body = _encode(health_view(self.record))

@@ -1,7 +1,7 @@
 """Work whose worker was not heard of any more: its prompt is queued once more if it can be seen that nothing elsewhere
 was cut off; otherwise that is for a person.
 
-As 000 says: at most one revival for each message, kept across restarts. The revival is a work of its own whose name
+At most one revival for each message, kept across restarts. The revival is a work of its own whose name
 follows from the first one's, so that however often and by whomever it is tried, it exists once. Work that came with a
 budget of several attempts has had its chances.
 """

@@ -16,7 +16,7 @@ from wakeful.adapters.critical.whole_lines import append, explained, locked, rea
 from wakeful.domain.critical import CriticalEvent, line_of, wall_of_stamp
 from wakeful.domain.decoding import json_decoder
 
-# 000 keeps what nobody has archived for this long.
+# Events that were not archived stay for this long.
 RETENTION_SECONDS: Final = 30 * 86_400.0
 _decode: Final = json_decoder(dict[str, Any])
 

@@ -1,4 +1,4 @@
-"""Starts the agent in tmux session `agent` of a container that runs, and sees it become ready. 001's pattern.
+"""Starts the agent in tmux session `agent` of a container that runs, and sees it become ready.
 
 One program in the container looks for tmux and for the command, makes the session and says how that went. The session
 keeps its pane until the agent was seen to stay, so that the last words of one that ends at once are read.

@@ -1,4 +1,4 @@
-"""Agents in containers: 001's pattern, behind the port of runtimes. PID 1 sleeps, the agent runs in tmux session `agent`.
+"""Agents in containers: PID 1 sleeps, the agent runs in tmux session `agent`.
 
 The engine is asked what only it knows, and is not asked again until it tells of a change; who lives in a container is
 seen from this host. Only where the host cannot see (an engine elsewhere) a program is run inside to look. Whatever

@@ -1,1 +1,1 @@
-"""The files of a program's journal, as 004 names them."""
+"""The files of a program's journal (docs/specs/recovery.md)."""

@@ -215,7 +215,7 @@ def _trace_row(placed: Placed) -> tuple[object, ...]:
 def _item_row(item: Item) -> tuple[object, ...]:
     rest = {name: value for name, value in item.items() if name not in ITEM_COLUMNS}
     known = [item[name] for name in ITEM_COLUMNS[:-1]]
-    # 004 leaves open whether a priority is a word or a number: it comes back as it was given.
+    # A priority may be a word or a number: it comes back as it was given.
     known[3] = msgspec.json.encode(item["priority"]).decode()
     return *known, msgspec.json.encode(rest).decode()
 

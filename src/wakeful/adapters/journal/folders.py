@@ -8,7 +8,7 @@ from wakeful.domain.journal import StateForeign
 
 
 class JournalPlaces:
-    """The paths below one root, 004's names."""
+    """The paths below one root."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

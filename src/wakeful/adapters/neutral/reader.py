@@ -1,4 +1,4 @@
-"""One line of the neutral event log to events. Pure; `docs/reference/event-log.md` is the contract.
+"""One line of the neutral event log to events. Pure; `docs/reference/event-log.md` describes the format.
 
 Keys we do not know are ignored and events we do not know are skipped, so that programs may write more. A
 known event without a field it needs has drifted.

@@ -1,1 +1,1 @@
-"""000's Redis: agent sessions and jobs as popoto lays them out. Imported only where a Redis is configured."""
+"""Agent sessions and jobs in Redis, as popoto lays them out. Imported only if a Redis is configured."""

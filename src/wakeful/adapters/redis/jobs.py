@@ -1,4 +1,4 @@
-"""000's queue world in Redis, behind ports.jobs.Jobs. Only here is it read, and only the scripts change its records.
+"""The sessions and jobs that popoto keeps in Redis. Only here are they read, and only the scripts change them.
 
 Beside popoto's records lie a few keys of our own, all named `wakeful:…`: budgets, claims, episodes, owed messages.
 Nothing is asked twice after it may have been done: a script whose answer was lost is looked up instead.

@@ -4,7 +4,7 @@ from typing import Final
 
 from wakeful.ports.jobs import Jobs
 
-# 000: one issue per project per hour.
+# One issue per project per hour.
 WINDOW_SECONDS: Final = 3600.0
 _OWNER: Final = "filed"
 

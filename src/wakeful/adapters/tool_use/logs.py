@@ -1,4 +1,4 @@
-"""Where 000's tool hooks write: `<folder>/<session id>/tool_use.jsonl`."""
+"""Where tool hooks write: `<folder>/<session id>/tool_use.jsonl`."""
 
 from pathlib import Path
 

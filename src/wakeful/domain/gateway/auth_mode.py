@@ -12,10 +12,10 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-# 002: its own timer, and the host watch. A status command costs half a second.
+# A timer of its own, and the host watch. A status command costs half a second.
 STATUS_SECONDS: Final = 300.0
 WATCH_SECONDS: Final = 60.0
-# C14: one probe turn in this time at most; it is a call of the model.
+# One probe turn in this time at most; it is a call of the model.
 PROBE_SECONDS: Final = 300.0
 # What whoever writes is told; nothing of what the client said.
 USER_SENTENCE: Final = "The agent is not available: its login has to be renewed. The operator has been told."

@@ -49,7 +49,7 @@ MOVES: Final[Mapping[tuple[BreakerState, BreakerMove], BreakerState]] = {
 
 
 class Thresholds(Struct, frozen=True):
-    """002's numbers: three failures in a row open it, 30 s of rest, two successful tests close it."""
+    """Three failures in a row open it, 30 s of rest, two successful tests close it."""
 
     failures_max: int = 3
     open_seconds: float = 30.0

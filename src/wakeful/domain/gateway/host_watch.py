@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from wakeful.domain.plaintext import plain
 
-# 002: half an hour for each alert key, and 5 min for each category.
+# Half an hour for each alert key, and 5 min for each category.
 ALERT_SECONDS: Final = 1800.0
 CATEGORY_SECONDS: Final = 300.0
 # One error in one minute is no spike; five in five minutes are one a minute.
@@ -59,7 +59,7 @@ class HostReading(Struct, frozen=True):
 
 
 class WatchLimits(Struct, frozen=True):
-    """C13's numbers."""
+    """Limits of the host watch."""
 
     disk_percent: float = 90.0
     memory_percent: float = 96.0

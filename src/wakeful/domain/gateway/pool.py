@@ -30,7 +30,7 @@ STOPS: Final = frozenset({EvictionReason.STOP, EvictionReason.STOP_ALL})
 
 
 class PoolLimits(Struct, frozen=True):
-    """002's numbers. `queue_max`: what one key may have waiting; whoever writes more is told."""
+    """Limits of the pool. `queue_max`: how many messages of one key may wait; more are refused."""
 
     active_max: int = 24
     idle_seconds: float = 1800.0

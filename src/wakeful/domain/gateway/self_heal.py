@@ -14,7 +14,7 @@ from msgspec import Struct
 from wakeful.domain.gateway.classifier import AUTH_REQUIRED, NEVER_RESTARTED, Category
 from wakeful.domain.gateway.messages import ConversationKey
 
-# 002: three or more of the same within ten minutes; five minutes of rest for each kind.
+# Three or more of the same within ten minutes; five minutes of rest for each kind.
 PATTERN_COUNT_MIN: Final = 3
 PATTERN_SECONDS: Final = 600.0
 COOLDOWN_SECONDS: Final = 300.0
@@ -109,7 +109,7 @@ class Hog(Struct, frozen=True):
 
 
 class HealLimits(Struct, frozen=True):
-    """C12's numbers, in percent."""
+    """Limits of self-heal, in percent."""
 
     memory_percent: float = 96.0
     disk_percent: float = 90.0

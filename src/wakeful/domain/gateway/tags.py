@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from wakeful.domain.gateway.fences import code_spans, open_at_end
 
-# 002: twenty calls at most. As many files: more than that is a folder.
+# Twenty calls at most. As many files: more than that is a folder.
 CALLS_MAX: Final = 20
 FILES_MAX: Final = 20
 TAG_CHARS_MAX: Final = 8192

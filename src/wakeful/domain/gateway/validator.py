@@ -19,7 +19,7 @@ from wakeful.domain.gateway.fences import open_at_end, prose_lines
 from wakeful.domain.gateway.response_actions import PROMPTS
 from wakeful.domain.plaintext import without_hidden
 
-# C9. Both are shares of 1.
+# Both are shares of 1.
 SIMILARITY_MAX: Final = 0.7
 RECENT_MAX: Final = 3
 # "Yes, all 45 tests pass." may be the answer three times; a paragraph may not.

@@ -1,4 +1,4 @@
-"""`wakeful attach` for agents of the hub: to its terminal, or 001's menu where there is nothing to go to.
+"""`wakeful attach` for agents of the hub: to the terminal, or to the menu for a stale agent.
 
 The daemon acts; this command asks the person, and then becomes tmux, or lends its terminal to it in a container.
 """
@@ -113,7 +113,7 @@ def _record(text: str) -> AgentRecord:
 
 
 def _ask(record: AgentRecord) -> int:
-    """001's menu."""
+    """The menu for a stale agent: R, T or C."""
     for line in menu(record, _program(record.name)):
         say(line)
     while True:

@@ -13,7 +13,7 @@ from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentState
 from wakeful.domain.durations import age
 from wakeful.domain.plaintext import plain
 
-# 001: stale in yellow.
+# stale is yellow, in every list.
 _COLOURS: Final[Mapping[AgentState, str]] = {
     AgentState.RUNNING: "32",
     AgentState.STALE: "33",
@@ -36,7 +36,7 @@ def painted(text: str, state: AgentState) -> str:
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
-    """001's `(1 stale, 6 stopped)`."""
+    """Counts as in `(1 stale, 6 stopped)`."""
     parts = [f"{count} {state}" for state, count in counts.items()]
     return f"({', '.join(parts)})" if parts else ""
 
@@ -60,7 +60,7 @@ def _cells(record: AgentRecord, now: float) -> tuple[str, ...]:
 
 
 def service_line(record: AgentRecord, words: str = "") -> str:
-    """001's line: container, state, and in brackets what that means."""
+    """One line: container, state, and in brackets what that means."""
     name = f"agent-{record.name}".ljust(_NAME_CELLS - 1)
     state = painted(record.state.ljust(_STATE_CELLS - 1), record.state)
     said = plain(words or record.reason)
@@ -68,7 +68,7 @@ def service_line(record: AgentRecord, words: str = "") -> str:
 
 
 def menu(record: AgentRecord, program: str) -> list[str]:
-    """001's menu for a stale agent."""
+    """The menu for a stale agent."""
     kept = "container" if record.runtime is AgentRuntime.DOCKER else "tmux session"
     return [
         f"Agent '{record.name}' is stale ({plain(record.reason)}).",

@@ -24,12 +24,12 @@ _BACKUPS_MAX: Final = 100
 @click.option("--write", is_flag=True, help="Put it into your configuration, which is backed up first.")
 @click.option("--config", "config_file", metavar="FILE", help="Write to this configuration instead.")
 def import_file(*, file: str, write: bool, config_file: str | None) -> int:
-    """Convert a gateway.json of 002's chat gateway, and print it as TOML. Unknown keys are named, none is lost."""
+    """Convert a gateway.json to Wakeful's configuration and print it as TOML. Unknown keys are named and kept."""
     imported = read_gateway_json(read_file(file), plain(file))
     for name in imported.unknown:
         note(f"{plain(file)}: {plain(name)}: not understood, kept as a comment")
     if not imported.settings:
-        note(f"{plain(file)}: sets none of the keys of 002's gateway.json")
+        note(f"{plain(file)}: sets none of the keys of a gateway.json")
     if not write:
         for line in toml_lines(imported):
             say(line)

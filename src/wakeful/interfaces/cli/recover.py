@@ -1,4 +1,4 @@
-"""`wakeful recover`: 004's eight steps for the journal of a program that was cut off. Works without a daemon."""
+"""`wakeful recover`: the eight steps of recovery for an interrupted program's journal. Works without a daemon."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`wakeful services`: the hub and what runs in containers and in tmux, as 001 shows it.
+"""`wakeful services`: the hub and what runs in containers and in tmux.
 
 Without a daemon the engine and tmux are asked for what is there; how a session fares is not said then.
 """

@@ -45,7 +45,7 @@ class Archived(Struct, frozen=True):
 
 
 class CriticalEventList(Struct, frozen=True):
-    """Events in 000's shape, oldest first. `left_out` older ones did not fit; `path` is the log.
+    """Critical events, oldest first. `left_out` older ones did not fit; `path` is the log.
 
     `paused` says who stopped everything Wakeful would do by itself, if somebody did.
     """

@@ -73,7 +73,7 @@ class SessionRoutes:
         self,
         *,
         everything: Annotated[bool, QueryParameter(name="all")] = False,
-        include_health: FromQuery[bool] = True,  # noqa: ARG002 - 003's parameter; a record never comes without
+        include_health: FromQuery[bool] = True,  # noqa: ARG002 - a documented parameter; a record always has its health
         health: FromQuery[Health | None] = None,
         # `state` means something else to Litestar.
         in_state: Annotated[State | None, QueryParameter(name="state")] = None,

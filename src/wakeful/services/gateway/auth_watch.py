@@ -1,4 +1,4 @@
-"""Watches the logins of the providers (C14): enters degraded mode, leaves it by itself, tells the operator once.
+"""Watches the logins of the providers: enters degraded mode, leaves it by itself, tells the operator once.
 
 It decides nothing that `domain.gateway.auth_mode` does not, and restarts nothing.
 """

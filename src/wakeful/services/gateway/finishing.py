@@ -1,4 +1,4 @@
-"""What an answer asks of the gateway itself, done before its words appear (C5), and what is offered under it."""
+"""What an answer asks of the gateway itself, done before its words appear, and what is offered under it."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final

@@ -1,4 +1,4 @@
-"""What is offered under an answer (C11): Context always; again, shorter and deeper where the model says they would help.
+"""What is offered under an answer: Context always; again, shorter and deeper where the model says they would help.
 
 That is one more call of the model for every answer, made after the answer is there, and switched off by
 `response_actions.enabled = false`. The same three can always be typed. A press is a message of whoever pressed, so it

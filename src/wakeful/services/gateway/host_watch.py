@@ -1,4 +1,4 @@
-"""The gateway's host watch (C13): every minute the host, then self-heal, in one cycle. It tells, and acts on nothing."""
+"""The gateway's host watch: every minute the host, then self-heal, in one cycle. It tells, and acts on nothing."""
 
 import logging
 from typing import Protocol

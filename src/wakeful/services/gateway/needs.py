@@ -27,7 +27,7 @@ class Limits(Struct, frozen=True):
     cut_short: float = 60.0
     # How long a process that ended inside it may be missed: the healer takes two minutes at most to see one back.
     gone: float = 180.0
-    # C12: one proposal of a kind for a key within this time.
+    # One proposal of a kind for a key within this time.
     proposal_cooldown: float = 300.0
     # A daemon that is away is asked again after this.
     retry: float = 2.0
@@ -36,7 +36,7 @@ class Limits(Struct, frozen=True):
 
 
 class AuthGate(Protocol):
-    """The auth mode of every provider (C14)."""
+    """The login state of every provider."""
 
     def refusal(self, provider: str) -> str | None:
         """What the user is told at once instead of an answer; None while its login is good."""

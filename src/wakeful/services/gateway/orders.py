@@ -1,7 +1,7 @@
 """The commands of the chat. Everybody heard may stop a turn and begin anew; what tells about the host, and what decides
 something, is for admins, and what decides is asked back.
 
-Answers keep 002's reading order: health first, then the patterns of errors, then the session, then the log.
+Answers keep one reading order: health first, then the patterns of errors, then the session, then the log.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ HELP: Final = """Write, and the agent of this chat answers.
 again, shorter, deeper: the last answer in another way.
 For admins: /stop all, /health, /errors patterns, /session, /report 22:00, /checkpoints,
 /pause, /resume, /mute ID 2h."""
-# 002's, all five of it.
+# Five places to look, in this order (docs/specs/gateway.md).
 READING_ORDER: Final = "If it looks unstable: /health, /errors patterns, the breaker in /session, {log}, the last words in /session"
 # A night.
 REPORT_SINCE: Final = "12h"

@@ -1,4 +1,4 @@
-"""The gateway's self-heal (C12): remembers how turns failed, and asks for what `domain.gateway.self_heal` proposes.
+"""The gateway's self-heal: remembers how turns failed, and asks for what `domain.gateway.self_heal` proposes.
 
 Sessions are restarted by whoever owns the pool, through the one gate; this asks and writes down what came of it.
 """
