@@ -26,14 +26,16 @@ OpenStore = Callable[[], Awaitable[Store]]
 
 A = parse_session_id("claude-a")
 B = parse_session_id("codex-b")
-# The second notice has no payload: no store can take it, so the whole call has to fail.
-SPOILED = cast("list[tuple[str, bytes]]", [("alert", b"1"), ("alert",)])
 
 
 def change(
     session_id: SessionId = A, *, at: float = 1.0, record: bytes = b"{}", reason: str = "seen"
 ) -> Transition:
     return Transition(session_id, at, "idle", "prompting", "unknown", "healthy", reason, record)
+
+
+# Its record is no bytes: no store can take it, so the whole call has to fail.
+SPOILED = change(record=cast("bytes", object()))
 
 
 def intent(id_: str = "i1", at: float = 1.0) -> Intent:
@@ -82,21 +84,19 @@ class StoreContract:
         """Nothing is there that nobody stored."""
         assert await store.sessions() == []
         assert await store.transitions() == []
-        assert await store.take_outbox() == []
         assert await store.bookmarks() == []
         assert await store.open_intents() == []
 
     async def test_a_record_is_read_back_whole(self, store: Store) -> None:
         """What was recorded comes back equal, with the sequence numbers the store gave."""
         first, second = change(A, at=1.5, reason="näïve ☃ 🐙"), change(B, at=2.5, record=b"\x00\xff" * 600)
-        last = await store.record([first, second], notices=[("alert", b"\x00p")])
+        last = await store.record([first, second])
         stored = await store.transitions()
         assert [each.seq for each in stored] == [last - 1, last]
         assert [(each.session_id, each.at, each.reason, each.record) for each in stored] == [
             (A, 1.5, "näïve ☃ 🐙", b"{}"),
             (B, 2.5, "seen", b"\x00\xff" * 600),
         ]
-        assert [(row.kind, row.payload) for row in await store.take_outbox()] == [("alert", b"\x00p")]
 
     async def test_every_field_of_a_transition_keeps_its_place(self, store: Store) -> None:
         """No two fields are exchanged between writing and reading."""
@@ -105,13 +105,10 @@ class StoreContract:
         assert await store.transitions() == [Transition(A, 4.0, "os", "ns", "oh", "nh", "why", b"r", seq)]
 
     async def test_recording_nothing_gives_zero(self, store: Store) -> None:
-        """Empty calls are allowed and leave nothing; notices may come without a transition."""
+        """Empty calls are allowed and leave nothing."""
         assert await store.record([]) == 0
-        assert await store.record([], notices=[("alert", b"1")]) == 0
         await store.forget([])
         await store.save_bookmarks([])
-        assert await store.settle_outbox([]) == 0
-        assert len(await store.take_outbox()) == 1
         assert await store.transitions() == []
 
     async def test_a_session_shows_its_newest_record(self, store: Store) -> None:
@@ -125,18 +122,17 @@ class StoreContract:
         ]
 
     async def test_a_record_that_fails_leaves_nothing(self, store: Store) -> None:
-        """Transitions, sessions and notices are stored all or nothing, and numbers go on as if it never was."""
+        """Transitions and sessions are stored all or nothing, and numbers go on as if it never was."""
         before = await store.record([change(A)])
         with pytest.raises(Exception, match=r".+"):
-            await store.record([change(A, record=b"half"), change(B)], notices=SPOILED)
+            await store.record([change(A, record=b"half"), change(B), SPOILED])
         assert [(row.id, row.version, row.record) for row in await store.sessions()] == [(A, 1, b"{}")]
-        assert await store.take_outbox() == []
         assert await store.record([change(A)]) == before + 1
 
     async def test_a_failing_caller_takes_no_neighbour_with_it(self, store: Store) -> None:
         """Of callers stored together only the one that cannot be stored gets an error."""
         calls: list[Awaitable[int]] = [store.record([change(A, record=b"%d" % each)]) for each in range(20)]
-        calls.insert(10, store.record([change(B)], notices=SPOILED))
+        calls.insert(10, store.record([change(B), SPOILED]))
         answers = await asyncio.gather(*calls, return_exceptions=True)
         assert [index for index, each in enumerate(answers) if isinstance(each, BaseException)] == [10]
         assert [each.record for each in await store.transitions()] == [b"%d" % each for each in range(20)]
@@ -239,25 +235,6 @@ class StoreContract:
         await store.prune(1e12)
         assert await store.record([change(A)]) == last + 1
 
-    async def test_taking_an_effect_does_not_remove_it(self, store: Store) -> None:
-        """Effects are given oldest first until they are settled; how many were still there is told."""
-        await store.record([change(A)], notices=[("alert", b"%d" % each) for each in range(5)])
-        first = await store.take_outbox(limit=2)
-        assert [row.payload for row in first] == [b"0", b"1"]
-        assert await store.take_outbox(limit=2) == first
-        assert await store.settle_outbox([row.seq for row in first]) == 2
-        assert await store.settle_outbox([row.seq for row in first]) == 0
-        assert [row.payload for row in await store.take_outbox()] == [b"2", b"3", b"4"]
-
-    async def test_a_settled_number_never_names_a_later_effect(self, store: Store) -> None:
-        """Settling late must not swallow an effect that came after."""
-        await store.record([], notices=[("alert", b"first")])
-        settled = (await store.take_outbox())[0].seq
-        await store.settle_outbox([settled])
-        await store.record([], notices=[("alert", b"second")])
-        assert await store.settle_outbox([settled]) == 0
-        assert [row.payload for row in await store.take_outbox()] == [b"second"]
-
     async def test_a_bookmark_is_replaced_by_path(self, store: Store) -> None:
         """One bookmark per path, the last one given, all fields of it."""
         await store.save_bookmarks([bookmark("/a", offset=1), bookmark("/b", offset=2)])
@@ -337,8 +314,6 @@ class StoreContract:
             store.transitions,
             lambda: store.forget([A]),
             lambda: store.prune(1.0),
-            store.take_outbox,
-            lambda: store.settle_outbox([1]),
             lambda: store.save_bookmarks([bookmark()]),
             store.bookmarks,
             lambda: store.intend(intent()),

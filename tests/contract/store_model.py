@@ -12,7 +12,6 @@ from wakeful.ports.store import (
     Bookmark,
     Conclusion,
     Intent,
-    OutboxRow,
     Outcome,
     SessionRow,
     Store,
@@ -25,7 +24,6 @@ Change = tuple[SessionId, float, bytes]
 SESSIONS = st.sampled_from([parse_session_id(each) for each in ("a", "b", "c")])
 TIMES = st.integers(0, 9).map(float)
 CHANGES = st.lists(st.tuples(SESSIONS, TIMES, st.binary(max_size=3)), max_size=5)
-NOTICES = st.lists(st.tuples(st.sampled_from(["alert", "issue"]), st.binary(max_size=3)), max_size=2)
 INTENT_IDS = st.sampled_from(["i1", "i2", "i3"])
 
 
@@ -35,22 +33,17 @@ class Model:
     def __init__(self) -> None:
         self.log: list[Transition] = []
         self.newest: dict[SessionId, SessionRow] = {}
-        self.owed: list[OutboxRow] = []
         self.bookmarks: dict[str, Bookmark] = {}
         self.intents: dict[str, Intent] = {}
         self.concluded: set[str] = set()
         self.seq = 0
-        self.owed_seq = 0
 
-    def record(self, transitions: Sequence[Transition], notices: Sequence[tuple[str, bytes]]) -> int:
+    def record(self, transitions: Sequence[Transition]) -> int:
         for each in transitions:
             self.seq += 1
             self.log.append(structs.replace(each, seq=self.seq))
             version = self.newest[each.session_id].version + 1 if each.session_id in self.newest else 1
             self.newest[each.session_id] = SessionRow(each.session_id, version, each.record, each.at)
-        for kind, payload in notices:
-            self.owed_seq += 1
-            self.owed.append(OutboxRow(self.owed_seq, kind, payload))
         return self.seq if transitions else 0
 
     def prune(self, before: float) -> int:
@@ -60,12 +53,6 @@ class Model:
         pruned = len(self.log) - len(kept)
         self.log = kept
         return pruned
-
-    def settle(self, seqs: Sequence[int]) -> int:
-        left = [row for row in self.owed if row.seq not in seqs]
-        settled = len(self.owed) - len(left)
-        self.owed = left
-        return settled
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -85,14 +72,14 @@ class StoreMachine(RuleBasedStateMachine):
         self.runner.run(self.store.close())
         self.runner.close()
 
-    @rule(changes=CHANGES, notices=NOTICES)
-    def record(self, changes: Sequence[Change], notices: Sequence[tuple[str, bytes]]) -> None:
+    @rule(changes=CHANGES)
+    def record(self, changes: Sequence[Change]) -> None:
         transitions = [
             Transition(id_, at, "idle", "idle", "healthy", "stale", "r", record)
             for id_, at, record in changes
         ]
-        answer = self.runner.run(self.store.record(transitions, notices=notices))
-        assert answer == self.model.record(transitions, notices)
+        answer = self.runner.run(self.store.record(transitions))
+        assert answer == self.model.record(transitions)
 
     @rule(ids=st.lists(SESSIONS, max_size=2))
     def forget(self, ids: Sequence[SessionId]) -> None:
@@ -103,10 +90,6 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(before=TIMES)
     def prune(self, before: float) -> None:
         assert self.runner.run(self.store.prune(before)) == self.model.prune(before)
-
-    @rule(seqs=st.lists(st.integers(1, 12), max_size=4))
-    def settle(self, seqs: Sequence[int]) -> None:
-        assert self.runner.run(self.store.settle_outbox(seqs)) == self.model.settle(seqs)
 
     @rule(path=st.sampled_from(["/a", "/b"]), offset=st.integers(0, 2**62))
     def bookmark(self, path: str, offset: int) -> None:
@@ -133,7 +116,6 @@ class StoreMachine(RuleBasedStateMachine):
         run, model = self.runner.run, self.model
         assert run(self.store.transitions()) == model.log
         assert run(self.store.sessions()) == sorted(model.newest.values(), key=lambda row: row.id)
-        assert run(self.store.take_outbox()) == model.owed
         assert {each.path: each for each in run(self.store.bookmarks())} == model.bookmarks
         still_open = [each for each in model.intents.values() if each.id not in model.concluded]
         assert run(self.store.open_intents()) == still_open

@@ -29,7 +29,6 @@ ALL_OF_IT = {
     "enqueue": {"SCAN CONSTANT ROW"},
     "hostings": {"SCAN hostings"},
     "sessions": {"SCAN sessions"},
-    "take_outbox": {"SCAN outbox"},
 }
 
 
@@ -65,13 +64,12 @@ def mode(path: Path) -> int:
 async def test_what_was_stored_is_there_after_reopening(path: Path) -> None:
     """A store is its file."""
     store = await SqliteStore.open(path)
-    await store.record([change(A), change(B)], notices=[("alert", b"1")])
+    await store.record([change(A), change(B)])
     await store.save_bookmarks([bookmark()])
     await store.intend(intent())
     await store.close()
     again = await SqliteStore.open(path)
     assert [row.id for row in await again.sessions()] == [A, B]
-    assert [row.payload for row in await again.take_outbox()] == [b"1"]
     assert await again.bookmarks() == [bookmark()]
     assert await again.open_intents() == [intent()]
     await again.close()
@@ -219,17 +217,22 @@ async def test_a_migration_keeps_a_backup_of_what_was(path: Path) -> None:
 
 
 async def test_a_store_of_the_first_version_gains_work_and_keeps_the_rest(path: Path) -> None:
-    """What was stored before there was work is still there, with a backup beside it."""
+    """What was stored before there was work is still there, with a backup beside it; the unused outbox is gone."""
     first = open_database(path, MIGRATIONS[:1])
     first.writer.execute("INSERT INTO outbox (kind, payload) VALUES ('alert', x'31')")
+    first.writer.execute(
+        "INSERT INTO intents (id, session_id, act, evidence, at) VALUES ('i', 'claude-a', 'stop', x'7b7d', 1.0)"
+    )
     for connection in first:
         connection.close()
     store = await SqliteStore.open(path)
-    assert [row.payload for row in await store.take_outbox()] == [b"1"]
+    assert [each.id for each in await store.open_intents()] == ["i"]
     assert await store.enqueue(work())
     assert (await store.claim_next_run("a")) is not None
     await store.close()
     assert path.with_name(f"wakeful.db.before-v{MIGRATIONS[-1].version}").exists()
+    with closing(sqlite3.connect(path)) as migrated:
+        assert migrated.execute("SELECT name FROM sqlite_master WHERE name = 'outbox'").fetchall() == []
 
 
 async def test_a_migration_that_fails_changes_nothing(path: Path) -> None:

@@ -22,7 +22,7 @@ from wakeful.adapters.sqlite.store import SqliteStore
 from wakeful.domain.errors import WorldError
 from wakeful.domain.ids import SessionId, parse_session_id
 from wakeful.domain.work import LeaseKey, Work, WorkId
-from wakeful.ports.store import Bookmark, Conclusion, Intent, Outcome, Store, Transition
+from wakeful.ports.store import Bookmark, Conclusion, Intent, Note, Outcome, Store, Transition
 from wakeful.testing.memory_store import MemoryStore
 
 Step = Callable[[Store], Awaitable[Any]]
@@ -35,7 +35,7 @@ CROWD = 40
 CLOCK = 1000.0
 # What a later version of Wakeful might bring: one new table, one changed one.
 NEXT_MIGRATION = Migration(
-    MIGRATIONS[-1].version + 1, "CREATE TABLE later (id TEXT);\nALTER TABLE outbox ADD COLUMN later TEXT;\n"
+    MIGRATIONS[-1].version + 1, "CREATE TABLE later (id TEXT);\nALTER TABLE notes ADD COLUMN later TEXT;\n"
 )
 
 
@@ -54,19 +54,17 @@ def work(number: int, **rest: Any) -> Work:
 # Each step changes more than one row where its operation can, so that a half would show.
 STEPS: Sequence[Step] = (
     lambda store: store.record([change(A, 1, "1a"), change(B, 1, "1b"), change(A, 2, "1c")]),
-    lambda store: store.record(
-        [change(A, 3, "2"), change(C, 3, "2")], notices=[("alert", b"1"), ("alert", b"2")]
-    ),
+    lambda store: store.record([change(A, 3, "2"), change(C, 3, "2")]),
     lambda store: store.intend(Intent("i1", A, "stop", b"{}", 4.0)),
     lambda store: store.save_bookmarks(bookmarks(10)),
     lambda store: store.conclude(Conclusion("i1", Outcome.RECOVERED, "alive", 5.0)),
     lambda store: store.intend(Intent("i2", B, "stop", b"{}", 6.0)),
-    lambda store: store.settle_outbox([1, 2]),
-    lambda store: store.record([change(C, 7, f"3-{each}") for each in range(30)], notices=[("issue", b"3")]),
+    lambda store: store.keep_note(Note("mute", "a", b"1")),
+    lambda store: store.record([change(C, 7, f"3-{each}") for each in range(30)]),
     lambda store: store.forget([B, C]),
     lambda store: store.prune(3.0),
     lambda store: store.save_bookmarks(bookmarks(20)),
-    lambda store: store.record([change(B, 8, "4")], notices=[("alert", b"4")]),
+    lambda store: store.record([change(B, 8, "4")]),
     lambda store: store.enqueue(work(1, attempts_max=3)),
     lambda store: store.claim_next_run("first"),
     lambda store: store.fail_run(WorkId("w-1"), 1, "no network"),
@@ -79,7 +77,7 @@ STEPS: Sequence[Step] = (
     lambda store: store.yield_lease(LeaseKey(A), 4),
 )
 # Those whose answer says that they also survive power loss.
-DURABLE_STEPS: Sequence[int] = (3, 5, 6, 13, 14, 15, 16, 17, 18, 20, 21)
+DURABLE_STEPS: Sequence[int] = (3, 5, 6, 7, 13, 14, 15, 16, 17, 18, 20, 21)
 
 
 def stopped_clock() -> float:
@@ -99,7 +97,7 @@ async def contents(store: Store) -> list[list[Any]]:
     return [
         await store.sessions(),
         await store.transitions(),
-        await store.take_outbox(),
+        await store.notes("mute"),
         sorted(await store.bookmarks(), key=lambda each: each.path),
         await store.open_intents(),
         await store.works(),

@@ -62,14 +62,6 @@ class Transition(Struct, frozen=True):
     seq: int = 0
 
 
-class OutboxRow(Struct, frozen=True):
-    """An effect that is owed to the outside; written in the same transaction as its cause."""
-
-    seq: int
-    kind: str
-    payload: bytes
-
-
 class Bookmark(Struct, frozen=True):
     """How far a log was read and what had been folded by then; valid for this file and rule version only."""
 
@@ -118,10 +110,8 @@ class Note(Struct, frozen=True):
 
 
 class Store(Protocol):
-    async def record(
-        self, transitions: Sequence[Transition], *, notices: Sequence[tuple[str, bytes]] = ()
-    ) -> int:
-        """Store transitions, the sessions' newest records and the notices owed for them, all or nothing.
+    async def record(self, transitions: Sequence[Transition]) -> int:
+        """Store transitions and the sessions' newest records, all or nothing.
 
         Sequence numbers follow one another in the order given and never return. Gives that of the last
         transition (0 if there were none).
@@ -149,12 +139,6 @@ class Store(Protocol):
         Two kinds stay, however old: the newest one of a session that was not forgotten (its record is
         there only), and the very last one (so that sequence numbers never return).
         """
-
-    async def take_outbox(self, limit: int = 100) -> list[OutboxRow]:
-        """The oldest effects still owed, oldest first. Taking does not remove them; numbers never return."""
-
-    async def settle_outbox(self, seqs: Sequence[int]) -> int:
-        """Remove effects that were delivered; how many were still there."""
 
     async def save_bookmarks(self, bookmarks: Sequence[Bookmark]) -> None:
         """Replace the bookmarks of these paths. Losing the newest ones costs reading twice, nothing else."""

@@ -30,7 +30,6 @@ from wakeful.ports.store import (
     Conclusion,
     Intent,
     Note,
-    OutboxRow,
     SessionRow,
     StoreClosed,
     Transition,
@@ -53,29 +52,25 @@ class MemoryStore:
         self._spendings: dict[str, list[float]] = {}
         self._sessions: dict[SessionId, SessionRow] = {}
         self._transitions: dict[int, Transition] = {}
-        self._outbox: dict[int, OutboxRow] = {}
         self._bookmarks: dict[str, Bookmark] = {}
         self._intents: dict[str, Intent] = {}
         self._conclusions: dict[str, Conclusion] = {}
         self._transition_seq = 0
-        self._outbox_seq = 0
         self._closed = False
 
-    async def record(
-        self, transitions: Sequence[Transition], *, notices: Sequence[tuple[str, bytes]] = ()
-    ) -> int:
+    async def record(self, transitions: Sequence[Transition]) -> int:
         self._require_open()
-        owed = [
-            OutboxRow(seq, kind, payload) for seq, (kind, payload) in enumerate(notices, self._outbox_seq + 1)
+        first = self._transition_seq + 1
+        numbered = [
+            structs.replace(each, seq=seq, record=bytes(each.record))
+            for seq, each in enumerate(transitions, first)
         ]
-        for each in transitions:
-            self._transition_seq += 1
-            self._transitions[self._transition_seq] = structs.replace(each, seq=self._transition_seq)
+        for each in numbered:
+            self._transition_seq = each.seq
+            self._transitions[each.seq] = each
             known = self._sessions.get(each.session_id)
             version = 1 if known is None else known.version + 1
             self._sessions[each.session_id] = SessionRow(each.session_id, version, each.record, each.at)
-        self._outbox.update((row.seq, row) for row in owed)
-        self._outbox_seq += len(owed)
         return self._transition_seq if transitions else 0
 
     async def sessions(self) -> list[SessionRow]:
@@ -115,14 +110,6 @@ class MemoryStore:
         for seq in old:
             del self._transitions[seq]
         return len(old)
-
-    async def take_outbox(self, limit: int = 100) -> list[OutboxRow]:
-        self._require_open()
-        return list(self._outbox.values())[:limit]
-
-    async def settle_outbox(self, seqs: Sequence[int]) -> int:
-        self._require_open()
-        return sum(self._outbox.pop(seq, None) is not None for seq in seqs)
 
     async def save_bookmarks(self, bookmarks: Sequence[Bookmark]) -> None:
         self._require_open()

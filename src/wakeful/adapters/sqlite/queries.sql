@@ -9,9 +9,6 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 INSERT INTO sessions (id, version, newest) VALUES (?, 1, ?)
 ON CONFLICT (id) DO UPDATE SET version = version + 1, newest = excluded.newest
 
--- name: owe
-INSERT INTO outbox (kind, payload) VALUES (?, ?)
-
 -- name: sessions
 SELECT sessions.id, sessions.version, transitions.record, transitions.at
 FROM sessions JOIN transitions ON transitions.seq = sessions.newest
@@ -40,12 +37,6 @@ DELETE FROM transitions WHERE seq IN (
     AND NOT EXISTS (SELECT 1 FROM sessions WHERE id = old.session_id AND newest = old.seq)
     LIMIT ?
 )
-
--- name: take_outbox
-SELECT seq, kind, payload FROM outbox ORDER BY seq LIMIT ?
-
--- name: settle
-DELETE FROM outbox WHERE seq = ?
 
 -- name: save_bookmark
 INSERT OR REPLACE INTO bookmarks (path, inode, "offset", head_hash, rule_version, folded)

@@ -44,7 +44,6 @@ from wakeful.ports.store import (
     Conclusion,
     Intent,
     Note,
-    OutboxRow,
     SessionRow,
     StoreClosed,
     Transition,
@@ -79,10 +78,8 @@ class SqliteStore:
         """
         return cls(path, await asyncio.to_thread(open_database, path), now)
 
-    async def record(
-        self, transitions: Sequence[Transition], *, notices: Sequence[tuple[str, bytes]] = ()
-    ) -> int:
-        return await self._commit(partial(_record, transitions, notices))
+    async def record(self, transitions: Sequence[Transition]) -> int:
+        return await self._commit(partial(_record, transitions))
 
     async def sessions(self) -> list[SessionRow]:
         return await self._read(_session, "sessions")
@@ -107,12 +104,6 @@ class SqliteStore:
             pruned += slice_
             if slice_ < PRUNED_PER_COMMIT_MAX:
                 return pruned
-
-    async def take_outbox(self, limit: int = 100) -> list[OutboxRow]:
-        return await self._read(OutboxRow, "take_outbox", limit)
-
-    async def settle_outbox(self, seqs: Sequence[int]) -> int:
-        return await self._commit(partial(_write, "settle", [(each,) for each in seqs]))
 
     async def save_bookmarks(self, bookmarks: Sequence[Bookmark]) -> None:
         await self._commit(partial(_write, "save_bookmark", [_bookmark_row(each) for each in bookmarks]))
@@ -307,14 +298,11 @@ def _intent(id_: str, session_id: str, *rest: Any) -> Intent:
     return Intent(id_, SessionId(session_id), *rest)
 
 
-def _record(
-    transitions: Sequence[Transition], notices: Sequence[tuple[str, bytes]], connection: sqlite3.Connection
-) -> int:
+def _record(transitions: Sequence[Transition], connection: sqlite3.Connection) -> int:
     last: int = connection.execute(QUERIES["last_seq"]).fetchone()[0]
     numbered = list(enumerate(transitions, last + 1))
     _write("insert_transition", [_transition_row(seq, each) for seq, each in numbered], connection)
     _write("point_session", [(str(each.session_id), seq) for seq, each in numbered], connection)
-    _write("owe", notices, connection)
     return numbered[-1][0] if numbered else 0
 
 
