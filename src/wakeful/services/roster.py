@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.domain.errors import AmbiguousSession, OperatorError, SessionNotFound
+from wakeful.domain.errors import AmbiguousSession, SessionNotFound
 from wakeful.domain.findings import Attention, Health, State
 from wakeful.domain.ids import SessionId, parse_session_id
 from wakeful.domain.labels import label
@@ -25,12 +25,6 @@ LIMIT_MAX: Final = 10_000
 _PROVIDER_PREFIXES: Final = ("claude-", "codex-")
 # Sources whose ids any program chooses.
 _LOG_PROVIDERS: Final = frozenset({"events", "tool-use"})
-
-
-class BadCursor(OperatorError):
-    """The cursor {shown!r} is not one this list gave out."""
-
-    code = "bad-cursor"
 
 
 class OldLog(Struct, frozen=True, gc=False):

@@ -79,16 +79,13 @@ class Batch(Struct, frozen=True, gc=False):
     """What one look at a log gave.
 
     `reset`: the log was truncated, replaced or rewritten; these lines come from its new beginning.
-    `more`: the slice was full, look again. `reached_boundary`: the first line is the boundary asked for.
-    `from_start`: nothing stands before the first line. `refused`: why the rest could not be read.
+    `more`: the slice was full, look again. `refused`: why the rest could not be read.
     """
 
     lines: list[bytes] = []
     marks: list[Oversized] = []
     reset: bool = False
     more: bool = False
-    reached_boundary: bool = False
-    from_start: bool = False
     refused: Refusal | None = None
 
 
@@ -220,8 +217,7 @@ class LogFile:
         self._forget_short_rest()
         self._inode = status.st_ino
         self._head_hash = None if start else crc32(window[:HEAD_BYTES][: self.offset])
-        reached = boundary is not None
-        return Batch(lines, marks, reached_boundary=reached, from_start=start == 0 and first == 0)
+        return Batch(lines, marks)
 
     def _go_to(self, at: int) -> None:
         self._at, self._lines = at, Lines()

@@ -13,7 +13,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 # A timer of its own, and the host watch. A status command costs half a second.
-STATUS_SECONDS: Final = 300.0
 WATCH_SECONDS: Final = 60.0
 # One probe turn in this time at most; it is a call of the model.
 PROBE_SECONDS: Final = 300.0
