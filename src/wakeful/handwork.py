@@ -25,7 +25,7 @@ from wakeful.domain.process import Process, Sight
 from wakeful.lookout import Lookout
 from wakeful.places import Places
 from wakeful.ports.clock import Clock
-from wakeful.ports.hands import Driver, NamedByClient, Seen, TypedText, Types
+from wakeful.ports.hands import Driver, KnowsProcess, NamedByClient, Seen, TypedText, Types
 from wakeful.ports.store import Outcome, Store
 from wakeful.services.acts import ActGate, Objection
 from wakeful.services.hands import Hands
@@ -83,6 +83,17 @@ class Handwork:
         await reconcile(self._store, self.gate, self.holdings, self._world, typed, self._find_begun)
         for text in typed:
             self._forget_typed(text.session_id)
+        await self._find_ended()
+
+    async def _find_ended(self) -> None:
+        """Keep the process of a start that was interrupted before it was kept, if that process has ended since."""
+        for hosting in self.holdings.all():
+            driver: object = self._drivers.get(hosting.driver)
+            newest = driver.newest_process(hosting) if isinstance(driver, KnowsProcess) else None
+            if newest is None or not _is_newer(newest, hosting.process):
+                continue
+            if proc.sight(newest) is Sight.DEAD:
+                await self.holdings.keep(msgspec.structs.replace(hosting, process=newest))
 
     async def _find_begun(self, planned: Hosting, intent_id: str, carriers: Sequence[Process]) -> Seen | None:
         driver: object = self._drivers.get(planned.driver)
@@ -149,3 +160,7 @@ def drivers(places: Places, clock: Clock) -> dict[str, Driver]:
     run = Path(places.run)
     clients = (each.driver(run, clock, environment(agent_environ(os.environ))) for each in every())
     return {driver.name: driver for driver in (*clients, TmuxDriver(places.tmux, str(run), clock))}
+
+
+def _is_newer(process: Process, known: Process | None) -> bool:
+    return known is None or known.boot_id != process.boot_id or process.started > known.started

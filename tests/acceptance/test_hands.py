@@ -3,9 +3,12 @@
 One daemon, a scripted model, and clients in a home of their own. Whatever is started is ended with the test.
 """
 
+import json
 import os
 import signal
 from pathlib import Path
+
+import pytest
 
 from clients import UNTIL_TOLD, ClaudeHome, CodexHome, end_tmux, wait_for
 from operators import DONE, Operator, bash
@@ -186,6 +189,35 @@ def test_codex_from_prompt_to_prompt(codex_operator: Operator, codex: CodexHome)
     assert resumed["outcome"] == "recovered", resumed
     (rollout,) = codex.logs()
     assert wait_for(lambda: "Wakeful: your process" in rollout.read_text() or None, "brief")
+
+
+@pytest.mark.parametrize(
+    ("turn", "becomes"),
+    [
+        ([{"run": "sleep 100"}, DONE], {"health": "dead", "attention": "operator"}),
+        ([DONE], {"state": "stopped", "health": "healthy", "attention": "none"}),
+    ],
+    ids=["killed", "ended by itself"],
+)
+def test_a_codex_that_ended_before_it_had_a_name_is_judged_by_its_log(
+    codex_operator: Operator, codex: CodexHome, turn: list[dict[str, str]], becomes: dict[str, str]
+) -> None:
+    """The daemon is killed between the start and the first line; when it is back the client has ended, too."""
+    daemon = codex_operator.daemon
+    run = Path(daemon.environ["WAKEFUL_HOME"]) / "run"
+    flags = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
+    with codex_operator.begin("run", "--", "codex", "exec", *flags, script(*turn)):
+        (noted,) = wait_for(lambda: list(run.glob("new-*/process")) or None, "start of the client")
+        daemon.kill()
+    pid = json.loads(noted.read_text())["pid"]
+    if "run" in turn[0]:
+        codex.wait_for_tool("sleep")
+        os.killpg(pid, signal.SIGKILL)
+    wait_for(lambda: not Path(f"/proc/{pid}").exists() or None, "end of the client")
+    daemon.up()
+    (rollout,) = codex.logs()
+    found = codex_operator.wait_until(f"codex-{rollout.stem[-36:]}", "verdict", **becomes)
+    assert (found["managed"], found["project"]) == (True, codex.project.name)
 
 
 def test_bad_orders_are_refused_with_nothing_started(operator: Operator, claude: ClaudeHome) -> None:

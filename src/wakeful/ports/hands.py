@@ -143,6 +143,14 @@ class KnowsPrompts(Protocol):
 
 
 @runtime_checkable
+class KnowsProcess(Protocol):
+    """A driver that writes which process it started before the process says anything."""
+
+    def newest_process(self, hosting: Hosting) -> Process | None:
+        """The newest process that was started for this session; None if that was not written."""
+
+
+@runtime_checkable
 class NamedByClient(Protocol):
     """A driver whose client names its conversation itself, after its start."""
 

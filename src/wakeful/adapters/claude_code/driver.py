@@ -30,7 +30,7 @@ from wakeful.adapters.system.run_folder import Fate, RunFolder, Written
 from wakeful.domain.errors import StartFailed
 from wakeful.domain.hosting import Hosting
 from wakeful.domain.ids import ConversationId, is_uuid, parse_session_id
-from wakeful.domain.process import Sight
+from wakeful.domain.process import Process, Sight
 from wakeful.domain.record import safe
 from wakeful.domain.resuming import project_folder
 from wakeful.ports.clock import Clock
@@ -99,6 +99,9 @@ class ClaudeDriver:
             name=order.name,
         )
         return await self._launch(order, hosting, begun)
+
+    def newest_process(self, hosting: Hosting) -> Process | None:
+        return RunFolder(self._root, hosting.session_id).process
 
     async def resume(self, hosting: Hosting, order: Order) -> Seen:
         del hosting  # its place is its run folder, wherever it was before
@@ -234,6 +237,7 @@ class ClaudeDriver:
                 environ={**environ, "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"},
                 streams=streams,
             )
+            folder.note_process(process)
         hosting = replace(hosting, process=process)
         await begun(hosting)
         async with self._talk(hosting) as talk:

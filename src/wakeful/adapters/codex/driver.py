@@ -119,13 +119,16 @@ class CodexDriver:
             planned,
             session_id=session_id,
             conversation_id=ConversationId(thread_id),
-            process=native,
+            process=native or folder.process,
             folder=str(folder.path),
         )
         if _has_begun(folder):
             return Seen(Outcome.RECOVERED, "its turn began", hosting)
         words = "it runs and its turn has not begun yet" if carriers else "it ended before its turn began"
         return Seen(Outcome.UNVERIFIED, words, hosting)
+
+    def newest_process(self, hosting: Hosting) -> Process | None:
+        return RunFolder(self._root, hosting.session_id).process
 
     async def resume(self, hosting: Hosting, order: Order) -> Seen:
         return await self.start(replace(order, environ=_at_its_places(order.environ, hosting)))
@@ -229,6 +232,7 @@ class CodexDriver:
                 environ=marked(order.environ, order.session_id, order.epoch, order.intent_id),
                 streams=streams,
             )
+            folder.note_process(process)
         async with Following(folder.output, process) as following:
             return await self._see_start(order, folder, following, process, begun)
 

@@ -20,12 +20,16 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
 
+import msgspec
+
 from wakeful.adapters.system.launch import Streams
 from wakeful.adapters.system.owner_only import owner_only
 from wakeful.adapters.system.small_files import read_small
+from wakeful.domain.decoding import decode_json
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.ids import SessionId
 from wakeful.domain.plaintext import plain
+from wakeful.domain.process import Process
 from wakeful.domain.redact import redact
 
 LAST_WORDS_BYTES: Final = 4096
@@ -37,6 +41,7 @@ PIPE_SLACK_BYTES: Final = 2 * 4096
 DRAIN_LOOK_SECONDS: Final = 0.01
 # Whoever asks about a prompt asks about one of the last: the gateway gives one at a time.
 PROMPTS_KEPT_MAX: Final = 50
+PROCESS_BYTES_MAX: Final = 4096
 # Of so many prompts with names of 200 characters ten times as much.
 PROMPTS_BYTES_MAX: Final = 256 * 1024
 
@@ -74,6 +79,7 @@ class RunFolder:
         self.output = self.path / "out.jsonl"
         self._errors = self.path / "err"
         self._prompts = self.path / "prompt"
+        self._process = self.path / "process"
 
     def has_reader(self) -> bool:
         """Whether some process holds the input open."""
@@ -132,6 +138,22 @@ class RunFolder:
         with open(written, "w", encoding="utf-8", opener=owner_only) as file:
             file.write("\n".join(lines))
         written.replace(self._prompts)
+
+    @property
+    def process(self) -> Process | None:
+        """The newest process that was started for this session; None if that was not written."""
+        content = read_small(self._process, PROCESS_BYTES_MAX)
+        try:
+            return decode_json(content, Process) if content is not None else None
+        except msgspec.DecodeError:
+            return None
+
+    def note_process(self, process: Process) -> None:
+        """Write which process was started, before anything is known of its conversation."""
+        written = self._process.with_suffix(".new")
+        with open(written, "wb", opener=owner_only) as file:
+            file.write(msgspec.json.encode(process))
+        written.replace(self._process)
 
     def trim(self) -> None:
         """Forget what was said so far; the process goes on appending."""
