@@ -1,4 +1,4 @@
-"""A claim about a real client that was killed: somebody's resume that fails elsewhere is no news about it."""
+"""Claims about real clients: a resume that fails elsewhere is no news about the session."""
 
 import json
 import os
@@ -83,3 +83,35 @@ def test_a_resume_that_fails_elsewhere_is_no_news(
     told = daemon.run("incidents", "--all").out
     assert ("its session is gone" in told, "well again" in told) == (True, False), told
     assert happenings(daemon) == ["session_unhealthy"]
+
+
+def test_a_resume_that_fails_elsewhere_is_no_twin_of_a_living_session(
+    daemon: RunningDaemon, claude: ClaudeHome, terminal: Path, tmp_path: Path
+) -> None:
+    """Neither while it runs nor afterwards; and a client that asks for trust there is a session of its own."""
+    daemon.environ["WAKEFUL_HEAL__CONFIRM_SECONDS"] = "0.5"
+    daemon.watch(**claude.environ())
+    daemon.up()
+    claude.in_tmux(terminal, script({"text": "hello"}), "a")
+    wait_for(lambda: any('"hello"' in each.read_text() for each in claude.logs()) or None, "answer")
+    alive = daemon.wait_for_session(lambda each: each["state"] == "idle", "idle session")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    resume = ("claude", "--resume", alive["conversation_id"])
+    claude.tmux_command(terminal, "b", "env", "-C", str(elsewhere), *resume)
+    for _ in range(3):
+        failed = subprocess.run(
+            [*resume, "-p", "go on"],
+            check=False,
+            cwd=elsewhere,
+            env=claude.environ(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=60,
+        )
+        assert failed.returncode == 1
+    other = daemon.wait_for_session(lambda each: each["id"] != alive["id"], "client at its dialog")
+    assert (other["state"], other["attention"]) == ("waiting", "person")
+    after = daemon.wait_for_session(lambda each: each["pid"] == alive["pid"], "session")
+    assert (after["state"], after["findings"]) == ("idle", [])
+    assert (happenings(daemon), daemon.run("incidents", "--json").json["incidents"]) == ([], [])

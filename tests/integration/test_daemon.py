@@ -73,7 +73,7 @@ def test_one_conversation_in_two_processes_is_said(
     with stand_in(tmp_path / "bin") as twin:
         transcripts.register(config, CONVERSATION, twin.pid, "busy")
         daemon.up()
-        session = daemon.sessions()[0]
+        session = daemon.wait_for_session(lambda each: bool(each["findings"]), "finding")
         assert [finding["code"] for finding in session["findings"]] == ["twin_processes"]
         assert str(agent.pid) in session["findings"][0]["evidence"][0]
         assert str(twin.pid) in session["findings"][0]["evidence"][0]

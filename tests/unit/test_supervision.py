@@ -656,3 +656,86 @@ def test_a_managed_session_is_read_also_where_no_process_of_it_is_left(house: Ho
     assert read == [known.id]
     assert record(house, "codex-019a").project == "shop"
     assert record(house, "codex-019a").state is not State.PROMPTING
+
+
+def killed_in_a_turn(house: House, name: str = "a") -> None:
+    process = house.start(name)
+    house.work(name)
+    house.clock.advance(1)
+    house.end(process)
+    house.clock.advance(60)
+
+
+def come_up(house: House, pid: int, name: str = "a", **said: Any) -> Process:
+    """A process that holds the conversation, and has written nothing."""
+    process = Process(pid, pid, "boot")
+    house.supervisor.held(subject(name), process, Sight.ALIVE, source="registry", **said)
+    house.settle()
+    return process
+
+
+@pytest.mark.anyio
+async def test_a_resumed_session_is_starting_until_its_client_says_what_it_does(house: House) -> None:
+    """The turn that its predecessor left open is not at work again, and does not end when the client is idle."""
+    killed_in_a_turn(house)
+    process = come_up(house, 9000)
+    assert (record(house, "a").state, record(house, "a").active_prompt) == (State.STARTING, False)
+    house.supervisor.held(
+        subject("a"),
+        process,
+        Sight.ALIVE,
+        source="registry",
+        status=Status.IDLE,
+        status_wall=house.clock.now().wall,
+    )
+    house.settle()
+    assert record(house, "a").state is State.IDLE
+    states = [each.new_state for each in await house.store.transitions(subject("a").id)]
+    assert states[-3:] == [State.STOPPED, State.STARTING, State.IDLE]
+
+
+def test_a_resumed_session_that_says_nothing_is_at_work_and_gets_silent(house: House) -> None:
+    """Clients without a registry show their work in the log; one that writes nothing at all is found."""
+    killed_in_a_turn(house)
+    come_up(house, 9000)
+    pass_time(house, 11)
+    assert record(house, "a").state is State.PROMPTING
+    pass_time(house, house.policy.silence_seconds)
+    assert Code.SILENT in codes(house, "a")
+
+
+def test_a_second_process_for_a_moment_is_no_twin(house: House) -> None:
+    """A resume that fails elsewhere is registered for a tenth of a second; one that stays is a twin."""
+    house.start("a")
+    house.finish("a")
+    second = come_up(house, 9000)
+    pass_time(house, 1)
+    assert codes(house, "a") == []
+    house.end(second)
+    assert (codes(house, "a"), record(house, "a").state) == ([], State.IDLE)
+    come_up(house, 9001)
+    pass_time(house, 6)
+    assert codes(house, "a") == [Code.TWIN_PROCESSES]
+
+
+def test_a_dialog_ends_with_its_own_client_only(house: House) -> None:
+    """Another process of the same conversation comes and goes; the first one still waits at its dialog."""
+    killed_in_a_turn(house)
+    first = Process(9000, 9000, "boot")
+    house.supervisor.asked(subject("a"), first, DialogKind.TRUST, "Do you trust this folder?", cwd=None)
+    house.settle()
+    assert record(house, "a").state is State.WAITING
+    house.end(come_up(house, 9001, status=Status.BUSY, status_wall=house.clock.now().wall))
+    assert record(house, "a").state is State.WAITING
+    house.end(first)
+    assert record(house, "a").health is Health.DEAD
+
+
+def test_a_client_at_a_dialog_beside_a_living_one_changes_nothing(house: House) -> None:
+    """The conversation is held; where the second one waits says nothing about it."""
+    house.start("a")
+    house.work("a")
+    second = Process(9000, 9000, "boot")
+    house.supervisor.asked(subject("a"), second, DialogKind.TRUST, "Do you trust this folder?", cwd=None)
+    house.settle()
+    assert (record(house, "a").state, codes(house, "a")) == (State.PROMPTING, [])

@@ -25,6 +25,8 @@ from wakeful.domain.wording import length, result_text
 
 # `claude -p` and `codex exec` end within seconds of the error that ends their turn.
 CLOSED_SECONDS_MIN: Final = 60.0
+# A `claude --resume` that fails holds the conversation for 0.03 to 1 s before it ends.
+TWIN_SECONDS: Final = 3.0
 
 
 class Case(Scene, frozen=True, gc=False):
@@ -71,12 +73,17 @@ def _death_evidence(case: Case, holder: Holder | None) -> list[str]:
     return lines
 
 
+def twins_since(presence: Presence) -> Instant | None:
+    """Since when more than one living process holds the conversation; None if one does, or none."""
+    living = presence.living
+    return max(holder.seen_at for holder in living) if len(living) > 1 else None
+
+
 def _twins(case: Case) -> Finding | None:
-    living = case.presence.living
-    if len(living) < 2:
+    living, since = case.presence.living, twins_since(case.presence)
+    if since is None or case.now.seconds_since(since) < TWIN_SECONDS:
         return None
     pids = ", ".join(str(holder.process.pid) for holder in living)
-    since = max(holder.seen_at for holder in living)
     return Finding(
         Code.TWIN_PROCESSES, since, f"{len(living)} processes hold one conversation", (f"pids {pids}",)
     )

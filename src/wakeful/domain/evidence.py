@@ -54,11 +54,12 @@ class DialogKind(StrEnum):
 
 
 class Dialog(Struct, frozen=True, gc=False):
-    """A dialog on the client's screen that no prompt gets past. `words` are the screen's own."""
+    """A dialog on the screen of the client `process` that no prompt gets past. `words` are the screen's own."""
 
     kind: DialogKind
     words: str
     since: Instant
+    process: Process
 
 
 # A conversation has one owner; a handful of remembered holders is enough to see twins and past deaths.
@@ -189,6 +190,18 @@ def hold(presence: Presence, holder: Holder) -> bool:
         for pid in gone[: len(presence.holders) - HOLDERS_MAX]:
             del presence.holders[pid]
     return is_new
+
+
+# A client that resumes a conversation registers and says what it does within 1 s; a busy machine takes longer.
+COMING_UP_SECONDS: Final = 10.0
+
+
+def is_coming_up(presence: Presence, last_at: Instant | None, now: Instant) -> bool:
+    """Whether the newest holder was just started and has neither written nor said what it does."""
+    newest = presence.newest
+    if newest is None or newest.sight is not Sight.ALIVE or newest.status is not None:
+        return False
+    return now.seconds_since(newest.seen_at) < COMING_UP_SECONDS and has_only_come_up(presence, last_at)
 
 
 def has_only_come_up(presence: Presence, last_at: Instant | None) -> bool:

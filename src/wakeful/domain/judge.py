@@ -7,8 +7,24 @@ alive, then what all that amounts to.
 from typing import Final
 
 from wakeful.domain.activity import GAP_SECONDS_MAX, Activity
-from wakeful.domain.detectors import Case, detectors, drift, polled_cycle_since, was_seen
-from wakeful.domain.evidence import DialogKind, Holder, Presence, Rung, Status
+from wakeful.domain.detectors import (
+    TWIN_SECONDS,
+    Case,
+    detectors,
+    drift,
+    polled_cycle_since,
+    twins_since,
+    was_seen,
+)
+from wakeful.domain.evidence import (
+    COMING_UP_SECONDS,
+    DialogKind,
+    Holder,
+    Presence,
+    Rung,
+    Status,
+    is_coming_up,
+)
 from wakeful.domain.findings import MEANINGS, PRECEDENCE, Attention, Code, Health, State, worst
 from wakeful.domain.moment import Instant, latest
 from wakeful.domain.permission import asking, asks_at
@@ -84,6 +100,9 @@ def _phase(activity: Activity, presence: Presence, policy: Policy, now: Instant)
     if presence.dialog is not None:
         # It takes no prompt before that is answered, whatever an earlier process wrote.
         return Phase.UNSEEN
+    if activity.phase in OPEN and is_coming_up(presence, activity.last_at, now):
+        # The turn that the process before left open is not its own.
+        return Phase.UNSEEN
     phase = activity.phase
     if activity.is_out_of_budget or (phase is Phase.SETTLING and _settled(activity, policy, now)):
         phase = Phase.ENDED
@@ -128,6 +147,8 @@ def _state(case: Case) -> State:
         return State.STOPPED
     if (dialog := case.presence.dialog) is not None:
         return State.STARTING if dialog.kind is DialogKind.UNKNOWN else State.WAITING
+    if case.phase is Phase.UNSEEN and is_coming_up(case.presence, case.activity.last_at, case.now):
+        return State.STARTING
     if case.phase in {Phase.PERSON, Phase.PROPOSED}:
         return State.WAITING
     return State.PROMPTING if case.phase in OPEN else State.IDLE
@@ -244,7 +265,11 @@ def _rule_deadlines(case: Case) -> list[Instant]:
         moments += [call.since.plus((call.timeout_seconds or 0.0) + grace_seconds) for call in declared]
         asked = (asks_at(call, activity, case.presence, policy) for call in activity.calls.values())
         moments += [moment for moment in asked if moment is not None]
+    if (twins := twins_since(case.presence)) is not None:
+        moments.append(twins.plus(TWIN_SECONDS))
     holder = case.presence.newest
+    if holder is not None and is_coming_up(case.presence, activity.last_at, case.now):
+        moments.append(holder.seen_at.plus(COMING_UP_SECONDS))
     if activity.last_at is None and holder is not None and holder.status is Status.BUSY:
         moments.append(holder.seen_at.plus(policy.never_started_seconds + 1))
     return moments

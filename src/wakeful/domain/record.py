@@ -25,7 +25,7 @@ from wakeful.domain.verdict import ExpectedWait, Finding, Verdict, WaitKind
 
 SCHEMA: Final = 1
 # Bump when judging changes. Folding has a version of its own: what was folded by another one is read again.
-JUDGE_VERSION: Final = 5
+JUDGE_VERSION: Final = 6
 RULES: Final = f"{RULE_VERSION}.{JUDGE_VERSION}"
 """By which rules a verdict was reached, so that two verdicts can be told apart by more than their time."""
 UNTRUSTED_CHARS_MAX: Final = 300

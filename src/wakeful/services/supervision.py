@@ -237,11 +237,14 @@ class Supervisor:
             if subject.id in self._withdrawn:
                 self._withdrawn.remove(subject.id)
         watched = self._watch(subject)
+        if any(holder.process != process for holder in watched.presence.living):
+            # Its session is held by another process, which is not at this dialog.
+            return
         if process.pid not in watched.presence.holders:
             self.held(subject, process, self._around.watch(process), source="tmux", cwd=cwd)
         before = watched.presence.dialog
-        if before is None or (before.kind, before.words) != (kind, words):
-            watched.presence.dialog = Dialog(kind, words, self._clock.now())
+        if before is None or (before.kind, before.words, before.process) != (kind, words, process):
+            watched.presence.dialog = Dialog(kind, words, self._clock.now(), process)
             self._mark(subject.id)
 
     def subject_held_by(self, process: Process) -> Subject | None:
@@ -257,7 +260,7 @@ class Supervisor:
         self._withdraw(process)
         for session_id in self._by_process.get(process, ()):
             watched = self.roster.watched.get(session_id)
-            if watched is not None and watched.presence.dialog is not None:
+            if watched is not None and _is_at_dialog(watched, process):
                 watched.presence.dialog = None
                 self._mark(session_id)
 
@@ -270,7 +273,7 @@ class Supervisor:
         if status is Status.WAITING and waiting_for == DIALOG_OPEN:
             # Which one is read from its screen.
             self._around.seek_pane(watched.subject.id)
-        elif status is not None:
+        elif status is not None and _is_at_dialog(watched, process):
             watched.presence.dialog = None
 
     def _withdraw(self, process: Process) -> None:
@@ -549,7 +552,8 @@ class Supervisor:
         holder.ended_idle = holder.status is Status.IDLE
         holder.sight, holder.ended_at, holder.status = Sight.DEAD, self._clock.now(), None
         watched.presence.written_after_at = None
-        watched.presence.dialog = None
+        if _is_at_dialog(watched, process):
+            watched.presence.dialog = None
         self._mark(watched.subject.id)
         if holder is watched.presence.newest and self._has_only_come_up(watched):
             # A resume that failed: the session is as dead as before, and since then.
@@ -640,6 +644,11 @@ class Supervisor:
         if before != watched.standing:
             self.roster.announce(record.id)
             transitions.append(transition_of(watched, before, reason, now.wall))
+
+
+def _is_at_dialog(watched: Watched, process: Process) -> bool:
+    dialog = watched.presence.dialog
+    return dialog is not None and dialog.process == process
 
 
 def _look_again_seconds(guess: ExpectedWait, now: Instant) -> float:

@@ -25,6 +25,7 @@ from wakeful.adapters.tmux.terminal import front_group
 from wakeful.domain.evidence import DialogKind
 from wakeful.domain.ids import SessionId, is_uuid
 from wakeful.domain.process import Process
+from wakeful.domain.resuming import project_folder
 from wakeful.domain.subject import Subject
 
 
@@ -44,6 +45,16 @@ class _Program(Struct, frozen=True):
     naming: tuple[str, ...]
     # Whether the client itself says when its start is over.
     tells: bool
+    # Whether the client finds the conversation that its command resumes.
+    is_there: Callable[["Client", str], bool]
+
+
+def _is_in_its_folder(client: "Client", conversation: str) -> bool:
+    """Claude Code finds a conversation only in the folder in which it was begun."""
+    folder, cwd = client.folder, proc.cwd(client.process.pid)
+    if folder is None or cwd is None:
+        return True
+    return (folder / "projects" / project_folder(cwd) / f"{conversation}.jsonl").exists()
 
 
 _PROGRAMS: Final[Mapping[str, _Program]] = {
@@ -62,6 +73,7 @@ _PROGRAMS: Final[Mapping[str, _Program]] = {
         source="claude-code",
         naming=("--session-id", "--resume", "-r"),
         tells=True,
+        is_there=_is_in_its_folder,
     ),
     "codex": _Program(
         options=CODEX_OPTIONS,
@@ -79,6 +91,7 @@ _PROGRAMS: Final[Mapping[str, _Program]] = {
         source="codex",
         naming=("resume",),
         tells=False,
+        is_there=lambda _client, _conversation: True,
     ),
 }
 
@@ -108,7 +121,9 @@ class Client(Struct, frozen=True):
         for word, following in zip(words, (*words[1:], ""), strict=True):
             name, _, value = word.partition("=")
             conversation = value or following
-            if name in program.naming and is_uuid(conversation) and "--fork-session" not in words:
+            if name not in program.naming or not is_uuid(conversation) or "--fork-session" in words:
+                continue
+            if name == "--session-id" or program.is_there(self, conversation):
                 return program.subject_of(conversation, host)
         awaited = SessionId(f"{self.program}-start-{self.process.pid}-{self.process.started}")
         return Subject(awaited, self.program, host, program.source, awaited=True)
