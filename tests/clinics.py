@@ -201,7 +201,9 @@ class Clinic(House):
             circumstances=around,
             rules=self._rules_now,
         )
-        carrier = SessionCarrier(self.healer, self.hands, self.holdings, self._end_tools)
+        carrier = SessionCarrier(
+            self.healer, self.hands, self.holdings, self._end_tools, lambda _session_id: None
+        )
         self.checkpoints.carriers[CheckpointKind.SESSION] = carrier
         self.lessons.changed = self.healer.look_again
         self.desk.recall = self.recall_events

@@ -126,7 +126,11 @@ class Care:
         """Who carries decisions out, and who is told of changes: all of them are there by now."""
         carriers, handwork = self.checkpoints.carriers, self._handwork
         carriers[CheckpointKind.SESSION] = SessionCarrier(
-            self.healer, handwork.hands, handwork.holdings, handwork.end_tools
+            self.healer,
+            handwork.hands,
+            handwork.holdings,
+            handwork.end_tools,
+            self._lookout.supervisor.acted,
         )
         carriers[CheckpointKind.JOURNAL] = JournalCarrier(desk)
         if self.queue is not None:

@@ -118,7 +118,8 @@ class Handwork:
         watched = self._lookout.roster.watched.get(session_id)
         if watched is not None:
             # Its end is what the person wanted: no later look, by this daemon or the next, opens its incident again.
-            await self.person_stops.order([each.process for each in watched.presence.holders.values()])
+            holders = [each.process for each in watched.presence.holders.values()]
+            await self.person_stops.order(holders, (session_id,))
         provider, _, conversation = session_id.partition("-")
         variable = TOOL_VARIABLES.get(provider)
         return (await sweep(variable, conversation)).left if variable is not None else ()

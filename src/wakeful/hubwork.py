@@ -222,11 +222,11 @@ class HostedSessions:
         return record is not None and (record.active_prompt or record.state is State.PROMPTING)
 
     def is_cut_off(self, session_id: SessionId) -> bool:
-        """Whether it ended in the middle of a turn, and the healer knows: that one brings it back, and tells it so."""
+        """Whether it ended in the middle of a turn: the healer brings it back, or a person gave this turn up."""
         watched = self._roster.watched.get(session_id)
-        verdict = watched.verdict if watched is not None else None
-        in_turn = watched is not None and watched.activity.in_turn
-        return in_turn and verdict is not None and bool(verdict.findings)
+        if watched is None or watched.verdict is None:
+            return False
+        return watched.activity.in_turn and (bool(watched.verdict.findings) or watched.presence.stopped)
 
     def agent_named(self, session_id: SessionId) -> str | None:
         """The agent whose mark the processes of this session carry."""

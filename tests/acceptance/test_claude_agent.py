@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -127,11 +128,23 @@ def test_an_aborted_push_of_an_agent_does_not_happen(house: AgentHouse, claude: 
     assert "agent claude stays as it is" in done.out
     assert (house.agent("claude")["state"], briefs(claude)) == ("stale", [])
     assert house.daemon.run("incidents", "--json").json["incidents"] == []
+    assert_given_up(house)
     house.daemon.kill()
     house.daemon.up()
-    ended = house.daemon.wait_for_session(lambda each: each["agent"] == "claude", "its session")
-    assert (ended["state"], ended["health"], ended["attention"]) == ("stopped", "healthy", "none")
+    assert_given_up(house)
+    # A restart that Wakeful wants begins after `heal.confirm_seconds`, which is 0.2 here.
+    time.sleep(3)
+    assert (house.agent("claude")["state"], house.lives("claude")) == ("stale", False)
+    assert_given_up(house)
     assert house.daemon.run("incidents", "--json").json["incidents"] == [], "a restart opens nothing again"
+
+
+def assert_given_up(house: AgentHouse) -> None:
+    """Its session needs nobody any more."""
+    ended = house.daemon.wait_for_session(
+        lambda each: each["agent"] == "claude" and each["attention"] == "none", "end of its session"
+    )
+    assert (ended["state"], ended["health"]) == ("stopped", "healthy")
 
 
 def test_a_session_of_the_hub_is_managed_from_its_first_moment(house: AgentHouse, claude: ClaudeHome) -> None:

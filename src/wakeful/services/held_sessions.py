@@ -67,7 +67,15 @@ class HeldSessions:
 class SessionCarrier:
     """Does to an agent what a person decided."""
 
-    def __init__(self, healer: Healer, hands: Hands, holdings: Holdings, end_tools: EndTools) -> None:
+    def __init__(
+        self,
+        healer: Healer,
+        hands: Hands,
+        holdings: Holdings,
+        end_tools: EndTools,
+        judge: Callable[[SessionId], None],
+    ) -> None:
+        self._judge = judge
         self._healer = healer
         self._hands = hands
         self._holdings = holdings
@@ -94,6 +102,8 @@ class SessionCarrier:
         if self._holdings.find(session_id) is None:
             done = await self._end_beside_agent(session_id)
             await self._healer.give_up(session_id, by)
+            # Only now, so that the incident closes as aborted: its end no longer needs a person.
+            self._judge(session_id)
             return done
         try:
             deed = await self._hands.stop(session_id)

@@ -57,11 +57,11 @@ class PersonStops:
             else:
                 self._ended(stop.processes, stop.sessions)
 
-    async def order(self, processes: Collection[Process]) -> None:
-        """A person wants these ended: call it before anything is done to them."""
-        if processes:
-            sessions = self._ended(processes, ())
-            stop = PersonStop(self._clock.now().wall, tuple(processes), tuple(sessions))
+    async def order(self, processes: Collection[Process], sessions: Collection[SessionId] = ()) -> None:
+        """A person wants these ended: call it before anything is done to them. `sessions` are known to have ended."""
+        if processes or sessions:
+            found = self._ended(processes, sessions)
+            stop = PersonStop(self._clock.now().wall, tuple(processes), (*sessions, *found))
             await self._store.keep_note(Note(KIND, uuid4().hex, msgspec.json.encode(stop)))
 
     async def withdraw(self, processes: Collection[Process]) -> None:
