@@ -123,7 +123,7 @@ def test_the_advised_command_finds_the_conversation_from_any_folder(
 
 
 def test_claude_print_mode_from_work_to_its_end(watching: RunningDaemon, claude_home: ClaudeHome) -> None:
-    """A finished `-p` run has stopped and is healthy: it ended after its turn."""
+    """A finished `-p` run has stopped and is healthy: it ended, and nothing is wrong."""
     step = {"tool": "Bash", "input": {"command": UNTIL_TOLD}}
     process = claude_home.run_print(script(step, DONE), "--allowedTools", "Bash")
     working = watching.wait_for_session(is_in_a_tool, "session in a tool")

@@ -242,6 +242,17 @@ def test_two_living_processes_are_twins() -> None:
     assert codes(judged(DONE, 9.0, presence)) == []
 
 
+def test_a_resume_that_fails_at_once_is_no_twin() -> None:
+    """It holds the conversation for a moment; who stays longer is judged again when that time is over."""
+    presence = held(pid=100)
+    hold_by(presence, Sight.ALIVE, 200)
+    early = judged(DONE, 2.9, presence)
+    assert codes(early) == []
+    assert early.next_check_at is not None
+    assert early.next_check_at.wall == 3.0
+    assert codes(judged(DONE, 3.0, presence)) == [Code.TWIN_PROCESSES]
+
+
 @pytest.mark.parametrize(
     ("failure", "code", "attention"),
     [

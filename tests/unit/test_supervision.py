@@ -492,6 +492,30 @@ def test_a_resume_that_failed_elsewhere_changes_nothing(house: House) -> None:
     ]
 
 
+def test_a_resume_that_failed_after_a_restart_changes_nothing(house: House) -> None:
+    """The daemon was killed before it could write down that the agent had ended: it died no later for that."""
+    process = house.start("a")
+    pass_time(house, 5)
+    house.work("a")
+    kept = house.supervisor.kept(subject("a").id)
+    assert kept is not None
+
+    after = House()
+    after.clock.advance(60.0)
+    after.end(process)
+    assert after.supervisor.recalled(subject("a"), kept)
+    after.settle()
+    dead = record(after, "a")
+    assert codes(after, "a") == [Code.SESSION_DEAD]
+    pane = Pane("/tmp/tmux", "work", "%1", Process(5, 1, "boot"), Sight.ALIVE, Sight.ALIVE)
+    pass_time(after, 60)
+    failing = resume(after, "a", pane)
+    pass_time(after, 1)
+    after.end(failing)
+    after.settle()
+    assert record(after, "a").findings == dead.findings
+
+
 def test_a_process_that_worked_beside_another_one_is_no_failed_resume(house: House) -> None:
     """The older one ended while this one waited for the model: its own death is when it died, and its tools are sought."""
     older = house.start("a")

@@ -515,6 +515,9 @@ class Supervisor:
             holder.sight, holder.seen_at, holder.ended_at = Sight.DEAD, self._clock.now(), None
         elif holder.sight is not Sight.DEAD:
             holder.sight = self._around.watch(holder.process)
+            if holder.sight is Sight.DEAD:
+                # It ended since it was last seen alive; when exactly is not known.
+                holder.seen_at = self._clock.now()
             self._by_process.setdefault(holder.process, set()).add(watched.subject.id)
         if holder.sight is not Sight.ALIVE:
             holder.ended_idle = holder.ended_idle or holder.status is Status.IDLE

@@ -211,7 +211,7 @@ def doing(record: SessionRecord) -> str:
         return "done, and no way leads to it for a prompt"
     if record.health is Health.UNKNOWN:
         return "ended, and no log says how" if record.broken_at is not None else "no process seen"
-    return "ended after its turn" if record.state is State.STOPPED else ""
+    return "ended, nothing wrong" if record.state is State.STOPPED else ""
 
 
 def _wait_text(wait: WaitRecord) -> str:

@@ -68,7 +68,7 @@ export function doing(record) {
   if (record.state === "idle") return record.asks ? `asks: ${record.asks.untrusted}` : "ready for a prompt";
   if (record.state === "detached") return "done, and no way leads to it for a prompt";
   if (record.health === "unknown") return record.broken_at ? "ended, and no log says how" : "no process seen";
-  return record.state === "stopped" ? "ended after its turn" : "";
+  return record.state === "stopped" ? "ended, nothing wrong" : "";
 }
 
 /** `14:03`; with the day where that is another one. */
