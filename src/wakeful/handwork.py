@@ -115,14 +115,17 @@ class Handwork:
 
     async def end_tools(self, session_id: SessionId) -> Sequence[Process]:
         """A person gives up a session whose agent ended: end the tools that outlived it; those that still run."""
-        watched = self._lookout.roster.watched.get(session_id)
-        if watched is not None:
-            # Its end is what the person wanted: no later look, by this daemon or the next, opens its incident again.
-            holders = [each.process for each in watched.presence.holders.values()]
-            await self.person_stops.order(holders, (session_id,))
+        await self.given_up(session_id)
         provider, _, conversation = session_id.partition("-")
         variable = TOOL_VARIABLES.get(provider)
         return (await sweep(variable, conversation)).left if variable is not None else ()
+
+    async def given_up(self, session_id: SessionId) -> None:
+        """Its end is what a person wants: no later look, by this daemon or the next, opens its incident again."""
+        watched = self._lookout.roster.watched.get(session_id)
+        if watched is not None:
+            holders = [each.process for each in watched.presence.holders.values()]
+            await self.person_stops.order(holders, (session_id,))
 
     def _reread(self, session_id: SessionId) -> None:
         self._lookout.catch_up(session_id)

@@ -135,6 +135,14 @@ def build_hub(
 
     async def before_stop(agent: Agent) -> None:
         await handwork.person_stops.order(run_by(agent.record.pid))
+        session_id = agent.record.session_id
+        if session_id is None or sessions.holder(session_id) is not None:
+            return
+        # It had ended before. What waits for a decision stays for the person who decides.
+        trouble = care.healer.trouble_of(session_id)
+        if trouble is None or not trouble.held:
+            await handwork.given_up(session_id)
+            lookout.supervisor.acted(session_id)
 
     async def stop_came_to_nothing(agent: Agent) -> None:
         await handwork.person_stops.withdraw(run_by(agent.record.pid))

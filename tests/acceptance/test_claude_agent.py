@@ -139,6 +139,28 @@ def test_an_aborted_push_of_an_agent_does_not_happen(house: AgentHouse, claude: 
     assert house.daemon.run("incidents", "--json").json["incidents"] == [], "a restart opens nothing again"
 
 
+def test_a_dead_agent_that_a_person_stops_needs_nobody(house: AgentHouse, claude: ClaudeHome) -> None:
+    """Its session died in a turn, and nothing brings it back in a pause; the stop settles that, also for the next daemon."""
+    assert house.daemon.run("pause").exit_code == 0
+    session = killed_in_call(house, claude, "sleep 100")
+    house.wait("claude", timeout_seconds=30, state="stale")
+    dead = house.daemon.wait_for_session(
+        lambda each: each["id"] == session and each["health"] == "dead", "death"
+    )
+    assert dead["attention"] == "operator"
+    assert house.daemon.run("agent", "stop", "claude", "--yes").exit_code == 0
+    for _ in range(2):
+        ended = house.daemon.wait_for_session(
+            lambda each: each["id"] == session and each["attention"] == "none", "end of its session"
+        )
+        assert (ended["state"], ended["health"]) == ("stopped", "healthy")
+        wait_for(
+            lambda: house.daemon.run("incidents", "--json").json["incidents"] == [] or None, "end of incident"
+        )
+        house.daemon.kill()
+        house.daemon.up()
+
+
 def assert_given_up(house: AgentHouse) -> None:
     """Its session needs nobody any more."""
     ended = house.daemon.wait_for_session(

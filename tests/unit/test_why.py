@@ -15,7 +15,7 @@ from wakeful.domain.findings import Code
 from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.judge import judge
 from wakeful.domain.ladder import Hold
-from wakeful.domain.process import Process, Sight
+from wakeful.domain.process import ELSEWHERE, Process, Sight
 from wakeful.domain.record import JUDGE_VERSION, describe
 from wakeful.domain.subject import Subject
 from wakeful.domain.why import RULE_WORDS, Why, explain, rule_words
@@ -128,6 +128,18 @@ def test_nobody_is_sent_to_resume_in_a_folder_that_is_gone() -> None:
     assert answer.command == INSPECT
     assert "its working directory is gone" in answer.command_text
     assert "its working directory is gone" in [each.text for each in answer.evidence]
+
+
+@pytest.mark.parametrize("boot", ["boot", f"{ELSEWHERE} a-container"])
+def test_a_folder_inside_a_container_is_not_called_gone(boot: str) -> None:
+    """This host does not have it, which says nothing."""
+    presence = held(Sight.DEAD, ended_at=at(8.0))
+    for holder in presence.holders.values():
+        holder.process = msgspec.structs.replace(holder.process, boot_id=boot)
+    hosted = msgspec.structs.replace(SUBJECT, agent="bot" if boot == "boot" else None)
+    answer = why([PROMPT, call(2.0, "make")], 9.0, presence, hosted, place_gone=True)
+    assert "gone" not in answer.command_text
+    assert "its working directory is gone" not in [each.text for each in answer.evidence]
 
 
 MANAGED = msgspec.structs.replace(SUBJECT, managed=True)

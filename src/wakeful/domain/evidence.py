@@ -138,6 +138,11 @@ class Presence(Struct, gc=False):
         return Sight.UNKNOWN
 
     @property
+    def is_elsewhere(self) -> bool:
+        """Whether a process of it ran in a container: its folders are not those of this host."""
+        return any(holder.process.is_elsewhere for holder in self.holders.values())
+
+    @property
     def living(self) -> list[Holder]:
         return [holder for holder in self.holders.values() if holder.sight is Sight.ALIVE]
 

@@ -140,6 +140,8 @@ def explain(
     place_gone: bool = False,
 ) -> Why:
     """Explain the verdict that `record` shows. `now` only tells how long ago things were."""
+    # The folder of an agent may be one inside its container, where nobody looked.
+    place_gone = place_gone and record.agent is None and not presence.is_elsewhere
     command, text = _next_step(record, presence, verdict, place_gone=place_gone)
     case = case_of(activity, presence, policy, now)
     fired = frozenset(finding.code for finding in verdict.findings)
