@@ -17,8 +17,8 @@ from wakeful.adapters.codex.driver import CodexDriver
 from wakeful.adapters.system import proc
 from wakeful.adapters.system.clock import SystemClock
 from wakeful.domain.errors import ClientMissing, FolderGone, StartFailed, WakefulError
-from wakeful.domain.hosting import Hosting
-from wakeful.domain.ids import ConversationId
+from wakeful.domain.hosting import INTENT_VARIABLE, Hosting
+from wakeful.domain.ids import ConversationId, SessionId
 from wakeful.domain.process import Sight
 from wakeful.ports.hands import ArgumentRefused, ConversationUnknown, Order, PromptRefused, Reply, Seen
 from wakeful.ports.store import Outcome
@@ -79,6 +79,32 @@ async def until(condition: Callable[[], bool], what: str) -> None:
 def said(hosting: Hosting) -> str:
     assert hosting.folder is not None
     return (Path(hosting.folder) / "out.jsonl").read_text()
+
+
+def test_a_client_that_came_and_went_unseen_is_known_to_be_gone(
+    codex_home: CodexHome, driver: CodexDriver, root: Path
+) -> None:
+    """Wakeful ends before its client has named the conversation, and the client ends before Wakeful is back."""
+
+    async def scenario() -> None:
+        order = order_for(codex_home, script({"text": "done"}))
+        folder = root / f"new-{order.intent_id}"
+        starting = asyncio.create_task(driver.start(order))
+        await until((folder / "process").is_file, "start of the client")
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        assert folder.is_dir(), "its conversation had no name yet"
+        await until(lambda: "turn.completed" in (folder / "out.jsonl").read_text(), "end of its turn")
+        later = CodexDriver(root, SystemClock(), codex_home.environ())
+        planned = Hosting(SessionId(""), ConversationId(""), "codex", order.cwd, order.argv, 1, 0.0)
+        await until(
+            lambda: not proc.carriers(INTENT_VARIABLE, order.intent_id, os.getuid()), "end of its process"
+        )
+        seen = await later.find_begun(planned, order.intent_id, ())
+        assert seen is not None
+        assert is_gone(hosted(seen))
+
+    asyncio.run(scenario())
 
 
 def test_a_prompt_whose_taker_died_in_the_hand_over_is_known_by_what_the_client_said(
