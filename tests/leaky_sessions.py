@@ -107,7 +107,7 @@ class LeakySessions:
             {"at": now - 40, "event": "call", "call": "1", "tool": "Bash", "input": given},
             {"at": now - 30, "event": "result", "call": "1", "result": kind.text},
             {"at": now - 20, "event": "call", "call": "2", "tool": "Bash", "input": given},
-            {"at": now - 10, "event": "asking", "about": f"May I run {kind.text}?"},
+            {"at": now - 10, "event": "asking", "about": f"May I run: {kind.text}"},
         ]
 
     def _failing(self, kind: Kind, now: float) -> list[dict[str, Any]]:

@@ -59,6 +59,11 @@ class _Parts:
     def base64(self, length: int) -> str:
         return self.of(_LETTERS + "+/", length)
 
+    def alternating(self, length: int) -> str:
+        """A letter of each case and a digit in turn."""
+        classes = (string.ascii_uppercase, string.ascii_lowercase, string.digits)
+        return "".join(self.of(classes[at % 3], 1) for at in range(length))
+
     def awkward(self) -> str:
         """A password that people choose: a blank, a quote, an umlaut."""
         return f"{self.word(6)} {self.lower(4)}ü'{self.lower(3)}"
@@ -195,6 +200,11 @@ def _spelled_out(parts: _Parts) -> tuple[str, str]:
 def _percent(parts: _Parts) -> tuple[str, str]:
     secret = parts.word(20)
     return "GET /login?" + quote(f'{{"password":"{secret}"}}', safe=""), secret
+
+
+def _twice_encoded(parts: _Parts) -> tuple[str, str]:
+    secret = parts.word(20)
+    return quote(quote(f"https://bob:{secret}@git.example.com/x.git", safe=""), safe=""), secret
 
 
 def _coloured(parts: _Parts) -> tuple[str, str]:
@@ -402,6 +412,34 @@ _MADE: Final[dict[str, _Made]] = {
     "heredoc": _around("cat > .env <<EOF\nJWT_SECRET=", "\nEOF"),
     "coloured": _coloured,
     "zero-width": _zero_width,
+    "quoted URL with blanks": _quoted('DATABASE_URL="postgresql://bob:', "", '@db.example.com/app"'),
+    "URL encoded twice": _twice_encoded,
+    "Go MySQL address": _few("bob:", "@tcp(127.0.0.1:3306)/app?parseTime=true"),
+    "doubled quote": _of(lambda p: f"{p.word(8)}''{p.word(12)}", "password: '", "'"),
+    "three quotes": _around('PASSWORD = """', '"""'),
+    "curl user with blanks": _of(lambda p: f"{p.word(5)} {p.word(12)}", "curl -sS -u 'bob:", "' https://h/"),
+    "JSON pass": _around('curl -d \'{"user":"bob","pass":"', "\"}' https://h/"),
+    "setting with blanks": _of(
+        lambda p: f"{p.word(5)} {p.word(12)}", "terraform apply -var 'db_password=", "'"
+    ),
+    "ssh-keygen": _few("ssh-keygen -t ed25519 -N ", " -f k"),
+    "expect": _around('expect "password:"\nsend "', '\\r"'),
+    "kubectl literal": _few("kubectl create secret generic x --from-literal=db="),
+    "gh secret": _few("gh secret set DEPLOY --body "),
+    "two arguments": _around("requests.get(u, auth=('bob', '", "'))"),
+    "full-width equals sign": _around("password\uff1d"),
+    "Passwort": _few("Passwort: "),
+    "sentence": _around("The password is ", "."),
+    "sentence with curly quotes": _around("password is \u201c", "\u201d"),
+    "sentence with a token": _of(lambda p: p.alternating(14), "use the token ", " for that"),
+    "signing key": _of(lambda p: p.hex(64), "signing key "),
+    "table of Markdown": _few("| user | password |\n|---|---|\n| bob | ", " |"),
+    "table of psql": _few(" name | password | age \n------+----------+-----\n bob  | ", " | 7"),
+    "appended": _few("FOO_TOKEN+="),
+    "pw": _few("pw="),
+    "pass in quotes": _around('user: bob, pass: "', '"'),
+    "pgpass in backticks": _few("`db.example.com:5432:app:bob:", "`"),
+    "pgpass before a colon": _few("May I run: db.example.com:5432:app:bob:", ": Bash"),
     "mnemonic": _of(lambda p: " ".join(p.lower(6) for _ in range(12)), 'mnemonic: "', '"'),
 }
 

@@ -14,8 +14,8 @@ from typing import Final
 SECRET: Final = "[secret]"  # noqa: S105 - what stands there instead of one
 # Every name that is looked at holds one of these, in lower case.
 HINTS: Final = (
-    "pass", "pwd", "secret", "token", "key", "credential", "auth", "cookie", "psk", "jwt", "mnemonic", "seed", "dsn",
-    "_pat", "connection", "webhook", "sid",
+    "pass", "pw", "secret", "token", "key", "credential", "auth", "cookie", "psk", "jwt", "mnemonic", "seed", "dsn",
+    "_pat", "connection", "webhook", "sid", "kennwort", "senha", "contrase",
 )  # fmt: skip
 # Longer values are cut there; a private key in one line has some 3,300 characters.
 VALUE_CHARS_MAX: Final = 4000
@@ -26,17 +26,20 @@ LIKELY_CHARS_MIN: Final = 6
 # A name around one of the words, how it is closed, and what parts it from its value. Quotes may be escaped any
 # number of times, as JSON within JSON is.
 _NAME: Final = (
-    r"(?P<core>pass|pwd|secret|token|key|credential|auth|cookie|psk|jwt|mnemonic|seed|dsn|_pat|connection|webhook|sid)"
+    r"(?P<core>pass|pwd?|secret|token|key|credential|auth|cookie|psk|jwt|mnemonic|seed|dsn|_pat|connection|webhook|sid|kennwort|senha|contrase[n\u00f1]a)"
     r"(?P<rest>[a-z0-9_.-]{0,40}+)"
     r"(?P<close>\\{0,127}+[\"'`]|%22|%27|&quot;|\)|\]|\}|)\]?"
     r"(?P<gap>"
-    r"(?:(?:[ \t]|\\t){0,20}+|\s{0,3}+)(?::=|=>|===?|->|=|:|%3d|%3a|&#61;)"
+    r"(?:(?:[ \t]|\\t){0,20}+|\s{0,3}+)(?::=|=>|\+=|===?|->|[=:\uff1d\uff1a]|%3d|%3a|&#61;)"
     # The pair of a name and its value, as Kubernetes and task definitions spell it.
     r"|(?:[ \t,\r\n]|\\+[nr]){1,40}+(?:\\{0,127}+[\"'])?value(?:\\{0,127}+[\"'])?[ \t]{0,3}[:=]"
     r"|,(?=[ \t]{0,3}\\{0,127}[\"'`])"
     r"|(?:<[^<>\s]{1,40}>|>)(?=[^<>\s])"
     r"|(?=[ \t]))"
 )
+_WORKING_DIRECTORY: Final = frozenset({"pwd", "oldpwd"})
+_PASS_VALUE: Final = re.compile(r"[ \t]{0,3}\\{0,127}[\"']")
+_FULL_WIDTH: Final = str.maketrans("\uff1d\uff1a", "=:")
 _BLANKS: Final = re.compile(r"[ \t]{0,20}")
 # The value stands on the next line: a folded text of YAML, or a line that goes on. An empty variable has none there.
 _NEXT_LINE: Final = re.compile(r"[|>]?[+-]?[ \t]*\\?(?:\r?\n|\\+n)[ \t]+(?:- )?")
@@ -67,6 +70,17 @@ _CODE: Final = re.compile(
 )
 # A name of a variable in a list of such names.
 _A_NAME: Final = re.compile(r"[A-Z0-9]+(?:_[A-Z0-9]+)+")
+# A value in a sentence: "the password is …", "use the token …", "signing key …".
+_PROSE: Final = (
+    r"\b(?:(?P<word>passw(?:or[dt])?|passwd|passphrase|passcode|kennwort)|(?P<kind>(?:api|access|secret|signing|encryption|private|master|auth|session)[ _-])?(?:token|key|secret))"
+    r"[ \t]{1,3}(?P<verb>(?:is|was|ist|to|now)[ \t]{1,3}(?:now[ \t]{1,3})?)?(?:\\{0,3}[\"'`\u201c\u2018]|\\u201[8c])?"
+    r"(?P<value>[A-Za-z0-9!#$%&*+^_~.@-]{6,200}+)(?![/(=\[{]|:\S)"
+)
+_RUNS: Final = re.compile(r"[a-z]+|[A-Z]+|[0-9]+")
+# How often the characters change their class; without a verb a name of a program, as `ArrowLeft2`, may stand there.
+_RANDOM_SHARE_MIN: Final = 0.4
+_RANDOM_ALONE_SHARE_MIN: Final = 0.6
+_HEX: Final = re.compile(r"(?=[0-9a-f]*[a-f])[0-9a-f]{32,}", re.IGNORECASE)
 _WORD_BORDERS: Final = re.compile(r"[\s_/.-]+")
 _WORDS: Final = re.compile(r"[A-Za-z]{1,30}[,.;:!?)]{0,3}")
 
@@ -87,8 +101,8 @@ _ABOUT: Final = (
     r"|refs?|version|total|budget|window|store|manager|helper|errors?|form|prompt|reset|strength|algorithm|alg|bits|seconds|minutes|hours|ms|stdin|fd|mode|status|state|valid"
     r"|validator|check|checks|rotation|scopes?|owner|user|username|email|by|class|method|function|func|test|tests|spec|handler|service|module|map|maps|list|set|sets|exists|missing|format|encoding|example|docs|help|schema|column|table|sort|order|word|words|board|frame|frames|press|down|up|code|codes|event|events|value_from|cache|binding|bindings|point|points|er|ers|izer|ization|ed|ing|information|info|manager|management|agent|agents|key_id|log|logs|line|lines|only|mask|masks|digest|fingerprint|hash)$"
 )
-_SURE: Final = r"passw(?:or)?d|passwd|passphrase|passcode|(?:^|_|sql)pwd$|(?:^|_)pw$|private_?key|client_?secret|secret_?access_?key|secret_?key|access_?key$|api_?key$|account_?key|shared_?access_?key|(?:^|_)psk$|pre_?shared_?key|mnemonic|seed_?phrase|recovery_?phrase|client_key_data|auth_?token$|access_?token$|refresh_?token$|id_?token$|bot_?token$|session_?token$|encryption_?key$|signing_?key$|master_?key$|subscription_?key$|app_?key$|_auth$|storepass$|keypass$"
-_LIKELY: Final = r"token$|secrets?$|credentials?$|(?:^|_)auth$|(?:^|_)jwt$|(?:^|_)pat$|connection_?string$|(?:^|_)dsn$|webhook_?url$|(?:^|_)sid$|(?:^|_)(?:auth|service|session|client|deploy|storage|primary|secondary|consumer|hmac|aes|jwt|license|function|write|read|admin|root|host|server|integration|tls|ssl|ssh|gpg|hash|crypto|security|root|device|login|user|team|org|bot|stripe|google|aws|azure|openai|anthropic|sendgrid|twilio)_?key$|(?:^|_)seed$|[a-z0-9]_pass$|keys?_?data$|secret_?value$|secret_string$"
+_SURE: Final = r"passw(?:or)?[dt]|passwd|kennwort|(?:^|_)senha$|contrase[n\u00f1]a|passphrase|passcode|(?:^|_|sql)pwd$|(?:^|_)pw$|private_?key|client_?secret|secret_?access_?key|secret_?key|access_?key$|api_?key$|account_?key|shared_?access_?key|(?:^|_)psk$|pre_?shared_?key|mnemonic|seed_?phrase|recovery_?phrase|client_key_data|auth_?token$|access_?token$|refresh_?token$|id_?token$|bot_?token$|session_?token$|encryption_?key$|signing_?key$|master_?key$|subscription_?key$|app_?key$|_auth$|storepass$|keypass$"
+_LIKELY: Final = r"token$|secrets?$|credentials?$|(?:^|_)auth$|(?:^|_)jwt$|(?:^|_)pat$|connection_?string$|(?:^|_)dsn$|webhook_?url$|(?:^|_)sid$|(?:^|_)(?:auth|service|session|client|deploy|storage|primary|secondary|consumer|hmac|aes|jwt|license|function|write|read|admin|root|host|server|integration|tls|ssl|ssh|gpg|hash|crypto|security|root|device|login|user|team|org|bot|stripe|google|aws|azure|openai|anthropic|sendgrid|twilio)_?key$|(?:^|_)seed$|(?:^|_)pass$|keys?_?data$|secret_?value$|secret_string$"
 _LINES: Final = r"(?:^|_)(?:set_)?cookie$|authorization$"
 _ENVIRONMENT: Final = r"(?:TOKEN|SECRET|PASS|PASSWORD|PWD|PAT|KEY|AUTH|CREDENTIALS?|PSK|JWT|DSN|COOKIE|SALT|WEBHOOK_URL|CONNECTION_STRING|DATABASE_URL)(?:_?\d{1,2})?"
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -98,7 +112,7 @@ _BEFORE_CHARS_MAX: Final = 40
 
 def without_named(text: str) -> str:
     """`text` with every value replaced that its name calls secret."""
-    return "".join(_parts(text))
+    return _prose().sub(_unless_a_word, "".join(_parts(text)))
 
 
 def names_a_secret(name: str, value: str) -> bool:
@@ -130,6 +144,25 @@ def _name() -> re.Pattern[str]:
 
 
 @cache
+def _prose() -> re.Pattern[str]:
+    return re.compile(_PROSE, re.IGNORECASE)
+
+
+def _unless_a_word(found: re.Match[str]) -> str:
+    """What a sentence calls a password is one if it has a digit; what it calls a token or a key, if it looks random."""
+    value = found["value"].rstrip(".:!?*_")
+    has_digit = any(map(str.isdigit, value)) and not value.isdigit()
+    runs = len(_RUNS.findall(value))
+    share = _RANDOM_SHARE_MIN if found["verb"] is not None else _RANDOM_ALONE_SHARE_MIN
+    is_random = has_digit and not value.islower() and runs >= share * len(value)
+    is_password = found["word"] is not None and found["verb"] is not None and has_digit
+    is_hex = found["kind"] is not None and _HEX.fullmatch(value) is not None
+    if len(value) < LIKELY_CHARS_MIN or not (is_random or is_password or is_hex):
+        return found[0]
+    return found[0][: found.start("value") - found.start()] + SECRET + found["value"][len(value) :]
+
+
+@cache
 def _harmless() -> re.Pattern[str]:
     return re.compile(_HARMLESS, re.IGNORECASE | re.DOTALL)
 
@@ -140,6 +173,9 @@ def _value(text: str, found: re.Match[str]) -> tuple[int, int] | None:
     grade = _grade(name)
     if grade is _Grade.NONE or (gap := _gap(text, found, name, grade)) is None:
         return None
+    if name.lower() == "pass" and not _is_pass_set(text, found, name, gap):
+        # `PASS: test_x` is what a test runner says.
+        return None
     blanks = _BLANKS.match(text, found.end())
     assert blanks is not None, "it matches nothing, too"
     start = blanks.end()
@@ -148,9 +184,40 @@ def _value(text: str, found: re.Match[str]) -> tuple[int, int] | None:
     if below is not None:
         start = below.end()
     opening = _OPENING.match(text, start)
+    first = text[(at := opening.end() if opening is not None else start) : at + 1]
+    if (name.lower() in _WORKING_DIRECTORY and first in {"/", "~"}) or (
+        name.lower() == "pw" and first == "{"
+    ):
+        return None
     if opening is not None:
         return _quoted(text, opening, grade)
-    return _unquoted(text, start, found, grade, gap)
+    span = _unquoted(text, start, found, grade, gap)
+    if span is not None and gap == "=" and (end := _end_of_setting(text, found, name, start)) is not None:
+        return start, max(end, span[1])
+    return span
+
+
+def _is_pass_set(text: str, found: re.Match[str], name: str, gap: str) -> bool:
+    """Whether `pass` is a name here: in quotes, before `=`, or before a value in quotes."""
+    quoted = found["close"] or _PASS_VALUE.match(text, found.end())
+    return name.islower() and (gap == "=" or (gap in {":", "=>"} and bool(quoted)))
+
+
+def _end_of_setting(text: str, found: re.Match[str], name: str, start: int) -> int | None:
+    """Where name and value stand in one pair of quotes, as in `-e 'PASSWORD=a b'`: the value goes on to the second one."""
+    before = _first(found, name) - 1
+    quote = text[before] if before >= 0 else ""
+    if quote not in {"'", '"'} or found["close"]:
+        return None
+    line = text.find("\n", start, start + VALUE_CHARS_MAX)
+    end = text.find(quote, start, line if line >= 0 else start + VALUE_CHARS_MAX)
+    # As JSON spells it, the quote has a backslash before it.
+    return end - (end > start and text[end - 1] == "\\") if end >= 0 else None
+
+
+def _first(found: re.Match[str], name: str) -> int:
+    """Where the whole name begins."""
+    return found.start() - (len(name) - len(found["core"]) - len(found["rest"]))
 
 
 def _whole_name(text: str, found: re.Match[str]) -> str:
@@ -167,13 +234,13 @@ def _whole_name(text: str, found: re.Match[str]) -> str:
 
 def _gap(text: str, found: re.Match[str], name: str, grade: _Grade) -> str | None:
     """What parts the name from its value: a sign, or a blank where an option or a word of .netrc has one."""
-    gap: str = found["gap"].strip()
+    gap: str = found["gap"].strip().translate(_FULL_WIDTH).removeprefix("+")
     if gap == ",":
         # A list of names is no list of values.
         is_option = text[found.start() - 1 : found.start()] == "-" or "-" in name
         return gap if is_option or name.isupper() or grade is _Grade.LINE else None
     if _is_element(gap):
-        before = found.start() - (len(name) - len(found["core"]) - len(found["rest"])) - 1
+        before = _first(found, name) - 1
         return gap if text[before : before + 1] == "<" else None
     if gap:
         return gap
@@ -189,7 +256,7 @@ _SETTING: Final = re.compile(
 
 
 def _takes_blank(text: str, found: re.Match[str], name: str, grade: _Grade) -> bool:
-    first = found.start() - (len(name) - len(found["core"]) - len(found["rest"]))
+    first = _first(found, name)
     before = text[max(0, first - 140) : first]
     if before.endswith("-") or "--" in name:
         return grade is not _Grade.LINE
@@ -204,7 +271,12 @@ def _quoted(text: str, opening: re.Match[str], grade: _Grade) -> tuple[int, int]
     close = opening["other"] or opening["escape"] + opening["quote"]
     if _closes(text, opening, close):
         return None
+    if not opening["other"] and text.startswith(close * 2, start):
+        # Three of them, as Python and TOML write it.
+        start, close = start + 2 * len(close), close * 3
     end = text.find(close, start, limit)
+    while end > start and _is_doubled(text, end, close):
+        end = text.find(close, end + 2 * len(close), limit)
     while not opening["other"] and end > start and text[end - 1] == "\\":
         # Escaped once more than the opening one: it belongs to the value.
         end = text.find(close, end + len(close), limit)
@@ -222,6 +294,12 @@ def _quoted(text: str, opening: re.Match[str], grade: _Grade) -> tuple[int, int]
     if grade is _Grade.LIKELY and (len(value) < LIKELY_CHARS_MIN or _reads_like_words(value)):
         return None
     return start, _glued_end(text, end + len(close)) if _is_glued(text, end + len(close)) else end
+
+
+def _is_doubled(text: str, end: int, close: str) -> bool:
+    """Whether a quote stands for itself, as YAML and SQL spell it: 'it''s'. At the end of a word it closes two texts."""
+    after = end + 2 * len(close)
+    return text.startswith(close, end + len(close)) and text[after : after + 1].isalnum()
 
 
 _AFTER_A_STRING: Final = re.compile(r"\s*(?:[),;\]}+.:|]|\Z)|\s*\n")

@@ -12,6 +12,7 @@ from wakeful.domain.named_secrets import HINTS, without_named
 from wakeful.domain.plaintext import hides_something, without_hidden
 from wakeful.domain.secret_commands import COMMANDS
 from wakeful.domain.secret_formats import TOKENS, Format
+from wakeful.domain.secret_tables import without_columns
 
 WITHHELD: Final = "[withheld: could not be redacted]"
 REDACTED_CHARS_MAX: Final = 20_000
@@ -32,8 +33,11 @@ _CUT_SEQUENCE: Final = re.compile(
 )
 # As JSON spells what nobody sees; several backslashes where JSON stands within JSON. Halves of a pair are no character.
 _SPELLED_OUT: Final = re.compile(r"\\+u(?!d[89a-f])([0-9a-f]{4})", re.IGNORECASE)
-_NEEDS_NO_ESCAPE: Final = frozenset(map(chr, range(0x20, 0x7F))) - frozenset('\\"')
-_PERCENT: Final = re.compile(r"%([2-7][0-9a-f])(?<!%25)", re.IGNORECASE)
+_NEEDS_NO_ESCAPE: Final = frozenset(map(chr, range(0x20, 0x7F))) - frozenset('\\"') | frozenset(
+    "\uff1d\uff1a"
+)
+# Encoded any number of times.
+_PERCENT: Final = re.compile(r"%(?:25){0,8}(?!25)([2-7][0-9a-f])", re.IGNORECASE)
 # A text in which no word has sixteen characters. One pass, for nothing in it can match in two ways.
 _SHORT_WORDS: Final = re.compile(r"[^A-Za-z0-9_-]*+(?:[A-Za-z0-9_-]{1,15}+(?:[^A-Za-z0-9_-]++|\Z))*+")
 _LONG_CHARS_MIN: Final = 16
@@ -96,7 +100,7 @@ def _without_secrets(text: str) -> str:
         shown = _RANDOM.sub(_unless_harmless, _without_formats(shown, words, _IN_LONG_WORDS))
     for hint in HINTS:
         if hint in lower:
-            return without_named(shown)
+            return without_named(without_columns(shown))
     return shown
 
 

@@ -12,6 +12,10 @@ _ARGUMENT: Final = (
     r"(?!-|\$\{|\$\(|\$[A-Z_]|\[)"
     r"(?:\\{0,3}\"[^\"]{1,200}\"|'[^'\n]{1,200}'|(?:\\[^nr\"\s]|[^\s\"'|;&<>\\]){1,200})"
 )
+# Up to the user's name.
+_CURL_USER: Final = (
+    r"\b(?:curl|https?|wget)\s(?:[^\n|;]{0,300}?\s)??(?:-u|--user|-U|--proxy-user|-a|--auth)[ =]{0,3}"
+)
 
 COMMANDS: Final = (
     Format(
@@ -23,10 +27,18 @@ COMMANDS: Final = (
         r"(\b(?:mysql\w*|mariadb[\w-]*)\s(?:[^\n|;\\]{0,200}?\s)??-p(?!\s))" + _ARGUMENT,
         r"\1[password]",
     ),
+    # Quoted, a password may hold blanks and colons.
+    Format(
+        "curl -u with quotes",
+        ("-u", "-a", "--proxy-user"),
+        rf"({_CURL_USER}'[^\s:'\\]{{1,100}}:)(?!//)[^'\n]{{1,200}}"
+        rf"|({_CURL_USER}\\{{0,3}}\"[^\s:\"\\]{{1,100}}:)(?!//)[^\"\n\\]{{1,200}}",
+        r"\1\2[password]",
+    ),
     Format(
         "curl -u, http -a",
         ("-u", "-a", "--proxy-user"),
-        r"(\b(?:curl|https?|wget)\s(?:[^\n|;]{0,300}?\s)??(?:-u|--user|-U|--proxy-user|-a|--auth)[ =]{0,3}\\{0,3}[\"']?[^\s:\"'\\]{1,100}:)(?!//)[^\s\"'\\]{1,200}",
+        rf"({_CURL_USER}\\{{0,3}}[\"']?[^\s:\"'\\]{{1,100}}:)(?!//)[^\s\"'\\]{{1,200}}",
         r"\1[password]",
     ),
     Format(
@@ -84,6 +96,28 @@ COMMANDS: Final = (
         "SNMP, expect and send password",
         ("snmp",),
         r"(\bsnmp\w{2,10}\s(?:[^\n|;]{0,200}?\s)??-[AX]\s{1,3})" + _ARGUMENT,
+        r"\1[password]",
+    ),
+    Format(
+        "passphrase of a new SSH key",
+        ("ssh-keygen",),
+        r"(\bssh-keygen\s(?:[^\n|;]{0,200}?\s)??(?-i:-[NP])\s{1,3})(?!''|\"\")" + _ARGUMENT,
+        r"\1[password]",
+    ),
+    Format(
+        "secret given to kubectl or gh",
+        ("--from-literal", "secret set"),
+        r"(--from-literal[= ]\\{0,3}[\"']?[\w.-]{1,100}=)"
+        + _ARGUMENT
+        + r"|(\bsecret set\s[^\n|;]{0,200}?(?:--body|-b)[= ]{1,3})"
+        + _ARGUMENT,
+        r"\1\2[secret]",
+    ),
+    Format(
+        "password that expect sends",
+        ("send",),
+        r"(\bexpect\b[^\n]{0,60}?pass[^\n]{0,60}?(?:\n|\\{1,3}n|;)\s{0,20}send(?:\s--)?\s{1,3}(?=\\{0,3}[\"']))"
+        + _ARGUMENT,
         r"\1[password]",
     ),
 )

@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 _WORD: Final = "[A-Za-z0-9]"
 _NAME: Final = "[A-Za-z0-9_-]"
 _TELLING_CHARS_MIN: Final = 5
+# A URL up to its password. A port is none.
+_URL_USER: Final = r"[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"'<>]{0,100}:(?!\d{1,5}(?:[/?#\s\"'\\]|\Z))"
 
 
 class Format(NamedTuple):
@@ -119,13 +121,31 @@ TOKENS: Final = (
         long=True,
     ),
     Format("Telegram bot token", (":",), r"(?:bot)?[0-9]{6,12}:[A-Za-z0-9_-]{30,}", "[bot token]", long=True),
-    # Greedy up to the last @ before a blank: passwords hold slashes and at signs, too. A port is no password.
+    # Greedy up to the last @ before a blank: passwords hold slashes and at signs, too.
     Format(
         "password in a URL",
         ("://",),
-        r"([a-z][a-z0-9+.-]{1,20}://[^\s/:@\"'<>]{0,100}:)(?!\d{1,5}(?:[/?#\s\"'\\]|\Z))"
-        r"[^\s\"'<>\\`]{1,200}@",
+        rf"({_URL_USER})[^\s\"'<>\\`]{{1,200}}@",
         r"\1[password]@",
+    ),
+    # Within quotes it may hold blanks, too.
+    Format(
+        "password with blanks in a quoted URL",
+        ("://",),
+        rf"(?<=\")({_URL_USER})[^\n\"\\]{{1,200}}@(?=[\w.\[-])|(?<=['`])({_URL_USER})[^\n'`\\]{{1,200}}@(?=[\w.\[-])",
+        r"\1\2[password]@",
+    ),
+    Format(
+        "password in an address of Go's MySQL driver",
+        ("@tcp(", "@unix(", "@cloudsql("),
+        r"([\w.-]{1,60}:)[^\s\"'`\\]{1,100}(@(?:tcp|unix|cloudsql)\()",
+        r"\1[password]\2",
+    ),
+    Format(
+        "user and password as two arguments",
+        ("auth",),
+        r"((?:\bauth\s{0,2}=\s{0,2}|\w{0,20}BasicAuth)\(\s{0,2}[rbuf]?\\{0,3}[\"'][^\"'\n\\]{1,100}\\{0,3}[\"'],\s{0,2}[rbuf]?\\{0,3}[\"'])[^\"'\n\\]{1,200}",
+        r"\1[password]",
     ),
     Format("token as a URL's user", ("://",), r"(https?://)[A-Za-z0-9_.~-]{16,300}@", r"\1[token]@"),
     Format(
@@ -342,7 +362,7 @@ TOKENS: Final = (
     Format(
         "line of a .pgpass file",
         (":",),
-        r"(?m)((?:^|\\n|[\"'\s])[\w.*-]{1,100}:(?:\d{4,5}|\*):[^:\s\"'\\]{1,60}:[^:\s\"'\\]{1,60}:)[^\s:\"'\\]{1,100}(?=$|[\s\"'\\])",
+        r"(?m)((?:^|\\n|[\"'`\s])[\w.*-]{1,100}:(?:\d{4,5}|\*):[^:\s\"'`\\]{1,60}:[^:\s\"'`\\]{1,60}:)[^\s:\"'`\\]{1,100}(?=$|:\s|[\s\"'`\\])",
         r"\1[password]",
     ),
     Format(
