@@ -57,6 +57,8 @@ OFFLINE = (
     ("config", "trust", "HEARTBEAT.md"),
     ("gateway", "pair"),
     ("gateway", "unpair", "7"),
+    ("hooks", "uninstall", "claude"),
+    ("autostart", "remove"),
 )
 
 

@@ -12,6 +12,7 @@ from wakeful.home import require_home
 from wakeful.interfaces.cli.client import Client, DaemonNotRunning, DaemonSilent, DaemonUnreachable
 from wakeful.interfaces.cli.lazy import Entry, LazyGroup
 from wakeful.interfaces.cli.output import note, say
+from wakeful.person import require_person
 from wakeful.places import Places
 
 _HERE: Final = "wakeful.interfaces.cli.autostart"
@@ -50,7 +51,12 @@ def install(*, observe: bool, dry_run: bool) -> int:
 @click.command(epilog="Example: wakeful autostart remove")
 @click.option("--dry-run", is_flag=True, help="Show what would go and change nothing.")
 def remove(*, dry_run: bool) -> int:
-    """Stop the service and take its unit away. Agents go on: nothing they need lives in it."""
+    """Stop the service and take its unit away. Agents go on: nothing they need lives in it.
+
+    For people: refused inside an agent's session.
+    """
+    if not dry_run:
+        require_person()
     plan = work.plan_remove(os.environ)
     if plan.is_done:
         say(f"nothing to do: there is no {plan.path}")

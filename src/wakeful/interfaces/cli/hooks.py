@@ -22,6 +22,7 @@ from wakeful.hookwork import (
 )
 from wakeful.interfaces.cli.lazy import Entry, LazyGroup
 from wakeful.interfaces.cli.output import note, say
+from wakeful.person import require_person
 from wakeful.places import Places
 
 _HERE: Final = "wakeful.interfaces.cli.hooks"
@@ -65,7 +66,9 @@ def install(*, client: str, dry_run: bool) -> int:
 @click.argument("client", type=click.Choice(CLIENTS))
 @click.option("--dry-run", is_flag=True, help="Show the difference and write nothing.")
 def uninstall(*, client: str, dry_run: bool) -> int:
-    """Take Wakeful's hooks out of the settings of CLIENT, and nothing else."""
+    """Take Wakeful's hooks out of the settings of CLIENT, and nothing else. For people: refused inside an agent's session."""
+    if not dry_run:
+        require_person()
     plan = _planned(client, partial(plan_uninstall, client, os.environ))
     if plan is None:
         note("take out every hook whose command ends with `# wakeful hook`")
