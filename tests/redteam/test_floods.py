@@ -172,6 +172,38 @@ def test_hook_reports_hide_no_question(daemon: RunningDaemon, tmp_path: Path, re
     redteam.figure(f"a question behind {count:,} hook reports, from the start", f"{at_start:.1f} s")
 
 
+def test_logs_that_flap_hide_no_question(daemon: RunningDaemon, webhook: Webhook, redteam: Redteam) -> None:
+    """Logs that say another state with every line: few messages, and a question beside them is told."""
+    count = redteam.rounds(1_500, 15_000)
+    events = Path(daemon.environ["WAKEFUL_HOME"]) / "events"
+    events.mkdir(parents=True)
+    events.parent.chmod(0o700)
+    daemon.watch(WAKEFUL_ALERTS__URLS=webhook.address, WAKEFUL_ALERTS__NEEDS_YOU_SECONDS="1")
+    daemon.up()
+    states = (
+        {"event": "prompt"},
+        {"event": "asking", "about": ORDER},
+        {"event": "failed", "reason": "provider", "message": ORDER},
+    )
+    logs = [events / f"flap-{number}.jsonl" for number in range(5)]
+    for number in range(count // len(logs)):
+        for log in logs:
+            with log.open("a") as file:
+                file.write(json.dumps({"at": time.time(), **states[number % 3]}) + "\n")
+    began = time.monotonic()
+    asking = [{"event": "prompt"}, {"event": "asking", "about": "May I?"}]
+    lines = [json.dumps({"at": time.time(), **each}) for each in asking]
+    (events / "real.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    wait_for(lambda: any("May I?" in each for each in webhook.messages) or None, "the question", 30)
+    told_after = time.monotonic() - began
+    redteam.attack(WAY_IN, f"a question waited for {told_after:.1f} s", held=told_after < 20)
+    redteam.attack(
+        WAY_IN, f"{len(webhook.messages)} messages of 5 logs", held=len(webhook.messages) <= 2 * len(logs) + 1
+    )
+    redteam.attack(WAY_IN, "a log that is not read", held=len(daemon.sessions()) == len(logs) + 1)
+    redteam.figure(f"a question behind {count:,} changes of state", f"{told_after:.1f} s")
+
+
 HOSTILE_FOLDERS = (
     "/" + "/".join(["d" * 200] * 30),
     "/" + "ä" * 3000,

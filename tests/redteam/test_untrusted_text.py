@@ -13,15 +13,20 @@ from typing import Any
 
 import httpx
 import pytest
+from websockets.sync.client import unix_connect
 
 from clients import wait_for
 from daemons import RunningDaemon
+from wakeful.adapters.github.issue_text import body_of, title_of
 from wakeful.domain.alerts import LINES_MAX
+from wakeful.domain.gateway.shown import messages_of, view, whole
+from wakeful.domain.ids import SessionId
 from wakeful.domain.labels import label, path_label, quiet
 from wakeful.domain.record import safe
 from wakeful.interfaces.cli.client import Client as Door
 from wakeful.interfaces.mcp.questions import Questions
 from wakeful.places import Places
+from wakeful.ports.forge import Report
 
 from .conftest import Redteam
 from .test_floods import Webhook
@@ -49,6 +54,8 @@ HOSTILE = (
 HEADS = ("Where: ", "Since: ", "Wakeful did: ", "If you do nothing: ", "→ ", "Say yes like this")
 MENTION = re.compile(r"(?<![\w.])@\w|@(?:everyone|here|room)|<[@!#]|\]\(|https?://|<a |www\.")
 _QUOTED = re.compile(r"`[^`]*`")
+# A block of code, behind a fence as long as the one before it.
+_FENCED = re.compile(r"^(`{4,})text\n.*?^\1$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -80,6 +87,39 @@ def test_every_document_keeps_chosen_text_apart(
     assert {safe(text) for text in HOSTILE if label(text) != text} <= chosen
 
 
+def test_the_websocket_keeps_chosen_text_apart(daemon: RunningDaemon, redteam: Redteam) -> None:
+    """What is told while the sessions speak is read like every other document."""
+    daemon.up()
+    heard: list[dict[str, Any]] = []
+    with unix_connect(str(daemon.socket), "ws://wakeful/api/ws", proxy=None, max_size=None) as door:
+        write_logs(Path(daemon.environ["WAKEFUL_HOME"]) / "events")
+        wanted = {f"{name}-{number}" for name in ("asks", "fails") for number in range(len(HOSTILE))}
+        while not wanted <= {one["session_id"] for each in heard for one in each.get("changes", ())}:
+            heard.append(json.loads(door.recv(timeout=20)))
+    for message in heard:
+        for where, text in outside(message, "ws"):
+            redteam.attack("words in the WebSocket", f"{where}: {text[:80]}", held=is_harmless(text))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_an_issue_has_chosen_text_in_code_alone(text: str, redteam: Redteam) -> None:
+    """No mention, no reference and no order outside of code; the title is one line without either sign."""
+    call = (text, text, text, text)
+    report = Report(text, SessionId(text), text, text, 1.0, (call,), (SessionId(text),))
+    title, body = title_of(report), body_of(report).decode()
+    # Without the mark of Wakeful's in the first line.
+    bare = _QUOTED.sub("", _FENCED.sub("", body.partition("\n")[2]))
+    redteam.attack("words in GitHub issues", bare, held=MENTION.search(bare) is None and ORDER not in bare)
+    redteam.attack("words in GitHub issues", title, held=not set("@#\n") & set(title) and not hides(title))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_chat_shows_what_an_answer_hides(text: str, redteam: Redteam) -> None:
+    """Whole, in parts and while it grows: nothing is hidden, turned around or taken for markup."""
+    for shown in (*messages_of(text), whole(text), view(f"{text} and more")):
+        redteam.attack("words in the chat", repr(shown), held=not hides(shown.replace("\n", "")))
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_label_has_few_words_and_stays_the_same(text: str) -> None:
     shown = label(text)
@@ -104,7 +144,7 @@ def test_what_people_write_themselves_is_left_alone() -> None:
 
 def write_logs(folder: Path) -> None:
     """For each text a session that asks with it and one that failed with it; both are in a project of that name."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     folder.parent.chmod(0o700)
     for number, text in enumerate(HOSTILE):
         at = time.time() - 60
