@@ -57,10 +57,13 @@ def test_work_is_parted_into_model_and_tools() -> None:
 
 
 def test_a_call_that_was_cut_off_is_not_drawn_as_if_it_had_run() -> None:
-    """It ended nobody knows when."""
+    """It ended nobody knows when; nor did the turn wait for its model from then on."""
     calls = Calls([ran(30, None, "cut_off")], iso(NOW - 3600))
     _, legend = timeline_lines(Past([moved(60, "prompting")], calls), NOW)
-    assert [text.strip() for text, _ in legend[1:]] == ["▃ waiting for model 1h"]
+    assert [text.strip() for text, _ in legend[1:]] == [
+        "▄ working 30m",
+        "▃ waiting for model 30m",
+    ]
 
 
 def test_incidents_and_acts_stand_below_the_time_they_happened_in() -> None:

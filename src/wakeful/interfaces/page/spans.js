@@ -26,7 +26,8 @@ export function spansOf(transitions, { calls, since }, now) {
   });
   const known = since ? Date.parse(since) : Infinity;
   const runs = runsOf(calls, now);
-  return joined(spans.flatMap((span) => (span.kind === "working" ? detailed(span, runs, known) : [span])));
+  const cuts = calls.filter((call) => !endOf(call, now)).map((call) => Date.parse(call.at));
+  return joined(spans.flatMap((span) => (span.kind === "working" ? detailed(span, runs, cuts, known) : [span])));
 }
 
 function kindOf({ state, health, reason }) {
@@ -57,8 +58,11 @@ function runsOf(calls, now) {
   return found;
 }
 
-/** Between calls a turn waits for its model; before the part of the log that was read it just works. */
-function detailed(span, runs, known) {
+/**
+ * Between calls a turn waits for its model. Before the part of the log that was read it just works, and so it does after a
+ * call that was cut off began.
+ */
+function detailed(span, runs, cuts, known) {
   const pieces = [];
   let at = span.from;
   const fill = (kind, to) => {
@@ -71,7 +75,8 @@ function detailed(span, runs, known) {
     fill("model", Math.min(run.from, span.to));
     fill("tool", Math.min(run.to, span.to));
   }
-  fill("model", span.to);
+  fill("model", Math.min(span.to, ...cuts.filter((cut) => cut >= span.from)));
+  fill("working", span.to);
   return pieces;
 }
 

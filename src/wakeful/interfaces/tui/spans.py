@@ -65,12 +65,13 @@ def spans_of(events: Sequence[EventRecord], calls: Calls, now_wall: float) -> li
     """From the first transition to now; where calls are known, work is told apart."""
     since = wall(calls.since) if calls.since is not None else None
     runs = list(_runs(calls.calls, now_wall))
+    cuts = [wall(each.at) for each in calls.calls if not _end_of(each, now_wall)]
     starts = [wall(each.at) for each in events]
     found: list[Span] = []
     for event, start, end in zip(events, starts, [*starts[1:], now_wall], strict=True):
         span = Span(start, end, kind_of(event))
         is_work = span.kind is Kind.WORKING and since is not None
-        found += _detailed(span, runs, since or 0.0) if is_work else [span]
+        found += _detailed(span, runs, cuts, since or 0.0) if is_work else [span]
     return found
 
 
@@ -111,14 +112,18 @@ def _end_of(call: Call, now_wall: float) -> float:
     return now_wall if call.end in {"open", "waiting"} else 0.0
 
 
-def _detailed(span: Span, runs: Sequence[_Run], known: float) -> Iterator[Span]:
-    """Between calls a turn waits for its model; before the part of the log that was read it just works."""
+def _detailed(span: Span, runs: Sequence[_Run], cuts: Sequence[float], known: float) -> Iterator[Span]:
+    """Between calls a turn waits for its model.
+
+    Before the part of the log that was read it just works, and so it does after a call that was cut off began.
+    """
+    cut = min((each for each in cuts if span.start <= each < span.end), default=span.end)
     marks = [(known, Kind.WORKING)]
     for start, end in runs:
         if end > span.start and start < span.end:
             marks += [(start, Kind.MODEL), (end, Kind.TOOL)]
     at = span.start
-    for mark, kind in [*marks, (span.end, Kind.MODEL)]:
+    for mark, kind in [*marks, (cut, Kind.MODEL), (span.end, Kind.WORKING)]:
         end = min(mark, span.end)
         if end > at:
             yield Span(at, end, kind)
