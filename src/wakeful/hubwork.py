@@ -135,10 +135,13 @@ def build_hub(
 
     async def before_stop(agent: Agent) -> None:
         await handwork.person_stops.order(run_by(agent.record.pid))
-        session_id = agent.record.session_id
-        if session_id is None or sessions.holder(session_id) is not None:
+        if agent.record.session_id is not None:
+            await settle_ended(agent.record.session_id)
+
+    async def settle_ended(session_id: SessionId) -> None:
+        """A session that had died before needs nobody any more, unless it waits for a person's decision."""
+        if sessions.holder(session_id) is not None:
             return
-        # It had ended before. What waits for a decision stays for the person who decides.
         trouble = care.healer.trouble_of(session_id)
         if trouble is None or not trouble.held:
             await handwork.given_up(session_id)
@@ -148,6 +151,7 @@ def build_hub(
         await handwork.person_stops.withdraw(run_by(agent.record.pid))
 
     orders.before_stop = before_stop
+    orders.session_replaced = settle_ended
     orders.stop_came_to_nothing = stop_came_to_nothing
     return hub
 

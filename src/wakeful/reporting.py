@@ -49,7 +49,7 @@ def build_reports(
     def is_here(watched: Watched) -> bool:
         name = watched.subject.agent
         inside = {each.id for each in agents() if each.runtime is AgentRuntime.DOCKER}
-        return name is None or name not in inside
+        return not watched.presence.is_elsewhere and (name is None or name not in inside)
 
     return Reports(
         clock=lookout.clock,

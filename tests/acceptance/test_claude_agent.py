@@ -161,6 +161,24 @@ def test_a_dead_agent_that_a_person_stops_needs_nobody(house: AgentHouse, claude
         house.daemon.up()
 
 
+def test_a_dead_session_that_a_person_replaces_needs_nobody(house: AgentHouse, claude: ClaudeHome) -> None:
+    """A new session is begun in its place: nothing is said of the old one any more, also by the next daemon."""
+    assert house.daemon.run("pause").exit_code == 0
+    session = killed_in_call(house, claude, "sleep 100")
+    house.wait("claude", timeout_seconds=30, state="stale")
+    assert house.daemon.run("agent", "restart-session", "claude").exit_code == 0
+    for _ in range(2):
+        ended = house.daemon.wait_for_session(
+            lambda each: each["id"] == session and each["attention"] == "none", "end of the old session"
+        )
+        assert (ended["state"], ended["health"]) == ("stopped", "healthy")
+        wait_for(
+            lambda: house.daemon.run("incidents", "--json").json["incidents"] == [] or None, "end of incident"
+        )
+        house.daemon.kill()
+        house.daemon.up()
+
+
 def assert_given_up(house: AgentHouse) -> None:
     """Its session needs nobody any more."""
     ended = house.daemon.wait_for_session(

@@ -35,7 +35,7 @@ class CommandMissing(OperatorError):
 
 
 class NotReady(WorldError):
-    """Agent {name} was not ready within {seconds:g} s: {reason}."""
+    """Agent {name} did not become ready ({seconds:g} s are allowed): {reason}."""
 
     code = "agent-not-ready"
 

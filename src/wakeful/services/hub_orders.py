@@ -131,6 +131,8 @@ class Orders:
         self.after: Callable[[Agent], None] = lambda _agent: None
         # Awaited before a person's stop ends anybody: what it ends must alarm nobody.
         self.before_stop: Callable[[Agent], Awaitable[None]] = _nothing
+        # A person's start put another session in its place.
+        self.session_replaced: Callable[[SessionId], Awaitable[None]] = _nothing
         # Awaited when an agent outlived a stop: whatever ends it from now on is no person's doing.
         self.stop_came_to_nothing: Callable[[Agent], Awaitable[None]] = _nothing
         self._starting: dict[str, asyncio.Task[Glimpse]] = {}
@@ -139,8 +141,12 @@ class Orders:
 
     async def start(self, text: str) -> AgentRecord:
         """Start it and see it ready. Raises AgentRefuses and what the runtime raises."""
+        before = self._book.find(text).record.session_id
         agent = self._ordered(text, Move.START)
-        return await self._to_its_end(agent, self._start(agent))
+        record = await self._to_its_end(agent, self._start(agent))
+        if before is not None:
+            await self.session_replaced(before)
+        return record
 
     async def restart_session(self, text: str) -> AgentRecord:
         """A new session where the old one died. Raises NotStale and what the runtime raises."""
@@ -330,7 +336,7 @@ class Orders:
             return str(error)
 
 
-async def _nothing(_agent: Agent) -> None: ...
+async def _nothing(_what: Agent | SessionId) -> None: ...
 
 
 async def _awaited(work: Any) -> Glimpse:
