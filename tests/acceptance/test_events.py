@@ -10,13 +10,11 @@ from typing import IO, Any
 
 import msgspec
 import pytest
-from litestar.testing import TestClient
 
 from daemons import RunningDaemon
+from desks import House, open_doors
 from wakeful.critical_events import CriticalLog, log_critical_event
-from wakeful.domain.moment import Instant
-from wakeful.interfaces.http.app import routed
-from wakeful.interfaces.http.event_routes import CriticalEventList, EventRoutes
+from wakeful.interfaces.http.event_routes import CriticalEventList
 
 NOON = 1_770_289_200.0  # 2026-02-05T11:00:00Z
 
@@ -145,7 +143,7 @@ def test_the_door_gives_the_newest_events(tmp_path: Path) -> None:
     log = CriticalLog(tmp_path / "critical_events.jsonl")
     for minute in range(5):
         write(log.path, f"s{minute}", NOON - 60 * (5 - minute), details={"n": minute})
-    with TestClient(routed(EventRoutes(log, lambda: Instant(0.0, NOON), lambda: None).handlers())) as door:
+    with open_doors(tmp_path, House(start_wall=NOON)) as doors, doors.socket() as door:
         answer = door.get("/api/events?since=4m&limit=2")
         told = msgspec.json.decode(answer.content, type=CriticalEventList)
         assert msgspec.json.encode(told) == answer.content

@@ -117,4 +117,4 @@ def test_the_rules_load_nothing_of_the_outside_world() -> None:
     """No chat library, no loop, no process: another program pays for nothing it does not use."""
     code = "import sys, wakeful.gateway; print(*sorted({n.split('.')[0] for n in sys.modules}))"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    assert not {"telegram", "psutil", "asyncio", "httpx", "litestar"} & set(loaded.split())
+    assert not {"telegram", "psutil", "asyncio", "httpx", "uvicorn"} & set(loaded.split())

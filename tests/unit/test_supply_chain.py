@@ -1,10 +1,17 @@
 """The packages Wakeful is installed with: pinned, each file by its hash, none that nothing needs, each with its licence."""
 
+import ast
 import json
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 from bench import pins, sbom
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,6 +27,36 @@ def test_what_only_tests_need_is_in_no_other_file() -> None:
     assert sorted(set(names)) == sorted(names)
     run = {pin.key for pin in pins.pins_of("run.txt")}
     assert run & {"pytest", "hypothesis", "mypy", "ruff", "playwright", "popoto", "hatchling"} == set()
+
+
+def imported() -> Iterator[str]:
+    """The first names of every module that Wakeful imports."""
+    for file in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                yield from (each.name.partition(".")[0] for each in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
+                yield node.module.partition(".")[0]
+
+
+def test_whatever_is_imported_is_declared() -> None:
+    """No package is used because another one happens to bring it."""
+    owners = packages_distributions()
+    used = {
+        canonicalize_name(owner)
+        for name in set(imported()) - sys.stdlib_module_names - {"wakeful"}
+        for owner in owners[name]
+    }
+    # uvicorn parses HTTP with httptools: it is asked for by name, and imported by uvicorn.
+    assert pins.needed_directly() == used | {"httptools"}
+
+
+def test_the_base_installation_is_small() -> None:
+    """15 packages at most, Wakeful included; what few people use is in extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    base = pins.closure(project["dependencies"])
+    assert len(base) + 1 <= 15, sorted(base)
+    assert {canonicalize_name(Requirement(each).name) for each in project["dependencies"]} <= set(base)
 
 
 def test_the_builder_is_pinned_to_the_version_that_pyproject_names() -> None:

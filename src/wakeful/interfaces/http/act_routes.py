@@ -1,21 +1,17 @@
 """Orders about sessions: start one, speak to it, end it, hand it over. What may be done is decided by the hands."""
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final
+from collections.abc import Sequence
+from typing import Annotated, Final
 
 import msgspec
-from litestar import Request
-from litestar.handlers import HTTPRouteHandler, get, post
-from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import FromPath, JSONBody
 from msgspec import Meta, Struct
 
 from wakeful.domain.answer import Answer
 from wakeful.domain.hosting import Hosting, PaneAddress
 from wakeful.domain.ids import SessionId
-from wakeful.interfaces.http.answers import Encoded
-from wakeful.interfaces.http.problems import MEDIA_TYPE, Problem
-from wakeful.interfaces.http.session_routes import PROBLEMS
+from wakeful.interfaces.http.answers import Encoded, encoded
+from wakeful.interfaces.http.problems import PROBLEMS
+from wakeful.interfaces.http.routing import Request, Route, get, post
 from wakeful.interfaces.http.work_routes import idempotency_key
 from wakeful.ports.hands import PROMPT_BYTES_MAX, Question, Reply
 from wakeful.ports.store import Outcome
@@ -31,14 +27,7 @@ EXIT_CODES: Final = {
     Outcome.INEFFECTIVE: 1,
     Outcome.DECLINED: 1,
 }
-CONFLICTS: Final = PROBLEMS | {
-    409: ResponseSpec(
-        Problem,
-        generate_examples=False,
-        media_type=MEDIA_TYPE,
-        description="Its state or its owner forbids it.",
-    )
-}
+CONFLICTS: Final = PROBLEMS | {409: "Its state or its owner forbids it."}
 
 
 class Prompt(Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,84 +81,73 @@ class ActRoutes:
         self._hands = hands
         self._once = once
 
-    def handlers(self) -> Sequence[HTTPRouteHandler]:
-        one = "/api/sessions/{session_id:str}"
-        orders: dict[str, Callable[..., Any]] = {
-            f"{one}/send": self.send,
-            f"{one}/answer": self.answer,
-            f"{one}/interrupt": self.interrupt,
-            f"{one}/resume": self.resume,
-            f"{one}/stop": self.stop,
-            f"{one}/adopt": self.adopt,
-            f"{one}/release": self.release,
-        }
+    def routes(self) -> Sequence[Route]:
+        one = "/api/sessions/{session_id}"
         return (
-            post("/api/sessions", status_code=201, responses=CONFLICTS)(self.run),
-            get(f"{one}/questions", responses=CONFLICTS)(self.questions),
-            get(f"{one}/attach", responses=CONFLICTS, sync_to_thread=False)(self.attach),
-            *(post(path, status_code=200, responses=CONFLICTS)(fn) for path, fn in orders.items()),
+            post("/api/sessions", self.run, Deed, body=RunRequest, status=201, problems=CONFLICTS),
+            get(f"{one}/questions", self.questions, QuestionList, problems=CONFLICTS),
+            get(f"{one}/attach", self.attach, Showing, problems=CONFLICTS),
+            post(f"{one}/send", self.send, Deed, body=Prompt, problems=CONFLICTS),
+            post(f"{one}/answer", self.answer, Deed, body=QuestionAnswer, problems=CONFLICTS),
+            post(f"{one}/interrupt", self.interrupt, Deed, problems=CONFLICTS),
+            post(f"{one}/resume", self.resume, Deed, body=Resumption, problems=CONFLICTS),
+            post(f"{one}/stop", self.stop, Deed, problems=CONFLICTS),
+            post(f"{one}/adopt", self.adopt, Handover, optional_body=Adoption, problems=CONFLICTS),
+            post(f"{one}/release", self.release, Handover, problems=CONFLICTS),
         )
 
-    async def run(self, request: Request[Any, Any, Any], data: JSONBody[RunRequest]) -> Encoded[Deed]:
+    async def run(self, request: Request[RunRequest]) -> Encoded[Deed]:
         """Start a managed session: in a tmux of its own, or without a terminal. With an `Idempotency-Key`, once."""
         key = idempotency_key(request)
-        deed = self._hands.run(data) if key is None else self._once.run(data, key)
-        return answer_deed(await deed, status_code=201)
+        deed = self._hands.run(request.input) if key is None else self._once.run(request.input, key)
+        return answer_deed(await deed)
 
-    async def questions(self, session_id: FromPath[str]) -> Encoded[QuestionList]:
+    async def questions(self, request: Request[None]) -> Encoded[QuestionList]:
         """The permission questions a managed session asks now."""
-        asked = QuestionList(tuple(await self._hands.questions(session_id)))
-        return Encoded(Answer(msgspec.json.encode(asked)))
+        return encoded(QuestionList(tuple(await self._hands.questions(request.id))))
 
-    def attach(self, session_id: FromPath[str]) -> Encoded[Showing]:
+    async def attach(self, request: Request[None]) -> Encoded[Showing]:
         """Where a session can be seen and typed into, managed or found."""
-        return Encoded(Answer(msgspec.json.encode(Showing(self._hands.pane(session_id)))))
+        return encoded(Showing(self._hands.pane(request.id)))
 
-    async def send(
-        self, request: Request[Any, Any, Any], session_id: FromPath[str], data: JSONBody[Prompt]
-    ) -> Encoded[Deed]:
+    async def send(self, request: Request[Prompt]) -> Encoded[Deed]:
         """Give a managed session a prompt, and see that it took it. With an `Idempotency-Key`, once."""
-        key = idempotency_key(request)
+        key, given = idempotency_key(request), request.input
         if key is None:
-            return answer_deed(await self._hands.deliver(session_id, data.prompt, data.environ))
-        return answer_deed(await self._once.deliver(session_id, data.prompt, data.environ, key))
+            return answer_deed(await self._hands.deliver(request.id, given.prompt, given.environ))
+        return answer_deed(await self._once.deliver(request.id, given.prompt, given.environ, key))
 
-    async def answer(self, session_id: FromPath[str], data: JSONBody[QuestionAnswer]) -> Encoded[Deed]:
+    async def answer(self, request: Request[QuestionAnswer]) -> Encoded[Deed]:
         """Answer the permission question with this id. A person's decision: an agent could answer its own."""
-        return answer_deed(await self._hands.answer(session_id, data.question_id, data.reply))
+        given = request.input
+        return answer_deed(await self._hands.answer(request.id, given.question_id, given.reply))
 
-    async def interrupt(self, session_id: FromPath[str]) -> Encoded[Deed]:
+    async def interrupt(self, request: Request[None]) -> Encoded[Deed]:
         """Cut the running turn short; the agent stays."""
-        return answer_deed(await self._hands.interrupt(session_id))
+        return answer_deed(await self._hands.interrupt(request.id))
 
-    async def resume(self, session_id: FromPath[str], data: JSONBody[Resumption]) -> Encoded[Deed]:
+    async def resume(self, request: Request[Resumption]) -> Encoded[Deed]:
         """Continue a conversation whose agent is gone."""
-        return answer_deed(await self._hands.resume(session_id, data.environ))
+        return answer_deed(await self._hands.resume(request.id, request.input.environ))
 
-    async def stop(self, session_id: FromPath[str]) -> Encoded[Deed]:
+    async def stop(self, request: Request[None]) -> Encoded[Deed]:
         """End the agent, gently first, and the tools it left behind."""
-        return answer_deed(await self._hands.stop(session_id))
+        return answer_deed(await self._hands.stop(request.id))
 
-    async def adopt(
-        self,
-        session_id: FromPath[str],
-        data: JSONBody[Adoption | None] = None,
-    ) -> Encoded[Handover]:
+    async def adopt(self, request: Request[Adoption | None]) -> Encoded[Handover]:
         """Hand a found session over to Wakeful. A person's decision: refused to supervised agents."""
-        return _handover(
-            await self._hands.adopt(session_id, name=data.name if data is not None else None), managed=True
-        )
+        name = request.input.name if request.input is not None else None
+        return _handover(await self._hands.adopt(request.id, name=name), managed=True)
 
-    async def release(self, session_id: FromPath[str]) -> Encoded[Handover]:
+    async def release(self, request: Request[None]) -> Encoded[Handover]:
         """Let go of a managed session; its agent goes on. A person's decision."""
-        return _handover(await self._hands.release(session_id), managed=False)
+        return _handover(await self._hands.release(request.id), managed=False)
 
 
-def answer_deed(deed: Deed, *, status_code: int = 200) -> Encoded[Deed]:
-    return Encoded(Answer(msgspec.json.encode(deed), EXIT_CODES[deed.outcome]), status_code=status_code)
+def answer_deed(deed: Deed) -> Encoded[Deed]:
+    return Encoded(Answer(msgspec.json.encode(deed), EXIT_CODES[deed.outcome]))
 
 
 def _handover(hosting: Hosting, *, managed: bool) -> Encoded[Handover]:
     pid = hosting.process.pid if hosting.process is not None else None
-    handover = Handover(hosting.session_id, managed, hosting.driver, hosting.epoch, pid)
-    return Encoded(Answer(msgspec.json.encode(handover)))
+    return encoded(Handover(hosting.session_id, managed, hosting.driver, hosting.epoch, pid))

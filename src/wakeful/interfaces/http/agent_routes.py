@@ -6,20 +6,18 @@ Whether an order is taken is decided by the hub's table; what it refuses is answ
 from collections.abc import Sequence
 from typing import Final
 
-from litestar.handlers import HTTPRouteHandler, get, post
-from litestar.params import FromPath, JSONBody
 from msgspec import Struct
 
 from wakeful.domain.agents import AgentRecord
 from wakeful.domain.calm import PauseRecord
 from wakeful.interfaces.http.act_routes import CONFLICTS
 from wakeful.interfaces.http.answers import Encoded, encoded
-from wakeful.interfaces.http.session_routes import PROBLEMS
+from wakeful.interfaces.http.routing import Request, Route, get, post
 from wakeful.ports.runtime import Found
 from wakeful.services.calm import Paused
 from wakeful.services.hub import Hub
 
-_ONE: Final = "/api/agents/{name:str}"
+_ONE: Final = "/api/agents/{name}"
 
 
 class AgentList(Struct, frozen=True):
@@ -53,36 +51,37 @@ class AgentRoutes:
         self._hub = hub
         self._paused = paused
 
-    def handlers(self) -> Sequence[HTTPRouteHandler]:
+    def routes(self) -> Sequence[Route]:
+        restart = f"{_ONE}/restart-session"
         return (
-            get("/api/agents", responses=PROBLEMS, sync_to_thread=False)(self.agents),
-            get(_ONE, responses=PROBLEMS, sync_to_thread=False)(self.agent),
-            get(f"{_ONE}/attach", responses=PROBLEMS, sync_to_thread=False)(self.attach),
-            post(f"{_ONE}/start", status_code=200, responses=CONFLICTS)(self.start),
-            post(f"{_ONE}/stop", status_code=200, responses=CONFLICTS)(self.stop),
-            post(f"{_ONE}/restart-session", status_code=200, responses=CONFLICTS)(self.restart_session),
+            get("/api/agents", self.agents, AgentList),
+            get(_ONE, self.agent, AgentRecord),
+            get(f"{_ONE}/attach", self.attach, AttachCommand),
+            post(f"{_ONE}/start", self.start, AgentRecord, problems=CONFLICTS),
+            post(f"{_ONE}/stop", self.stop, AgentRecord, body=StopOrder, problems=CONFLICTS),
+            post(restart, self.restart_session, AgentRecord, problems=CONFLICTS),
         )
 
-    def agents(self) -> Encoded[AgentList]:
+    async def agents(self, _request: Request[None]) -> Encoded[AgentList]:
         """Every agent."""
         return encoded(AgentList(self._hub.records, self._hub.found, self._paused()))
 
-    def agent(self, name: FromPath[str]) -> Encoded[AgentRecord]:
+    async def agent(self, request: Request[None]) -> Encoded[AgentRecord]:
         """One agent. `session_alive` is true only when that was seen."""
-        return encoded(self._hub.record(name))
+        return encoded(self._hub.record(request.id))
 
-    def attach(self, name: FromPath[str]) -> Encoded[AttachCommand]:
+    async def attach(self, request: Request[None]) -> Encoded[AttachCommand]:
         """The command that goes to its terminal."""
-        return encoded(AttachCommand(self._hub.attach_argv(name), self._hub.program(name)))
+        return encoded(AttachCommand(self._hub.attach_argv(request.id), self._hub.program(request.id)))
 
-    async def start(self, name: FromPath[str]) -> Encoded[AgentRecord]:
+    async def start(self, request: Request[None]) -> Encoded[AgentRecord]:
         """Start it, and answer once it is ready."""
-        return encoded(await self._hub.orders.start(name))
+        return encoded(await self._hub.orders.start(request.id))
 
-    async def stop(self, name: FromPath[str], data: JSONBody[StopOrder]) -> Encoded[AgentRecord]:
+    async def stop(self, request: Request[StopOrder]) -> Encoded[AgentRecord]:
         """End it and remove its container. In the middle of a turn only with `yes`."""
-        return encoded(await self._hub.orders.stop(name, even_if_busy=data.yes))
+        return encoded(await self._hub.orders.stop(request.id, even_if_busy=request.input.yes))
 
-    async def restart_session(self, name: FromPath[str]) -> Encoded[AgentRecord]:
+    async def restart_session(self, request: Request[None]) -> Encoded[AgentRecord]:
         """A new session in the container of a stale agent, and answer once it is ready."""
-        return encoded(await self._hub.orders.restart_session(name))
+        return encoded(await self._hub.orders.restart_session(request.id))

@@ -1,12 +1,9 @@
 """Mutes and the pause. All orders here are a person's decisions: refused to whoever works inside a supervised session."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
-from litestar.handlers import HTTPRouteHandler, get, post
-from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import FromPath, JSONBody
 from msgspec import Meta, Struct
 
 from wakeful.domain.answer import Answer
@@ -23,19 +20,15 @@ from wakeful.domain.errors import SessionNotFound
 from wakeful.domain.ids import SessionId, parse_session_id
 from wakeful.domain.moment import Instant
 from wakeful.interfaces.http.answers import Encoded, encoded
-from wakeful.interfaces.http.problems import MEDIA_TYPE, Problem
-from wakeful.interfaces.http.session_routes import PROBLEMS
+from wakeful.interfaces.http.problems import PROBLEMS
+from wakeful.interfaces.http.routing import Request, Route, get, post
 from wakeful.services.calm import Calm
 
 _Text = Annotated[str, Meta(max_length=300)]
 _Seconds = Annotated[float, Meta(gt=0, le=MUTE_SECONDS_MAX)]
 # For whoever asks over HTTP without a name.
 NOBODY_NAMED: Final = "somebody over HTTP"
-_PROBLEMS: Final = PROBLEMS | {
-    409: ResponseSpec(
-        Problem, generate_examples=False, media_type=MEDIA_TYPE, description="There are too many mutes."
-    )
-}
+_MUTING: Final = PROBLEMS | {409: "There are too many mutes."}
 
 
 class PauseOrder(Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,62 +85,54 @@ class CalmRoutes:
         self._now = now
         self._resolve = resolve
 
-    def handlers(self) -> Sequence[HTTPRouteHandler]:
-        orders: dict[str, Callable[..., Any]] = {
-            "/api/pause": self.pause,
-            "/api/resume": self.resume,
-            "/api/unmute": self.unmute,
-        }
-        mutes: dict[str, Callable[..., Any]] = {
-            "/api/mutes": self.mute,
-            "/api/sessions/{session_id:str}/mute": self.mute_session,
-        }
+    def routes(self) -> Sequence[Route]:
+        one = "/api/sessions/{session_id}/mute"
         return (
-            get("/api/mutes", responses=PROBLEMS)(self.mutes),
-            *(post(path, status_code=200, responses=PROBLEMS)(fn) for path, fn in orders.items()),
-            *(post(path, status_code=201, responses=_PROBLEMS)(fn) for path, fn in mutes.items()),
+            get("/api/mutes", self.mutes, MuteList),
+            post("/api/pause", self.pause, PauseAnswer, body=PauseOrder),
+            post("/api/resume", self.resume, PauseAnswer),
+            post("/api/unmute", self.unmute, Unmuted, body=Unmute),
+            post("/api/mutes", self.mute, MuteRecord, body=NewMute, status=201, problems=_MUTING),
+            post(one, self.mute_session, MuteRecord, body=SessionMute, status=201, problems=_MUTING),
         )
 
-    async def pause(self, data: JSONBody[PauseOrder]) -> Encoded[PauseAnswer]:
+    async def pause(self, request: Request[PauseOrder]) -> Encoded[PauseAnswer]:
         """Stop everything Wakeful would do by itself; what people ask for is still done. A person's decision."""
-        changed = await self._calm.pause(data.by, data.reason)
+        changed = await self._calm.pause(request.input.by, request.input.reason)
         return encoded(PauseAnswer(self._calm.paused_record, changed))
 
-    async def resume(self) -> Encoded[PauseAnswer]:
+    async def resume(self, _request: Request[None]) -> Encoded[PauseAnswer]:
         """Let Wakeful act again. A person's decision."""
         changed = await self._calm.resume()
         return encoded(PauseAnswer(self._calm.paused_record, changed))
 
-    async def mutes(self) -> Encoded[MuteList]:
+    async def mutes(self, _request: Request[None]) -> Encoded[MuteList]:
         """What nothing is told about now, and until when."""
         await self._calm.current()
         now = self._now().wall
         return encoded(mute_list(self._calm.mutes(now), self._calm.paused_record, now))
 
-    async def mute_session(
-        self, session_id: FromPath[str], data: JSONBody[SessionMute]
-    ) -> Encoded[MuteRecord]:
+    async def mute_session(self, request: Request[SessionMute]) -> Encoded[MuteRecord]:
         """Tell nothing about one session for a while. A person's decision."""
-        target = self._resolve(session_id)
-        return await self._mute(MuteKind.SESSION, target, data.for_seconds, data.by, data.reason)
+        return await self._mute(MuteKind.SESSION, self._resolve(request.id), request.input)
 
-    async def mute(self, data: JSONBody[NewMute]) -> Encoded[MuteRecord]:
+    async def mute(self, request: Request[NewMute]) -> Encoded[MuteRecord]:
         """Tell nothing about a session, a project or one code for a while. A person's decision."""
-        target = self._resolve(data.value) if data.kind is MuteKind.SESSION else data.value
-        return await self._mute(data.kind, target, data.for_seconds, data.by, data.reason)
+        order = request.input
+        target = self._resolve(order.value) if order.kind is MuteKind.SESSION else order.value
+        return await self._mute(order.kind, target, order)
 
-    async def unmute(self, data: JSONBody[Unmute]) -> Encoded[Unmuted]:
+    async def unmute(self, request: Request[Unmute]) -> Encoded[Unmuted]:
         """Let it be told again. A person's decision."""
-        target = self._known(data.value) if data.kind is MuteKind.SESSION else data.value
-        changed = await self._calm.unmute(data.kind, target)
-        body = msgspec.json.encode(Unmuted(data.kind, target, changed))
+        order = request.input
+        target = self._known(order.value) if order.kind is MuteKind.SESSION else order.value
+        changed = await self._calm.unmute(order.kind, target)
+        body = msgspec.json.encode(Unmuted(order.kind, target, changed))
         return Encoded(Answer(body, 0 if changed else 1))
 
-    async def _mute(
-        self, kind: MuteKind, value: str, seconds: float, by: str, reason: str
-    ) -> Encoded[MuteRecord]:
-        mute = await self._calm.mute(kind, value, seconds, by=by, reason=reason)
-        return encoded(mute_record(mute), status_code=201)
+    async def _mute(self, kind: MuteKind, value: str, order: SessionMute | NewMute) -> Encoded[MuteRecord]:
+        mute = await self._calm.mute(kind, value, order.for_seconds, by=order.by, reason=order.reason)
+        return encoded(mute_record(mute))
 
     def _known(self, text: str) -> str:
         """A session's whole id; what was muted and is forgotten since is found by its whole id only."""

@@ -2,11 +2,8 @@
 
 from collections.abc import Sequence
 
-from litestar.handlers import HTTPRouteHandler, post
-from litestar.params import FromPath, JSONBody
-
 from wakeful.interfaces.http.answers import Encoded
-from wakeful.interfaces.http.session_routes import PROBLEMS
+from wakeful.interfaces.http.routing import Request, Route, post
 from wakeful.interfaces.http.shapes import WrongReport
 from wakeful.services.cases import KeptCase
 from wakeful.services.desk import Desk
@@ -18,9 +15,9 @@ class CaseRoutes:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
-    def handlers(self) -> Sequence[HTTPRouteHandler]:
-        return (post("/api/sessions/{session_id:str}/wrong", responses=PROBLEMS)(self.wrong),)
+    def routes(self) -> Sequence[Route]:
+        return (post("/api/sessions/{session_id}/wrong", self.wrong, KeptCase, body=WrongReport, status=201),)
 
-    async def wrong(self, session_id: FromPath[str], data: JSONBody[WrongReport]) -> Encoded[KeptCase]:
+    async def wrong(self, request: Request[WrongReport]) -> Encoded[KeptCase]:
         """Keep the evidence of a verdict that was wrong as a labelled case for `wakeful replay`."""
-        return Encoded(await self._desk.wrong(session_id, data.expect, data.note), status_code=201)
+        return Encoded(await self._desk.wrong(request.id, request.input.expect, request.input.note))

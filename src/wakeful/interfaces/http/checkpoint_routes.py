@@ -4,10 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, Final
 
 import msgspec
-from litestar.handlers import HTTPRouteHandler, get, post
-from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import FromPath, JSONBody, QueryParameter
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from wakeful.domain.answer import Answer
 from wakeful.domain.calm import PauseRecord
@@ -23,8 +20,8 @@ from wakeful.domain.moment import iso
 from wakeful.interfaces.http.act_routes import EXIT_CODES
 from wakeful.interfaces.http.answers import Encoded, encoded
 from wakeful.interfaces.http.calm_routes import NOBODY_NAMED
-from wakeful.interfaces.http.problems import MEDIA_TYPE, Problem
-from wakeful.interfaces.http.session_routes import PROBLEMS
+from wakeful.interfaces.http.problems import PROBLEMS
+from wakeful.interfaces.http.routing import Request, Route, get, post
 from wakeful.ports.store import Outcome
 from wakeful.services.calm import Paused
 from wakeful.services.checkpoints import Checkpoints, Decided, not_offered
@@ -32,14 +29,11 @@ from wakeful.services.lessons import Lessons
 
 _Text = Annotated[str, Meta(max_length=300)]
 _Prefix = Annotated[str, Meta(min_length=1, max_length=PREFIX_CHARS_MAX)]
-_PROBLEMS: Final = PROBLEMS | {
-    409: ResponseSpec(
-        Problem,
-        generate_examples=False,
-        media_type=MEDIA_TYPE,
-        description="It was decided otherwise before, or does not offer this.",
-    )
-}
+_DECIDING: Final = PROBLEMS | {409: "It was decided otherwise before, or does not offer this."}
+
+
+class CheckpointQuery(Struct, frozen=True):
+    everything: bool = field(default=False, name="all")
 
 
 class ContinueOrder(Struct, frozen=True, forbid_unknown_fields=True):
@@ -120,65 +114,69 @@ class CheckpointRoutes:
         self._lessons = lessons
         self._paused = paused
 
-    def handlers(self) -> Sequence[HTTPRouteHandler]:
+    def routes(self) -> Sequence[Route]:
         one = "/api/checkpoints/{number:int}"
+        decided = DecisionRecord
         return (
-            get("/api/checkpoints", responses=PROBLEMS)(self.checkpoints),
-            get(one, responses=PROBLEMS)(self.checkpoint),
-            post(f"{one}/continue", status_code=200, responses=_PROBLEMS)(self.go_on),
-            post(f"{one}/rollback", status_code=200, responses=_PROBLEMS)(self.rollback),
-            post(f"{one}/abort", status_code=200, responses=_PROBLEMS)(self.abort),
-            get("/api/lessons", responses=PROBLEMS, sync_to_thread=False)(self.lessons),
-            post("/api/lessons", status_code=201, responses=PROBLEMS)(self.teach),
-            post("/api/lessons/forget", status_code=200, responses=PROBLEMS)(self.forget),
+            get("/api/checkpoints", self.checkpoints, CheckpointList, query=CheckpointQuery),
+            get(one, self.checkpoint, CheckpointRecord),
+            post(f"{one}/continue", self.go_on, decided, body=ContinueOrder, problems=_DECIDING),
+            post(f"{one}/rollback", self.rollback, decided, body=RollbackOrder, problems=_DECIDING),
+            post(f"{one}/abort", self.abort, decided, body=AbortOrder, problems=_DECIDING),
+            get("/api/lessons", self.lessons, LessonList),
+            post("/api/lessons", self.teach, LessonRecord, body=LessonOrder, status=201),
+            post("/api/lessons/forget", self.forget, Forgotten, body=LessonToForget),
         )
 
-    async def checkpoints(
-        self, *, everything: Annotated[bool, QueryParameter(name="all")] = False
-    ) -> Encoded[CheckpointList]:
+    async def checkpoints(self, request: Request[CheckpointQuery]) -> Encoded[CheckpointList]:
         """What somebody has to decide; with `all=true` also what was decided."""
-        found = await self._checkpoints.listed(everything=everything)
+        found = await self._checkpoints.listed(everything=request.input.everything)
         return encoded(checkpoint_list(found, self._paused()))
 
-    async def checkpoint(self, number: FromPath[int]) -> Encoded[CheckpointRecord]:
+    async def checkpoint(self, request: Request[None]) -> Encoded[CheckpointRecord]:
         """One checkpoint, whole."""
-        return encoded(checkpoint_record(await self._checkpoints.get(number)))
+        return encoded(checkpoint_record(await self._checkpoints.get(request.number)))
 
-    async def go_on(self, number: FromPath[int], data: JSONBody[ContinueOrder]) -> Encoded[DecisionRecord]:
+    async def go_on(self, request: Request[ContinueOrder]) -> Encoded[DecisionRecord]:
         """Let it go on. A person's decision, kept with who and when; the first one counts."""
-        if data.always_local is not None:
+        order = request.input
+        if order.always_local is not None:
             # What cannot be taught is refused before anything is decided.
-            prefix_words(data.always_local)
-        choice = ChoiceName.DONE if data.done else ChoiceName.CONTINUE
-        decided = await self._checkpoints.decide(number, choice, data.by)
-        if data.always_local is not None:
+            prefix_words(order.always_local)
+        choice = ChoiceName.DONE if order.done else ChoiceName.CONTINUE
+        decided = await self._checkpoints.decide(request.number, choice, order.by)
+        if order.always_local is not None:
             project = decided.checkpoint.project
-            await self._lessons.teach(project, data.always_local, data.by, even_remote=data.even_remote)
+            await self._lessons.teach(project, order.always_local, order.by, even_remote=order.even_remote)
         return _answered(decided)
 
-    async def rollback(self, number: FromPath[int], data: JSONBody[RollbackOrder]) -> Encoded[DecisionRecord]:
+    async def rollback(self, request: Request[RollbackOrder]) -> Encoded[DecisionRecord]:
         """Undo it, where somebody said how; without `dry_run: false` only say what would be run."""
-        if data.dry_run:
-            return await self._dry_run(number)
-        return _answered(await self._checkpoints.decide(number, ChoiceName.ROLLBACK, data.by))
+        if request.input.dry_run:
+            return await self._dry_run(request.number)
+        by = request.input.by
+        return _answered(await self._checkpoints.decide(request.number, ChoiceName.ROLLBACK, by))
 
-    async def abort(self, number: FromPath[int], data: JSONBody[AbortOrder]) -> Encoded[DecisionRecord]:
+    async def abort(self, request: Request[AbortOrder]) -> Encoded[DecisionRecord]:
         """Leave everything as it is and give the work up. A person's decision."""
-        return _answered(await self._checkpoints.decide(number, ChoiceName.ABORT, data.by))
+        by = request.input.by
+        return _answered(await self._checkpoints.decide(request.number, ChoiceName.ABORT, by))
 
-    def lessons(self) -> Encoded[LessonList]:
+    async def lessons(self, _request: Request[None]) -> Encoded[LessonList]:
         """What was taught, by project."""
         return encoded(LessonList(tuple(map(_lesson, self._lessons.listed())), self._paused()))
 
-    async def teach(self, data: JSONBody[LessonOrder]) -> Encoded[LessonRecord]:
+    async def teach(self, request: Request[LessonOrder]) -> Encoded[LessonRecord]:
         """Say that some commands are always local in a project. A person's decision."""
-        lesson = await self._lessons.teach(data.project, data.prefix, data.by, even_remote=data.even_remote)
-        return encoded(_lesson(lesson), status_code=201)
+        new = request.input
+        lesson = await self._lessons.teach(new.project, new.prefix, new.by, even_remote=new.even_remote)
+        return encoded(_lesson(lesson))
 
-    async def forget(self, data: JSONBody[LessonToForget]) -> Encoded[Forgotten]:
+    async def forget(self, request: Request[LessonToForget]) -> Encoded[Forgotten]:
         """Judge such commands by the rules again. A person's decision."""
-        changed = await self._lessons.forget(data.project, data.prefix)
-        body = msgspec.json.encode(Forgotten(data.project, data.prefix, changed))
+        project, prefix = request.input.project, request.input.prefix
+        changed = await self._lessons.forget(project, prefix)
+        body = msgspec.json.encode(Forgotten(project, prefix, changed))
         return Encoded(Answer(body, 0 if changed else 1))
 
     async def _dry_run(self, number: int) -> Encoded[DecisionRecord]:

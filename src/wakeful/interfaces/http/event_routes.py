@@ -5,14 +5,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Protocol
 
-from litestar.handlers import HTTPRouteHandler, get, post
-from litestar.params import FromQuery, JSONBody, QueryParameter
 from msgspec import Meta, Struct
 
 from wakeful.domain.calm import PauseRecord
 from wakeful.domain.moment import Instant
 from wakeful.interfaces.http.answers import Encoded, encoded
-from wakeful.interfaces.http.session_routes import PROBLEMS
+from wakeful.interfaces.http.routing import Request, Route, get, post
 from wakeful.interfaces.since import wall_at
 from wakeful.services.calm import Paused
 
@@ -29,6 +27,11 @@ class EventLog(Protocol):
 
     def archive(self, before_wall: float) -> int:
         """Move what is older to the gzip of its day; how many lines. Blocks."""
+
+
+class CriticalEventQuery(Struct, frozen=True):
+    since: str = "24h"
+    limit: Annotated[int, Meta(ge=1, le=EVENTS_MAX)] = 1000
 
 
 class ArchiveOrder(Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,23 +73,20 @@ class EventRoutes:
         self._now = now
         self._paused = paused
 
-    def handlers(self) -> Sequence[HTTPRouteHandler]:
+    def routes(self) -> Sequence[Route]:
         return (
-            get("/api/events", responses=PROBLEMS)(self.events),
-            post("/api/events/archive", status_code=200, responses=PROBLEMS)(self.archive),
+            get("/api/events", self.events, CriticalEventList, query=CriticalEventQuery),
+            post("/api/events/archive", self.archive, Archived, body=ArchiveOrder),
         )
 
-    async def archive(self, data: JSONBody[ArchiveOrder]) -> Encoded[Archived]:
+    async def archive(self, request: Request[ArchiveOrder]) -> Encoded[Archived]:
         """Move older events to the gzip of their day, beside the log. A person's decision."""
-        before_wall = wall_at(data.before, self._now().wall)
+        before_wall = wall_at(request.input.before, self._now().wall)
         count = await asyncio.to_thread(self._log.archive, before_wall)
         return encoded(Archived(count, str(self._log.path)))
 
-    async def events(
-        self,
-        since: FromQuery[str] = "24h",
-        limit: Annotated[int, QueryParameter(ge=1, le=EVENTS_MAX)] = 1000,
-    ) -> Encoded[CriticalEventList]:
+    async def events(self, request: Request[CriticalEventQuery]) -> Encoded[CriticalEventList]:
         """The newest critical events since a moment: how long ago (`24h`) or a time."""
-        since_wall = wall_at(since, self._now().wall)
+        since_wall = wall_at(request.input.since, self._now().wall)
+        limit = request.input.limit
         return encoded(await asyncio.to_thread(newest, self._log, since_wall, limit, self._paused()))

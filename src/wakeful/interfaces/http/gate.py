@@ -12,13 +12,13 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from wakeful.domain.decoding import decode_json
-from wakeful.domain.errors import WakefulError
+from wakeful.domain.errors import OwnError, WakefulError
 from wakeful.interfaces.http.access import WEBSOCKET, Access, Door, knock_of
 from wakeful.interfaces.http.access_log import AccessLog, Note
 from wakeful.interfaces.http.asgi import PEER, PROOF, App, Message, Receive, Scope, Send
 from wakeful.interfaces.http.deciders import Deciders
 from wakeful.interfaces.http.penalties import Penalties, source_of
-from wakeful.interfaces.http.problems import MEDIA_TYPE, NoSuchRoute, bug, problem_body, problem_headers
+from wakeful.interfaces.http.problems import MEDIA_TYPE, bug, problem_body, problem_headers
 from wakeful.interfaces.http.queries import check
 from wakeful.interfaces.http.refusals import (
     BodyTooLarge,
@@ -79,7 +79,7 @@ class Gate:
         try:
             await self._let_in(door, scope, receive, reply)
         except WakefulError as refusal:
-            await reply.refuse(refusal)
+            await reply.refuse(bug(refusal) if isinstance(refusal, OwnError) else refusal)
         except asyncio.CancelledError:
             # Only the server's end cancels a request; whoever waits for an answer is told so.
             await reply.refuse(GoingDown())
@@ -101,7 +101,6 @@ class Gate:
             await self._penalties.pay(caller_of(scope))
             raise
         if method == WEBSOCKET:
-            # The framework asks its hook about HTTP only.
             check(scope["query_string"], {})
         elif method == "HEAD":
             # Routed as GET; the server, which still sees HEAD, leaves the body out.
@@ -213,10 +212,6 @@ class _SocketReply(_Reply):
     """The same for a WebSocket, which can be refused by a document only before it was accepted."""
 
     async def __call__(self, message: Message) -> None:
-        if not self.status and message["type"] == "websocket.close":
-            # The router's way of saying that there is no such WebSocket.
-            await self.refuse(NoSuchRoute())
-            return
         if message["type"] == "websocket.accept":
             self.status = 101
         await self._send(message)

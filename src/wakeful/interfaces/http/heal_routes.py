@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Annotated, Protocol
 
-from litestar.handlers import HTTPRouteHandler, get, post
-from litestar.params import FromPath, JSONBody
 from msgspec import Meta, Struct
 
 from wakeful.domain.calm import PauseRecord
@@ -13,6 +11,7 @@ from wakeful.domain.ids import parse_session_id
 from wakeful.interfaces.http.act_routes import CONFLICTS, answer_deed
 from wakeful.interfaces.http.answers import Encoded, encoded
 from wakeful.interfaces.http.calm_routes import NOBODY_NAMED
+from wakeful.interfaces.http.routing import Request, Route, get, post
 from wakeful.ports.store import Outcome
 from wakeful.services.acts import Act, Deed
 from wakeful.services.calm import Paused
@@ -68,21 +67,22 @@ class HealRoutes:
         self._paused = paused
         self._queue = queue
 
-    def handlers(self) -> Sequence[HTTPRouteHandler]:
-        one = "/api/sessions/{session_id:str}"
+    def routes(self) -> Sequence[Route]:
+        one = "/api/sessions/{session_id}"
         return (
-            get("/api/lost", sync_to_thread=False)(self.lost),
-            post(f"{one}/revive", status_code=200, responses=CONFLICTS)(self.revive),
-            post(f"{one}/restore", status_code=200, responses=CONFLICTS)(self.restore),
+            get("/api/lost", self.lost, LostList),
+            post(f"{one}/revive", self.revive, Deed, body=ReviveOrder, problems=CONFLICTS),
+            post(f"{one}/restore", self.restore, Deed, problems=CONFLICTS),
         )
 
-    async def revive(self, session_id: FromPath[str], data: JSONBody[ReviveOrder]) -> Encoded[Deed]:
+    async def revive(self, request: Request[ReviveOrder]) -> Encoded[Deed]:
         """Bring a managed session in trouble back now. A person's decision."""
+        session_id, order = request.id, request.input
         try:
-            return answer_deed(await self._healer.revive(session_id, approved=data.approved, by=data.by))
+            return answer_deed(await self._healer.revive(session_id, approved=order.approved, by=order.by))
         except (SessionNotFound, NotManaged):
             # Sessions of a queue are not ours to hold, but they wait for a person's yes as well.
-            words = await self._released(session_id, data.by, approved=data.approved)
+            words = await self._released(session_id, order.by, approved=order.approved)
             if words is None:
                 raise
             deed = Deed(session_id, Act.RESUME, parse_session_id(session_id), Outcome.UNVERIFIED, words)
@@ -99,10 +99,10 @@ class HealRoutes:
             raise HeldInQueue(shown=known, waits=f"is held: {waits}" if waits else "waits for nobody")
         return None
 
-    def lost(self) -> Encoded[LostList]:
+    async def lost(self, _request: Request[None]) -> Encoded[LostList]:
         """Sessions that a reboot or a dead tmux server took along, and which of them can be brought back."""
         return encoded(LostList(tuple(self._restorer.lost()), self._paused()))
 
-    async def restore(self, session_id: FromPath[str]) -> Encoded[Deed]:
+    async def restore(self, request: Request[None]) -> Encoded[Deed]:
         """Bring one of them back, managed from then on. A person's decision."""
-        return answer_deed(await self._restorer.bring_back(session_id))
+        return answer_deed(await self._restorer.bring_back(request.id))

@@ -4,23 +4,19 @@ A refusal is an answer, not an error: it has its reason, and a command that show
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Final
 
 import msgspec
-from litestar import Request
-from litestar.handlers import HTTPRouteHandler, get, post
-from litestar.params import FromPath, JSONBody
 from msgspec import Struct
 
 from wakeful.domain.answer import Answer
 from wakeful.domain.wake import HeartbeatStatus, WakeAnswer, WakeOutcome
 from wakeful.interfaces.http.answers import Encoded, encoded
-from wakeful.interfaces.http.asgi import Scope
 from wakeful.interfaces.http.deciders import Deciders
-from wakeful.interfaces.http.session_routes import PROBLEMS
+from wakeful.interfaces.http.routing import Request, Route, get, post
 from wakeful.services.wake import WakeService
 
-_ONE: Final = "/api/agents/{name:str}/heartbeat"
+_ONE: Final = "/api/agents/{name}/heartbeat"
 
 
 class WakeOrder(Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,22 +30,17 @@ class HeartbeatRoutes:
         self._wakes = wakes
         self._deciders = deciders
 
-    def handlers(self) -> Sequence[HTTPRouteHandler]:
+    def routes(self) -> Sequence[Route]:
         return (
-            get(f"{_ONE}/status", responses=PROBLEMS)(self.status),
-            post(f"{_ONE}/wake", status_code=200, responses=PROBLEMS)(self.wake),
+            get(f"{_ONE}/status", self.status, HeartbeatStatus),
+            post(f"{_ONE}/wake", self.wake, WakeAnswer, body=WakeOrder),
         )
 
-    async def status(self, name: FromPath[str]) -> Encoded[HeartbeatStatus]:
+    async def status(self, request: Request[None]) -> Encoded[HeartbeatStatus]:
         """Whether an agent may be woken now, by which policy, and what was last decided."""
-        return encoded(await self._wakes.status(name))
+        return encoded(await self._wakes.status(request.id))
 
-    async def wake(
-        self, request: Request[Any, Any, Any], name: FromPath[str], data: JSONBody[WakeOrder]
-    ) -> Encoded[WakeAnswer]:
+    async def wake(self, request: Request[WakeOrder]) -> Encoded[WakeAnswer]:
         """Wake an agent, or say with one reason why not. An agent does not wake itself."""
-        del data
-        answer = await self._wakes.wake(
-            name, caller=lambda: self._deciders.session_of(cast("Scope", request.scope))
-        )
+        answer = await self._wakes.wake(request.id, caller=lambda: self._deciders.session_of(request.scope))
         return Encoded(Answer(msgspec.json.encode(answer), int(answer.outcome is not WakeOutcome.SENT)))

@@ -1,19 +1,21 @@
 """Incidents over HTTP. Nothing is opened or resolved here."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated
 
-from litestar.handlers import HTTPRouteHandler, get
-from litestar.params import QueryParameter
+from msgspec import Struct, field
 
 from wakeful.domain.incident import Incident
 from wakeful.domain.incident_record import IncidentList, incident_list
 from wakeful.interfaces.http.answers import Encoded, encoded
-from wakeful.interfaces.http.session_routes import PROBLEMS
+from wakeful.interfaces.http.routing import Request, Route, get
 from wakeful.services.calm import Paused
 
 Listed = Callable[[bool], Awaitable[list[Incident]]]
 """Open incidents; with True also those that are over."""
+
+
+class IncidentQuery(Struct, frozen=True):
+    everything: bool = field(default=False, name="all")
 
 
 class IncidentRoutes:
@@ -23,11 +25,9 @@ class IncidentRoutes:
         self._listed = listed
         self._paused = paused
 
-    def handlers(self) -> Sequence[HTTPRouteHandler]:
-        return (get("/api/incidents", responses=PROBLEMS)(self.incidents),)
+    def routes(self) -> Sequence[Route]:
+        return (get("/api/incidents", self.incidents, IncidentList, query=IncidentQuery),)
 
-    async def incidents(
-        self, *, everything: Annotated[bool, QueryParameter(name="all")] = False
-    ) -> Encoded[IncidentList]:
+    async def incidents(self, request: Request[IncidentQuery]) -> Encoded[IncidentList]:
         """Troubles by their cause: those that are open, with `all=true` also those that are over."""
-        return encoded(incident_list(await self._listed(everything), self._paused()))
+        return encoded(incident_list(await self._listed(request.input.everything), self._paused()))

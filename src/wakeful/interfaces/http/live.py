@@ -1,14 +1,14 @@
 """The WebSocket: an overview first, then batches of changes as they happen. A slow reader is never waited for."""
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any, Final
 
-from litestar import WebSocket
-from litestar.exceptions import WebSocketDisconnect
-from litestar.handlers import WebsocketRouteHandler, websocket
 from uvicorn.protocols.utils import ClientDisconnected
 
+from wakeful.interfaces.http.asgi import Receive, Send
 from wakeful.interfaces.http.problems import bug
+from wakeful.interfaces.http.routing import Route, websocket
 from wakeful.services.desk import Desk
 from wakeful.services.feed import Listener
 
@@ -17,11 +17,6 @@ SPOKE_CODE: Final = 1008
 BUG_CODE: Final = 1011
 ENDED_CODE: Final = 1012
 
-# The server's and the framework's way of saying that nobody listens any more.
-GONE: Final = (ClientDisconnected, WebSocketDisconnect)
-
-_Socket = WebSocket[Any, Any, Any]
-
 
 class LiveRoute:
     """Pushes the desk's feed."""
@@ -29,25 +24,27 @@ class LiveRoute:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
-    def handler(self) -> WebsocketRouteHandler:
-        return websocket("/api/ws")(self.follow)
+    def route(self) -> Route:
+        return websocket("/api/ws", self.follow)
 
-    async def follow(self, socket: _Socket) -> None:
+    async def follow(self, receive: Receive, send: Send) -> None:
         """Listen before saying hello, so that nothing happens between the overview and the first batch."""
         with self._desk.feed.listening() as listener:
-            await socket.accept()
+            # The client's opening.
+            await receive()
             try:
-                await _send(socket, b'{"hello":' + self._desk.overview().body + b"}")
-                await _first_of(_tell(socket, listener), _hear(socket))
-            except GONE:
+                await send({"type": "websocket.accept"})
+                await _send(send, b'{"hello":' + self._desk.overview().body + b"}")
+                await _first_of(_hear(receive, send), _tell(send, listener))
+            except ClientDisconnected:
                 return
             except Exception as error:  # noqa: BLE001 - whoever stays connected must not believe that all is told
                 bug(error)
-                await socket.close(code=BUG_CODE)
+                await _close(send, BUG_CODE)
 
 
-async def _first_of(*acts: Any) -> None:
-    """Run these until one of them ends; raise what it raised."""
+async def _first_of(*acts: Coroutine[Any, Any, None]) -> None:
+    """Run these until one of them ends; raise what it raised. Of two that end together the first counts."""
     tasks = [asyncio.ensure_future(act) for act in acts]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -55,23 +52,25 @@ async def _first_of(*acts: Any) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    for task in done:
-        task.result()
+    next(task for task in tasks if task in done).result()
 
 
-async def _tell(socket: _Socket, listener: Listener) -> None:
+async def _tell(send: Send, listener: Listener) -> None:
     async for message in listener.batches():
-        await _send(socket, message)
+        await _send(send, message)
     # The feed has given this listener up, or is closing.
-    await socket.close(code=ENDED_CODE)
+    await _close(send, ENDED_CODE)
 
 
-async def _hear(socket: _Socket) -> None:
+async def _hear(receive: Receive, send: Send) -> None:
     """Return when the client has gone; send it away if it says anything."""
-    message = await socket.receive()
-    if message["type"] == "websocket.receive":
-        await socket.close(code=SPOKE_CODE, reason="this door only tells")
+    if (await receive())["type"] == "websocket.receive":
+        await _close(send, SPOKE_CODE, "this door only tells")
 
 
-async def _send(socket: _Socket, body: bytes) -> None:
-    await socket.send({"type": "websocket.send", "bytes": None, "text": body.decode()})
+async def _send(send: Send, body: bytes) -> None:
+    await send({"type": "websocket.send", "text": body.decode()})
+
+
+async def _close(send: Send, code: int, reason: str = "") -> None:
+    await send({"type": "websocket.close", "code": code, "reason": reason})

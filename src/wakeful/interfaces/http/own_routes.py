@@ -2,16 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
-
-from litestar import MediaType, Request, Response
-from litestar.handlers import HTTPRouteHandler, get
-from litestar.openapi.datastructures import ResponseSpec
+from typing import TYPE_CHECKING, Final
 
 from wakeful.domain.errors import WakefulError
 from wakeful.domain.figures import Figures
-from wakeful.interfaces.http.problems import MEDIA_TYPE, Problem
-from wakeful.interfaces.http.session_routes import PROBLEMS
+from wakeful.interfaces.http.answers import Text
+from wakeful.interfaces.http.problems import PROBLEMS
+from wakeful.interfaces.http.routing import Request, Route, get
 
 if TYPE_CHECKING:
     from wakeful.interfaces.http.exposition import Exposition
@@ -19,11 +16,9 @@ if TYPE_CHECKING:
 Readiness = Callable[[], WakefulError | None]
 """What keeps the daemon from its work now, if anything does."""
 
-_UNREADY = {
-    503: ResponseSpec(
-        Problem, generate_examples=False, media_type=MEDIA_TYPE, description="Not ready; its `code` says why."
-    )
-}
+_UNREADY: Final = PROBLEMS | {503: "Not ready; its `code` says why."}
+_PLAIN: Final = "text/plain"
+_UTF8: Final = "text/plain; charset=utf-8"
 
 
 class OwnRoutes:
@@ -34,33 +29,30 @@ class OwnRoutes:
         self._figures = figures
         self._exposition: Exposition | None = None
 
-    def handlers(self) -> Sequence[HTTPRouteHandler]:
+    def routes(self) -> Sequence[Route]:
         return (
-            get("/healthz", media_type=MediaType.TEXT, sync_to_thread=False)(self.healthz),
-            get("/readyz", media_type=MediaType.TEXT, sync_to_thread=False, responses=PROBLEMS | _UNREADY)(
-                self.readyz
-            ),
-            get("/metrics", media_type=MediaType.TEXT, responses=PROBLEMS)(self.metrics),
+            get("/healthz", self.healthz, str, problems={}, media_type=_PLAIN),
+            get("/readyz", self.readyz, str, problems=_UNREADY, media_type=_PLAIN),
+            get("/metrics", self.metrics, str, media_type=_PLAIN),
         )
 
-    def healthz(self) -> str:
+    async def healthz(self, _request: Request[None]) -> Text:
         """Says ok, and nothing else to nobody in particular."""
-        return "ok"
+        return Text(b"ok", _UTF8)
 
-    def readyz(self) -> str:
+    async def readyz(self, _request: Request[None]) -> Text:
         """Says ready: the store takes writes, the eyes are told of changes, the first look is done."""
         trouble = self._readiness()
         if trouble is not None:
             raise trouble
-        return "ready"
+        return Text(b"ready", _UTF8)
 
-    async def metrics(self, request: Request[Any, Any, Any]) -> Response[bytes]:
+    async def metrics(self, request: Request[None]) -> Text:
         """Figures for Prometheus, in OpenMetrics. No session is named in them."""
         if self._exposition is None:
             # In a thread, so that a verdict need not wait for the library.
             self._exposition = await asyncio.to_thread(self._open)
-        body, media_type = self._exposition.text(request.headers.get("accept", ""))
-        return Response(body, media_type=media_type)
+        return Text(*self._exposition.text(request.header(b"accept") or ""))
 
     def _open(self) -> "Exposition":
         from wakeful.interfaces.http.exposition import Exposition  # noqa: PLC0415 - costs nobody who is not scraped

@@ -1,19 +1,22 @@
-"""Query parameters that a route does not know are refused: one that is mistyped would silently ask for something else.
+"""Query parameters, decoded into the struct of their route.
 
-The page's own files are left alone: what stands behind their paths is for the page to read.
+Parameters that the struct does not name are refused: one that is mistyped would silently ask for something else.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin
 from urllib.parse import parse_qsl
 
-from litestar import Request
-from litestar.params import QueryParameter
+import msgspec
+from msgspec import Struct
+from msgspec.structs import fields
 
 from wakeful.domain.errors import OperatorError
 from wakeful.domain.plaintext import plain
-from wakeful.interfaces.page import PAGE_PATHS
+from wakeful.interfaces.http.problems import BadRequest
+
+T = TypeVar("T", bound=Struct)
 
 
 class UnknownParameter(OperatorError):
@@ -28,37 +31,58 @@ class RepeatedParameter(OperatorError):
     code = "repeated-parameter"
 
 
-async def refuse_unknown(request: Request[Any, Any, Any]) -> None:
-    """Raises UnknownParameter, RepeatedParameter. Called before every route."""
-    query = request.scope.get("query_string", b"")
-    if query and request.scope["path"] not in PAGE_PATHS:
-        check(query, known_parameters(request.route_handler.fn))
+def check(query: bytes, known: Mapping[str, bool]) -> dict[str, Any]:
+    """The values by name. `known` says of each parameter whether it may be repeated.
 
-
-def check(query: bytes, known: Mapping[str, bool]) -> None:
-    """`known` says of each parameter whether it may be repeated. Raises UnknownParameter, RepeatedParameter."""
-    seen: set[str] = set()
-    for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+    Raises UnknownParameter, RepeatedParameter.
+    """
+    values: dict[str, Any] = {}
+    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True) if query else ():
         if name not in known:
             words = f"Known: {', '.join(known)}." if known else "It takes none."
             raise UnknownParameter(shown=plain(name, 40), known=words)
-        if name in seen and not known[name]:
+        if known[name]:
+            values.setdefault(name, []).append(value)
+        elif name in values:
             raise RepeatedParameter(shown=name)
-        seen.add(name)
+        else:
+            values[name] = value
+    return values
+
+
+def decode_query(query: bytes, kind: type[T]) -> T:
+    """Raises UnknownParameter, RepeatedParameter, BadRequest."""
+    values = check(query, _known(kind))
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as problem:
+        raise BadRequest(reason="; ".join(_wrong(values, kind))) from problem
+
+
+def words_of(problem: msgspec.ValidationError, whole: str) -> str:
+    """What is wrong with which member, without the value; `whole` names the thing itself."""
+    said, _, place = str(problem).partition(" - ")
+    member = place.partition("`$.")[2].rstrip("`")
+    return f"{member or whole}: {said}"
 
 
 @lru_cache(maxsize=256)
-def known_parameters(route: Callable[..., Any]) -> Mapping[str, bool]:
-    """The query parameters of a route by the names they are asked with, in order; and which may be repeated."""
-    hints = get_type_hints(route, include_extras=True)
-    return {
-        each.name or argument: _is_list(get_args(hint)[0])
-        for argument, hint in hints.items()
-        if get_origin(hint) is Annotated
-        for each in get_args(hint)[1:]
-        if isinstance(each, QueryParameter)
-    }
+def _known(kind: type[Any]) -> Mapping[str, bool]:
+    """The parameters by the names they are asked with, in order; and which may be repeated."""
+    return {each.encode_name: _is_list(each.type) for each in fields(kind)}
 
 
 def _is_list(hint: Any) -> bool:
     return get_origin(hint) is list or any(get_origin(each) is list for each in get_args(hint))
+
+
+def _wrong(values: Mapping[str, Any], kind: type[Any]) -> list[str]:
+    """Every parameter that is wrong: msgspec itself stops at the first."""
+    found = []
+    for each in fields(kind):
+        try:
+            if each.encode_name in values:
+                msgspec.convert(values[each.encode_name], each.type, strict=False)
+        except msgspec.ValidationError as problem:
+            found.append(words_of(problem, each.encode_name))
+    return found

@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 
-from litestar.handlers import HTTPRouteHandler, post
-from litestar.params import FromPath, JSONBody
 from msgspec import Struct
 
 from wakeful.interfaces.http.answers import Encoded, encoded
-from wakeful.interfaces.http.session_routes import PROBLEMS
+from wakeful.interfaces.http.routing import Request, Route, post
 from wakeful.services.repair import Repair, Repairs
 
 
@@ -23,10 +21,9 @@ class RepairRoutes:
     def __init__(self, repairs: Repairs) -> None:
         self._repairs = repairs
 
-    def handlers(self) -> Sequence[HTTPRouteHandler]:
-        one = "/api/sessions/{session_id:str}/repair"
-        return (post(one, status_code=200, responses=PROBLEMS)(self.repair),)
+    def routes(self) -> Sequence[Route]:
+        return (post("/api/sessions/{session_id}/repair", self.repair, Repair, body=RepairOrder),)
 
-    async def repair(self, session_id: FromPath[str], data: JSONBody[RepairOrder]) -> Encoded[Repair]:
+    async def repair(self, request: Request[RepairOrder]) -> Encoded[Repair]:
         """Mend the stored record of a session by what is there now; what was decided about waking it stays."""
-        return encoded(await self._repairs.repair(session_id, dry_run=data.dry_run))
+        return encoded(await self._repairs.repair(request.id, dry_run=request.input.dry_run))

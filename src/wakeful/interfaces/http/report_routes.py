@@ -3,15 +3,19 @@
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
-from litestar.handlers import HTTPRouteHandler, get
-from litestar.params import FromQuery, QueryParameter
+from msgspec import Meta, Struct
 
 from wakeful.domain.moment import Instant
 from wakeful.domain.report import Report
 from wakeful.interfaces.http.answers import Encoded, encoded
-from wakeful.interfaces.http.session_routes import PROBLEMS
+from wakeful.interfaces.http.routing import Request, Route, get
 from wakeful.interfaces.since import wall_at
 from wakeful.services.reports import Reports
+
+
+class ReportQuery(Struct, frozen=True):
+    since: Annotated[str, Meta(max_length=100)] = "12h"
+    folders: bool = True
 
 
 class ReportRoutes:
@@ -21,14 +25,10 @@ class ReportRoutes:
         self._reports = reports
         self._now = now
 
-    def handlers(self) -> Sequence[HTTPRouteHandler]:
-        return (get("/api/report", responses=PROBLEMS)(self.report),)
+    def routes(self) -> Sequence[Route]:
+        return (get("/api/report", self.report, Report, query=ReportQuery),)
 
-    async def report(
-        self,
-        since: Annotated[str, QueryParameter(max_length=100)] = "12h",
-        folders: FromQuery[bool] = True,
-    ) -> Encoded[Report]:
+    async def report(self, request: Request[ReportQuery]) -> Encoded[Report]:
         """What happened since a moment (`22:00`, `12h` or a time); without folders neither git nor logs are read."""
-        since_wall = wall_at(since, self._now().wall)
-        return encoded(await self._reports.since(since_wall, with_folders=folders))
+        since_wall = wall_at(request.input.since, self._now().wall)
+        return encoded(await self._reports.since(since_wall, with_folders=request.input.folders))

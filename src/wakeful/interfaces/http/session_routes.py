@@ -2,20 +2,17 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar
 
-from litestar import Request
-from litestar.handlers import HTTPRouteHandler, get
-from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import FromPath, FromQuery, QueryParameter
+from msgspec import Meta, Struct, field
 
 from wakeful.domain.findings import Health, State
 from wakeful.domain.record import HealthView, SessionRecord
 from wakeful.domain.why import Why
 from wakeful.interfaces.http.answers import Encoded
 from wakeful.interfaces.http.asgi import PEER, Receive, Scope
-from wakeful.interfaces.http.problems import MEDIA_TYPE, Problem
 from wakeful.interfaces.http.refusals import CallerGone
+from wakeful.interfaces.http.routing import Request, Route, get
 from wakeful.interfaces.http.shapes import SessionInspection, SessionList, SessionStatus, SessionWait
 from wakeful.services.desk import Desk, Overview
 from wakeful.services.recent_calls import CALLS_MAX, CallList
@@ -28,17 +25,36 @@ EVENTS_MAX = 1000
 _SEQ_MAX = 2**63 - 1
 
 T = TypeVar("T")
-_Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX)]
 
-PROBLEMS = {
-    status: ResponseSpec(Problem, generate_examples=False, media_type=MEDIA_TYPE, description=text)
-    for status, text in {
-        400: "The request is not valid.",
-        401: "No proof, or a wrong one.",
-        403: "A foreign Host or Origin, or the wrong door.",
-        404: "No such session or route.",
-    }.items()
-}
+
+class SessionQuery(Struct, frozen=True):
+    everything: bool = field(default=False, name="all")
+    # A documented parameter; a record always has its health.
+    include_health: bool = True
+    health: Health | None = None
+    state: State | None = None
+    project: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = LIMIT_MAX
+    cursor: str | None = None
+
+
+class CallerQuery(Struct, frozen=True):
+    conversation: list[str] | None = None
+    pid: list[int] | None = None
+
+
+class EventQuery(Struct, frozen=True):
+    after: Annotated[int, Meta(ge=0, le=_SEQ_MAX)] = 0
+    limit: Annotated[int, Meta(ge=1, le=EVENTS_MAX)] = EVENTS_MAX
+
+
+class CallQuery(Struct, frozen=True):
+    limit: Annotated[int, Meta(ge=1, le=CALLS_MAX)] = 50
+
+
+class WaitQuery(Struct, frozen=True):
+    until: Literal["idle", "waiting", "stopped", "prompting"] = "idle"
+    timeout: Annotated[float, Meta(ge=0, le=WAIT_SECONDS_MAX)] = 600.0
 
 
 class SessionRoutes:
@@ -48,103 +64,71 @@ class SessionRoutes:
         self._desk = desk
         self._ancestors = ancestors
 
-    def handlers(self) -> list[HTTPRouteHandler]:
-        one = "/api/sessions/{session_id:str}"
-        table: dict[str, Callable[..., Any]] = {
-            "/api/status": self.overview,
-            "/api/sessions": self.sessions,
-            "/api/sessions/self": self.of_caller,
-            one: self.record,
-            f"{one}/health": self.health,
-            f"{one}/status": self.status,
-            f"{one}/inspect": self.inspect,
-            f"{one}/why": self.why,
-            f"{one}/events": self.events,
-            f"{one}/calls": self.calls,
-            f"{one}/wait": self.wait,
-        }
-        return [_reading(path, fn) for path, fn in table.items()]
+    def routes(self) -> Sequence[Route]:
+        one = "/api/sessions/{session_id}"
+        return (
+            get("/api/status", self.overview, Overview),
+            get("/api/sessions", self.sessions, SessionList, query=SessionQuery),
+            get("/api/sessions/self", self.of_caller, SessionRecord, query=CallerQuery),
+            get(one, self.record, SessionRecord),
+            get(f"{one}/health", self.health, HealthView),
+            get(f"{one}/status", self.status, SessionStatus),
+            get(f"{one}/inspect", self.inspect, SessionInspection),
+            get(f"{one}/why", self.why, Why),
+            get(f"{one}/events", self.events, EventList, query=EventQuery),
+            get(f"{one}/calls", self.calls, CallList, query=CallQuery),
+            get(f"{one}/wait", self.wait, SessionWait, query=WaitQuery),
+        )
 
-    def overview(self) -> Encoded[Overview]:
+    async def overview(self, _request: Request[None]) -> Encoded[Overview]:
         """What the daemon says of itself, and how many sessions stand where."""
         return Encoded(self._desk.overview())
 
-    def sessions(
-        self,
-        *,
-        everything: Annotated[bool, QueryParameter(name="all")] = False,
-        include_health: FromQuery[bool] = True,  # noqa: ARG002 - a documented parameter; a record always has its health
-        health: FromQuery[Health | None] = None,
-        # `state` means something else to Litestar.
-        in_state: Annotated[State | None, QueryParameter(name="state")] = None,
-        project: FromQuery[str | None] = None,
-        limit: _Limit = LIMIT_MAX,
-        cursor: FromQuery[str | None] = None,
-    ) -> Encoded[SessionList]:
+    async def sessions(self, request: Request[SessionQuery]) -> Encoded[SessionList]:
         """A page of sessions in order of id; sessions folded for their age with `all=true`."""
-        return Encoded(self._desk.sessions(Query(everything, health, in_state, project, limit, cursor)))
+        asked = request.input
+        query = Query(asked.everything, asked.health, asked.state, asked.project, asked.limit, asked.cursor)
+        return Encoded(self._desk.sessions(query))
 
-    def of_caller(
-        self,
-        request: Request[Any, Any, Any],
-        conversation: FromQuery[list[str] | None] = None,
-        pid: FromQuery[list[int] | None] = None,
-    ) -> Encoded[SessionRecord]:
+    async def of_caller(self, request: Request[CallerQuery]) -> Encoded[SessionRecord]:
         """The session that asks: by conversation id, else by a process it descends from."""
-        pids = [*(pid or ()), *_peer_pids(cast("Scope", request.scope))]
+        pids = [*(request.input.pid or ()), *_peer_pids(request.scope)]
         lineage = [each for start in pids for each in (start, *self._ancestors(start))]
-        return Encoded(self._desk.of_caller(conversation or (), lineage))
+        return Encoded(self._desk.of_caller(request.input.conversation or (), lineage))
 
-    def record(self, session_id: FromPath[str]) -> Encoded[SessionRecord]:
+    async def record(self, request: Request[None]) -> Encoded[SessionRecord]:
         """The whole record of one session, by its id, its conversation id or a unique prefix of either."""
-        return Encoded(self._desk.record(session_id))
+        return Encoded(self._desk.record(request.id))
 
-    def health(self, session_id: FromPath[str]) -> Encoded[HealthView]:
+    async def health(self, request: Request[None]) -> Encoded[HealthView]:
         """The health of one session."""
-        return Encoded(self._desk.health(session_id))
+        return Encoded(self._desk.health(request.id))
 
-    def status(self, session_id: FromPath[str]) -> Encoded[SessionStatus]:
+    async def status(self, request: Request[None]) -> Encoded[SessionStatus]:
         """The record with supervision timers and warnings."""
-        return Encoded(self._desk.status(session_id))
+        return Encoded(self._desk.status(request.id))
 
-    def inspect(self, session_id: FromPath[str]) -> Encoded[SessionInspection]:
+    async def inspect(self, request: Request[None]) -> Encoded[SessionInspection]:
         """The status with the evidence and the policy it was judged by."""
-        return Encoded(self._desk.inspect(session_id))
+        return Encoded(self._desk.inspect(request.id))
 
-    def why(self, session_id: FromPath[str]) -> Encoded[Why]:
+    async def why(self, request: Request[None]) -> Encoded[Why]:
         """The verdict in one sentence, its evidence, the rules that fired or were held back, and what to do."""
-        return Encoded(self._desk.why(session_id))
+        return Encoded(self._desk.why(request.id))
 
-    async def events(
-        self,
-        session_id: FromPath[str],
-        after: Annotated[int, QueryParameter(ge=0, le=_SEQ_MAX)] = 0,
-        limit: Annotated[int, QueryParameter(ge=1, le=EVENTS_MAX)] = EVENTS_MAX,
-    ) -> Encoded[EventList]:
+    async def events(self, request: Request[EventQuery]) -> Encoded[EventList]:
         """The transitions of one session, oldest first."""
-        return Encoded(await self._desk.events(session_id, after=after, limit=limit))
+        asked = request.input
+        return Encoded(await self._desk.events(request.id, after=asked.after, limit=asked.limit))
 
-    async def calls(
-        self, session_id: FromPath[str], limit: Annotated[int, QueryParameter(ge=1, le=CALLS_MAX)] = 50
-    ) -> Encoded[CallList]:
+    async def calls(self, request: Request[CallQuery]) -> Encoded[CallList]:
         """The newest tool calls of one session, oldest first, redacted."""
-        return Encoded(await self._desk.calls(session_id, limit=limit))
+        return Encoded(await self._desk.calls(request.id, limit=request.input.limit))
 
-    async def wait(
-        self,
-        request: Request[Any, Any, Any],
-        session_id: FromPath[str],
-        until: FromQuery[Literal["idle", "waiting", "stopped", "prompting"]] = "idle",
-        timeout: Annotated[float, QueryParameter(ge=0, le=WAIT_SECONDS_MAX)] = 600.0,  # noqa: ASYNC109 - a query parameter
-    ) -> Encoded[SessionWait]:
+    async def wait(self, request: Request[WaitQuery]) -> Encoded[SessionWait]:
         """Answer once the session is in this state, needs a person, died or stopped, or the time is over."""
-        asking = self._desk.wait(session_id, State(until), timeout)
-        return Encoded(await _unless_gone(cast("Receive", request.receive), asking))
-
-
-def _reading(path: str, fn: Callable[..., Any]) -> HTTPRouteHandler:
-    is_async = asyncio.iscoroutinefunction(fn)
-    return get(path, responses=PROBLEMS, sync_to_thread=None if is_async else False)(fn)
+        asking = self._desk.wait(request.id, State(request.input.until), request.input.timeout)
+        return Encoded(await _unless_gone(request.receive, asking))
 
 
 def _peer_pids(scope: Scope) -> tuple[int, ...]:

@@ -8,9 +8,9 @@ from importlib.resources import files
 from typing import Final
 
 _MEDIA_TYPES: Final = {
-    "html": "text/html",
-    "css": "text/css",
-    "js": "text/javascript",
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
 _FILES: Final = sorted(
