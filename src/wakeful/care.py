@@ -25,6 +25,7 @@ from wakeful.daemon_log import show_moves
 from wakeful.domain.alerts import Alert, AlertKind, Matter, Question, Topic, resolved
 from wakeful.domain.checkpoint import CheckpointKind
 from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening
+from wakeful.domain.errors import ExtraMissing
 from wakeful.domain.ids import SessionId
 from wakeful.domain.incident import Cause
 from wakeful.domain.moment import iso
@@ -319,8 +320,11 @@ class Care:
         )
 
     def _queue_watch(self, redis: RedisPlace, places: Places, pace: Pace) -> "RedisWatch":
-        """The watchdog of sessions in Redis, imported only if configured."""
-        from wakeful.redis_watch import RedisWatch, connect  # noqa: PLC0415
+        """The watchdog of sessions in Redis, imported only if configured. Raises ExtraMissing."""
+        try:
+            from wakeful.redis_watch import RedisWatch, connect  # noqa: PLC0415
+        except ModuleNotFoundError as missing:
+            raise ExtraMissing(what="redis.url", library=missing.name, extra="fleet") from missing
         from wakeful.services.queue_voice import QueueVoice  # noqa: PLC0415
         from wakeful.services.watchdog_ledger import Callbacks  # noqa: PLC0415
 

@@ -29,6 +29,7 @@ from wakeful.adapters.telegram import messenger as telegram_messenger
 from wakeful.adapters.telegram.messenger import TelegramMessenger
 from wakeful.adapters.tmux.visible import is_visible
 from wakeful.domain.alerts import Alert, AlertKind, Rules
+from wakeful.domain.errors import ExtraMissing
 from wakeful.domain.owed import Owed
 from wakeful.ports.messenger import Messenger, NotDelivered, Refused
 from wakeful.ports.store import Note
@@ -303,6 +304,13 @@ async def test_a_ping_is_sent_every_minute_while_judging_works(caplog: pytest.Lo
         "alerts.ping_url answers again",
     ]
     assert "secret-path" not in caplog.text
+
+
+async def test_a_ping_without_its_library_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`wakeful status` shows why nothing is pinged."""
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    with pytest.raises(ExtraMissing, match=r"ping_url needs httpx.*pip install 'wakeful\[alerts\]'"):
+        await Ping("http://127.0.0.1:9/", VirtualClock()).run()
 
 
 def _has_got(server: ScriptedHttp, count: int) -> bool:

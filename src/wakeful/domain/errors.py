@@ -69,6 +69,12 @@ class AgentMayNotDecide(OperatorError):
     exit_code = 1
 
 
+class ExtraMissing(WorldError):
+    """{what} needs {library}, which is not installed: pip install 'wakeful[{extra}]'"""
+
+    code = "extra-missing"
+
+
 class ClientMissing(WorldError):
     """There is no program {program!r} to run. Install it, or give its path."""
 

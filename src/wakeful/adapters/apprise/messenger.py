@@ -88,7 +88,9 @@ class AppriseMessenger:
         try:
             import apprise  # noqa: PLC0415 - only where alerts go this way
         except ImportError:
-            raise Refused(channel=self.name, reason="apprise is not installed") from None
+            raise Refused(
+                channel=self.name, reason="apprise is not installed: pip install 'wakeful[alerts]'"
+            ) from None
         hush()
         # It notes addresses. What it notes is ours to read, and nobody else's.
         noting = logging.getLogger("apprise")

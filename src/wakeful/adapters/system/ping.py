@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from wakeful.adapters.system.hush import hush
+from wakeful.domain.errors import ExtraMissing
 from wakeful.ports.clock import Clock
 
 if TYPE_CHECKING:
@@ -68,7 +69,10 @@ class Ping:
 
 def _open_client() -> "httpx.AsyncClient":
     hush()
-    import httpx  # noqa: PLC0415 - a tenth of a second, for those who ask for pings only
+    try:
+        import httpx  # noqa: PLC0415 - a tenth of a second, for those who ask for pings only
+    except ModuleNotFoundError as missing:
+        raise ExtraMissing(what="alerts.ping_url", library=missing.name, extra="alerts") from missing
 
     limits = httpx.Limits(max_keepalive_connections=0)
     return httpx.AsyncClient(timeout=ANSWER_SECONDS_MAX, limits=limits)

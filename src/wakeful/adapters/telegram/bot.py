@@ -78,7 +78,9 @@ def open_bot(token: str, api: str, *, answer_seconds_max: float, kept_connection
         from telegram.error import InvalidToken, TelegramError  # noqa: PLC0415 - the same
         from telegram.request import HTTPXRequest  # noqa: PLC0415 - the same
     except ImportError:
-        raise BotNotOpened(reason="python-telegram-bot is not installed") from None
+        raise BotNotOpened(
+            reason="python-telegram-bot is not installed: pip install 'wakeful[alerts]'"
+        ) from None
     _ignore_advice()
     limits = httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=kept_connections)
 

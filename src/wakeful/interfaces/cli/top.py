@@ -11,7 +11,7 @@ from wakeful.places import Places
 
 
 class TopMissing(WorldError):
-    """`wakeful top` needs Textual: install `wakeful[top]`. `wakeful ls` shows the same once."""
+    """`wakeful top` needs Textual, which is not installed: pip install 'wakeful[top]'. `wakeful ls` shows the same once."""
 
     code = "top-missing"
 
