@@ -461,3 +461,65 @@ def test_the_websocket_takes_no_parameters(doors: Doors) -> None:
         pass
     answer = refused.value.response
     assert (answer.status_code, msgspec.json.decode(answer.body)["code"]) == (400, "unknown-parameter")
+
+
+@pytest.mark.parametrize(
+    ("path", "allow"),
+    {"/api/sessions": "GET, OPTIONS, POST", f"{ONE}/stop": "OPTIONS, POST", "/api/ws": "websocket"}.items(),
+)
+def test_a_wrong_method_is_told_the_right_ones(owner: httpx.Client, path: str, allow: str) -> None:
+    """405 names what the path takes, and OPTIONS, with a query or without, names the same."""
+    refused = owner.put(path, json={})
+    assert (refused.status_code, refused.headers["allow"]) == (405, allow)
+    asked = owner.request("OPTIONS", f"{path}?x=1", json={})
+    assert (asked.status_code, asked.headers["allow"]) == (405 if path == "/api/ws" else 204, allow)
+
+
+@pytest.mark.parametrize("path", ["/api/sessions/{}", "/api/sessions/{session_id}", "/api/checkpoints/one"])
+def test_the_tables_own_spelling_is_no_path(owner: httpx.Client, path: str) -> None:
+    """What stands for an id in the table is no id, and a word is no number."""
+    answer = owner.get(path)
+    assert (answer.status_code, answer.json()["code"]) in ((400, "bad-session-id"), (404, "no-such-route"))
+
+
+def test_every_wrong_parameter_is_named_at_once(owner: httpx.Client) -> None:
+    """Whoever mends one finds no second one behind it."""
+    detail = owner.get("/api/sessions?limit=0&state=asleep&all=maybe").json()["detail"]
+    assert detail.endswith(
+        "all: Expected `bool`, got `str`; state: Invalid enum value 'asleep'; limit: Expected `int` >= 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    {
+        b"": "its body is missing; one that says nothing is {}",
+        b"[]": "data: Expected `object`, got `array`",
+        b'{"by": 3}': "by: Expected `str`, got `int`",
+        b'{"why": ""}': "data: Object contains unknown field `why`",
+        b'{"by": 1e999}': "its body or parameters do not have the right shape",
+    }.items(),
+)
+def test_a_wrong_body_is_told_what_is_wrong(owner: httpx.Client, body: bytes, words: str) -> None:
+    """The member that is wrong, and never its value."""
+    answer = owner.post("/api/pause", content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["detail"]) == (400, f"The request is not valid: {words}")
+
+
+def test_a_number_may_be_written_as_text(tmp_path: Path) -> None:
+    """Programs in a shell write everything as text, and a body may be left out where nothing has to be said."""
+    headers = {"content-type": "application/json"}
+    with open_doors(tmp_path) as doors, doors.socket(headers=headers) as owner:
+        mute = b'{"kind": "project", "value": "x", "for_seconds": "60"}'
+        assert owner.post("/api/mutes", content=mute).status_code == 201
+        for body in (b"", b"null", b"{}"):
+            assert owner.post(f"{ONE}/adopt", content=body).json().get("code") != "bad-request"
+
+
+def test_there_is_one_websocket(doors: Doors) -> None:
+    """Every other path is refused with a problem document before it is opened."""
+    for path in ("/api/status", "/nowhere"):
+        with pytest.raises(InvalidStatus) as caught:
+            unix_connect(str(doors.path), f"ws://wakeful{path}", proxy=None).close()
+        answer = caught.value.response
+        assert (answer.status_code, msgspec.json.decode(answer.body)["code"]) == (404, "no-such-route")
