@@ -2,7 +2,7 @@
 
 import sys
 
-from wakeful.interfaces.cli.app import run
+from wakeful.cli.app import run
 
 if __name__ == "__main__":
     sys.argv[1:1] = ["backlog", "sync"]

@@ -8,11 +8,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from wakeful.care import KEPT_FOR_LATER
-from wakeful.domain.actions import Action, ActionName
-from wakeful.domain.activity import Activity
-from wakeful.domain.agents import AgentRecord, AgentRuntime, AgentState
-from wakeful.domain.alerts import (
+from wakeful.agents.auto_restart import given_up_news
+from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState
+from wakeful.alerts.alerts import (
     Alert,
     AlertKind,
     Gist,
@@ -24,33 +22,35 @@ from wakeful.domain.alerts import (
     question_of,
     resolved,
 )
-from wakeful.domain.critical import ActionTaken, Happening
-from wakeful.domain.digest import digest_text
-from wakeful.domain.evidence import Presence, Rung
-from wakeful.domain.findings import Attention, Code, Health, State
-from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.incident import Cause, Fate, Incident, Member
-from wakeful.domain.incident_words import did_words, words_of
-from wakeful.domain.moment import Instant, iso
-from wakeful.domain.news import News, failure_news, forge_news, refusal_news, text_of
-from wakeful.domain.owed import owed
-from wakeful.domain.plan import Decision, Step
-from wakeful.domain.process import Sight
-from wakeful.domain.record import SessionRecord, describe
-from wakeful.domain.recovery import Recovered, Status
-from wakeful.domain.subject import Subject
-from wakeful.domain.trouble import Trouble
-from wakeful.domain.trouble_words import WORKS_AGAIN, trouble_text
-from wakeful.domain.verdict import ExpectedWait, Finding, Verdict, WaitKind
-from wakeful.domain.work import Work, WorkId
-from wakeful.journal_voice import journal_news
-from wakeful.recoveries import Sighting
-from wakeful.services.disk_watch import disk_news
-from wakeful.services.hub_keeping import given_up_news
-from wakeful.services.queue_voice import lost_news
-from wakeful.services.watchdog_news import QueueEpisode
-from wakeful.services.watchdog_queue import NO_WORKER, stalled_news, unrouted_news
-from wakeful.services.work_revival import lease_news
+from wakeful.alerts.digest import digest_text
+from wakeful.alerts.news import News, failure_news, forge_news, refusal_news, text_of
+from wakeful.alerts.pending import owed
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.leases import Work, WorkId
+from wakeful.core.moment import Instant, iso
+from wakeful.core.process import Sight
+from wakeful.daemon.healing import KEPT_FOR_LATER
+from wakeful.healing.disk import disk_news
+from wakeful.healing.plan import Decision, Step
+from wakeful.healing.trouble import Trouble
+from wakeful.healing.trouble_words import WORKS_AGAIN, trouble_text
+from wakeful.incidents.critical_event import ActionTaken, Happening
+from wakeful.incidents.incident import Cause, Fate, Incident, Member
+from wakeful.incidents.incident_words import did_words, words_of
+from wakeful.journal.alerts import journal_news
+from wakeful.journal.recovery_rules import Recovered, Status
+from wakeful.journal.recovery_watch import Sighting
+from wakeful.judging.activity import Activity
+from wakeful.judging.available_actions import Action, ActionName
+from wakeful.judging.evidence import Presence, Rung
+from wakeful.judging.findings import Attention, Code, Health, State
+from wakeful.judging.session_record import SessionRecord, describe
+from wakeful.judging.subject import Subject
+from wakeful.judging.verdict import ExpectedWait, Finding, Verdict, WaitKind
+from wakeful.watchdog.queue_health import NO_WORKER, stalled_news, unrouted_news
+from wakeful.watchdog.queue_voice import lost_news
+from wakeful.watchdog.watchdog_news import QueueEpisode
+from wakeful.work.work_revival import lease_news
 
 _WALL: Final = 1_800_000_000.0
 _NOW: Final = Instant(0.0, _WALL)

@@ -19,11 +19,11 @@ from bench.figures import Figure, milliseconds
 from bench.peers import read_everything, scan_and_stat
 from bench.room import Room
 from bench.scale import Scale
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.config import Config
-from wakeful.lookout import Lookout, PlainProcesses
-from wakeful.places import Places
-from wakeful.services.roster import Page, Query
+from wakeful.config.config import Config
+from wakeful.config.paths import Places
+from wakeful.daemon.observer import Lookout, PlainProcesses
+from wakeful.linux.clock import SystemClock
+from wakeful.sessions.registry import Page, Query
 
 ROW: Final = "cold start"
 RECENT_EVERY: Final = 10

@@ -16,18 +16,18 @@ from typing import Final
 from msgspec import Struct, field
 
 from bench.accuracy.recordings import READERS, SMALL, Recording, load
-from wakeful.domain import events as e
-from wakeful.domain.activity import Activity, fold
-from wakeful.domain.effect_rules import MEANINGS, PROGRAMS, RANK, VERBS, Effect, Rule, Verbs
-from wakeful.domain.effects import TOOLS, EffectVerdict, classify, interrupted
-from wakeful.domain.moment import Instant
+from wakeful.core.moment import Instant
+from wakeful.effects.rules import MEANINGS, PROGRAMS, RANK, VERBS, Effect, Rule, Verbs
+from wakeful.judging import events as e
+from wakeful.judging.activity import Activity, fold
+from wakeful.judging.interrupted_calls import TOOLS, EffectVerdict, classify, interrupted
 
 ROOT: Final = Path(__file__).parents[1]
 UNKNOWN_SHARE_MAX: Final = 0.05
 # Of fewer calls a share says nothing: the repository's own recordings have seventeen.
 CALLS_MIN: Final = 200
 PROGRAMS_SHOWN: Final = 20
-MADE: Final = "<!-- made by `python -m bench.effects --write` from src/wakeful/domain; do not edit -->"
+MADE: Final = "<!-- made by `python -m bench.effects --write` from src/wakeful/effects; do not edit -->"
 INTRODUCTION: Final = """
 # Effects of an interrupted call
 

@@ -1,15 +1,8 @@
-"""The reference page of the chat gateway, made from the tables of `wakeful.domain.gateway`."""
+"""The reference page of the chat gateway, made from the tables of `wakeful.gateway.rules`."""
 
 from collections.abc import Iterator
 
-from wakeful.domain.gateway.access import (
-    CODE_CHARS,
-    PAIRING_SECONDS,
-    PRESS_WORDS,
-    TRIES_MAX,
-    PermissionChoice,
-)
-from wakeful.domain.gateway.auth_mode import (
+from wakeful.control.auth_mode import (
     MOVES as AUTH_MOVES,
     PROBE_SECONDS,
     USER_SENTENCE,
@@ -17,18 +10,25 @@ from wakeful.domain.gateway.auth_mode import (
     AuthEvent,
     AuthState,
 )
-from wakeful.domain.gateway.auth_text import SHORT_CHARS_MAX
-from wakeful.domain.gateway.breaker import MOVES, Breaker, BreakerState
-from wakeful.domain.gateway.chat_methods import METHODS
-from wakeful.domain.gateway.classifier import CATEGORY_OF, MEANINGS, USER_WORDS, Category
-from wakeful.domain.gateway.host_watch import ALERT_SECONDS, CATEGORY_SECONDS, CHECKS
-from wakeful.domain.gateway.pool import EvictionReason, PoolLimits
-from wakeful.domain.gateway.response_actions import CUES, LABELS, PROMPTS
-from wakeful.domain.gateway.self_heal import COOLDOWN_SECONDS, HEALS, PATTERN_COUNT_MIN, PATTERN_SECONDS
-from wakeful.domain.gateway.splitting import PARTS_MAX, UNITS_MAX
-from wakeful.domain.gateway.tags import CALLS_MAX
-from wakeful.domain.gateway.validator import RULES
-from wakeful.gateway_import import NAMES
+from wakeful.control.auth_text import SHORT_CHARS_MAX
+from wakeful.gateway.import_config import NAMES
+from wakeful.gateway.rules.access import (
+    CODE_CHARS,
+    PAIRING_SECONDS,
+    PRESS_WORDS,
+    TRIES_MAX,
+    PermissionChoice,
+)
+from wakeful.gateway.rules.breaker import MOVES, Breaker, BreakerState
+from wakeful.gateway.rules.chat_methods import METHODS
+from wakeful.gateway.rules.errors import CATEGORY_OF, MEANINGS, USER_WORDS, Category
+from wakeful.gateway.rules.follow_ups import CUES, LABELS, PROMPTS
+from wakeful.gateway.rules.host_watch import ALERT_SECONDS, CATEGORY_SECONDS, CHECKS
+from wakeful.gateway.rules.pool import EvictionReason, PoolLimits
+from wakeful.gateway.rules.self_heal import COOLDOWN_SECONDS, HEALS, PATTERN_COUNT_MIN, PATTERN_SECONDS
+from wakeful.gateway.rules.splitting import PARTS_MAX, UNITS_MAX
+from wakeful.gateway.rules.tags import CALLS_MAX
+from wakeful.gateway.rules.validation import RULES
 
 EVICTIONS = {
     EvictionReason.IDLE_TTL: "idle for `conversation.idle_ttl_minutes`",

@@ -10,7 +10,7 @@ from typing import Final
 
 from bench.crowd import Stage
 from bench.figures import Figure, milliseconds
-from wakeful.domain.client_hooks import command_for
+from wakeful.hooks.model import command_for
 
 ROW: Final = "hook call"
 CALLS_FOR_EACH_START: Final = 20

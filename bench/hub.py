@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 from bench.crowd import Stage
 from bench.figures import Figure, milliseconds
 from bench.scale import FULL
-from wakeful.adapters.docker.runtime import DockerRuntime
-from wakeful.adapters.system import proc
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.domain.agents import AgentRuntime, AgentSpec, Move, move_of
+from wakeful.agents.model import AgentRuntime, AgentSpec, Move, move_of
+from wakeful.integrations.docker.agent_runtime import DockerRuntime
+from wakeful.linux import proc
+from wakeful.linux.clock import SystemClock
 
 if TYPE_CHECKING:
     from docker_engines import DockerEngine

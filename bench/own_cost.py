@@ -5,7 +5,7 @@ from typing import Final
 from bench.crowd import Stage
 from bench.figures import Figure
 from bench.scale import SESSIONS
-from wakeful.daemon import BOOKMARK_SECONDS
+from wakeful.daemon.daemon import BOOKMARK_SECONDS
 
 ROW: Final = "own cost"
 CPU_PERCENT_MAX: Final = 0.2

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from wakeful.domain.decoding import decode_json
-from wakeful.domain.plaintext import without_hidden
-from wakeful.domain.redact import REDACTED_CHARS_MAX, redact
+from wakeful.core.decoding import decode_json
+from wakeful.core.redact import REDACTED_CHARS_MAX, redact
+from wakeful.core.text import without_hidden
 
 SMALL: Final = Path(__file__).parents[1] / "tests" / "corpus"
 # Opaque to everybody but the provider, and never shown.

@@ -13,20 +13,18 @@ import msgspec
 
 from bench.alert_examples import EXAMPLES
 from bench.gateway_reference import gateway as gateway_page
-from wakeful.agents_config import AGENT_KEYS
-from wakeful.config import KEYS
-from wakeful.domain.agents import MOVES, AgentState, Move, accepts
-from wakeful.domain.child_environ import AGENT, GH, HELPER, USUAL
-from wakeful.domain.eligibility import RULES as WAKE_RULES, Reason
-from wakeful.domain.evidence import Rung
-from wakeful.domain.figures import FAMILIES, SECONDS_BOUNDS, Kind
-from wakeful.domain.findings import EXIT_CODES, MEANINGS, Code, Health, State
-from wakeful.domain.health_writers import WRITERS, HealthTrigger
-from wakeful.domain.incident import SENTENCES, Cause
-from wakeful.domain.journal import Last, OnAlive, StepEffects
-from wakeful.domain.plan import BUDGET_SECONDS, RULES, Step as PlanStep, revive_rule as _revive
-from wakeful.domain.process import Sight
-from wakeful.domain.recovery import (
+from wakeful.agents.model import MOVES, AgentState, Move, accepts
+from wakeful.cli.app import root
+from wakeful.config.agents_config import AGENT_KEYS
+from wakeful.config.config import KEYS
+from wakeful.config.gateway import CHAT_KEYS, CHATS
+from wakeful.core.child_environ import AGENT, GH, HELPER, USUAL
+from wakeful.core.process import Sight
+from wakeful.core.redact import FORMATS
+from wakeful.healing.plan import BUDGET_SECONDS, RULES, Step as PlanStep, revive_rule as _revive
+from wakeful.incidents.incident import SENTENCES, Cause
+from wakeful.journal.model import Last, OnAlive, StepEffects
+from wakeful.journal.recovery_rules import (
     ATTEMPTS_MAX,
     RULES as RECOVERY_RULES,
     STATUS_OF,
@@ -37,14 +35,16 @@ from wakeful.domain.recovery import (
     decide,
     living,
 )
-from wakeful.domain.redact import FORMATS
-from wakeful.domain.turn import OPEN, TRANSITIONS, Phase, Step
-from wakeful.domain.waits import WAIT_WORDS
-from wakeful.gateway_config import CHAT_KEYS, CHATS
-from wakeful.interfaces.cli.app import root
+from wakeful.judging.evidence import Rung
+from wakeful.judging.findings import EXIT_CODES, MEANINGS, Code, Health, State
+from wakeful.judging.turn_state import OPEN, TRANSITIONS, Phase, Step
+from wakeful.judging.waits import WAIT_WORDS
+from wakeful.judging.wake_eligibility import RULES as WAKE_RULES, Reason
+from wakeful.metrics.model import FAMILIES, SECONDS_BOUNDS, Kind
+from wakeful.sessions.health_fields import WRITERS, HealthTrigger
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference"
-MADE = "<!-- made by `make docs` from the tables in src/wakeful/domain; do not edit -->\n"
+MADE = "<!-- made by `make docs` from the tables in src/wakeful; do not edit -->\n"
 
 
 def states() -> str:

@@ -16,7 +16,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Final, Self
 
-from wakeful.domain.errors import WorldError
+from wakeful.core.errors import WorldError
 
 START_SECONDS_MAX: Final = 120.0
 END_SECONDS_MAX: Final = 30.0

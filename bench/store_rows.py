@@ -12,10 +12,10 @@ from bench.crowd import Stage
 from bench.figures import Figure, milliseconds
 from bench.peers import BareRow, bare_loop
 from bench.room import Room
-from wakeful.adapters.sqlite.store import SqliteStore
-from wakeful.domain.ids import SessionId
-from wakeful.ports.store import Transition
-from wakeful.services.scribe import BATCH_MAX
+from wakeful.core.ids import SessionId
+from wakeful.sessions.transition_writer import BATCH_MAX
+from wakeful.storage.sqlite.store import SqliteStore
+from wakeful.storage.store import Transition
 
 ROW: Final = "store"
 TRANSITIONS: Final = 10_000

@@ -15,8 +15,8 @@ from bench.figures import Figure, milliseconds
 from bench.peers import has_sessions
 from bench.room import Room, cpu_seconds
 from bench.scale import TMUX_SESSIONS
-from wakeful.adapters.tmux.panes import list_panes
-from wakeful.domain.process import Sight
+from wakeful.core.process import Sight
+from wakeful.integrations.tmux.panes import list_panes
 
 ROW: Final = "tmux"
 # The kernel counts a process's CPU in ticks of 10 ms, more than one listing takes.

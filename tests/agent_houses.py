@@ -15,7 +15,7 @@ from websockets.sync.client import ClientConnection, unix_connect
 from clients import end_tmux, wait_for
 from daemons import RunningDaemon
 from tmux_servers import Server
-from wakeful.adapters.system import proc
+from wakeful.linux import proc
 
 CHEAP = '[agents.{name}]\nruntime = "tmux"\ncommand = ["sleep", "100000"]\n'
 

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from redis_servers import RedisServer
-from wakeful.adapters.critical.log import CriticalLog
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.domain.plan import Rules
-from wakeful.domain.policy import Policy
-from wakeful.ports.forge import Filing, Report
-from wakeful.ports.jobs import Work
-from wakeful.redis_watch import RedisWatch, connect
-from wakeful.services.watchdog_ledger import Callbacks
+from wakeful.healing.plan import Rules
+from wakeful.incidents.issue_tracker import Filing, Report
+from wakeful.incidents.log import CriticalLog
+from wakeful.judging.thresholds import Policy
+from wakeful.linux.clock import SystemClock
+from wakeful.watchdog.queue import Work
+from wakeful.watchdog.redis_watch import RedisWatch, connect
+from wakeful.watchdog.watchdog_ledger import Callbacks
 
 ISSUE = "https://github.com/acme/bots/issues/45"
 CHAT = "-5294327191"

@@ -9,32 +9,32 @@ import msgspec
 
 from desks import BOOT, House, subject
 from hand_doubles import ScriptedDriver
-from wakeful.domain.alerts import Rules as AlertRules
-from wakeful.domain.briefs import OPENINGS
-from wakeful.domain.checkpoint import Checkpoint, CheckpointKind
-from wakeful.domain.critical import ActionTaken, CriticalEvent, Happening
-from wakeful.domain.events import CallEnded, CallStarted, Event, Prompted
-from wakeful.domain.evidence import Pane
-from wakeful.domain.hosting import Hosting
-from wakeful.domain.ids import SessionId
-from wakeful.domain.plan import Rules
-from wakeful.domain.process import Process, Sight
-from wakeful.domain.trouble import Trouble
-from wakeful.ports.forge import Filing, Forge, Report
-from wakeful.ports.hands import Begun, Order, Seen, unannounced
-from wakeful.ports.store import Outcome, Store, Transition
-from wakeful.services.alerts import AlertDesk
-from wakeful.services.checkpoints import Checkpoints
-from wakeful.services.circumstances import Circumstances
-from wakeful.services.feed import Change
-from wakeful.services.hands import Hands
-from wakeful.services.healing import Healer
-from wakeful.services.held_sessions import HeldSessions, SessionCarrier
-from wakeful.services.lessons import Lessons
-from wakeful.services.pace import Pace
-from wakeful.services.restoring import Restorer
-from wakeful.services.revival import Reviver
-from wakeful.services.telling import Voice
+from wakeful.alerts.alerts import Rules as AlertRules
+from wakeful.alerts.outbox import AlertDesk
+from wakeful.checkpoints.checkpoints import Checkpoints
+from wakeful.checkpoints.model import Checkpoint, CheckpointKind
+from wakeful.checkpoints.sessions import HeldSessions, SessionCarrier
+from wakeful.checkpoints.user_rules import Lessons
+from wakeful.control.briefs import OPENINGS
+from wakeful.control.driver import Begun, Order, Seen, unannounced
+from wakeful.control.hands import Hands
+from wakeful.core.ids import SessionId
+from wakeful.core.managed_session import Hosting
+from wakeful.core.process import Process, Sight
+from wakeful.healing.healing import Healer
+from wakeful.healing.pace import Pace
+from wakeful.healing.plan import Rules
+from wakeful.healing.restore import Restorer
+from wakeful.healing.revival import Reviver
+from wakeful.healing.situation import Circumstances
+from wakeful.healing.telling import Voice
+from wakeful.healing.trouble import Trouble
+from wakeful.incidents.critical_event import ActionTaken, CriticalEvent, Happening
+from wakeful.incidents.issue_tracker import Filing, Forge, Report
+from wakeful.judging.events import CallEnded, CallStarted, Event, Prompted
+from wakeful.judging.evidence import Pane
+from wakeful.sessions.feed import Change
+from wakeful.storage.store import Outcome, Store, Transition
 from wakeful.testing.virtual_clock import START_WALL, VirtualClock, settle
 
 OWN_TMUX: Final = "/run/wakeful/tmux"

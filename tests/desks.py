@@ -15,47 +15,47 @@ import httpx
 import msgspec
 
 from hand_doubles import ScriptedDriver, ScriptedWorld
-from wakeful.adapters.critical.log import CriticalLog
-from wakeful.adapters.git.folders import GitFolders
-from wakeful.adapters.system.connections import tcp_callers
-from wakeful.domain.eligibility import Reach
-from wakeful.domain.events import Asked, CallStarted, Event, Failure, Opened, Prompted, TurnEnded, TurnFailed
-from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.policy import Policy
-from wakeful.domain.process import Process, Sight
-from wakeful.domain.subject import Subject
-from wakeful.domain.trouble import Trouble
-from wakeful.interfaces.http.access import Access
-from wakeful.interfaces.http.app import build_app
-from wakeful.interfaces.http.binding import PortBusy, bind_tcp, bind_unix
-from wakeful.interfaces.http.deciders import Deciders
-from wakeful.interfaces.http.gate import Gate
-from wakeful.interfaces.http.heal_routes import Queue
-from wakeful.interfaces.http.server import serve
-from wakeful.interfaces.http.token_file import load_or_create_token
-from wakeful.ports.store import Store, Transition
-from wakeful.services.acts import ActGate
-from wakeful.services.calm import Calm
-from wakeful.services.checkpoints import Checkpoints
-from wakeful.services.desk import Desk, EyeRecord, Standing
-from wakeful.services.feed import Change, Feed
-from wakeful.services.hands import Hands
-from wakeful.services.healing import Healer
-from wakeful.services.holdings import Holdings
-from wakeful.services.hub import Hub
-from wakeful.services.incidents import Incidents
-from wakeful.services.lessons import Lessons
-from wakeful.services.once import OnceHands
-from wakeful.services.proving import Proofs
-from wakeful.services.repair import Repairs
-from wakeful.services.reports import Reports
-from wakeful.services.restoring import Restorer
-from wakeful.services.roster import Roster
-from wakeful.services.supervision import Supervisor
-from wakeful.services.wake import WakeService
-from wakeful.services.work import WorkDesk
+from wakeful.agents.hub import Hub
+from wakeful.alerts.mute_pause import Calm
+from wakeful.checkpoints.checkpoints import Checkpoints
+from wakeful.checkpoints.user_rules import Lessons
+from wakeful.config.token_file import load_or_create_token
+from wakeful.control.acts import ActGate
+from wakeful.control.hands import Hands
+from wakeful.control.idempotency import OnceHands
+from wakeful.control.ownership import Holdings
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.process import Process, Sight
+from wakeful.healing.healing import Healer
+from wakeful.healing.restore import Restorer
+from wakeful.healing.trouble import Trouble
+from wakeful.heartbeat.wake import WakeService
+from wakeful.http.access import Access
+from wakeful.http.app import build_app
+from wakeful.http.binding import PortBusy, bind_tcp, bind_unix
+from wakeful.http.caller import Deciders
+from wakeful.http.gate import Gate
+from wakeful.http.routes.heal_routes import Queue
+from wakeful.http.server import serve
+from wakeful.incidents.log import CriticalLog
+from wakeful.incidents.service import Incidents
+from wakeful.integrations.folders import GitFolders
+from wakeful.judging.events import Asked, CallStarted, Event, Failure, Opened, Prompted, TurnEnded, TurnFailed
+from wakeful.judging.subject import Subject
+from wakeful.judging.thresholds import Policy
+from wakeful.judging.wake_eligibility import Reach
+from wakeful.linux.tcp_peers import tcp_callers
+from wakeful.reports.reports import Reports
+from wakeful.sessions.feed import Change, Feed
+from wakeful.sessions.reachability import Proofs
+from wakeful.sessions.registry import Roster
+from wakeful.sessions.repair import Repairs
+from wakeful.sessions.supervision import Supervisor
+from wakeful.storage.store import Store, Transition
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import START_WALL, VirtualClock
+from wakeful.views.desk import Desk, EyeRecord, Standing
+from wakeful.work.service import WorkDesk
 
 BOOT: Final = "a-boot-of-a-test"
 STARTED_AT: Final = "2027-01-15T08:00:00.000Z"

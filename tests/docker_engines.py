@@ -21,7 +21,7 @@ import pytest
 
 import parts
 from clients import wait_for
-from wakeful.adapters.system import proc
+from wakeful.linux import proc
 
 IMAGE: Final = "wakeful-tests"
 START_SECONDS_MAX: Final = 60.0

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from docker_engines import IMAGE, DockerEngine
-from wakeful.adapters.docker.runtime import DockerRuntime
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.domain.agents import AgentRuntime, AgentSpec, Glimpse, Move, move_of
+from wakeful.agents.model import AgentRuntime, AgentSpec, Glimpse, Move, move_of
+from wakeful.integrations.docker.agent_runtime import DockerRuntime
+from wakeful.linux.clock import SystemClock
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 30.0

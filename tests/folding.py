@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable
 
-from wakeful.domain import events as e
-from wakeful.domain.activity import Activity, fold
-from wakeful.domain.evidence import Holder, Presence, Status
-from wakeful.domain.findings import Code
-from wakeful.domain.judge import judge
-from wakeful.domain.moment import Instant
-from wakeful.domain.policy import Policy
-from wakeful.domain.process import Process, Sight
-from wakeful.domain.verdict import Verdict
+from wakeful.core.moment import Instant
+from wakeful.core.process import Process, Sight
+from wakeful.judging import events as e
+from wakeful.judging.activity import Activity, fold
+from wakeful.judging.evidence import Holder, Presence, Status
+from wakeful.judging.findings import Code
+from wakeful.judging.judge import judge
+from wakeful.judging.thresholds import Policy
+from wakeful.judging.verdict import Verdict
 
 POLICY = Policy()
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from gateways import Gateway, Parts
-from wakeful import faults
+from wakeful.core import fault_points as faults
 
 
 class Killed(BaseException):

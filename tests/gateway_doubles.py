@@ -7,15 +7,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from wakeful.domain.gateway.classifier import Fault
-from wakeful.domain.gateway.heard import Ended, Heard, Taken, Words
-from wakeful.domain.gateway.messages import Buttons, Incoming, Place, Pressed, Update
-from wakeful.domain.gateway.turn import Turn
-from wakeful.domain.ids import SessionId
-from wakeful.ports.hands import Reply
-from wakeful.ports.sessions import Answered, Refused, Seat, Standing
-from wakeful.ports.store import Outcome
-from wakeful.services.gateway.needs import Keep
+from wakeful.client.ports_sessions import Answered, Refused, Seat, Standing
+from wakeful.control.driver import Reply
+from wakeful.control.turn_events import Ended, Heard, Taken, Words
+from wakeful.core.ids import SessionId
+from wakeful.gateway.needs import Keep
+from wakeful.gateway.rules.errors import Fault
+from wakeful.gateway.rules.messages import Buttons, Incoming, Place, Pressed, Update
+from wakeful.gateway.rules.turn import Turn
+from wakeful.storage.store import Outcome
 
 RECOVERED = Outcome.RECOVERED
 

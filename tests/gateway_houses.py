@@ -15,15 +15,15 @@ from bot_api import BotApi
 from cheap_claude import install
 from daemons import RunningDaemon
 from gateways import Gateway, Parts
-from wakeful.adapters.daemon.sessions import DaemonSessions
-from wakeful.adapters.sqlite.store import SqliteStore
-from wakeful.adapters.system import proc
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.adapters.telegram.chat import TelegramChat
-from wakeful.domain.gateway.turn import Turn
-from wakeful.ports.sessions import Seat
-from wakeful.services.gateway.answering import Answers
-from wakeful.services.gateway.book import KIND
+from wakeful.client.daemon_sessions import DaemonSessions
+from wakeful.client.ports_sessions import Seat
+from wakeful.gateway.answering import Answers
+from wakeful.gateway.book import KIND
+from wakeful.gateway.rules.turn import Turn
+from wakeful.gateway.telegram_chat import TelegramChat
+from wakeful.linux import proc
+from wakeful.linux.clock import SystemClock
+from wakeful.storage.sqlite.store import SqliteStore
 
 EDIT_SECONDS = 0.01
 

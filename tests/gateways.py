@@ -5,27 +5,27 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from gateway_doubles import OpenDoor, Plain, ScriptedChat, ScriptedSessions, Slate
-from wakeful.domain.gateway.access import Role
-from wakeful.domain.gateway.breaker import Thresholds
-from wakeful.domain.gateway.messages import ConversationKey, Incoming
-from wakeful.domain.gateway.pool import Pool, PoolLimits
-from wakeful.domain.gateway.turn import Turn
-from wakeful.ports.chat import Chat
-from wakeful.ports.clock import Clock
-from wakeful.ports.sessions import Seat, Sessions
-from wakeful.ports.store import Store
-from wakeful.services.gateway.asking import Asking
-from wakeful.services.gateway.book import Book
-from wakeful.services.gateway.conversations import Conversations
-from wakeful.services.gateway.course import Course
-from wakeful.services.gateway.follow_ups import FollowUpRules, FollowUps
-from wakeful.services.gateway.guard import Guard
-from wakeful.services.gateway.intake import Intake
-from wakeful.services.gateway.judging import Judging
-from wakeful.services.gateway.needs import Answers, Limits
-from wakeful.services.gateway.questions import Questions
-from wakeful.services.gateway.turns import Turns
-from wakeful.services.gateway.withheld import Withheld
+from wakeful.client.ports_sessions import Seat, Sessions
+from wakeful.core.clock import Clock
+from wakeful.gateway.book import Book
+from wakeful.gateway.conversations import Conversations
+from wakeful.gateway.follow_ups import FollowUpRules, FollowUps
+from wakeful.gateway.guard import Guard
+from wakeful.gateway.intake import Intake
+from wakeful.gateway.judging import Judging
+from wakeful.gateway.needs import Answers, Limits
+from wakeful.gateway.permissions import Questions
+from wakeful.gateway.ports_chat import Chat
+from wakeful.gateway.prompt_delivery import Asking
+from wakeful.gateway.rules.access import Role
+from wakeful.gateway.rules.breaker import Thresholds
+from wakeful.gateway.rules.messages import ConversationKey, Incoming
+from wakeful.gateway.rules.pool import Pool, PoolLimits
+from wakeful.gateway.rules.turn import Turn
+from wakeful.gateway.turn_queue import Turns
+from wakeful.gateway.turn_runner import Course
+from wakeful.gateway.withheld import Withheld
+from wakeful.storage.store import Store
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 

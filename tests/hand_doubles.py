@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from wakeful.domain.hosting import Hosting
-from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.process import Process, Sight
-from wakeful.ports.hands import Begun, Order, Question, Reply, Seen, unannounced
-from wakeful.ports.store import Outcome
+from wakeful.control.driver import Begun, Order, Question, Reply, Seen, unannounced
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.managed_session import Hosting
+from wakeful.core.process import Process, Sight
+from wakeful.storage.store import Outcome
 
 BOOT: Final = "a-boot-of-a-test"
 

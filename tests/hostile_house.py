@@ -8,13 +8,13 @@ from msgspec.structs import replace
 from clinics import Clinic
 from desks import BOOT, subject
 from hostile_texts import HOSTILE_TEXTS
-from wakeful.adapters.critical.log import CriticalLog
-from wakeful.domain.checkpoint import Checkpoint, CheckpointKind, Choice, ChoiceName
-from wakeful.domain.critical import critical_event
-from wakeful.domain.events import Asked, CallEnded, CallStarted, Event, Failure, Opened, Prompted, TurnFailed
-from wakeful.domain.ids import ConversationId
-from wakeful.domain.incident import Cause, Fate, Origin
-from wakeful.domain.process import Process, Sight
+from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName
+from wakeful.core.ids import ConversationId
+from wakeful.core.process import Process, Sight
+from wakeful.incidents.critical_event import critical_event
+from wakeful.incidents.incident import Cause, Fate, Origin
+from wakeful.incidents.log import CriticalLog
+from wakeful.judging.events import Asked, CallEnded, CallStarted, Event, Failure, Opened, Prompted, TurnFailed
 
 
 def speak(clinic: Clinic, number: int, text: str) -> None:

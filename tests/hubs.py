@@ -7,22 +7,22 @@ from typing import Final
 
 import msgspec
 
-from wakeful.domain.agents import AgentChange, AgentRecord, AgentRuntime, AgentSpec, Glimpse, Restart
-from wakeful.domain.alerts import Topic
-from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.plan import Rules
-from wakeful.domain.process import Process, Sight
-from wakeful.ports.runtime import Runtime
-from wakeful.ports.store import Store
-from wakeful.services.acts import ActGate
-from wakeful.services.feed import Feed
-from wakeful.services.hub import Hub, Processes
-from wakeful.services.hub_book import AgentBook
-from wakeful.services.hub_keeping import AutoRestart, Losses, Telling
-from wakeful.services.hub_leases import AgentLeases
-from wakeful.services.hub_orders import Orders
-from wakeful.services.incidents import Incidents
-from wakeful.services.pace import Pace
+from wakeful.agents.auto_restart import AutoRestart, Losses, Telling
+from wakeful.agents.commands import Orders
+from wakeful.agents.hub import Hub, Processes
+from wakeful.agents.leases import AgentLeases
+from wakeful.agents.model import AgentChange, AgentRecord, AgentRuntime, AgentSpec, Glimpse, Restart
+from wakeful.agents.runtime import Runtime
+from wakeful.agents.table import AgentBook
+from wakeful.alerts.alerts import Topic
+from wakeful.control.acts import ActGate
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.process import Process, Sight
+from wakeful.healing.pace import Pace
+from wakeful.healing.plan import Rules
+from wakeful.incidents.service import Incidents
+from wakeful.sessions.feed import Feed
+from wakeful.storage.store import Store
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.scripted_runtime import SESSION_DEAD, ScriptedRuntime
 from wakeful.testing.virtual_clock import VirtualClock, settle

@@ -11,15 +11,15 @@ import msgspec
 from clinics import Clinic
 from desks import Doors, subject
 from hubs import TestHub, agent, with_pid
-from wakeful.adapters.critical.log import CriticalLog
-from wakeful.domain.agents import AgentRuntime
-from wakeful.domain.checkpoint import Checkpoint, CheckpointKind, Choice, ChoiceName
-from wakeful.domain.critical import critical_event
-from wakeful.domain.events import CallEnded, CallStarted, Failure, Progressed, Prompted, TurnEnded
-from wakeful.domain.findings import Code
-from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Cause, Fate, Origin
-from wakeful.domain.trouble import Trouble
+from wakeful.agents.model import AgentRuntime
+from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName
+from wakeful.core.ids import SessionId
+from wakeful.healing.trouble import Trouble
+from wakeful.incidents.critical_event import critical_event
+from wakeful.incidents.incident import Cause, Fate, Origin
+from wakeful.incidents.log import CriticalLog
+from wakeful.judging.events import CallEnded, CallStarted, Failure, Progressed, Prompted, TurnEnded
+from wakeful.judging.findings import Code
 from wakeful.testing.scripted_runtime import ALIVE, SESSION_DEAD, UNSEEN
 
 MINUTE: Final = 60.0

@@ -14,8 +14,8 @@ import pytest
 from textual.pilot import Pilot
 
 from desks import Doors
-from wakeful.interfaces.tui.app import TopApp
-from wakeful.places import Places
+from wakeful.config.paths import Places
+from wakeful.tui.app import TopApp
 
 SCREENS = Path(__file__).parent / "integration" / "top_screens"
 SECONDS_MAX = 30.0

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from wakeful.adapters.claude_code.transcript import TranscriptReader
-from wakeful.adapters.codex.rollout import RolloutReader
-from wakeful.ports.eyes import Reader
+from wakeful.integrations.claude_code.transcript import TranscriptReader
+from wakeful.integrations.codex.rollout import RolloutReader
+from wakeful.sources.base import Reader
 
 READERS: Final[Mapping[str, Callable[[], Reader]]] = {"claude": TranscriptReader, "codex": RolloutReader}
 SMALL: Final = Path(__file__).parent / "corpus"

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from bot_rooms import Refusal, Rooms
-from wakeful.domain.gateway.messages import Buttons, Place, Update
-from wakeful.ports.chat import ChatFailed, ChatFlooded, ChatRefused, ChatUnreachable
-from wakeful.ports.clock import Clock
+from wakeful.core.clock import Clock
+from wakeful.gateway.ports_chat import ChatFailed, ChatFlooded, ChatRefused, ChatUnreachable
+from wakeful.gateway.rules.messages import Buttons, Place, Update
 
 LOST = ChatFailed(reason="the answer was lost")
 """It arrives, and nobody hears of it."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clients import wait_for
 from daemons import Spoken
-from wakeful.adapters.system import proc
+from wakeful.linux import proc
 
 # Runs what it is given as a client runs its tools, and answers with what was said.
 _TOOL_RUNNER = """

@@ -11,21 +11,21 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.adapters.driving import absence, marked, stop_hosted
-from wakeful.adapters.system import proc
-from wakeful.adapters.system.ending import carries, end
-from wakeful.adapters.system.launch import launch
-from wakeful.adapters.system.run_folder import RunFolder
-from wakeful.domain.events import Failure
-from wakeful.domain.gateway.auth_mode import AuthEvent
-from wakeful.domain.gateway.heard import Ended, Heard, Spent, Taken, Words
-from wakeful.domain.hosting import SESSION_VARIABLE, Hosting
-from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.process import Sight
-from wakeful.ports.clock import Clock
-from wakeful.ports.hands import Begun, Order, Question, Reply, Seen, unannounced
-from wakeful.ports.provider import Provider
-from wakeful.ports.store import Outcome
+from wakeful.control.auth_mode import AuthEvent
+from wakeful.control.driver import Begun, Order, Question, Reply, Seen, unannounced
+from wakeful.control.provider import Provider
+from wakeful.control.turn_events import Ended, Heard, Spent, Taken, Words
+from wakeful.core.clock import Clock
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.managed_session import SESSION_VARIABLE, Hosting
+from wakeful.core.process import Sight
+from wakeful.integrations.driving import absence, marked, stop_hosted
+from wakeful.integrations.run_folder import RunFolder
+from wakeful.judging.events import Failure
+from wakeful.linux import proc
+from wakeful.linux.launch import launch
+from wakeful.linux.terminate import carries, end
+from wakeful.storage.store import Outcome
 
 
 class ParrotDriver:

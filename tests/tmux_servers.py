@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from wakeful.adapters.tmux.panes import Listing, PaneRow, list_panes
+from wakeful.integrations.tmux.panes import Listing, PaneRow, list_panes
 
 PATIENCE_SECONDS: Final = 30.0
 

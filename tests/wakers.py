@@ -10,24 +10,24 @@ from msgspec.structs import replace
 from clinics import Clinic, LivingDriver
 from desks import subject
 from hand_doubles import ScriptedDriver
-from wakeful.adapters.heartbeat.files import AgentFiles
-from wakeful.domain.eligibility import Reason
-from wakeful.domain.errors import WorldError
-from wakeful.domain.events import TurnEnded
-from wakeful.domain.heartbeat import Bounds
-from wakeful.domain.hosting import Hosting
-from wakeful.domain.ids import SessionId
-from wakeful.ports.hands import LinesRefused, Seen
-from wakeful.ports.store import Store
-from wakeful.services.acts import ActGate
-from wakeful.services.holdings import Holdings
-from wakeful.services.wake import WakeRules, WakeService
-from wakeful.services.wake_audit import AuditBook
-from wakeful.services.wake_context import WakeContext
-from wakeful.services.wake_policies import PolicyBook
-from wakeful.services.wake_targets import Targets
+from wakeful.config.trust import TrustBook
+from wakeful.control.acts import ActGate
+from wakeful.control.driver import LinesRefused, Seen
+from wakeful.control.ownership import Holdings
+from wakeful.core.errors import WorldError
+from wakeful.core.ids import SessionId
+from wakeful.core.managed_session import Hosting
+from wakeful.heartbeat.domain_heartbeat import Bounds
+from wakeful.heartbeat.file import AgentFiles
+from wakeful.heartbeat.wake import WakeRules, WakeService
+from wakeful.heartbeat.wake_audit import AuditBook
+from wakeful.heartbeat.wake_context import WakeContext
+from wakeful.heartbeat.wake_policies import PolicyBook
+from wakeful.heartbeat.wake_targets import Targets
+from wakeful.judging.events import TurnEnded
+from wakeful.judging.wake_eligibility import Reason
+from wakeful.storage.store import Store
 from wakeful.testing.virtual_clock import START_WALL
-from wakeful.trusting import TrustBook
 
 GUIDANCE = "Look at the queue."
 # 2027-01-15T08:00:00Z

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from uuid import uuid4
 
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.domain.critical import CriticalEvent
-from wakeful.domain.plan import Rules
-from wakeful.ports.jobs import Fenced, Revival, Stage, Watched
-from wakeful.redis_watch import RedisWatch, connect
-from wakeful.services.watchdog_ledger import Callbacks
+from wakeful.healing.plan import Rules
+from wakeful.incidents.critical_event import CriticalEvent
+from wakeful.linux.clock import SystemClock
+from wakeful.watchdog.queue import Fenced, Revival, Stage, Watched
+from wakeful.watchdog.redis_watch import RedisWatch, connect
+from wakeful.watchdog.watchdog_ledger import Callbacks
 
 
 async def cycle(url: str, folder: str) -> list[int]:

@@ -13,7 +13,7 @@ from bench.accuracy.peers import FLAGGED
 from bench.accuracy.pen import GUESSED, Planted
 from bench.accuracy.recordings import Recording
 from bench.accuracy.watchers import Look, Watcher
-from wakeful.domain import events as e
+from wakeful.judging import events as e
 
 EVENTS_LATE_MAX: Final = 3
 SECONDS_LATE_MAX: Final = 1.0

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from bench.accuracy.watchers import Look, Watcher
-from wakeful.domain import events as e
+from wakeful.judging import events as e
 
 FLAGGED: Final = "flagged"
 SILENCE_SECONDS: Final = 600.0

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from bench.accuracy.recordings import Recording
-from wakeful.domain import events as e
+from wakeful.judging import events as e
 
 # How long after the fault is due it may still be found, late.
 PATIENCE_SECONDS: Final = 3600.0

@@ -10,10 +10,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.adapters.claude_code.transcript import TranscriptReader
-from wakeful.adapters.codex.rollout import RolloutReader
-from wakeful.domain import events as e
-from wakeful.ports.eyes import Reader
+from wakeful.integrations.claude_code.transcript import TranscriptReader
+from wakeful.integrations.codex.rollout import RolloutReader
+from wakeful.judging import events as e
+from wakeful.sources.base import Reader
 
 SMALL: Final = Path(__file__).parents[2] / "tests" / "corpus"
 READERS: Final[Mapping[str, Callable[[], Reader]]] = {"claude": TranscriptReader, "codex": RolloutReader}

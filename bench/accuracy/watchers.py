@@ -5,13 +5,13 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from wakeful.domain import events as e
-from wakeful.domain.activity import Activity, fold
-from wakeful.domain.evidence import Holder, Presence
-from wakeful.domain.judge import judge
-from wakeful.domain.moment import Instant
-from wakeful.domain.policy import Policy
-from wakeful.domain.process import Process, Sight
+from wakeful.core.moment import Instant
+from wakeful.core.process import Process, Sight
+from wakeful.judging import events as e
+from wakeful.judging.activity import Activity, fold
+from wakeful.judging.evidence import Holder, Presence
+from wakeful.judging.judge import judge
+from wakeful.judging.thresholds import Policy
 
 _PID: Final = 4321
 

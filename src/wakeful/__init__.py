@@ -8,10 +8,17 @@ __version__ = "0.1.0.dev0"
 # What mypy reads and the interpreter skips.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from wakeful.domain.work import ConversationHeld, LeaseLost
-    from wakeful.journal import Journal, JournalHeld
-    from wakeful.owning import Ownership, claim_next_run, complete_run, fail_run, heartbeat_run_lease, own
-    from wakeful.session_watchdog import watchdog_loop
+    from wakeful.client.leases import (
+        Ownership,
+        claim_next_run,
+        complete_run,
+        fail_run,
+        heartbeat_run_lease,
+        own,
+    )
+    from wakeful.core.leases import ConversationHeld, LeaseLost
+    from wakeful.journal.api import Journal, JournalHeld
+    from wakeful.watchdog.api import watchdog_loop
 
 __all__ = [
     "ConversationHeld",
@@ -29,11 +36,11 @@ __all__ = [
 ]
 # Whatever is not named here is about work and its owners.
 _HOMES = {
-    "ConversationHeld": "wakeful.domain.work",
-    "Journal": "wakeful.journal",
-    "JournalHeld": "wakeful.journal",
-    "LeaseLost": "wakeful.domain.work",
-    "watchdog_loop": "wakeful.session_watchdog",
+    "ConversationHeld": "wakeful.core.leases",
+    "Journal": "wakeful.journal.api",
+    "JournalHeld": "wakeful.journal.api",
+    "LeaseLost": "wakeful.core.leases",
+    "watchdog_loop": "wakeful.watchdog.api",
 }
 
 
@@ -43,4 +50,4 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'wakeful' has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 - see above
 
-    return getattr(import_module(_HOMES.get(name, "wakeful.owning")), name)
+    return getattr(import_module(_HOMES.get(name, "wakeful.client.leases")), name)

@@ -28,7 +28,7 @@ def main() -> int:
     if code is not None:
         # Nothing is open and nothing is buffered: taking the interpreter apart would cost 2 ms of 19.
         os._exit(code)
-    from wakeful.interfaces.cli.app import run
+    from wakeful.cli.app import run
 
     return run()
 
@@ -61,8 +61,8 @@ def _without_json(words: list[str]) -> list[str] | None:
 def _answer(target: str) -> int | None:
     """Print the daemon's answer; the exit code it names. None if there was no good answer."""
     try:
-        from wakeful.interfaces.cli.wire import ask
-        from wakeful.places import Places
+        from wakeful.client.wire import ask
+        from wakeful.config.paths import Places
 
         reply = ask(Places.of(os.environ).socket, target, timeout_seconds=_FAST_SECONDS_MAX)
         code = int(reply.headers["x-wakeful-exit"])

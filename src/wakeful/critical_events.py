@@ -12,11 +12,11 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from wakeful.adapters.critical.following import follow
-from wakeful.adapters.critical.log import RETENTION_SECONDS, CriticalLog, decoded
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.domain.critical import critical_event, wall_of_stamp
-from wakeful.domain.errors import OperatorError
+from wakeful.core.errors import OperatorError
+from wakeful.incidents.critical_event import critical_event, wall_of_stamp
+from wakeful.incidents.following import follow
+from wakeful.incidents.log import RETENTION_SECONDS, CriticalLog, decoded
+from wakeful.linux.clock import SystemClock
 
 __all__ = [
     "CRITICAL_EVENTS_PATH",

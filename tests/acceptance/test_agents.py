@@ -14,7 +14,7 @@ from agent_cycles import deaths, moves_until
 from agent_houses import CHEAP, AgentHouse, clients_of
 from clients import require_tmux, wait_for
 from daemons import RunningDaemon
-from wakeful.domain.process import Sight
+from wakeful.core.process import Sight
 
 SHELLY = '[agents.shelly]\nruntime = "tmux"\ncommand = ["sh", "-c", "sleep 100000; exec sh -i"]\n'
 AUTO = '[agents.auto]\nruntime = "tmux"\ncommand = ["sleep", "100000"]\nrestart = "auto"\n'

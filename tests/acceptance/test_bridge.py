@@ -19,9 +19,9 @@ from operators import DONE
 from redis_servers import RedisServer, require_redis
 from stand_in_gh import StandInGh
 from telegrams import Telegram
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.session_watchdog import FAILURE_MESSAGE
+from wakeful.linux.clock import SystemClock
 from wakeful.testing.scripted_model import script
+from wakeful.watchdog.api import FAILURE_MESSAGE
 
 HANGING = {"hang": "mid", "loop": True}
 

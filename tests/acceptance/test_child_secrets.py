@@ -21,7 +21,7 @@ from daemons import RunningDaemon
 from gateway_houses import end_agents
 from operators import DONE
 from stand_in_gh import StandInGh
-from wakeful.adapters.system import proc
+from wakeful.linux import proc
 from wakeful.testing.scripted_model import script
 
 SECRET = "s3cret-value"

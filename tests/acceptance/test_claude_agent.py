@@ -16,7 +16,7 @@ from agent_houses import AgentHouse
 from clients import ClaudeHome, wait_for
 from daemons import RunningDaemon
 from operators import DONE, bash
-from wakeful.adapters.system import proc
+from wakeful.linux import proc
 from wakeful.testing.scripted_model import script
 
 

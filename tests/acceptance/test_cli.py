@@ -17,9 +17,9 @@ import pytest
 from clients import wait_for
 from scripted_door import SILENCE, Asked, ScriptedDoor, http
 from wakeful import __version__
-from wakeful.domain.errors import BadSessionId
-from wakeful.interfaces.cli import app
-from wakeful.places import Places
+from wakeful.cli import app
+from wakeful.config.paths import Places
+from wakeful.core.errors import BadSessionId
 
 COMMAND = [sys.executable, "-P", "-m", "wakeful"]
 NO_DAEMON = "wakeful: no daemon: looked once, nothing is watched\n"

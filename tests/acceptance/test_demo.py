@@ -13,9 +13,9 @@ from typing import Final
 import pytest
 
 from clients import TmuxSession, end_tmux, require_tmux, tmux, wait_for
-from wakeful.interfaces.cli.client import Client
-from wakeful.interfaces.cli.listing import decode_sessions
-from wakeful.places import Places
+from wakeful.cli.format.listing import decode_sessions
+from wakeful.client.client import Client
+from wakeful.config.paths import Places
 from wakeful.testing.scripted_agent import ScriptedAgent
 
 # A fifth of the real length: silence counts after four seconds.

@@ -15,9 +15,9 @@ from daemons import RunningDaemon
 from gateway_houses import end_agents
 from gateway_lives import answers
 from phones import ended
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.adapters.telegram.chat import TelegramChat
-from wakeful.ports.chat import ChatTaken
+from wakeful.gateway.ports_chat import ChatTaken
+from wakeful.gateway.telegram_chat import TelegramChat
+from wakeful.linux.clock import SystemClock
 
 TAKEN = "One token is for one gateway"
 

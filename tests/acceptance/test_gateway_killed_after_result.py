@@ -9,8 +9,8 @@ from bot_api import BotApi
 from clients import ClaudeHome, wait_for
 from daemons import RunningDaemon
 from phones import Phone
-from wakeful.adapters.system import proc
-from wakeful.domain.hosting import SESSION_VARIABLE
+from wakeful.core.managed_session import SESSION_VARIABLE
+from wakeful.linux import proc
 
 # `WAKEFUL_ENDURANCE=1` plays as many as were reported: nine of ten messages lost their answers.
 ROUNDS, AT_ONCE = (10, 10) if "WAKEFUL_ENDURANCE" in os.environ else (2, 1)

@@ -26,7 +26,7 @@ print(json.dumps({"ended": True, "tokens": [3, 4], "cost_usd": 0.25}), flush=Tru
 """
 # As if it lay in the folder of the others, for every Python of this home.
 JOINS = """
-import wakeful.adapters.providers as providers
+import wakeful.integrations.providers as providers
 providers.__path__.append({folder!r})
 providers.NAMES = providers._found()
 """

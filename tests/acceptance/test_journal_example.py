@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.domain.checkpoint import ChoiceName
-from wakeful.journal_desk import _with_desk
-from wakeful.recoveries import recover_journal
+from wakeful.checkpoints.model import ChoiceName
+from wakeful.journal.checkpoint_store import _with_desk
+from wakeful.journal.recovery_watch import recover_journal
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "journal.md"
 

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from daemons import RunningDaemon
-from wakeful.interfaces.cli import app
+from wakeful.cli import app
 
 Words = tuple[str, ...]
 Command = Callable[[Words], str]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from wakeful.adapters.journal.locks import recovery_lock
-from wakeful.journal import Journal
+from wakeful.journal.api import Journal
+from wakeful.journal.locks import recovery_lock
 
 REPOSITORY = Path(__file__).parents[2]
 Say = Callable[..., "subprocess.CompletedProcess[str]"]

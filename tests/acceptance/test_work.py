@@ -12,8 +12,8 @@ import pytest
 import wakeful
 from clients import wait_for
 from daemons import RunningDaemon, Spoken
-from wakeful.domain.errors import WorldError
-from wakeful.domain.ids import parse_session_id
+from wakeful.core.errors import WorldError
+from wakeful.core.ids import parse_session_id
 
 OPENED = '{"at":"2026-01-01T00:00:00Z","event":"opened"}\n'
 

@@ -17,10 +17,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from msgspec import structs
 
 from contract.lease_model import machine_for
-from wakeful.domain.hosting import Hosting
-from wakeful.domain.ids import ConversationId, SessionId, parse_session_id
-from wakeful.domain.process import Process
-from wakeful.domain.work import (
+from wakeful.core.ids import ConversationId, SessionId, parse_session_id
+from wakeful.core.leases import (
     LEASE_ENDED,
     SUMMARY_CHARS_READ,
     Attempt,
@@ -33,7 +31,9 @@ from wakeful.domain.work import (
     WorkId,
     WorkState,
 )
-from wakeful.ports.store import Note, Store, StoreClosed
+from wakeful.core.managed_session import Hosting
+from wakeful.core.process import Process
+from wakeful.storage.store import Note, Store, StoreClosed
 from wakeful.testing.virtual_clock import VirtualClock
 
 OpenTimedStore = Callable[[Callable[[], float]], Awaitable[Store]]

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from wakeful.domain.ids import parse_session_id
-from wakeful.domain.work import Attempt, LeaseKey, Work, WorkId
-from wakeful.ports.store import Store
+from wakeful.core.ids import parse_session_id
+from wakeful.core.leases import Attempt, LeaseKey, Work, WorkId
+from wakeful.storage.store import Store
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 

@@ -16,11 +16,11 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from contract.store_model import machine_for
-from wakeful.domain.hosting import Hosting, PaneAddress
-from wakeful.domain.ids import ConversationId, SessionId, parse_session_id
-from wakeful.domain.moves import Moves
-from wakeful.domain.process import Process
-from wakeful.ports.store import Bookmark, Conclusion, Intent, Note, Outcome, Store, StoreClosed, Transition
+from wakeful.core.ids import ConversationId, SessionId, parse_session_id
+from wakeful.core.managed_session import Hosting, PaneAddress
+from wakeful.core.process import Process
+from wakeful.storage.moves import Moves
+from wakeful.storage.store import Bookmark, Conclusion, Intent, Note, Outcome, Store, StoreClosed, Transition
 
 OpenStore = Callable[[], Awaitable[Store]]
 

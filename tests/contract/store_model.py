@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec import structs
 
-from wakeful.domain.ids import SessionId, parse_session_id
-from wakeful.ports.store import (
+from wakeful.core.ids import SessionId, parse_session_id
+from wakeful.storage.store import (
     Bookmark,
     Conclusion,
     Intent,

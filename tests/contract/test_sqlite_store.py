@@ -12,11 +12,11 @@ import pytest
 
 from contract.lease_contract import work
 from contract.store_contract import A, B, bookmark, change, intent
-from wakeful.adapters.sqlite import opening
-from wakeful.adapters.sqlite.errors import StoreBusy, StoreCorrupt, StoreUnwritable
-from wakeful.adapters.sqlite.opening import open_database
-from wakeful.adapters.sqlite.sql import MIGRATIONS, QUERIES, Migration
-from wakeful.adapters.sqlite.store import SqliteStore
+from wakeful.storage.sqlite import opening
+from wakeful.storage.sqlite.errors import StoreBusy, StoreCorrupt, StoreUnwritable
+from wakeful.storage.sqlite.opening import open_database
+from wakeful.storage.sqlite.sql import MIGRATIONS, QUERIES, Migration
+from wakeful.storage.sqlite.store import SqliteStore
 from wakeful.testing.fault_plan import FaultPlan
 
 pytestmark = pytest.mark.anyio

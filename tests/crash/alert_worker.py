@@ -7,10 +7,10 @@ import asyncio
 import sys
 from pathlib import Path
 
-from wakeful.adapters.sqlite.store import SqliteStore
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.domain.alerts import Alert, AlertKind, Rules
-from wakeful.services.alerts import AlertDesk
+from wakeful.alerts.alerts import Alert, AlertKind, Rules
+from wakeful.alerts.outbox import AlertDesk
+from wakeful.linux.clock import SystemClock
+from wakeful.storage.sqlite.store import SqliteStore
 
 
 class FileChannel:

@@ -16,10 +16,10 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from crash.healing_worker import BREATH_SECONDS, KilledClinic, World
-from wakeful import faults
-from wakeful.adapters.sqlite.store import SqliteStore
-from wakeful.domain.checkpoint import ChoiceName
-from wakeful.services.reconcile import reconcile
+from wakeful.checkpoints.model import ChoiceName
+from wakeful.control.reconcile import reconcile
+from wakeful.core import fault_points as faults
+from wakeful.storage.sqlite.store import SqliteStore
 
 SECONDS = 30
 DECIDES_AT_SECOND = 12

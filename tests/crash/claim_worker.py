@@ -11,8 +11,8 @@ import os
 import sys
 from pathlib import Path
 
-from wakeful.adapters.sqlite.store import SqliteStore
-from wakeful.domain.work import Run, WorkState
+from wakeful.core.leases import Run, WorkState
+from wakeful.storage.sqlite.store import SqliteStore
 
 WORKER = Path(__file__)
 # Far longer than a claim and its completion need here; owners that freeze shorten it first.

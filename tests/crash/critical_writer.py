@@ -6,8 +6,8 @@ Prints what it was told: one line a call.
 import sys
 from pathlib import Path
 
+from wakeful.core.errors import WorldError
 from wakeful.critical_events import archive_events, log_critical_event
-from wakeful.domain.errors import WorldError
 
 
 def write(log: str, name: str, count: int) -> None:

@@ -21,7 +21,7 @@ from typing import IO, Any, Self
 import msgspec
 from msgspec import Struct
 
-from wakeful import faults
+from wakeful.core import fault_points as faults
 
 
 class Life(Struct):

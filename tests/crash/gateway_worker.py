@@ -12,14 +12,14 @@ from pathlib import Path
 
 from bot_api import TOKEN
 from gateways import Gateway, Parts
-from wakeful import faults
-from wakeful.adapters.daemon.sessions import DaemonSessions
-from wakeful.adapters.sqlite.store import SqliteStore
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.adapters.telegram.chat import TelegramChat
-from wakeful.domain.gateway.pool import PoolLimits
-from wakeful.ports.sessions import Seat
-from wakeful.services.gateway.answering import Answers
+from wakeful.client.daemon_sessions import DaemonSessions
+from wakeful.client.ports_sessions import Seat
+from wakeful.core import fault_points as faults
+from wakeful.gateway.answering import Answers
+from wakeful.gateway.rules.pool import PoolLimits
+from wakeful.gateway.telegram_chat import TelegramChat
+from wakeful.linux.clock import SystemClock
+from wakeful.storage.sqlite.store import SqliteStore
 
 
 async def live(folder: Path, bot: str, socket: str, run: Path, api: str, home: str) -> None:

@@ -17,17 +17,17 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from clinics import Clinic, LivingDriver
-from wakeful import faults
-from wakeful.adapters.critical.log import CriticalLog
-from wakeful.adapters.sqlite.store import SqliteStore
-from wakeful.domain.critical import CriticalEvent
-from wakeful.domain.events import CallStarted, Opened, Prompted, TurnEnded
-from wakeful.domain.hosting import INTENT_VARIABLE, Hosting
-from wakeful.domain.ids import ConversationId
-from wakeful.domain.process import Process
-from wakeful.ports.hands import Begun, Order, Seen, unannounced
-from wakeful.ports.store import Outcome, Store
-from wakeful.services.reconcile import reconcile
+from wakeful.control.driver import Begun, Order, Seen, unannounced
+from wakeful.control.reconcile import reconcile
+from wakeful.core import fault_points as faults
+from wakeful.core.ids import ConversationId
+from wakeful.core.managed_session import INTENT_VARIABLE, Hosting
+from wakeful.core.process import Process
+from wakeful.incidents.critical_event import CriticalEvent
+from wakeful.incidents.log import CriticalLog
+from wakeful.judging.events import CallStarted, Opened, Prompted, TurnEnded
+from wakeful.storage.sqlite.store import SqliteStore
+from wakeful.storage.store import Outcome, Store
 
 NAME: Final = "a"
 # Healing takes some seconds of virtual time; what a thread of the store does takes real ones.

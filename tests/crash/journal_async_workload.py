@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from crash.journal_workload import asked, client
-from wakeful.journal import Journal, JournalHeld
+from wakeful.journal.api import Journal, JournalHeld
 
 ASYNC_WORKLOAD = Path(__file__)
 ASYNC_STEPS = ("draft", "build", "reserve", "notify", "deploy")

@@ -12,7 +12,7 @@ import sys
 from http.client import HTTPConnection
 from pathlib import Path
 
-from wakeful.journal import Journal, JournalHeld
+from wakeful.journal.api import Journal, JournalHeld
 
 WORKLOAD = Path(__file__)
 STEPS = (

@@ -9,11 +9,11 @@ import asyncio
 import sys
 from pathlib import Path
 
-from wakeful.adapters.critical.log import CriticalLog
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.domain.plan import Rules
-from wakeful.redis_watch import RedisWatch, connect
-from wakeful.services.watchdog_ledger import Callbacks
+from wakeful.healing.plan import Rules
+from wakeful.incidents.log import CriticalLog
+from wakeful.linux.clock import SystemClock
+from wakeful.watchdog.redis_watch import RedisWatch, connect
+from wakeful.watchdog.watchdog_ledger import Callbacks
 
 
 async def cycle(url: str, folder: Path) -> None:

@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from wakeful.adapters.sqlite.store import SqliteStore
-from wakeful.domain.plan import BUDGET_SECONDS, REVIVALS_MAX
-from wakeful.ports.store import Note
+from wakeful.healing.plan import BUDGET_SECONDS, REVIVALS_MAX
+from wakeful.storage.sqlite.store import SqliteStore
+from wakeful.storage.store import Note
 
 RACERS = 8
 BLOCK = 50

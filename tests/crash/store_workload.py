@@ -16,13 +16,13 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
-from wakeful.adapters.sqlite.opening import open_database
-from wakeful.adapters.sqlite.sql import MIGRATIONS, Migration
-from wakeful.adapters.sqlite.store import SqliteStore
-from wakeful.domain.errors import WorldError
-from wakeful.domain.ids import SessionId, parse_session_id
-from wakeful.domain.work import LeaseKey, Work, WorkId
-from wakeful.ports.store import Bookmark, Conclusion, Intent, Note, Outcome, Store, Transition
+from wakeful.core.errors import WorldError
+from wakeful.core.ids import SessionId, parse_session_id
+from wakeful.core.leases import LeaseKey, Work, WorkId
+from wakeful.storage.sqlite.opening import open_database
+from wakeful.storage.sqlite.sql import MIGRATIONS, Migration
+from wakeful.storage.sqlite.store import SqliteStore
+from wakeful.storage.store import Bookmark, Conclusion, Intent, Note, Outcome, Store, Transition
 from wakeful.testing.memory_store import MemoryStore
 
 Step = Callable[[Store], Awaitable[Any]]

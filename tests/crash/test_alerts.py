@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.faults import VARIABLE
+from wakeful.core.fault_points import VARIABLE
 
 WORKER = Path(__file__).with_name("alert_worker.py")
 

@@ -13,7 +13,7 @@ import pytest
 
 from crash.forks import Ended, Forks
 from crash.healing_worker import World
-from wakeful.adapters.sqlite.store import SqliteStore
+from wakeful.storage.sqlite.store import SqliteStore
 
 WORKER = Path(__file__).with_name("checkpoint_worker.py")
 PREPARE = Path(__file__).with_name("healing_worker.py")

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from crash.claim_worker import WORKER
-from wakeful.adapters.sqlite.store import SqliteStore
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.domain.ids import parse_session_id
-from wakeful.domain.work import AttemptState, Run, Work, WorkId, WorkState
+from wakeful.core.ids import parse_session_id
+from wakeful.core.leases import AttemptState, Run, Work, WorkId, WorkState
+from wakeful.linux.clock import SystemClock
+from wakeful.storage.sqlite.store import SqliteStore
 
 WORKS = 2000
 PROCESSES = 8

@@ -7,9 +7,9 @@ import pytest
 from gateway_deaths import Life, mortal
 from gateway_doubles import message, plainly, press, silent
 from gateways import Parts
-from wakeful.domain.gateway.heard import Ended
-from wakeful.domain.gateway.response_actions import PROMPTS, Action
-from wakeful.services.gateway.judging import STOPPED_WORDS
+from wakeful.control.turn_events import Ended
+from wakeful.gateway.judging import STOPPED_WORDS
+from wakeful.gateway.rules.follow_ups import PROMPTS, Action
 
 LATE = "what nobody wanted any more"
 

@@ -7,7 +7,7 @@ import pytest
 from gateway_deaths import Life, mortal
 from gateway_doubles import message, press
 from gateways import Parts
-from wakeful.domain.gateway.heard import Asked, Ended, Settled, Taken, Words
+from wakeful.control.turn_events import Asked, Ended, Settled, Taken, Words
 
 
 def asking(_prompt: str) -> tuple[Taken, Words, Asked]:

@@ -13,7 +13,7 @@ import pytest
 from crash.forks import Forks
 from crash.healing_worker import World
 from crash.revival_racer import RACERS
-from wakeful.adapters.sqlite.store import SqliteStore
+from wakeful.storage.sqlite.store import SqliteStore
 
 WORKER = Path(__file__).with_name("healing_worker.py")
 # Of the points that are reached again and again every so many are tried.

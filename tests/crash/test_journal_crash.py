@@ -19,11 +19,11 @@ from msgspec import Struct
 from crash.elsewhere import Elsewhere, serving, start
 from crash.journal_async_workload import ASYNC_EFFECTS, ASYNC_STEPS, ASYNC_WORKLOAD, work_async
 from crash.journal_workload import ARTEFACT, EFFECTS, HELD, STEPS, WORKLOAD, work
-from wakeful.domain.checkpoint import Checkpoint, ChoiceName
-from wakeful.domain.recovery import Status
-from wakeful.journal import JournalHeld
-from wakeful.journal_desk import _with_desk
-from wakeful.recoveries import recover_journal
+from wakeful.checkpoints.model import Checkpoint, ChoiceName
+from wakeful.journal.api import JournalHeld
+from wakeful.journal.checkpoint_store import _with_desk
+from wakeful.journal.recovery_rules import Status
+from wakeful.journal.recovery_watch import recover_journal
 
 CALLS = (
     "write",

@@ -11,12 +11,12 @@ import pytest
 
 from crash.store_workload import every
 from crash.test_store_disk import files_limited, small_tmpfs
-from wakeful.domain.checkpoint import ChoiceName
-from wakeful.domain.errors import WorldError
-from wakeful.domain.recovery import Course, Status
-from wakeful.journal import Journal
-from wakeful.journal_desk import _with_desk
-from wakeful.recoveries import recover_journal
+from wakeful.checkpoints.model import ChoiceName
+from wakeful.core.errors import WorldError
+from wakeful.journal.api import Journal
+from wakeful.journal.checkpoint_store import _with_desk
+from wakeful.journal.recovery_rules import Course, Status
+from wakeful.journal.recovery_watch import recover_journal
 from wakeful.testing.fault_plan import FaultPlan
 
 # Nearly a second each.

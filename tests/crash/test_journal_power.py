@@ -11,10 +11,10 @@ import pytest
 from crash.elsewhere import Elsewhere, serving, start
 from crash.journal_workload import EFFECTS
 from crash.power_loss import TRACED, Disk, whole_calls
-from wakeful.domain.checkpoint import Checkpoint, numbered
-from wakeful.domain.journal import StateMissing
-from wakeful.domain.recovery import Recovered
-from wakeful.recoveries import recover_journal
+from wakeful.checkpoints.model import Checkpoint, numbered
+from wakeful.journal.model import StateMissing
+from wakeful.journal.recovery_rules import Recovered
+from wakeful.journal.recovery_watch import recover_journal
 
 HOWS = ("dropped", "kept", "torn", "zeroed", "mixed", "mixed", "torn")
 # Some ten milliseconds each.

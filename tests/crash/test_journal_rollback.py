@@ -21,8 +21,8 @@ import pytest
 from crash.elsewhere import Elsewhere, serving, starting
 from crash.journal_workload import HELD, asked, work
 from crash.test_journal_crash import PLAIN, assert_right, carried_on
-from wakeful.domain.journal import StateOutdated
-from wakeful.journal import Journal, StateLost
+from wakeful.journal.api import Journal, StateLost
+from wakeful.journal.model import StateOutdated
 
 ENDURANCE = bool(os.environ.get("WAKEFUL_ENDURANCE"))
 KILLS = 200 if ENDURANCE else 9

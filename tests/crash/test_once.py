@@ -15,10 +15,10 @@ import pytest
 import parts
 from clients import ClaudeHome, require, wait_for
 from daemons import RunningDaemon
-from wakeful.domain.errors import WakefulError
-from wakeful.domain.work import prompt_id_for
-from wakeful.interfaces.cli.client import Client
-from wakeful.places import Places
+from wakeful.client.client import Client
+from wakeful.config.paths import Places
+from wakeful.core.errors import WakefulError
+from wakeful.core.leases import prompt_id_for
 from wakeful.testing.scripted_model import ScriptedModel
 
 POINTS = ("once.asked", "act.intended", "act.done", "once.done")

@@ -12,8 +12,8 @@ import pytest
 
 from bridges import CHAT, SESSION, Bridge
 from redis_servers import RedisServer, require_redis
-from wakeful.services import watchdog_healing, watchdog_queue
-from wakeful.session_watchdog import FAILURE_MESSAGE
+from wakeful.watchdog import healing as watchdog_healing, queue_health as watchdog_queue
+from wakeful.watchdog.api import FAILURE_MESSAGE
 
 WORKER = Path(__file__).with_name("queue_worker.py")
 REVIVING = ("queue.filed", "queue.fenced", "queue.enqueued", "queue.written")

@@ -25,9 +25,9 @@ from crash.store_workload import (
     run_steps,
     stopped_clock,
 )
-from wakeful.adapters.sqlite.errors import StoreFull, StoreUnwritable
-from wakeful.adapters.sqlite.store import SqliteStore
-from wakeful.domain.errors import WorldError
+from wakeful.core.errors import WorldError
+from wakeful.storage.sqlite.errors import StoreFull, StoreUnwritable
+from wakeful.storage.sqlite.store import SqliteStore
 from wakeful.testing.fault_plan import FaultPlan
 
 ALL = range(1, len(STEPS) + 1)

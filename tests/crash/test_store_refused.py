@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from crash.store_workload import NEXT_MIGRATION, run_steps
-from wakeful.adapters.sqlite.errors import StoreCorrupt, StoreForeign, StoreNewer
-from wakeful.adapters.sqlite.opening import APPLICATION_ID, open_database
-from wakeful.adapters.sqlite.sql import MIGRATIONS
-from wakeful.adapters.sqlite.store import SqliteStore
-from wakeful.domain.errors import WakefulError
+from wakeful.core.errors import WakefulError
+from wakeful.storage.sqlite.errors import StoreCorrupt, StoreForeign, StoreNewer
+from wakeful.storage.sqlite.opening import APPLICATION_ID, open_database
+from wakeful.storage.sqlite.sql import MIGRATIONS
+from wakeful.storage.sqlite.store import SqliteStore
 
 Spoil = Callable[[Path], object]
 PAGE_BYTES = 4096

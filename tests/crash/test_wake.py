@@ -11,7 +11,7 @@ from pathlib import Path
 from clients import require_tmux, tmux, wait_for
 from crash.wake_worker import FIRST_WALL, wake
 from daemons import RunningDaemon
-from wakeful.domain.eligibility import Reason
+from wakeful.judging.wake_eligibility import Reason
 
 WORKER = Path(__file__).with_name("wake_worker.py")
 PHASES = (

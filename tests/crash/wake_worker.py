@@ -12,14 +12,14 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from desks import subject
-from wakeful import faults
-from wakeful.adapters.sqlite.store import SqliteStore
-from wakeful.domain.hosting import Hosting
-from wakeful.domain.process import Process
-from wakeful.domain.wake import HeartbeatStatus, WakeAnswer
-from wakeful.ports.hands import Seen
-from wakeful.ports.store import Outcome, Store
-from wakeful.services.reconcile import reconcile
+from wakeful.control.driver import Seen
+from wakeful.control.reconcile import reconcile
+from wakeful.core import fault_points as faults
+from wakeful.core.managed_session import Hosting
+from wakeful.core.process import Process
+from wakeful.heartbeat.model import HeartbeatStatus, WakeAnswer
+from wakeful.storage.sqlite.store import SqliteStore
+from wakeful.storage.store import Outcome, Store
 from wakers import HeldDriver, WakeHouse
 
 NAME: Final = "of-fox"

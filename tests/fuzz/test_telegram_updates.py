@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings, strategies as st
 
-from wakeful.adapters.telegram.updates import number_of, read_update
-from wakeful.domain.gateway.messages import Update
+from wakeful.gateway.rules.messages import Update
+from wakeful.gateway.updates import number_of, read_update
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=8),

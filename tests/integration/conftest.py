@@ -64,8 +64,8 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 @pytest.fixture
 def quick_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents of tests either run or say at once that they cannot."""
-    monkeypatch.setattr("wakeful.adapters.docker.launching.SETTLE_SECONDS", 0.05)
-    monkeypatch.setattr("wakeful.adapters.docker.launching.SCREEN_POLL_SECONDS", 0.1)
+    monkeypatch.setattr("wakeful.integrations.docker.launch.SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr("wakeful.integrations.docker.launch.SCREEN_POLL_SECONDS", 0.1)
 
 
 @pytest.fixture(scope="module")

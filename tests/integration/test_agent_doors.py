@@ -12,8 +12,8 @@ from websockets.sync.client import unix_connect
 
 from desks import Doors, House, open_doors
 from hubs import TestHub, agent, with_pid
-from wakeful.domain.agents import AgentRecord, Glimpse
-from wakeful.domain.ids import SessionId
+from wakeful.agents.model import AgentRecord, Glimpse
+from wakeful.core.ids import SessionId
 from wakeful.testing.scripted_runtime import ALIVE, SESSION_DEAD
 
 SESSION = SessionId("claude-9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d")

@@ -14,13 +14,13 @@ import pytest
 
 from daemons import RunningDaemon, Spoken
 from desks import Doors, open_doors
-from wakeful.adapters.sqlite.store import SqliteStore
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.domain.calm import MuteKind
-from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Cause, Incident, Origin
-from wakeful.services.calm import Calm
-from wakeful.services.incidents import Incidents
+from wakeful.alerts.mute_pause import Calm
+from wakeful.alerts.mute_pause_model import MuteKind
+from wakeful.core.ids import SessionId
+from wakeful.incidents.incident import Cause, Incident, Origin
+from wakeful.incidents.service import Incidents
+from wakeful.linux.clock import SystemClock
+from wakeful.storage.sqlite.store import SqliteStore
 from wakeful.testing.virtual_clock import VirtualClock
 
 MUTE: dict[str, Any] = {"kind": "project", "value": "shop", "for_seconds": 7200}

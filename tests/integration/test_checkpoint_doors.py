@@ -9,8 +9,8 @@ import pytest
 
 from clinics import Clinic
 from desks import Doors, open_doors
-from wakeful.domain.checkpoint import Checkpoint, CheckpointKind, Choice, ChoiceName
-from wakeful.domain.ids import SessionId
+from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName
+from wakeful.core.ids import SessionId
 
 CHOICES = (
     Choice(ChoiceName.CONTINUE, "the step is run again"),

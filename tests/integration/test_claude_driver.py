@@ -17,16 +17,8 @@ import pytest
 from msgspec.structs import replace
 
 from clients import ClaudeHome
-from wakeful.adapters.claude_code.driver import ClaudeDriver
-from wakeful.adapters.driving import Patience
-from wakeful.adapters.system import proc
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.domain.briefs import InterruptedCall, brief
-from wakeful.domain.errors import ClientMissing, FolderGone, StartFailed, WakefulError
-from wakeful.domain.hosting import Hosting
-from wakeful.domain.ids import ConversationId
-from wakeful.domain.process import Sight
-from wakeful.ports.hands import (
+from wakeful.control.briefs import InterruptedCall, brief
+from wakeful.control.driver import (
     ArgumentRefused,
     ConversationUnknown,
     Order,
@@ -35,7 +27,15 @@ from wakeful.ports.hands import (
     Reply,
     Seen,
 )
-from wakeful.ports.store import Outcome
+from wakeful.core.errors import ClientMissing, FolderGone, StartFailed, WakefulError
+from wakeful.core.ids import ConversationId
+from wakeful.core.managed_session import Hosting
+from wakeful.core.process import Sight
+from wakeful.integrations.claude_code.driver import ClaudeDriver
+from wakeful.integrations.driving import Patience
+from wakeful.linux import proc
+from wakeful.linux.clock import SystemClock
+from wakeful.storage.store import Outcome
 from wakeful.testing.scripted_model import script
 
 T = TypeVar("T")
@@ -45,9 +45,9 @@ SECONDS_MAX = 60.0
 DRIVE_AND_WAIT = """
 import asyncio, sys, msgspec
 from pathlib import Path
-from wakeful.adapters.claude_code.driver import ClaudeDriver
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.ports.hands import Order
+from wakeful.integrations.claude_code.driver import ClaudeDriver
+from wakeful.linux.clock import SystemClock
+from wakeful.control.driver import Order
 
 async def main():
     order = msgspec.json.decode(sys.argv[2], type=Order)
@@ -290,7 +290,7 @@ def test_a_long_output_begins_anew_between_turns(
     claude_home: ClaudeHome, driver: ClaudeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its file does not grow for ever, and the prompt that finds it too long is answered in the new one."""
-    monkeypatch.setattr("wakeful.adapters.claude_code.talk.OUTPUT_BYTES_MAX", 0)
+    monkeypatch.setattr("wakeful.integrations.claude_code.talk.OUTPUT_BYTES_MAX", 0)
 
     async def scenario() -> None:
         hosting = hosted(await driver.start(order_for(claude_home, prompt=script({"text": "first"}))))

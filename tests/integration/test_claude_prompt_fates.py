@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.adapters.claude_code.driver import ClaudeDriver
-from wakeful.adapters.system import proc
-from wakeful.adapters.system.run_folder import Fate, RunFolder
-from wakeful.domain.hosting import Hosting
-from wakeful.domain.ids import ConversationId, parse_session_id
-from wakeful.domain.process import Process, Sight
-from wakeful.ports.hands import Seen
-from wakeful.ports.store import Outcome
+from wakeful.control.driver import Seen
+from wakeful.core.ids import ConversationId, parse_session_id
+from wakeful.core.managed_session import Hosting
+from wakeful.core.process import Process, Sight
+from wakeful.integrations.claude_code.driver import ClaudeDriver
+from wakeful.integrations.run_folder import Fate, RunFolder
+from wakeful.linux import proc
+from wakeful.storage.store import Outcome
 from wakeful.testing.virtual_clock import VirtualClock
 
 CONVERSATION = "22222222-2222-5222-8222-222222222222"

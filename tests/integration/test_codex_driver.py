@@ -13,15 +13,15 @@ import pytest
 from msgspec.structs import replace
 
 from clients import CodexHome
-from wakeful.adapters.codex.driver import CodexDriver
-from wakeful.adapters.system import proc
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.domain.errors import ClientMissing, FolderGone, StartFailed, WakefulError
-from wakeful.domain.hosting import INTENT_VARIABLE, Hosting
-from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.process import Sight
-from wakeful.ports.hands import ArgumentRefused, ConversationUnknown, Order, PromptRefused, Reply, Seen
-from wakeful.ports.store import Outcome
+from wakeful.control.driver import ArgumentRefused, ConversationUnknown, Order, PromptRefused, Reply, Seen
+from wakeful.core.errors import ClientMissing, FolderGone, StartFailed, WakefulError
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.managed_session import INTENT_VARIABLE, Hosting
+from wakeful.core.process import Sight
+from wakeful.integrations.codex.driver import CodexDriver
+from wakeful.linux import proc
+from wakeful.linux.clock import SystemClock
+from wakeful.storage.store import Outcome
 from wakeful.testing.scripted_model import script
 
 FREE = ("codex", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")

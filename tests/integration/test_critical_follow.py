@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from wakeful.adapters.critical import following
-from wakeful.adapters.critical.whole_lines import LogUnusable
 from wakeful.critical_events import archive_events, follow_events, log_critical_event
-from wakeful.ports.eyes import Changes
+from wakeful.incidents import following
+from wakeful.incidents.whole_lines import LogUnusable
+from wakeful.sources.base import Changes
 
 ARRIVAL_SECONDS_MAX = 30
 

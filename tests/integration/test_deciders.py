@@ -13,9 +13,9 @@ import transcripts
 from daemons import RunningDaemon
 from desks import Doors, open_doors
 from stand_ins import tool_runner
-from wakeful.adapters.system.connections import inode_of, tcp_callers
-from wakeful.domain.ids import SessionId
-from wakeful.interfaces.http.deciders import Order, order_at
+from wakeful.core.ids import SessionId
+from wakeful.http.caller import Order, order_at
+from wakeful.linux.tcp_peers import inode_of, tcp_callers
 
 CONVERSATION = "5a74ada3-0000-4000-8000-000000000001"
 SESSION = f"claude-{CONVERSATION}"

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from wakeful.adapters.claude_code.driver import ClaudeDriver
-from wakeful.adapters.codex.driver import CodexDriver
-from wakeful.adapters.system import proc
-from wakeful.adapters.tmux.driver import TmuxDriver
-from wakeful.domain.hosting import Hosting, PaneAddress
-from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.process import Process
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.managed_session import Hosting, PaneAddress
+from wakeful.core.process import Process
+from wakeful.integrations.claude_code.driver import ClaudeDriver
+from wakeful.integrations.codex.driver import CodexDriver
+from wakeful.integrations.tmux.driver import TmuxDriver
+from wakeful.linux import proc
 from wakeful.testing.virtual_clock import VirtualClock
 
 

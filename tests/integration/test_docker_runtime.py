@@ -16,14 +16,14 @@ from msgspec import Struct
 from clients import wait_for
 from docker_engines import IMAGE, DockerEngine, make_image
 from docker_scenes import heard, in_container, look_until, runtime, spec, until, with_runtime
-from wakeful.adapters.docker.declaring import AgentRefused
-from wakeful.adapters.docker.engine import Engine
-from wakeful.adapters.docker.launching import AgentThere, Launching
-from wakeful.adapters.docker.runtime import DockerRuntime
-from wakeful.adapters.system.ending import Ending, Steps
-from wakeful.domain.agents import AgentSpec, Glimpse, Move, move_of
-from wakeful.domain.process import Process, Sight
-from wakeful.ports.runtime import CommandMissing, ImageMissing, NotReady
+from wakeful.agents.model import AgentSpec, Glimpse, Move, move_of
+from wakeful.agents.runtime import CommandMissing, ImageMissing, NotReady
+from wakeful.core.process import Process, Sight
+from wakeful.integrations.docker.agent_runtime import DockerRuntime
+from wakeful.integrations.docker.engine import Engine
+from wakeful.integrations.docker.launch import AgentThere, Launching
+from wakeful.integrations.docker.spec import AgentRefused
+from wakeful.linux.terminate import Ending, Steps
 
 pytestmark = pytest.mark.usefixtures("quick_starts")
 
@@ -281,7 +281,7 @@ def test_an_agent_is_not_started_beside_a_command_that_cannot_be_ended(
     async def unmoved(process: Process, _steps: Steps, **_proof: object) -> Ending:
         return Ending(process, Sight.ALIVE, None, 0.0)
 
-    monkeypatch.setattr("wakeful.adapters.docker.runtime.end", unmoved)
+    monkeypatch.setattr("wakeful.integrations.docker.agent_runtime.end", unmoved)
 
     async def scene(made: DockerRuntime) -> None:
         declared = spec("bot", "sh", "-c", f"{TOOL} exec sleep 1000")
@@ -449,7 +449,7 @@ def test_a_container_removed_while_its_session_is_made_went_away(
     docker: DockerEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The program inside is killed with it, and tmux is not blamed."""
-    monkeypatch.setattr("wakeful.adapters.docker.launching._SCRIPT", "exec sleep 100")
+    monkeypatch.setattr("wakeful.integrations.docker.launch._SCRIPT", "exec sleep 100")
 
     async def scene(made: DockerRuntime) -> Any:
         starting = asyncio.create_task(made.start(spec(), 1, {}))

@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from clients import wait_for
 from docker_engines import DockerEngine
 from docker_scenes import in_container, spec, with_runtime
-from wakeful.adapters.docker.speaking import ContainerSpeaker
-from wakeful.adapters.system import proc
-from wakeful.adapters.tmux.failure import TmuxFailed
-from wakeful.domain.hosting import Hosting, PaneAddress
-from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.ports.hands import Seen
-from wakeful.ports.store import Outcome
+from wakeful.control.driver import Seen
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.managed_session import Hosting, PaneAddress
+from wakeful.integrations.docker.prompt import ContainerSpeaker
+from wakeful.integrations.tmux.failure import TmuxFailed
+from wakeful.linux import proc
+from wakeful.storage.store import Outcome
 
 pytestmark = pytest.mark.usefixtures("quick_starts")
 
@@ -117,8 +117,8 @@ def test_a_text_that_was_cut_off_in_a_container_is_known_again(
     """Killed while it typed: the next prompt finds Wakeful's own text, removes it and is taken whole."""
     code = (
         "import asyncio, sys, msgspec\n"
-        "from wakeful.adapters.docker.speaking import ContainerSpeaker\n"
-        "from wakeful.domain.hosting import Hosting\n"
+        "from wakeful.integrations.docker.prompt import ContainerSpeaker\n"
+        "from wakeful.core.managed_session import Hosting\n"
         "hosting = msgspec.json.decode(sys.argv[1], type=Hosting)\n"
         "asyncio.run(ContainerSpeaker(sys.argv[2], sys.argv[3]).deliver(hosting, 'cut off here'))\n"
     )

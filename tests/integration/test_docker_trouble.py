@@ -8,10 +8,10 @@ import pytest
 
 from docker_engines import DockerEngine
 from docker_scenes import NO_ENGINE, heard, in_container, look_until, spec, until, with_runtime
-from wakeful.adapters.docker.runtime import DockerRuntime
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.domain.agents import Glimpse, Move, move_of
-from wakeful.ports.runtime import EngineGone
+from wakeful.agents.model import Glimpse, Move, move_of
+from wakeful.agents.runtime import EngineGone
+from wakeful.integrations.docker.agent_runtime import DockerRuntime
+from wakeful.linux.clock import SystemClock
 
 pytestmark = pytest.mark.usefixtures("quick_starts")
 
@@ -53,7 +53,7 @@ def test_an_engine_that_hangs_is_unknown_by_the_deadline(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes the question and says nothing."""
-    monkeypatch.setattr("wakeful.adapters.docker.runtime.LOOK_SECONDS_MAX", 0.3)
+    monkeypatch.setattr("wakeful.integrations.docker.agent_runtime.LOOK_SECONDS_MAX", 0.3)
     socket = tmp_path_factory.mktemp("h") / "s"
 
     async def scene() -> Glimpse:

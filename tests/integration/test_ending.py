@@ -13,9 +13,9 @@ from uuid import uuid4
 
 import pytest
 
-from wakeful.adapters.system import proc
-from wakeful.adapters.system.ending import end, sweep
-from wakeful.domain.process import Process, Sight
+from wakeful.core.process import Process, Sight
+from wakeful.linux import proc
+from wakeful.linux.terminate import end, sweep
 
 STUBBORN = "trap '' INT TERM; echo ready; while :; do sleep 0.1; done"
 QUICK = ((signal.SIGINT, 0.2), (signal.SIGTERM, 0.2), (signal.SIGKILL, 5.0))
@@ -148,7 +148,7 @@ def test_a_sweep_ends_exactly_those_with_the_mark(mark: str) -> None:
 
 SWEEP_FROM_INSIDE = """
 import asyncio, os, sys
-from wakeful.adapters.system.ending import sweep
+from wakeful.linux.terminate import sweep
 swept = asyncio.run(sweep("WAKEFUL_SESSION", sys.argv[1]))
 print(len(swept.endings), flush=True)
 """

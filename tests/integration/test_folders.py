@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from wakeful.adapters.logs.folders import FolderWatch, Found, scan_tree
-from wakeful.adapters.logs.small import watch_or_await
-from wakeful.adapters.logs.tail import LogFile
-from wakeful.ports.eyes import Changes
+from wakeful.sources.base import Changes
+from wakeful.sources.folders import FolderWatch, Found, scan_tree
+from wakeful.sources.small import watch_or_await
+from wakeful.sources.tail import LogFile
 
 if TYPE_CHECKING:
     from asyncinotify import Watch

@@ -13,11 +13,9 @@ import pytest
 
 from bot_api import TOKEN, BotApi, Fault, bad_gateway, drop, flood, hang, refuse
 from bot_rooms import Refusal
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.adapters.telegram import chat as telegram_chat
-from wakeful.adapters.telegram.chat import TelegramChat
-from wakeful.domain.gateway.messages import Button, Ignored, Incoming, Place, Pressed, Quoted
-from wakeful.ports.chat import (
+from wakeful.gateway import answering, telegram_chat
+from wakeful.gateway.answering import PLACEHOLDER, Answers
+from wakeful.gateway.ports_chat import (
     ChatFailed,
     ChatFlooded,
     ChatLocked,
@@ -25,8 +23,9 @@ from wakeful.ports.chat import (
     ChatTaken,
     ChatUnreachable,
 )
-from wakeful.services.gateway import answering
-from wakeful.services.gateway.answering import PLACEHOLDER, Answers
+from wakeful.gateway.rules.messages import Button, Ignored, Incoming, Place, Pressed, Quoted
+from wakeful.gateway.telegram_chat import TelegramChat
+from wakeful.linux.clock import SystemClock
 
 pytestmark = pytest.mark.anyio
 PRIVATE = Place(1, is_private=True)

@@ -14,11 +14,11 @@ import pytest
 
 from clients import wait_for
 from docker_engines import IMAGE, DockerEngine
-from wakeful.adapters.system.gateway_host import GatewayHost
-from wakeful.adapters.system.host_figures import HostFigures, taken_by
-from wakeful.domain.gateway.host_watch import HostReading, Unit, wrong_with
-from wakeful.domain.gateway.messages import ConversationKey
-from wakeful.domain.hosting import SESSION_VARIABLE
+from wakeful.core.managed_session import SESSION_VARIABLE
+from wakeful.gateway.gateway_host import GatewayHost
+from wakeful.gateway.host_figures import HostFigures, taken_by
+from wakeful.gateway.rules.host_watch import HostReading, Unit, wrong_with
+from wakeful.gateway.rules.messages import ConversationKey
 from wakeful.testing.virtual_clock import VirtualClock
 
 A = ConversationKey("chat:1:thread:main")

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from clients import wait_for
-from wakeful.adapters.claude_code.hearing import ClaudeHearing
-from wakeful.adapters.daemon import listening
-from wakeful.adapters.daemon.sessions import DaemonSessions
-from wakeful.adapters.system import proc
-from wakeful.domain.gateway.heard import Ended, Gone, Heard, Unread
-from wakeful.domain.hosting import EPOCH_VARIABLE, SESSION_VARIABLE
-from wakeful.domain.ids import SessionId
+from wakeful.client import listening
+from wakeful.client.daemon_sessions import DaemonSessions
+from wakeful.control.turn_events import Ended, Gone, Heard, Unread
+from wakeful.core.ids import SessionId
+from wakeful.core.managed_session import EPOCH_VARIABLE, SESSION_VARIABLE
+from wakeful.integrations.claude_code.turn_reader import ClaudeHearing
+from wakeful.linux import proc
 
 PROMPT_ID = "11111111-1111-5111-8111-111111111111"
 SESSION = SessionId("claude-22222222-2222-5222-8222-222222222222")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from clients import ClaudeHome, CodexHome
 from scripted_http import Behaviour, ScriptedHttp, answer
-from wakeful.adapters.claude_code.login import ClaudeLogin
-from wakeful.adapters.codex.login import CodexLogin
-from wakeful.domain.gateway.auth_mode import AuthEvent
+from wakeful.control.auth_mode import AuthEvent
+from wakeful.integrations.claude_code.login import ClaudeLogin
+from wakeful.integrations.codex.login import CodexLogin
 
 WORDS = {401: ("authentication_error", "invalid x-api-key"), 500: ("api_error", "boom")}
 

@@ -9,14 +9,14 @@ import pytest
 from bot_api import BotApi
 from daemons import RunningDaemon
 from gateway_houses import House
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.adapters.system.gateway_host import GatewayHost
-from wakeful.adapters.system.host_figures import HostFigures
-from wakeful.domain.gateway.pool import PoolLimits
-from wakeful.domain.gateway.self_heal import HealKind, HealLimits
-from wakeful.services.gateway.judging import STOPPED_WORDS
-from wakeful.services.gateway.self_heal import SelfHeal
-from wakeful.services.gateway.turns import Turns
+from wakeful.gateway.gateway_host import GatewayHost
+from wakeful.gateway.host_figures import HostFigures
+from wakeful.gateway.judging import STOPPED_WORDS
+from wakeful.gateway.rules.pool import PoolLimits
+from wakeful.gateway.rules.self_heal import HealKind, HealLimits
+from wakeful.gateway.self_heal import SelfHeal
+from wakeful.gateway.turn_queue import Turns
+from wakeful.linux.clock import SystemClock
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.adapters.git.folders import GitFolders
-from wakeful.domain.report import Folder
+from wakeful.integrations.folders import GitFolders
+from wakeful.reports.model import Folder
 
 NOW = time.clock_gettime(time.CLOCK_REALTIME)
 LONG_AGO = 1_700_000_000

@@ -12,15 +12,15 @@ from msgspec import structs
 
 from clients import wait_for
 from stand_in_gh import StandInGh
-from wakeful.adapters.github.forge import ISSUES_MAX, GhForge
-from wakeful.adapters.github.issue_text import marker_of
-from wakeful.adapters.github.ledger import FileLedger, Ledger, StoreLedger
-from wakeful.adapters.redis.ledger import JobsLedger
-from wakeful.adapters.sqlite.store import SqliteStore
-from wakeful.domain.ids import SessionId
-from wakeful.ports.forge import Filing, Report
+from wakeful.core.ids import SessionId
+from wakeful.incidents.issue_tracker import Filing, Report
+from wakeful.integrations.forge import ISSUES_MAX, GhForge
+from wakeful.integrations.issue_text import marker_of
+from wakeful.integrations.ledger import FileLedger, Ledger, StoreLedger
+from wakeful.storage.sqlite.store import SqliteStore
 from wakeful.testing.memory_jobs import MemoryJobs
 from wakeful.testing.memory_store import MemoryStore
+from wakeful.watchdog.ledger import JobsLedger
 
 REPORT = Report(
     project="shop",

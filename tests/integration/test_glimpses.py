@@ -10,17 +10,17 @@ import pytest
 
 import transcripts
 from stand_ins import stand_in
-from wakeful.adapters.logs import eye
-from wakeful.adapters.logs.eye import LogEye
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.config import Config
-from wakeful.domain.ids import SessionId
-from wakeful.domain.turn import Phase
-from wakeful.lookout import Lookout, PlainProcesses
-from wakeful.places import Places
-from wakeful.ports.eyes import Changes
-from wakeful.services.roster import Query
-from wakeful.services.watched import Watched
+from wakeful.config.config import Config
+from wakeful.config.paths import Places
+from wakeful.core.ids import SessionId
+from wakeful.daemon.observer import Lookout, PlainProcesses
+from wakeful.judging.turn_state import Phase
+from wakeful.linux.clock import SystemClock
+from wakeful.sessions.registry import Query
+from wakeful.sessions.session import Watched
+from wakeful.sources import eye
+from wakeful.sources.base import Changes
+from wakeful.sources.eye import LogEye
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from clients import wait_for
-from wakeful.adapters.system import proc
-from wakeful.domain.ids import SessionId
-from wakeful.hubwork import HostedSessions
+from wakeful.core.ids import SessionId
+from wakeful.daemon.agents import HostedSessions
+from wakeful.linux import proc
 from wakeful.testing.virtual_clock import VirtualClock
 
 SESSION = SessionId("claude-1")

@@ -20,19 +20,19 @@ from websockets.sync.client import ClientConnection, unix_connect
 
 from clients import wait_for
 from desks import Doors, House, open_doors, subject
-from wakeful.domain.calm import MuteList
-from wakeful.domain.incident_record import IncidentList
-from wakeful.domain.record import HealthView, SessionRecord
-from wakeful.domain.report import Report
-from wakeful.domain.why import Why
-from wakeful.interfaces.http.event_routes import CriticalEventList
-from wakeful.interfaces.http.heal_routes import LostList
-from wakeful.interfaces.http.problems import Problem
-from wakeful.interfaces.http.shapes import SessionInspection, SessionList, SessionStatus, SessionWait
-from wakeful.services.desk import Overview
-from wakeful.services.recent_calls import CallList
-from wakeful.services.roster import Query
-from wakeful.services.session_events import EventList
+from wakeful.alerts.mute_pause_model import MuteList
+from wakeful.http.problems import Problem
+from wakeful.http.routes.event_routes import CriticalEventList
+from wakeful.http.routes.heal_routes import LostList
+from wakeful.http.shapes import SessionInspection, SessionList, SessionStatus, SessionWait
+from wakeful.judging.session_record import HealthView, SessionRecord
+from wakeful.judging.why import Why
+from wakeful.reports.model import Report
+from wakeful.sessions.registry import Query
+from wakeful.views.desk import Overview
+from wakeful.views.incidents import IncidentList
+from wakeful.views.recent_calls import CallList
+from wakeful.views.session_events import EventList
 
 ONE = "/api/sessions/claude-working"
 SHAPES: dict[str, type] = {

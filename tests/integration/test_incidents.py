@@ -3,10 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from wakeful.adapters.sqlite.store import SqliteStore
-from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Cause, Origin
-from wakeful.services.incidents import Incidents
+from wakeful.core.ids import SessionId
+from wakeful.incidents.incident import Cause, Origin
+from wakeful.incidents.service import Incidents
+from wakeful.storage.sqlite.store import SqliteStore
 from wakeful.testing.virtual_clock import VirtualClock
 
 

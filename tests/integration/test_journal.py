@@ -18,23 +18,10 @@ import pytest
 
 import wakeful
 from clients import wait_for
-from wakeful.adapters.journal import files
-from wakeful.adapters.journal.integrity import OutsideRoot
-from wakeful.adapters.journal.locks import RecoveryRuns, recovery_lock
-from wakeful.adapters.journal.processes import GatedProcess
-from wakeful.adapters.system import proc
-from wakeful.domain.checkpoint import ChoiceName
-from wakeful.domain.journal import (
-    BadStep,
-    BadTrait,
-    SessionState,
-    StateForeign,
-    StateMissing,
-    StateOutdated,
-)
-from wakeful.domain.process import Sight
-from wakeful.domain.recovery import Course, Recovered, Status
-from wakeful.journal import (
+from wakeful.checkpoints.model import ChoiceName
+from wakeful.core.process import Sight
+from wakeful.journal import files
+from wakeful.journal.api import (
     Journal,
     JournalClosed,
     JournalHeld,
@@ -45,8 +32,21 @@ from wakeful.journal import (
     StepFailed,
     StepRuns,
 )
-from wakeful.journal_desk import _with_desk
-from wakeful.recoveries import JournalCarrier, RecoveryWatch, Sighting, recover_journal
+from wakeful.journal.checkpoint_store import _with_desk
+from wakeful.journal.integrity import OutsideRoot
+from wakeful.journal.locks import RecoveryRuns, recovery_lock
+from wakeful.journal.model import (
+    BadStep,
+    BadTrait,
+    SessionState,
+    StateForeign,
+    StateMissing,
+    StateOutdated,
+)
+from wakeful.journal.processes import GatedProcess
+from wakeful.journal.recovery_rules import Course, Recovered, Status
+from wakeful.journal.recovery_watch import JournalCarrier, RecoveryWatch, Sighting, recover_journal
+from wakeful.linux import proc
 from wakeful.testing.virtual_clock import VirtualClock
 
 KEYS = [
@@ -217,7 +217,7 @@ def test_a_program_whose_starter_dies_at_the_gate_is_never_run(root: Path) -> No
     """Killed between the start of the process and the word to go on, nothing of it happens."""
     program = f"""
 import os, wakeful
-from wakeful.adapters.journal.processes import GatedProcess
+from wakeful.journal.processes import GatedProcess
 GatedProcess.let_through = lambda self: os.kill(os.getpid(), 9)
 wakeful.Journal({str(root)!r}).run(["touch", "happened"], step="cut", effects="local")
 """
@@ -659,7 +659,7 @@ def test_a_completed_event_counts_although_the_state_was_not_written(root: Path)
     """Killed between the two, the step is not run again."""
     program = f"""
 import os, wakeful
-from wakeful.adapters.journal.files import RootFiles
+from wakeful.journal.files import RootFiles
 journal = wakeful.Journal({str(root)!r})
 with journal.step("cut", effects="remote"):
     RootFiles.write = lambda self, state: os.kill(os.getpid(), 9)

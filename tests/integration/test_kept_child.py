@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.adapters.system import kept_child, log_files
-from wakeful.adapters.system.kept_child import KeptChild
+from wakeful.linux import child_process as kept_child, log_files
+from wakeful.linux.child_process import KeptChild
 
 SECONDS_MAX = 30.0
 # Says its pid, then lives until its standard input ends.
@@ -100,7 +100,7 @@ def test_a_daemon_that_is_killed_takes_it_along(tmp_path: Path) -> None:
     log = tmp_path / "gateway.log"
     holder = (
         "import asyncio, pathlib, sys\n"
-        "from wakeful.adapters.system.kept_child import KeptChild\n"
+        "from wakeful.linux.child_process import KeptChild\n"
         f"kept = KeptChild('gateway', (sys.executable, '-c', {FAITHFUL!r}), pathlib.Path({str(log)!r}))\n"
         "asyncio.run(kept.run())"
     )

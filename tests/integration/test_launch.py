@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.adapters.logs.following import Following
-from wakeful.adapters.system import proc
-from wakeful.adapters.system.ending import end
-from wakeful.adapters.system.launch import Streams, launch
-from wakeful.adapters.system.run_folder import RunFolder, Written
-from wakeful.domain.errors import ClientMissing, FolderGone, StartFailed
-from wakeful.domain.ids import SessionId
-from wakeful.domain.process import Process, Sight
+from wakeful.core.errors import ClientMissing, FolderGone, StartFailed
+from wakeful.core.ids import SessionId
+from wakeful.core.process import Process, Sight
+from wakeful.integrations.run_folder import RunFolder, Written
+from wakeful.linux import proc
+from wakeful.linux.launch import Streams, launch
+from wakeful.linux.terminate import end
+from wakeful.sources.follow import Following
 
 SECONDS_MAX = 30.0
 ENVIRON = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 LAUNCH_AND_DIE = """
 import asyncio, os, sys
-from wakeful.adapters.system.launch import Streams, launch
+from wakeful.linux.launch import Streams, launch
 
 async def main():
     null = os.open(os.devnull, os.O_RDWR)

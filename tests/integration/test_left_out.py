@@ -16,13 +16,13 @@ import pytest
 import transcripts
 from daemons import RunningDaemon
 from stand_ins import stand_in
-from wakeful.adapters.logs.folders import FolderWatch
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.config import Config
-from wakeful.lookout import Lookout, PlainProcesses
-from wakeful.places import Places
-from wakeful.ports.eyes import Changes
-from wakeful.services.desk import EyeRecord
+from wakeful.config.config import Config
+from wakeful.config.paths import Places
+from wakeful.daemon.observer import Lookout, PlainProcesses
+from wakeful.linux.clock import SystemClock
+from wakeful.sources.base import Changes
+from wakeful.sources.folders import FolderWatch
+from wakeful.views.desk import EyeRecord
 
 TRANSCRIPTS = "claude-transcripts"
 # Root reads what it likes, unless it gives that up.
@@ -123,7 +123,7 @@ def test_a_failing_eye_loses_nobody_elses_place(project: Path, monkeypatch: pyte
 
 def test_places_are_said_a_few_at_a_time(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many logs were read, their places come in slices, and each of them once."""
-    monkeypatch.setattr("wakeful.lookout.BOOKMARKS_AT_ONCE_MAX", 2)
+    monkeypatch.setattr("wakeful.daemon.observer.BOOKMARKS_AT_ONCE_MAX", 2)
     conversations = {str(uuid.uuid4()) for _ in range(3)}
     for each in conversations:
         transcripts.write(project.parents[1], each, transcripts.prompt(time.time(), each))

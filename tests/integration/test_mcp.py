@@ -15,10 +15,10 @@ from mcp.types import CallToolResult, TextContent
 import transcripts
 from daemons import RunningDaemon
 from stand_ins import stand_in
-from wakeful.interfaces.cli.client import Client as Door
-from wakeful.interfaces.mcp.questions import Questions
-from wakeful.interfaces.mcp.server import build_server
-from wakeful.places import Places
+from wakeful.client.client import Client as Door
+from wakeful.config.paths import Places
+from wakeful.mcp.server import build_server
+from wakeful.mcp.tools import Questions
 
 pytestmark = pytest.mark.anyio
 CONVERSATION = "5b1a2c3d-6f5d-4f0a-9d55-1f0a0c9f6f0e"

@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 import transcripts
 from clients import wait_for
 from daemons import RunningDaemon
-from wakeful.domain.figures import FAMILIES
+from wakeful.metrics.model import FAMILIES
 
 CONVERSATION = "0c9f6f0e-6f5d-4f0a-9d55-1f0a5b1a2c3d"
 

@@ -13,8 +13,8 @@ from playwright.sync_api import BrowserContext, Page, expect
 from browsers import is_live, needs_chromium, open_link, row
 from clinics import Clinic
 from desks import Doors, House, furnish, open_doors
-from wakeful.domain.checkpoint import Checkpoint, CheckpointKind, Choice, ChoiceName
-from wakeful.domain.events import Answered, Drifted, Prompted
+from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName
+from wakeful.judging.events import Answered, Drifted, Prompted
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 VIEWS = ("", "?session=claude-killed", "?view=decisions", "?view=incidents", "?view=agents", "?view=events")

@@ -16,12 +16,12 @@ from desks import BOOT, Doors, open_doors, subject
 from hostile_house import speak, speak_elsewhere
 from hostile_texts import HOSTILE_TEXTS
 from hubs import TestHub, agent, with_pid
-from wakeful.domain.actions import HELD, OBSERVING
-from wakeful.domain.agents import Glimpse
-from wakeful.domain.events import Asked, CallEnded, CallStarted, Opened, Prompted
-from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.plan import Rules
-from wakeful.domain.process import Process, Sight
+from wakeful.agents.model import Glimpse
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.process import Process, Sight
+from wakeful.healing.plan import Rules
+from wakeful.judging.available_actions import HELD, OBSERVING
+from wakeful.judging.events import Asked, CallEnded, CallStarted, Opened, Prompted
 from wakeful.testing.scripted_runtime import ALIVE, SESSION_DEAD
 
 KEY = "sk-ant-api03-" + "a1B2" * 12

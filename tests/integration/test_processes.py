@@ -16,10 +16,10 @@ from typing import Final
 
 import pytest
 
-from wakeful.adapters.system import proc
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.adapters.system.exits import POLL_SECONDS, ExitWatch
-from wakeful.domain.process import Process, Sight
+from wakeful.core.process import Process, Sight
+from wakeful.linux import proc
+from wakeful.linux.clock import SystemClock
+from wakeful.linux.exit_watch import POLL_SECONDS, ExitWatch
 
 PATIENCE_SECONDS: Final = 30.0
 # Promised is 20 ms up to the API; the whole of it is left to the rest when this machine is busy.

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.adapters.system.notify import Notifier
-from wakeful.adapters.system.pulse import FILES_KEPT, Pulse
+from wakeful.linux.notify import Notifier
+from wakeful.linux.pulse import FILES_KEPT, Pulse
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from clients import UNTIL_TOLD, ClaudeHome, CodexHome, wait_for
 from daemons import RunningDaemon
-from wakeful.domain.resuming import command_line
+from wakeful.judging.resuming import command_line
 from wakeful.testing.scripted_model import script
 
 WORKING = {"tool": "Bash", "input": {"command": "sleep 60"}}

@@ -9,15 +9,15 @@ import pytest
 from bridges import CHAT, SESSION, Bridge
 from clinics import Papers
 from redis_servers import RedisServer
-from wakeful.domain.checkpoint import CheckpointKind, CheckpointState, ChoiceName
-from wakeful.domain.errors import WorldError
-from wakeful.domain.revival import FAILURE_MESSAGE
-from wakeful.redis_watch import RedisWatch
-from wakeful.services.checkpoints import Checkpoints
-from wakeful.services.held_queue import HeldQueue, QueueCarrier
-from wakeful.services.lessons import Lessons
+from wakeful.checkpoints.checkpoints import Checkpoints
+from wakeful.checkpoints.model import CheckpointKind, CheckpointState, ChoiceName
+from wakeful.checkpoints.user_rules import Lessons
+from wakeful.core.errors import WorldError
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
+from wakeful.watchdog.checkpoints import HeldQueue, QueueCarrier
+from wakeful.watchdog.redis_watch import RedisWatch
+from wakeful.watchdog.rules import FAILURE_MESSAGE
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ import pytest
 import wakeful
 from bridges import CHAT, SESSION, WORK, Bridge
 from redis_servers import RedisServer, require_redis
-from wakeful.adapters.redis.connection import BadRedisUrl, Connection
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.domain.revival import FAILURE_MESSAGE
-from wakeful.ports.jobs import Revival, Stage
-from wakeful.redis_watch import connect
-from wakeful.session_watchdog import attempt_revival, check_all_sessions
+from wakeful.linux.clock import SystemClock
+from wakeful.watchdog.api import attempt_revival, check_all_sessions
+from wakeful.watchdog.queue import Revival, Stage
+from wakeful.watchdog.redis_connection import BadRedisUrl, Connection
+from wakeful.watchdog.redis_watch import connect
+from wakeful.watchdog.rules import FAILURE_MESSAGE
 
 
 @pytest.fixture

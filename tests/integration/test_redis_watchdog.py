@@ -10,20 +10,20 @@ import pytest
 
 from bridges import CHAT, ISSUE, SESSION, WORK, Bridge
 from redis_servers import RedisServer
-from wakeful.adapters.redis.ledger import JobsLedger
-from wakeful.adapters.redis.records import packed
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.domain.critical import CriticalEvent
-from wakeful.domain.ids import SessionId
-from wakeful.domain.plan import Rules
-from wakeful.domain.revival import FAILURE_MESSAGE, HELD_MESSAGE, NO_FOLDER_MESSAGE
-from wakeful.ports.forge import Filing, Report
-from wakeful.ports.jobs import Work
-from wakeful.ports.messenger import Refused
-from wakeful.redis_watch import connect
-from wakeful.services.unfiled_issues import ToldForge
-from wakeful.services.watchdog import Cycle
-from wakeful.session_watchdog import Settings, attempt_revival
+from wakeful.alerts.messenger import Refused
+from wakeful.core.ids import SessionId
+from wakeful.healing.plan import Rules
+from wakeful.incidents.critical_event import CriticalEvent
+from wakeful.incidents.issue_tracker import Filing, Report
+from wakeful.linux.clock import SystemClock
+from wakeful.watchdog.api import Settings, attempt_revival
+from wakeful.watchdog.ledger import JobsLedger
+from wakeful.watchdog.queue import Work
+from wakeful.watchdog.redis_records import packed
+from wakeful.watchdog.redis_watch import connect
+from wakeful.watchdog.rules import FAILURE_MESSAGE, HELD_MESSAGE, NO_FOLDER_MESSAGE
+from wakeful.watchdog.unfiled_issues import ToldForge
+from wakeful.watchdog.watchdog import Cycle
 
 
 @pytest.fixture

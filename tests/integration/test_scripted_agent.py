@@ -12,10 +12,10 @@ from typing import Any, Final
 import pytest
 
 from clients import ClaudeHome, wait_for
-from wakeful.adapters.claude_code.registry import read_entry
-from wakeful.adapters.claude_code.transcript import TranscriptReader
-from wakeful.adapters.system import proc
-from wakeful.domain import events as e
+from wakeful.integrations.claude_code.registry import read_entry
+from wakeful.integrations.claude_code.transcript import TranscriptReader
+from wakeful.judging import events as e
+from wakeful.linux import proc
 from wakeful.testing.scripted_agent import BadStep, NotInTime, RunningAgent, ScriptedAgent
 from wakeful.testing.scripted_model import script
 

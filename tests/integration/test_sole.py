@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from wakeful.adapters.system.sole import HeldByAnother, sole_on_host
+from wakeful.linux.locks import HeldByAnother, sole_on_host
 
 HOLDS = """
 import asyncio, sys
-from wakeful.adapters.system.sole import sole_on_host
+from wakeful.linux.locks import sole_on_host
 
 async def hold():
     with sole_on_host(sys.argv[1], "It"):

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from wakeful.adapters.claude_code.stream_eye import TAIL_BYTES, StreamEye
-from wakeful.domain.events import Asked, Event, Retried
-from wakeful.domain.ids import SessionId
-from wakeful.domain.subject import Subject
-from wakeful.ports.eyes import Changes
+from wakeful.core.ids import SessionId
+from wakeful.integrations.claude_code.stream_source import TAIL_BYTES, StreamEye
+from wakeful.judging.events import Asked, Event, Retried
+from wakeful.judging.subject import Subject
+from wakeful.sources.base import Changes
 from wakeful.testing.virtual_clock import VirtualClock
 
 ID = SessionId("claude-a")

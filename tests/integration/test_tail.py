@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from wakeful.adapters.logs import tail
-from wakeful.adapters.logs.lines import LINE_BYTES_MAX, Lines
-from wakeful.adapters.logs.tail import Batch, LogFile, LogOutsideRoot, Refusal
+from wakeful.sources import tail
+from wakeful.sources.lines import LINE_BYTES_MAX, Lines
+from wakeful.sources.tail import Batch, LogFile, LogOutsideRoot, Refusal
 
 NOBODY = 65534
 MIB = 1024 * 1024

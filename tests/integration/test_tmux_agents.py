@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from clients import end_tmux, require_tmux, wait_for
 from tmux_servers import Server
-from wakeful.adapters.system import proc
-from wakeful.adapters.tmux.agent_marks import AgentMarks
-from wakeful.adapters.tmux.agents import DOUBT_SECONDS, TmuxAgents
-from wakeful.domain.agents import AgentRuntime, AgentSpec, Glimpse, Move, move_of
-from wakeful.domain.process import Process, Sight
-from wakeful.ports.runtime import EngineGone, NotReady
+from wakeful.agents.model import AgentRuntime, AgentSpec, Glimpse, Move, move_of
+from wakeful.agents.runtime import EngineGone, NotReady
+from wakeful.core.process import Process, Sight
+from wakeful.integrations.tmux.agent_marks import AgentMarks
+from wakeful.integrations.tmux.agents import DOUBT_SECONDS, TmuxAgents
+from wakeful.linux import proc
 from wakeful.testing.virtual_clock import VirtualClock
 
 SECRET = "a-value-nobody-may-read"

@@ -11,17 +11,17 @@ import pytest
 
 from clients import wait_for
 from tmux_servers import Server
-from wakeful.adapters.system import proc
-from wakeful.adapters.tmux import codex_dialogs, dialogs, start_clients
-from wakeful.adapters.tmux.claude_dialogs import dialog_on
-from wakeful.adapters.tmux.dialogs import Dialogs
-from wakeful.adapters.tmux.inputs import CodexInput
-from wakeful.adapters.tmux.screen import Screen
-from wakeful.adapters.tmux.server import TmuxServer
-from wakeful.adapters.tmux.start_clients import Client, client_in
-from wakeful.domain.evidence import DialogKind
-from wakeful.domain.process import Process
-from wakeful.domain.subject import Subject
+from wakeful.core.process import Process
+from wakeful.integrations.tmux import codex_dialogs, dialogs, start_clients
+from wakeful.integrations.tmux.claude_dialogs import dialog_on
+from wakeful.integrations.tmux.dialogs import Dialogs
+from wakeful.integrations.tmux.inputs import CodexInput
+from wakeful.integrations.tmux.screen import Screen
+from wakeful.integrations.tmux.server import TmuxServer
+from wakeful.integrations.tmux.start_clients import Client, client_in
+from wakeful.judging.evidence import DialogKind
+from wakeful.judging.subject import Subject
+from wakeful.linux import proc
 
 CLIENT_IN, LOOK = client_in, TmuxServer.look
 ANGLE = "\u276f"

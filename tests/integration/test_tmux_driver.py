@@ -16,21 +16,21 @@ from msgspec.structs import replace
 import stand_ins
 from clients import end_tmux, require_tmux, wait_for
 from tmux_servers import Server
-from wakeful.adapters.system import proc
-from wakeful.adapters.system.clients import is_client
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.adapters.tmux import acts, pane
-from wakeful.adapters.tmux.driver import TmuxDriver
-from wakeful.adapters.tmux.failure import TmuxFailed
-from wakeful.adapters.tmux.keys import TYPED_BYTES_MAX
-from wakeful.adapters.tmux.server import TmuxServer
-from wakeful.adapters.tmux.starting import BadTmuxName
-from wakeful.domain.errors import ClientMissing, FolderGone, StartFailed
-from wakeful.domain.hosting import Hosting, PaneAddress
-from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.process import Process, Sight
-from wakeful.ports.hands import Order, PromptRefused, Seen
-from wakeful.ports.store import Outcome
+from wakeful.control.driver import Order, PromptRefused, Seen
+from wakeful.core.errors import ClientMissing, FolderGone, StartFailed
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.managed_session import Hosting, PaneAddress
+from wakeful.core.process import Process, Sight
+from wakeful.integrations.tmux import acts, pane
+from wakeful.integrations.tmux.driver import TmuxDriver
+from wakeful.integrations.tmux.failure import TmuxFailed
+from wakeful.integrations.tmux.keys import TYPED_BYTES_MAX
+from wakeful.integrations.tmux.server import TmuxServer
+from wakeful.integrations.tmux.starting import BadTmuxName
+from wakeful.linux import proc
+from wakeful.linux.client_processes import is_client
+from wakeful.linux.clock import SystemClock
+from wakeful.storage.store import Outcome
 
 PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 # Writes down each line it is given; an interrupt ends the line and not the program.

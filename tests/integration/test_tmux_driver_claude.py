@@ -14,14 +14,14 @@ from msgspec.structs import replace
 
 from clients import ClaudeHome, TmuxSession, end_tmux, require_tmux, wait_for
 from tmux_servers import Server
-from wakeful.adapters.system import proc
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.adapters.tmux.driver import TmuxDriver
-from wakeful.domain.hosting import Hosting, PaneAddress
-from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.process import Process, Sight
-from wakeful.ports.hands import ArgumentRefused, ConversationUnknown, Order, PromptRefused, Reply, Seen
-from wakeful.ports.store import Outcome
+from wakeful.control.driver import ArgumentRefused, ConversationUnknown, Order, PromptRefused, Reply, Seen
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.managed_session import Hosting, PaneAddress
+from wakeful.core.process import Process, Sight
+from wakeful.integrations.tmux.driver import TmuxDriver
+from wakeful.linux import proc
+from wakeful.linux.clock import SystemClock
+from wakeful.storage.store import Outcome
 from wakeful.testing.scripted_model import script
 
 DONE: Final = {"text": "All done"}

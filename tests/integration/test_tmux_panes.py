@@ -12,9 +12,9 @@ from typing import Final
 import pytest
 
 from tmux_servers import Server
-from wakeful.adapters.system import proc
-from wakeful.adapters.tmux.panes import Listing, list_panes, sockets
-from wakeful.domain.process import Sight
+from wakeful.core.process import Sight
+from wakeful.integrations.tmux.panes import Listing, list_panes, sockets
+from wakeful.linux import proc
 
 PATIENCE_SECONDS: Final = 30.0
 SHORT_SECONDS: Final = 0.3

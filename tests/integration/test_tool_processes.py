@@ -12,9 +12,9 @@ from uuid import uuid4
 import pytest
 
 from clients import wait_for
-from wakeful.adapters.system.tools import orphans_of, unlogged_calls
-from wakeful.domain.evidence import Orphan
-from wakeful.domain.ids import SessionId
+from wakeful.core.ids import SessionId
+from wakeful.judging.evidence import Orphan
+from wakeful.sources.tool_processes import orphans_of, unlogged_calls
 
 PUSH = "sleep 60; true 'git push'"
 

@@ -9,13 +9,13 @@ from textual.pilot import Pilot
 
 from desks import Doors, House, furnish, open_doors, subject
 from pilots import LOW, becomes, greens, play, screen, until, utc
-from wakeful.domain.events import Asked, CallStarted, Prompted
-from wakeful.domain.hosting import Hosting
-from wakeful.domain.ids import ConversationId
-from wakeful.interfaces.cli.client import Declined
-from wakeful.interfaces.tui.app import TopApp
-from wakeful.interfaces.tui.asking import Choosing, Question
-from wakeful.interfaces.tui.orders import Order, approval_of
+from wakeful.client.client import Declined
+from wakeful.core.ids import ConversationId
+from wakeful.core.managed_session import Hosting
+from wakeful.judging.events import Asked, CallStarted, Prompted
+from wakeful.tui.app import TopApp
+from wakeful.tui.commands import Order, approval_of
+from wakeful.tui.dialogs import Choosing, Question
 
 pytestmark = pytest.mark.usefixtures(utc.__name__)
 __all__ = ["utc"]

@@ -10,8 +10,8 @@ from clinics import Clinic
 from desks import Doors, open_doors
 from page_scenes import Morning, hub_of_three, play as play_morning
 from pilots import becomes, greens, play, screen, until, utc
-from wakeful.interfaces.tui.app import TopApp
-from wakeful.interfaces.tui.asking import Keys, Question
+from wakeful.tui.app import TopApp
+from wakeful.tui.dialogs import Keys, Question
 
 pytestmark = pytest.mark.usefixtures(utc.__name__)
 __all__ = ["utc"]

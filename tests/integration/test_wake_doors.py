@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from desks import Doors, open_doors, subject
-from wakeful.domain.eligibility import Reason
-from wakeful.domain.events import Prompted
-from wakeful.domain.wake import HeartbeatStatus, WakeAnswer
-from wakeful.interfaces.cli.app import root
-from wakeful.ports.store import Outcome
-from wakeful.services.wake import WakeRules
+from wakeful.cli.app import root
+from wakeful.heartbeat.model import HeartbeatStatus, WakeAnswer
+from wakeful.heartbeat.wake import WakeRules
+from wakeful.judging.events import Prompted
+from wakeful.judging.wake_eligibility import Reason
+from wakeful.storage.store import Outcome
 from wakers import WakeHouse
 
 NAME = "of-fox"

@@ -13,13 +13,13 @@ import pytest
 
 from clients import wait_for
 from daemons import RunningDaemon
-from wakeful.adapters.cases.reader import read_case
-from wakeful.domain.policy import Policy
-from wakeful.domain.resuming import command_line
-from wakeful.domain.verdict import Verdict
-from wakeful.domain.why import Why
-from wakeful.services.cases import WrongCase
-from wakeful.services.replay import Replay
+from wakeful.judging.resuming import command_line
+from wakeful.judging.thresholds import Policy
+from wakeful.judging.verdict import Verdict
+from wakeful.judging.why import Why
+from wakeful.replay.cases import WrongCase
+from wakeful.replay.engine import Replay
+from wakeful.replay.reader import read_case
 from wakeful.testing.scripted_agent import RunningAgent, ScriptedAgent, Step
 
 PROMPT: Step = {"prompt": "Ship it"}

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from desks import Doors, open_doors
-from wakeful.interfaces.http.work_shapes import HeldProblem
-from wakeful.services.work import Claimed, LeaseRecord, Renewed, WorkDetail, WorkList, WorkRecord, Yielded
+from wakeful.http.routes.work_shapes import HeldProblem
+from wakeful.work.service import Claimed, LeaseRecord, Renewed, WorkDetail, WorkList, WorkRecord, Yielded
 
 CHAT = "claude-working"
 

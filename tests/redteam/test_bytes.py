@@ -245,9 +245,7 @@ def test_a_store_full_of_garbage_keeps_no_daemon_from_starting(house: RawHouse, 
 
 def _service_sources() -> str:
     folder = Path(__file__).parents[2] / "src/wakeful"
-    return "\n".join(
-        path.read_text() for path in [*folder.glob("*.py"), *(folder / "services").rglob("*.py")]
-    )
+    return "\n".join(path.read_text() for path in folder.rglob("*.py"))
 
 
 def _keep(store: sqlite3.Connection, kind: str, key: str, body: bytes) -> None:

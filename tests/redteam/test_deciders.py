@@ -22,8 +22,8 @@ from daemons import RunningDaemon, Spoken
 from raw_asking import ask_unix
 from redteam.conftest import Redteam
 from stand_ins import ToolRunner, stand_in, tool_runner
-from wakeful.adapters.system.sole import gateway_name
-from wakeful.interfaces.http.deciders import Order, order_at
+from wakeful.http.caller import Order, order_at
+from wakeful.linux.locks import gateway_name
 
 ORDERS = "orders of an agent"
 WAYS = "ways to hide where an agent comes from"

@@ -21,7 +21,7 @@ from docker_engines import IMAGE, DockerEngine
 from gateway_houses import end_agents
 from redteam.conftest import Redteam
 from stand_in_gh import StandInGh
-from wakeful.adapters.system import proc
+from wakeful.linux import proc
 
 USER = 42
 OTHER = "an-other-programs-key"

@@ -17,8 +17,8 @@ from clients import wait_for
 from daemons import RunningDaemon
 from flood_scenes import LivingCrowd, write_turn
 from telegrams import Telegram
-from wakeful.adapters.spool.eye import UNKNOWN_MAX
-from wakeful.domain.digest import MESSAGES_MAX
+from wakeful.alerts.digest import MESSAGES_MAX
+from wakeful.hooks.eye import UNKNOWN_MAX
 
 from .conftest import IS_FULL, Redteam
 

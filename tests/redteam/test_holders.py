@@ -22,21 +22,21 @@ from daemons import RunningDaemon
 from redteam.conftest import Redteam
 from stand_ins import stand_in, tool_runner
 from tmux_servers import Server
-from wakeful.adapters.codex.driver import CodexDriver
-from wakeful.adapters.daemon.sessions import DaemonSessions
-from wakeful.adapters.driving import agent_of, stop_hosted
-from wakeful.adapters.journal.processes import StepProcesses
-from wakeful.adapters.system import proc
-from wakeful.adapters.system.ending import end
-from wakeful.adapters.system.run_folder import RunFolder
-from wakeful.adapters.tmux.agent_marks import AgentMark, AgentMarks
-from wakeful.adapters.tmux.agents import TmuxAgents
-from wakeful.adapters.tmux.driver import TmuxDriver
-from wakeful.domain.agents import AgentRuntime, AgentSpec
-from wakeful.domain.hosting import Hosting, PaneAddress
-from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.journal import StepEntry
-from wakeful.domain.process import Process
+from wakeful.agents.model import AgentRuntime, AgentSpec
+from wakeful.client.daemon_sessions import DaemonSessions
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.managed_session import Hosting, PaneAddress
+from wakeful.core.process import Process
+from wakeful.integrations.codex.driver import CodexDriver
+from wakeful.integrations.driving import agent_of, stop_hosted
+from wakeful.integrations.run_folder import RunFolder
+from wakeful.integrations.tmux.agent_marks import AgentMark, AgentMarks
+from wakeful.integrations.tmux.agents import TmuxAgents
+from wakeful.integrations.tmux.driver import TmuxDriver
+from wakeful.journal.model import StepEntry
+from wakeful.journal.processes import StepProcesses
+from wakeful.linux import proc
+from wakeful.linux.terminate import end
 from wakeful.testing.virtual_clock import VirtualClock
 
 FORGED = "forged registry entries"

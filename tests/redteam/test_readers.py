@@ -14,35 +14,37 @@ import pytest
 
 from hostile_files import spoiled
 from redteam.conftest import Redteam
-from wakeful import config_reading, gateway_import, hookwork
-from wakeful.adapters.cases.reader import read_case
-from wakeful.adapters.checkpoints.files import read_checkpoint
-from wakeful.adapters.claude_code.hearing import ClaudeHearing
-from wakeful.adapters.claude_code.registry import read_entry
-from wakeful.adapters.claude_code.stream import Stream
-from wakeful.adapters.codex.events import Turn
-from wakeful.adapters.codex.hearing import CodexHearing
-from wakeful.adapters.critical.archive import archive, forget, settle
-from wakeful.adapters.critical.log import CriticalLog
-from wakeful.adapters.heartbeat.document import parse
-from wakeful.adapters.heartbeat.files import find_zone
-from wakeful.adapters.journal.registry import registered_roots
-from wakeful.adapters.spool.hooks import read_hook
-from wakeful.adapters.system.run_folder import RunFolder
-from wakeful.adapters.system.trouble_file import TroubleFile
-from wakeful.adapters.telegram.answers import read_answer
-from wakeful.adapters.tmux.agent_marks import AgentMarks
-from wakeful.adapters.tmux.said import was_said
-from wakeful.adapters.tmux.typed_notes import TypedNotes
-from wakeful.backlog import Backlog
-from wakeful.config import Config
-from wakeful.domain.checkpoint import Checkpoint, CheckpointKind, Choice, ChoiceName, to_markdown
-from wakeful.domain.errors import WakefulError
-from wakeful.domain.ids import SessionId
-from wakeful.heartbeats import bounds_of
-from wakeful.journal import Journal
-from wakeful.places import Places
-from wakeful.recoveries import recover_journal
+from wakeful.checkpoints.files import read_checkpoint
+from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName, to_markdown
+from wakeful.config import load as config_reading
+from wakeful.config.config import Config
+from wakeful.config.paths import Places
+from wakeful.core.errors import WakefulError
+from wakeful.core.ids import SessionId
+from wakeful.daemon.heartbeats import bounds_of
+from wakeful.gateway import import_config as gateway_import
+from wakeful.heartbeat.document import parse
+from wakeful.heartbeat.file import find_zone
+from wakeful.hooks import hookwork
+from wakeful.hooks.hooks import read_hook
+from wakeful.incidents.archive import archive, forget, settle
+from wakeful.incidents.log import CriticalLog
+from wakeful.integrations.answers import read_answer
+from wakeful.integrations.claude_code.registry import read_entry
+from wakeful.integrations.claude_code.stream import Stream
+from wakeful.integrations.claude_code.turn_reader import ClaudeHearing
+from wakeful.integrations.codex.events import Turn
+from wakeful.integrations.codex.turn_reader import CodexHearing
+from wakeful.integrations.run_folder import RunFolder
+from wakeful.integrations.tmux.agent_marks import AgentMarks
+from wakeful.integrations.tmux.said import was_said
+from wakeful.integrations.tmux.typed_notes import TypedNotes
+from wakeful.journal.api import Journal
+from wakeful.journal.backlog import Backlog
+from wakeful.journal.recovery_watch import recover_journal
+from wakeful.journal.registry import registered_roots
+from wakeful.linux.trouble_file import TroubleFile
+from wakeful.replay.reader import read_case
 
 SEED = random.SystemRandom().randrange(2**32)
 CONVERSATION: Final = "7e3eb83f-1111-4111-8111-111111111111"

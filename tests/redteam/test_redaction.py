@@ -25,23 +25,23 @@ from daemons import RunningDaemon
 from folding import folded
 from leaky_sessions import LeakySessions, files_at_rest
 from secret_kinds import KINDS, Kind
-from wakeful.adapters.github.issue_text import body_of, title_of
-from wakeful.domain.alerts import finished, needs_you, question_of, trouble
-from wakeful.domain.briefs import InterruptedCall, brief
-from wakeful.domain.checkpoint import checkpoint_record, numbered, to_markdown
-from wakeful.domain.critical import critical_event, line_of
-from wakeful.domain.effects import interrupted
-from wakeful.domain.events import CallStarted, Prompted
-from wakeful.domain.gateway.shown import messages_of, view, whole
-from wakeful.domain.ids import SessionId
-from wakeful.domain.record import SessionRecord
-from wakeful.domain.session_checkpoint import queue_draft
-from wakeful.domain.why import Why
-from wakeful.interfaces.cli.client import Client
-from wakeful.interfaces.mcp.questions import Questions
-from wakeful.interfaces.tui.words import Told, detail
-from wakeful.places import Places
-from wakeful.ports.forge import Report
+from wakeful.alerts.alerts import finished, needs_you, question_of, trouble
+from wakeful.checkpoints.model import checkpoint_record, numbered, to_markdown
+from wakeful.checkpoints.session_draft import queue_draft
+from wakeful.client.client import Client
+from wakeful.config.paths import Places
+from wakeful.control.briefs import InterruptedCall, brief
+from wakeful.core.ids import SessionId
+from wakeful.gateway.rules.shown_text import messages_of, view, whole
+from wakeful.incidents.critical_event import critical_event, line_of
+from wakeful.incidents.issue_tracker import Report
+from wakeful.integrations.issue_text import body_of, title_of
+from wakeful.judging.events import CallStarted, Prompted
+from wakeful.judging.interrupted_calls import interrupted
+from wakeful.judging.session_record import SessionRecord
+from wakeful.judging.why import Why
+from wakeful.mcp.tools import Questions
+from wakeful.tui.words import Told, detail
 
 if TYPE_CHECKING:
     from redteam.conftest import Redteam

@@ -7,9 +7,9 @@ import asyncio
 import os
 
 from docker_engines import IMAGE, DockerEngine
-from wakeful.adapters.docker.runtime import DockerRuntime
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.domain.agents import AgentRuntime, AgentSpec, Move, move_of
+from wakeful.agents.model import AgentRuntime, AgentSpec, Move, move_of
+from wakeful.integrations.docker.agent_runtime import DockerRuntime
+from wakeful.linux.clock import SystemClock
 
 FACTOR = int(os.environ.get("WAKEFUL_ENDURANCE", "1"))
 CYCLES = 3 if FACTOR == 1 else 5 * FACTOR

@@ -21,7 +21,7 @@ from clients import wait_for
 from daemons import RunningDaemon
 from gateway_houses import end_agents
 from telegrams import Telegram
-from wakeful.domain.digest import MESSAGES_MAX
+from wakeful.alerts.digest import MESSAGES_MAX
 
 AGENTS = int(os.environ.get("WAKEFUL_HANGING", "10"))
 # All of them are asked before the first is found silent.

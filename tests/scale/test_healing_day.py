@@ -5,8 +5,8 @@ import random
 from collections import Counter
 
 from clinics import Clinic
-from wakeful.domain.critical import ActionTaken
-from wakeful.domain.events import CallEnded, CallStarted, TurnEnded
+from wakeful.incidents.critical_event import ActionTaken
+from wakeful.judging.events import CallEnded, CallStarted, TurnEnded
 
 SESSIONS = 1000
 HOURS = 24

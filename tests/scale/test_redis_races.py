@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from redis_servers import RedisServer, require_redis
-from wakeful.adapters.system.clock import SystemClock
+from wakeful.linux.clock import SystemClock
 
 RACES = int(os.environ.get("WAKEFUL_RACES", "100"))
 WATCHDOGS = 8

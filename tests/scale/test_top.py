@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from desks import House, furnish
-from wakeful.domain.ids import SessionId
-from wakeful.domain.record import SessionRecord
-from wakeful.interfaces.cli.listing import Sessions
-from wakeful.interfaces.tui.app import TopApp
-from wakeful.places import Places
+from wakeful.cli.format.listing import Sessions
+from wakeful.config.paths import Places
+from wakeful.core.ids import SessionId
+from wakeful.judging.session_record import SessionRecord
+from wakeful.tui.app import TopApp
 
 SESSIONS = 10_000
 KEY_SECONDS_MAX = 0.1

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from desks import Doors, open_doors, raw, received
-from wakeful.domain.ids import SessionId
-from wakeful.interfaces.http import connections, gate
-from wakeful.interfaces.http.gate import BODY_BYTES_MAX, PROMPT_BODY_BYTES_MAX
-from wakeful.services.feed import Change
+from wakeful.core.ids import SessionId
+from wakeful.http import connection as connections, gate
+from wakeful.http.gate import BODY_BYTES_MAX, PROMPT_BODY_BYTES_MAX
+from wakeful.sessions.feed import Change
 
 PROBLEM = "application/problem+json"
 OPENING = (

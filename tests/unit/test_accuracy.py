@@ -20,7 +20,7 @@ from bench.accuracy.pen import Planted
 from bench.accuracy.recordings import SMALL, Recording, load, recording_of
 from bench.accuracy.watchers import Wakeful, Watcher
 
-from wakeful.domain import events as e
+from wakeful.judging import events as e
 
 
 def call(number: int, at: float, command: str, result: str = "ok") -> tuple[e.Event, e.Event]:

@@ -10,21 +10,28 @@ import wakeful
 from clinics import Clinic, die_in_a_turn, play
 from desks import subject
 from folding import POLICY, at, folded, held
-from wakeful.domain import events as e
-from wakeful.domain.actions import HELD, OBSERVING, Action, ActionName, possible_actions, restrained
-from wakeful.domain.evidence import Presence
-from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.judge import judge
-from wakeful.domain.process import Sight
-from wakeful.domain.subject import Subject
-from wakeful.domain.why import Why
-from wakeful.services.healing import HeldForPerson
-from wakeful.services.resuming import CutOffElsewhere
+from wakeful.control.resuming import CutOffElsewhere
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.process import Sight
+from wakeful.healing.healing import HeldForPerson
+from wakeful.judging import events as e
+from wakeful.judging.available_actions import (
+    HELD,
+    OBSERVING,
+    Action,
+    ActionName,
+    possible_actions,
+    restrained,
+)
+from wakeful.judging.evidence import Presence
+from wakeful.judging.judge import judge
+from wakeful.judging.subject import Subject
+from wakeful.judging.why import Why
 
 FOUND = Subject(SessionId("claude-x"), "claude", "box", "claude-transcripts", ConversationId("x"))
 MANAGED = replace(FOUND, managed=True)
 PROMPT = e.Prompted(1.0)
-PAGE = Path(wakeful.__file__).parent / "interfaces" / "page"
+PAGE = Path(wakeful.__file__).parent / "web"
 
 
 def offered(

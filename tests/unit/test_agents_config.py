@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from msgspec.structs import replace
 
-import wakeful.adapters
-from wakeful.config import ConfigError
-from wakeful.config_reading import Document, Loaded, combine
-from wakeful.domain.agents import AgentRuntime, AgentSpec, Restart
-from wakeful.hubwork import EngineLibraryMissing, runtimes_of
-from wakeful.interfaces.cli.config_commands import default_lines
-from wakeful.places import Places
+import wakeful.integrations
+from wakeful.agents.model import AgentRuntime, AgentSpec, Restart
+from wakeful.cli.commands.config import default_lines
+from wakeful.config.config import ConfigError
+from wakeful.config.load import Document, Loaded, combine
+from wakeful.config.paths import Places
+from wakeful.daemon.agents import EngineLibraryMissing, runtimes_of
 from wakeful.testing.virtual_clock import VirtualClock
 
 ENVIRON = {"HOME": "/home/me"}
@@ -177,8 +177,8 @@ def _quoted(value: object) -> str:
 def test_agents_in_containers_say_which_library_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line with the command that installs it; agents in tmux need nothing."""
     # The package is imported anew here; afterwards its parent has to have the one that others know.
-    monkeypatch.setattr(wakeful.adapters, "docker", None, raising=False)
-    for module in [each for each in sys.modules if each.startswith("wakeful.adapters.docker")]:
+    monkeypatch.setattr(wakeful.integrations, "docker", None, raising=False)
+    for module in [each for each in sys.modules if each.startswith("wakeful.integrations.docker")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "aiodocker", None)
     places, clock = Places("/nowhere"), VirtualClock()

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from desks import House, subject
-from wakeful.domain.alerts import (
+from wakeful.alerts.alerts import (
     LINES_MAX,
     QUESTION_CHARS_MAX,
     Question,
@@ -20,12 +20,12 @@ from wakeful.domain.alerts import (
     resolved,
     trouble,
 )
-from wakeful.domain.events import Asked, CallKind, CallStarted, Failure, Prompted
-from wakeful.domain.evidence import Pane
-from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Cause, Fate, Incident
-from wakeful.domain.process import Process, Sight
-from wakeful.domain.record import SessionRecord
+from wakeful.core.ids import SessionId
+from wakeful.core.process import Process, Sight
+from wakeful.incidents.incident import Cause, Fate, Incident
+from wakeful.judging.events import Asked, CallKind, CallStarted, Failure, Prompted
+from wakeful.judging.evidence import Pane
+from wakeful.judging.session_record import SessionRecord
 
 SECRET = "Zq8vT3xWm2Lk9Pf4"
 

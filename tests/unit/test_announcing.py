@@ -3,9 +3,9 @@
 import asyncio
 
 from clinics import Clinic
-from wakeful.domain.calm import MuteKind
-from wakeful.domain.checkpoint import Checkpoint, CheckpointKind, Choice, ChoiceName
-from wakeful.services.announcing import INTERVAL_SECONDS, Announcer
+from wakeful.alerts.mute_pause_model import MuteKind
+from wakeful.checkpoints.announcing import INTERVAL_SECONDS, Announcer
+from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName
 from wakeful.testing.virtual_clock import settle
 
 WEEK_SECONDS = 7 * 86_400.0

@@ -8,8 +8,11 @@ import pytest
 
 from clinics import Recorder
 from desks import House, subject
-from wakeful.domain.alerts import AlertKind, Rules
-from wakeful.domain.events import (
+from wakeful.alerts.alerts import AlertKind, Rules
+from wakeful.alerts.attention import LOOK_SECONDS, Asking
+from wakeful.alerts.outbox import KIND, AlertDesk
+from wakeful.core.ids import SessionId
+from wakeful.judging.events import (
     Answered,
     Asked,
     CallEnded,
@@ -19,10 +22,7 @@ from wakeful.domain.events import (
     TurnEnded,
     TurnInterrupted,
 )
-from wakeful.domain.ids import SessionId
-from wakeful.domain.record import SessionRecord
-from wakeful.services.alerts import KIND, AlertDesk
-from wakeful.services.asking import LOOK_SECONDS, Asking
+from wakeful.judging.session_record import SessionRecord
 
 pytestmark = pytest.mark.anyio
 

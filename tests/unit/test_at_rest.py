@@ -11,12 +11,12 @@ import pytest
 
 from folding import POLICY, at, folded, held
 from secret_kinds import KINDS, Kind
-from wakeful.adapters.sqlite.opening import BACKUP_SECONDS_MAX, open_database
-from wakeful.adapters.sqlite.sql import MIGRATIONS
-from wakeful.domain import events as e
-from wakeful.domain.activity import INPUT_BYTES_KEPT_MAX, Activity
-from wakeful.domain.at_rest import activity_at_rest
-from wakeful.domain.judge import judge
+from wakeful.judging import events as e
+from wakeful.judging.activity import INPUT_BYTES_KEPT_MAX, Activity
+from wakeful.judging.at_rest import activity_at_rest
+from wakeful.judging.judge import judge
+from wakeful.storage.sqlite.opening import BACKUP_SECONDS_MAX, open_database
+from wakeful.storage.sqlite.sql import MIGRATIONS
 
 REPEATS = 12
 BEFORE = 4

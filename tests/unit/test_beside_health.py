@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from desks import House, subject
-from wakeful.adapters.system.hook_program import HookProgram
-from wakeful.domain.errors import SessionNotFound
-from wakeful.domain.events import CallEnded, CallStarted
-from wakeful.domain.findings import Health, State
-from wakeful.domain.timers import Stage, SupervisionEvent, TimerRules
-from wakeful.ports.store import Transition
-from wakeful.services.feed import Feed
-from wakeful.services.health_hook import HealthHook
-from wakeful.services.repair import Repairs
-from wakeful.services.roster import Query
-from wakeful.services.timers import Running, SupervisionTimers
+from wakeful.core.errors import SessionNotFound
+from wakeful.judging.events import CallEnded, CallStarted
+from wakeful.judging.findings import Health, State
+from wakeful.linux.hook_program import HookProgram
+from wakeful.sessions.domain_timers import Stage, SupervisionEvent, TimerRules
+from wakeful.sessions.feed import Feed
+from wakeful.sessions.health_hook import HealthHook
+from wakeful.sessions.registry import Query
+from wakeful.sessions.repair import Repairs
+from wakeful.sessions.services_timers import Running, SupervisionTimers
+from wakeful.storage.store import Transition
 from wakeful.testing.virtual_clock import VirtualClock, settle
 from wakers import WakeHouse
 

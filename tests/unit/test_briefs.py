@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from wakeful.domain.briefs import CALLS_NAMED_MAX, InterruptedCall, brief, unfit
+from wakeful.control.briefs import CALLS_NAMED_MAX, InterruptedCall, brief, unfit
 
 
 def test_a_brief_names_what_was_cut_off() -> None:

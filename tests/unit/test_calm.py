@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from desks import House
-from wakeful.domain.calm import (
+from wakeful.alerts.mute_pause import ENDED_SECONDS_MAX, MUTES_MAX, PAUSE, Calm, PauseNotKept, TooManyMutes
+from wakeful.alerts.mute_pause_model import (
     CODES,
     MUTE_SECONDS_MAX,
     Mute,
@@ -20,14 +21,13 @@ from wakeful.domain.calm import (
     parse_target,
     pause_words,
 )
-from wakeful.domain.errors import WorldError
-from wakeful.domain.findings import Code
-from wakeful.domain.ids import SessionId
-from wakeful.domain.record import SessionRecord
-from wakeful.ports.hands import Seen
-from wakeful.ports.store import Note, Outcome
-from wakeful.services.acts import Act, Deed, Purpose
-from wakeful.services.calm import ENDED_SECONDS_MAX, MUTES_MAX, PAUSE, Calm, PauseNotKept, TooManyMutes
+from wakeful.control.acts import Act, Deed, Purpose
+from wakeful.control.driver import Seen
+from wakeful.core.errors import WorldError
+from wakeful.core.ids import SessionId
+from wakeful.judging.findings import Code
+from wakeful.judging.session_record import SessionRecord
+from wakeful.storage.store import Note, Outcome
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 

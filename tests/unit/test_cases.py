@@ -6,11 +6,11 @@ from typing import Final
 import pytest
 
 from recordings import CORPUS
-from wakeful.adapters.cases.reader import BadCase, LabelledCase, read_case
-from wakeful.domain import events as e
-from wakeful.domain.policy import Policy
-from wakeful.services.cases import label_of
-from wakeful.services.replay import Replay
+from wakeful.judging import events as e
+from wakeful.judging.thresholds import Policy
+from wakeful.replay.cases import label_of
+from wakeful.replay.engine import Replay
+from wakeful.replay.reader import BadCase, LabelledCase, read_case
 
 OWN: Final = Path(__file__).parents[1] / "cases"
 

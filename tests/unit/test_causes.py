@@ -2,16 +2,16 @@
 
 import pytest
 
-from wakeful.adapters.claude_code.registry import Entry
-from wakeful.adapters.docker.eyes import _Inner
-from wakeful.domain.activity import Activity
-from wakeful.domain.events import Failure
-from wakeful.domain.evidence import Holder, Presence, hold
-from wakeful.domain.findings import Code
-from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Cause, Origin, Surroundings, origin_of
-from wakeful.domain.moment import Instant
-from wakeful.domain.process import Process, Sight
+from wakeful.core.ids import SessionId
+from wakeful.core.moment import Instant
+from wakeful.core.process import Process, Sight
+from wakeful.incidents.incident import Cause, Origin, Surroundings, origin_of
+from wakeful.integrations.claude_code.registry import Entry
+from wakeful.integrations.docker.eyes import _Inner
+from wakeful.judging.activity import Activity
+from wakeful.judging.events import Failure
+from wakeful.judging.evidence import Holder, Presence, hold
+from wakeful.judging.findings import Code
 
 ONE = SessionId("claude-a")
 AROUND = Surroundings("claude", ONE, "tower", "boot")

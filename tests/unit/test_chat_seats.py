@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.chat_seats import Seats
-from wakeful.chatwork import BadBotToken, GatewayNotSetUp, bot_of
-from wakeful.config import Config
-from wakeful.domain.gateway.messages import ConversationKey
-from wakeful.gateway_config import ChatPlace, Gateway, PermissionMode, Secret
-from wakeful.places import Places
+from wakeful.config.config import Config
+from wakeful.config.gateway import ChatPlace, Gateway, PermissionMode, Secret
+from wakeful.config.paths import Places
+from wakeful.gateway.process import BadBotToken, GatewayNotSetUp, bot_of
+from wakeful.gateway.rules.messages import ConversationKey
+from wakeful.gateway.workspaces import Seats
 
 KEY = ConversationKey("chat:-100:thread:7")
 OTHER = ConversationKey("chat:5:thread:main")

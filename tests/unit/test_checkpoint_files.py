@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from wakeful import faults
-from wakeful.adapters.checkpoints.files import CheckpointFiles, CheckpointNotWritten, read_checkpoint
-from wakeful.domain.checkpoint import Checkpoint, CheckpointKind, Choice, ChoiceName, numbered
+from wakeful.checkpoints.files import CheckpointFiles, CheckpointNotWritten, read_checkpoint
+from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName, numbered
+from wakeful.core import fault_points as faults
 
 CHOICES = (Choice(ChoiceName.CONTINUE, "it goes on"), Choice(ChoiceName.ABORT, "it ends"))
 

@@ -8,7 +8,8 @@ from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from clinics import Clinic
-from wakeful.domain.checkpoint import (
+from wakeful.checkpoints.checkpoints import AlreadyDecided, CheckpointNotFound, Checkpoints, Done, NotOffered
+from wakeful.checkpoints.model import (
     BadCheckpoint,
     Checkpoint,
     CheckpointKind,
@@ -19,19 +20,18 @@ from wakeful.domain.checkpoint import (
     numbered,
     to_markdown,
 )
-from wakeful.domain.errors import WorldError
-from wakeful.domain.events import CallEnded, CallStarted, Prompted, TurnEnded
-from wakeful.domain.evidence import Orphan
-from wakeful.domain.findings import Code
-from wakeful.domain.ids import SessionId
-from wakeful.domain.process import Process
-from wakeful.domain.session_checkpoint import session_draft
-from wakeful.domain.trouble import Trouble
-from wakeful.ports.store import Note, Outcome
-from wakeful.services.checkpoints import AlreadyDecided, CheckpointNotFound, Checkpoints, Done, NotOffered
-from wakeful.services.healing import HealerObserves
-from wakeful.services.held_sessions import HeldSessions
-from wakeful.services.watched import Watched
+from wakeful.checkpoints.session_draft import session_draft
+from wakeful.checkpoints.sessions import HeldSessions
+from wakeful.core.errors import WorldError
+from wakeful.core.ids import SessionId
+from wakeful.core.process import Process
+from wakeful.healing.healing import HealerObserves
+from wakeful.healing.trouble import Trouble
+from wakeful.judging.events import CallEnded, CallStarted, Prompted, TurnEnded
+from wakeful.judging.evidence import Orphan
+from wakeful.judging.findings import Code
+from wakeful.sessions.session import Watched
+from wakeful.storage.store import Note, Outcome
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from wakeful import children
-from wakeful.config import KEYS, Alerts, Config, secret_values
-from wakeful.domain.child_environ import words_of
-from wakeful.gateway_config import Gateway, Secret
+from wakeful.config.config import KEYS, Alerts, Config, secret_values
+from wakeful.config.gateway import Gateway, Secret
+from wakeful.core.child_environ import words_of
+from wakeful.linux import child_environment as children
 
 SOURCE = Path(__file__).parents[2] / "src" / "wakeful"
 STARTS = {
@@ -29,7 +29,7 @@ MAKERS = {
     "given_environ",
 }
 # Wakeful's own programs, the daemon and the gateway: they read their settings in their environment.
-OWN = {"adapters/system/kept_child.py", "interfaces/cli/detaching.py", "interfaces/cli/demo_stage.py"}
+OWN = {"linux/child_process.py", "cli/commands/detaching.py", "cli/demo/stage.py"}
 # The whole environment is handed to those who look up names in it, and to the makers above.
 READERS = {
     *MAKERS,

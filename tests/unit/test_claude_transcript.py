@@ -6,10 +6,10 @@ from zlib import crc32
 
 import pytest
 
-from wakeful.adapters.claude_code.driver import DENIAL
-from wakeful.adapters.claude_code.transcript import TranscriptReader
-from wakeful.domain import events as e
-from wakeful.domain.ids import ConversationId
+from wakeful.core.ids import ConversationId
+from wakeful.integrations.claude_code.driver import DENIAL
+from wakeful.integrations.claude_code.transcript import TranscriptReader
+from wakeful.judging import events as e
 
 AT = 1_767_603_600.0
 HELLO = crc32(b'"hello"')

@@ -9,29 +9,29 @@ from hypothesis import given, strategies as st
 from msgspec.structs import replace
 from rich.console import Console
 
-from wakeful.domain.durations import BadDuration, age, seconds_of
-from wakeful.domain.eligibility import Reason
-from wakeful.domain.errors import OwnError
-from wakeful.domain.evidence import Rung
-from wakeful.domain.findings import Attention, Code, Health, Severity, State
-from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.moment import iso
-from wakeful.domain.record import FindingRecord, SessionRecord, WaitRecord
-from wakeful.domain.verdict import WaitKind
-from wakeful.domain.wording import call_text
-from wakeful.interfaces.cli import app
-from wakeful.interfaces.cli.listing import (
+from wakeful.cli import app
+from wakeful.cli.commands.ls import footer
+from wakeful.cli.commands.status import Overview, overview_lines
+from wakeful.cli.format.listing import (
     DaemonOfAnotherVersion,
     counts_text,
     decode_sessions,
     rows,
     short_ids,
 )
-from wakeful.interfaces.cli.ls import footer
-from wakeful.interfaces.cli.output import plain_keeping_indent
-from wakeful.interfaces.cli.reading_text import ending_lines, record_lines
-from wakeful.interfaces.cli.status import Overview, overview_lines
-from wakeful.interfaces.cli.table import draw, plain_lines
+from wakeful.cli.format.reading_text import ending_lines, record_lines
+from wakeful.cli.output import plain_keeping_indent
+from wakeful.cli.table import draw, plain_lines
+from wakeful.core.durations import BadDuration, age, seconds_of
+from wakeful.core.errors import OwnError
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.moment import iso
+from wakeful.judging.evidence import Rung
+from wakeful.judging.findings import Attention, Code, Health, Severity, State
+from wakeful.judging.session_record import FindingRecord, SessionRecord, WaitRecord
+from wakeful.judging.verdict import WaitKind
+from wakeful.judging.wake_eligibility import Reason
+from wakeful.judging.wording import call_text
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC).timestamp()
 

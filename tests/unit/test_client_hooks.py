@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings as tries, strategies as st
 
-from wakeful.domain.client_hooks import (
+from wakeful.hooks.json_edit import NotPlainJson, parse
+from wakeful.hooks.model import (
     EVENTS,
     command_for,
     our_commands,
@@ -14,7 +15,6 @@ from wakeful.domain.client_hooks import (
     with_hooks,
     without_hooks,
 )
-from wakeful.domain.json_text import NotPlainJson, parse
 
 COMMAND = command_for("/home/u/it's here/spool")
 THEIRS = {"hooks": [{"type": "command", "command": "beep"}]}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wakeful.adapters.system.clients import CLIENTS, runs_client
+from wakeful.linux.client_processes import CLIENTS, runs_client
 
 PACKAGE = "/usr/lib/node_modules/@anthropic-ai/claude-code"
 Words = tuple[str, ...]

@@ -7,15 +7,15 @@ from zlib import crc32
 import pytest
 
 from folding import folded, held
-from wakeful.adapters.codex.rollout import RolloutReader
-from wakeful.domain import events as e
-from wakeful.domain.findings import Attention, Code, Health, State
-from wakeful.domain.ids import ConversationId
-from wakeful.domain.judge import judge
-from wakeful.domain.moment import Instant
-from wakeful.domain.policy import Policy
-from wakeful.domain.process import Sight
-from wakeful.domain.verdict import Verdict, WaitKind
+from wakeful.core.ids import ConversationId
+from wakeful.core.moment import Instant
+from wakeful.core.process import Sight
+from wakeful.integrations.codex.rollout import RolloutReader
+from wakeful.judging import events as e
+from wakeful.judging.findings import Attention, Code, Health, State
+from wakeful.judging.judge import judge
+from wakeful.judging.thresholds import Policy
+from wakeful.judging.verdict import Verdict, WaitKind
 
 AT = 1_782_945_610.0
 STAMP = "2026-07-01T22:40:10.000Z"

@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from folding import POLICY, at, codes, folded, held
 from recordings import CORPUS, SMALL, lines_of, reader_of, recordings
-from wakeful.domain import events as e
-from wakeful.domain.activity import Activity, fold
-from wakeful.domain.findings import Code
-from wakeful.domain.judge import judge
+from wakeful.judging import events as e
+from wakeful.judging.activity import Activity, fold
+from wakeful.judging.findings import Code
+from wakeful.judging.judge import judge
 
 EVERY_RECORDING: Final = pytest.mark.parametrize("recording", recordings(), ids=lambda path: path.name[:20])
 EVERY_FOLDER: Final = sorted({SMALL, CORPUS})

@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from wakeful.adapters.critical import whole_lines
-from wakeful.adapters.critical.whole_lines import LogBusy, LogUnusable
-from wakeful.adapters.system.clock import SystemClock
 from wakeful.critical_events import archive_events, forget_events, log_critical_event, read_recent_events
-from wakeful.domain.critical import (
+from wakeful.incidents import whole_lines
+from wakeful.incidents.critical_event import (
     LINE_BYTES_MAX,
     BadCriticalEvent,
     critical_event,
@@ -23,7 +21,9 @@ from wakeful.domain.critical import (
     reason_of,
     wall_of_stamp,
 )
-from wakeful.domain.findings import Code
+from wakeful.incidents.whole_lines import LogBusy, LogUnusable
+from wakeful.judging.findings import Code
+from wakeful.linux.clock import SystemClock
 
 DOCUMENTED_KEYS = [
     "timestamp",

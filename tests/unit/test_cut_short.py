@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from desks import House, subject
-from wakeful.domain.events import CallStarted, Prompted, Spoke
-from wakeful.domain.ids import SessionId
-from wakeful.domain.timers import Stage, SupervisionEvent, TimerRules
-from wakeful.services.cut_short import CutShort
-from wakeful.services.timers import Running, SupervisionTimers
+from wakeful.core.ids import SessionId
+from wakeful.healing.cut_short import CutShort
+from wakeful.judging.events import CallStarted, Prompted, Spoke
+from wakeful.sessions.domain_timers import Stage, SupervisionEvent, TimerRules
+from wakeful.sessions.services_timers import Running, SupervisionTimers
 from wakeful.testing.virtual_clock import settle
 
 A = subject("a").id

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.adapters.system import log_files
-from wakeful.adapters.system.log_files import shorten_own
-from wakeful.daemon_log import EQUAL_MESSAGES_MAX, TEMPLATES_MAX, WINDOW_SECONDS, RateLimit, show_moves
+from wakeful.linux import log_files
+from wakeful.linux.daemon_log import EQUAL_MESSAGES_MAX, TEMPLATES_MAX, WINDOW_SECONDS, RateLimit, show_moves
+from wakeful.linux.log_files import shorten_own
 
 
 def record(template: str, *arguments: object) -> logging.LogRecord:

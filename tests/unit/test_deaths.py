@@ -1,7 +1,7 @@
 """Whether many sessions ended at once: a crowd that dies together is told apart from one that dies one by one."""
 
-from wakeful.domain.ids import SessionId
-from wakeful.services.deaths import AT_ONCE_SECONDS, KEPT_SECONDS, MANY, Deaths
+from wakeful.core.ids import SessionId
+from wakeful.incidents.many_deaths import AT_ONCE_SECONDS, KEPT_SECONDS, MANY, Deaths
 
 
 def crowd(deaths: Deaths, every_seconds: float, count: int = MANY) -> list[SessionId]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec import Struct
 
-from wakeful.domain.decoding import decode_json, decode_json_leniently, decode_msgpack, json_decoder
+from wakeful.core.decoding import decode_json, decode_json_leniently, decode_msgpack, json_decoder
 
 
 class Entry(Struct):

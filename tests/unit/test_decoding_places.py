@@ -7,24 +7,24 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[2] / "src" / "wakeful"
 # Bytes that only Wakeful itself or the kernel writes, or that were decoded once before.
 OWN = {
-    "interfaces/http/live.py": "what Wakeful encoded",
-    "interfaces/http/access.py": "Wakeful's own token",
-    "interfaces/http/connections.py": "what Wakeful encoded",
-    "interfaces/mcp/server.py": "what the daemon encoded",
-    "interfaces/cli/config_import.py": "decoded by `combine` before",
-    "interfaces/cli/hooks.py": "decoded when the plan was made",
-    "interfaces/cli/checks.py": "a number of the kernel",
-    "adapters/claude_code/background.py": "digits and letters that a pattern found",
-    "adapters/codex/outcomes.py": "digits that a pattern found",
-    "adapters/codex/rollout.py": "digits that a pattern found",
-    "adapters/redis/scripts.py": "part of Wakeful",
-    "adapters/sqlite/sql.py": "part of Wakeful",
-    "adapters/system/connections.py": "a table of the kernel",
-    "adapters/system/place.py": "a table of the kernel",
-    "adapters/system/proc.py": "a table of the kernel",
-    "adapters/system/scopes.py": "a table of the kernel",
-    "adapters/tmux/panes.py": "its caller takes a ValueError for another format",
-    "adapters/tmux/starting.py": "numbers of tmux's own",
+    "http/websocket.py": "what Wakeful encoded",
+    "http/access.py": "Wakeful's own token",
+    "http/connection.py": "what Wakeful encoded",
+    "mcp/server.py": "what the daemon encoded",
+    "cli/commands/config_import.py": "decoded by `combine` before",
+    "cli/commands/hooks.py": "decoded when the plan was made",
+    "cli/doctor/checks.py": "a number of the kernel",
+    "integrations/claude_code/background.py": "digits and letters that a pattern found",
+    "integrations/codex/outcomes.py": "digits that a pattern found",
+    "integrations/codex/rollout.py": "digits that a pattern found",
+    "watchdog/scripts.py": "part of Wakeful",
+    "storage/sqlite/sql.py": "part of Wakeful",
+    "linux/tcp_peers.py": "a table of the kernel",
+    "linux/host.py": "a table of the kernel",
+    "linux/proc.py": "a table of the kernel",
+    "linux/scopes.py": "a table of the kernel",
+    "integrations/tmux/panes.py": "its caller takes a ValueError for another format",
+    "integrations/tmux/starting.py": "numbers of tmux's own",
 }
 CAUGHT = {"UnicodeDecodeError", "UnicodeError", "ValueError", "Exception"}
 
@@ -70,7 +70,7 @@ def places() -> dict[str, list[int]]:
     found = {}
     for path in sorted(SOURCE.rglob("*.py")):
         name = str(path.relative_to(SOURCE))
-        if not name.startswith("testing/") and name != "domain/decoding.py":
+        if not name.startswith("testing/") and name != "core/decoding.py":
             found[name] = list(strict_decodings(ast.parse(path.read_text())))
     return {name: lines for name, lines in found.items() if lines}
 

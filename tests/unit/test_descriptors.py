@@ -2,7 +2,7 @@
 
 import pytest
 
-from wakeful.domain.descriptors import CONNECTIONS_MAX, LISTENERS, OWN, shares
+from wakeful.core.descriptors import CONNECTIONS_MAX, LISTENERS, OWN, shares
 
 
 @pytest.mark.parametrize("limit", [128, 256, 1024, 4096, 20_000, 2**20])

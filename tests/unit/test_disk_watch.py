@@ -3,13 +3,13 @@
 import asyncio
 
 from clinics import Clinic, Notary
-from wakeful.domain.errors import WorldError
-from wakeful.domain.incident import Cause
-from wakeful.ports.forge import Filing, Report
-from wakeful.ports.store import Note
-from wakeful.services.disk_watch import FREE_BYTES_AGAIN, DiskWatch
-from wakeful.services.incidents import SAME_SECONDS
-from wakeful.services.telling import Voice
+from wakeful.core.errors import WorldError
+from wakeful.healing.disk import FREE_BYTES_AGAIN, DiskWatch
+from wakeful.healing.telling import Voice
+from wakeful.incidents.incident import Cause
+from wakeful.incidents.issue_tracker import Filing, Report
+from wakeful.incidents.service import SAME_SECONDS
+from wakeful.storage.store import Note
 from wakeful.testing.memory_store import MemoryStore
 
 

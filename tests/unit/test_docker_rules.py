@@ -2,10 +2,10 @@
 
 import pytest
 
-from wakeful.adapters.docker.agent_process import Running, agent_among, pane_tree
-from wakeful.adapters.docker.declaring import AgentRefused, epoch_of, wanted
-from wakeful.domain.agents import AgentRuntime, AgentSpec
-from wakeful.domain.process import Process
+from wakeful.agents.model import AgentRuntime, AgentSpec
+from wakeful.core.process import Process
+from wakeful.integrations.docker.agent_process import Running, agent_among, pane_tree
+from wakeful.integrations.docker.spec import AgentRefused, epoch_of, wanted
 
 CLAUDE = ("claude", "--model", "x")
 ADDRESS = "unix:///run/docker.sock"

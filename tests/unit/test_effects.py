@@ -9,10 +9,10 @@ from bench.effects import measure, page, rule_tables
 from hypothesis import given, settings, strategies as st
 
 from folding import folded
-from wakeful.domain import events as e
-from wakeful.domain.activity import INPUT_BYTES_KEPT_MAX
-from wakeful.domain.effect_rules import MEANINGS, PROGRAMS, RANK, VERBS, Effect, Rule
-from wakeful.domain.effects import TOOLS, classify, interrupted
+from wakeful.effects.rules import MEANINGS, PROGRAMS, RANK, VERBS, Effect, Rule
+from wakeful.judging import events as e
+from wakeful.judging.activity import INPUT_BYTES_KEPT_MAX
+from wakeful.judging.interrupted_calls import TOOLS, classify, interrupted
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "effects.md"
 

@@ -7,8 +7,8 @@ from typing import Final
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from wakeful.domain.effect_rules import MEANINGS, RANK, Effect, Rule
-from wakeful.domain.shell_effects import TEXT_CHARS_MAX, judge_text, judge_words
+from wakeful.effects.rules import MEANINGS, RANK, Effect, Rule
+from wakeful.effects.shell import TEXT_CHARS_MAX, judge_text, judge_words
 
 REMOTE: Final[Sequence[str]] = (
     # One push in many spellings.

@@ -2,7 +2,8 @@
 
 from itertools import product
 
-from wakeful.domain.eligibility import (
+from wakeful.judging.findings import Health
+from wakeful.judging.wake_eligibility import (
     RULES,
     Facts,
     PolicyState,
@@ -10,7 +11,6 @@ from wakeful.domain.eligibility import (
     Reason,
     ineligibility,
 )
-from wakeful.domain.findings import Health
 
 FLAGS = (False, True)
 READY = Facts(reach=Reach(ours=True, path_open=True), health=Health.HEALTHY)

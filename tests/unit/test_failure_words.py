@@ -2,9 +2,9 @@
 
 import pytest
 
-from wakeful.adapters.failure_words import failure_in, turn_failed
-from wakeful.domain.events import Failure
-from wakeful.domain.gateway.auth_text import auth_tier
+from wakeful.control.auth_text import auth_tier
+from wakeful.judging.events import Failure
+from wakeful.sources.failure_words import failure_in, turn_failed
 
 AUTH, LIMIT, PROVIDER, REQUEST, UNKNOWN = (
     Failure.AUTH,

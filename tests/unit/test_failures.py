@@ -11,22 +11,22 @@ import pytest
 
 import transcripts
 from clinics import Recorder
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.config import Config
-from wakeful.domain.activity import Activity
-from wakeful.domain.alerts import AlertKind, Rules
-from wakeful.domain.errors import WorldError
-from wakeful.domain.evidence import Presence
-from wakeful.domain.ids import SessionId
-from wakeful.domain.judge import judge
-from wakeful.domain.moment import Instant
-from wakeful.domain.policy import Policy
-from wakeful.domain.verdict import Verdict
-from wakeful.lookout import Lookout, PlainProcesses
-from wakeful.places import Places
-from wakeful.services import supervision
-from wakeful.services.alerts import AlertDesk
-from wakeful.services.failures import RETRY_SECONDS_MAX, STEADY_SECONDS, FailureAlerts, Failures
+from wakeful.alerts.alerts import AlertKind, Rules
+from wakeful.alerts.failed_parts import RETRY_SECONDS_MAX, STEADY_SECONDS, FailureAlerts, Failures
+from wakeful.alerts.outbox import AlertDesk
+from wakeful.config.config import Config
+from wakeful.config.paths import Places
+from wakeful.core.errors import WorldError
+from wakeful.core.ids import SessionId
+from wakeful.core.moment import Instant
+from wakeful.daemon.observer import Lookout, PlainProcesses
+from wakeful.judging.activity import Activity
+from wakeful.judging.evidence import Presence
+from wakeful.judging.judge import judge
+from wakeful.judging.thresholds import Policy
+from wakeful.judging.verdict import Verdict
+from wakeful.linux.clock import SystemClock
+from wakeful.sessions import supervision
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 

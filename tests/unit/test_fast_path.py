@@ -15,10 +15,10 @@ BODY = b'{"schema":1,"id":"claude-x"}'
 ALLOWED = {
     "_socket",
     "wakeful",
-    "wakeful.interfaces",
-    "wakeful.interfaces.cli",
-    "wakeful.interfaces.cli.wire",
-    "wakeful.places",
+    "wakeful.client",
+    "wakeful.config",
+    "wakeful.client.wire",
+    "wakeful.config.paths",
 }
 
 

@@ -9,11 +9,13 @@ import threading
 
 import pytest
 
-from wakeful import faults
-from wakeful.faults import BadFault, Fault, reach
+from wakeful.core import fault_points as faults
+from wakeful.core.fault_points import BadFault, Fault, reach
 from wakeful.testing.fault_plan import FaultPlan
 
-REACH_THRICE = "from wakeful.faults import reach\nfor n in (1, 2, 3): reach('a.b'); print(n, flush=True)"
+REACH_THRICE = (
+    "from wakeful.core.fault_points import reach\nfor n in (1, 2, 3): reach('a.b'); print(n, flush=True)"
+)
 
 
 def reach_in_child(plan: str) -> "subprocess.CompletedProcess[str]":

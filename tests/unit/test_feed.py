@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from wakeful.domain.ids import SessionId
-from wakeful.services import feed as feed_module
-from wakeful.services.feed import Change, Feed, Listener
+from wakeful.core.ids import SessionId
+from wakeful.sessions import feed as feed_module
+from wakeful.sessions.feed import Change, Feed, Listener
 
 AT = "2027-01-15T08:00:00.000Z"
 

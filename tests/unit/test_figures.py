@@ -17,18 +17,18 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from clinics import Clinic, die_in_a_turn, play
 from desks import BOOT, House
-from wakeful.adapters.tmux.eye import Tenant, TmuxEye
-from wakeful.domain.figures import FAMILIES, SECONDS_BOUNDS, Kind, Spread
-from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Cause, Origin
-from wakeful.domain.plan import Step
-from wakeful.domain.process import Process, Sight
-from wakeful.gauges import unready
-from wakeful.interfaces.http.exposition import Exposition
-from wakeful.lookout import PlainProcesses
-from wakeful.ports.store import Outcome
-from wakeful.services.figures import session_figures
-from wakeful.services.incidents import Incidents
+from wakeful.core.ids import SessionId
+from wakeful.core.process import Process, Sight
+from wakeful.daemon.metrics import unready
+from wakeful.daemon.observer import PlainProcesses
+from wakeful.healing.plan import Step
+from wakeful.http.metrics import Exposition
+from wakeful.incidents.incident import Cause, Origin
+from wakeful.incidents.service import Incidents
+from wakeful.integrations.tmux.eye import Tenant, TmuxEye
+from wakeful.metrics.collect import session_figures
+from wakeful.metrics.model import FAMILIES, SECONDS_BOUNDS, Kind, Spread
+from wakeful.storage.store import Outcome
 
 MONITORING = Path(__file__).parents[2] / "docs" / "monitoring"
 # What Prometheus adds to everything it scrapes.
@@ -203,7 +203,7 @@ def test_ready_is_looked_listening_and_writing(
 
 def test_nobody_pays_for_libraries_that_are_not_asked_for() -> None:
     """Starting a daemon imports neither the metrics client nor the MCP SDK."""
-    code = "import sys, wakeful.serving; print({'prometheus_client', 'mcp'} & set(sys.modules))"
+    code = "import sys, wakeful.daemon.serve; print({'prometheus_client', 'mcp'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

@@ -10,8 +10,9 @@ from hypothesis import given, settings, strategies as st
 
 from folding import POLICY, at, codes, folded, held, judged, outline, told
 from recordings import lines_of, reader_of, recordings
-from wakeful.domain import events as e
-from wakeful.domain.activity import (
+from wakeful.core.process import Sight
+from wakeful.judging import events as e
+from wakeful.judging.activity import (
     EARLY_RESULTS_MAX,
     NAME_CHARS_MAX,
     OPEN_CALLS_MAX,
@@ -19,13 +20,12 @@ from wakeful.domain.activity import (
     fold,
     is_boundary,
 )
-from wakeful.domain.evidence import Presence, Status
-from wakeful.domain.findings import Code, State
-from wakeful.domain.judge import judge
-from wakeful.domain.policy import Policy
-from wakeful.domain.process import Sight
-from wakeful.domain.turn import TRANSITIONS, Phase, Step
-from wakeful.ports.eyes import Reader
+from wakeful.judging.evidence import Presence, Status
+from wakeful.judging.findings import Code, State
+from wakeful.judging.judge import judge
+from wakeful.judging.thresholds import Policy
+from wakeful.judging.turn_state import TRANSITIONS, Phase, Step
+from wakeful.sources.base import Reader
 
 CALL, RESULT = e.CallStarted(2.0, "a", "Bash"), e.CallEnded(3.0, "a")
 QUESTION = e.CallStarted(2.0, "q", "AskUserQuestion", e.CallKind.PERSON)

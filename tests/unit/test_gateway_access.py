@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from wakeful.domain.gateway.access import (
+from wakeful.gateway.rules.access import (
     PAIRING_SECONDS,
     TRIES_MAX,
     Access,
@@ -16,7 +16,7 @@ from wakeful.domain.gateway.access import (
     refused,
     stranger_line,
 )
-from wakeful.domain.gateway.messages import ConversationKey
+from wakeful.gateway.rules.messages import ConversationKey
 
 HERE = ConversationKey("chat:1:thread:main")
 BYTES = bytes(range(16))

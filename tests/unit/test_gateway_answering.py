@@ -10,9 +10,9 @@ import pytest
 
 from bot_rooms import Refusal
 from room_chats import LOST, RoomChat
-from wakeful.domain.gateway.messages import Button, Place
-from wakeful.ports.chat import ChatFailed, ChatFlooded, ChatRefused
-from wakeful.services.gateway.answering import PLACEHOLDER, REPLACED_MAX, WORDLESS, Answer, Answers
+from wakeful.gateway.answering import PLACEHOLDER, REPLACED_MAX, WORDLESS, Answer, Answers
+from wakeful.gateway.ports_chat import ChatFailed, ChatFlooded, ChatRefused
+from wakeful.gateway.rules.messages import Button, Place
 from wakeful.testing.virtual_clock import VirtualClock
 
 pytestmark = pytest.mark.anyio

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from wakeful.domain.gateway.breaker import MOVES, TEST_SECONDS_MAX, Breaker, BreakerState, Outcome, Thresholds
+from wakeful.gateway.rules.breaker import MOVES, TEST_SECONDS_MAX, Breaker, BreakerState, Outcome, Thresholds
 
 OPEN = Breaker().after(Outcome.FAILURE, 1).after(Outcome.FAILURE, 2).after(Outcome.FAILURE, 3)
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from wakeful.domain.events import Failure
-from wakeful.domain.gateway.auth_text import SHORT_CHARS_MAX, AuthTier, auth_tier
-from wakeful.domain.gateway.classifier import (
+from wakeful.control.auth_text import SHORT_CHARS_MAX, AuthTier, auth_tier
+from wakeful.control.turn_events import Ended, Gone
+from wakeful.gateway.rules.errors import (
     AUTH_REQUIRED,
     MEANINGS,
     USAGE_LIMITED,
@@ -18,7 +18,7 @@ from wakeful.domain.gateway.classifier import (
     classify,
     user_words,
 )
-from wakeful.domain.gateway.heard import Ended, Gone
+from wakeful.judging.events import Failure
 
 # What the two clients really say.
 CLAUDE_401 = "Failed to authenticate. API Error: 401 OAuth token has expired. Please obtain a new token"

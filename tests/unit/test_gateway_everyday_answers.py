@@ -2,8 +2,8 @@
 
 import pytest
 
-from wakeful.domain.gateway.classifier import Reason
-from wakeful.domain.gateway.validator import Finish, Recent, validate, without_trace
+from wakeful.gateway.rules.errors import Reason
+from wakeful.gateway.rules.validation import Finish, Recent, validate, without_trace
 
 TRACE = (
     "Traceback (most recent call last):\n"

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from gateway_doubles import ScriptedChat, Slate, press
-from wakeful.domain.gateway.classifier import Category, Fault
-from wakeful.domain.gateway.messages import Buttons, ConversationKey, Place
-from wakeful.domain.gateway.response_actions import PROMPTS, Action
-from wakeful.domain.gateway.turn import Stage, Turn
-from wakeful.services.gateway.follow_ups import OLDER, FollowUpRules, FollowUps
+from wakeful.gateway.follow_ups import OLDER, FollowUpRules, FollowUps
+from wakeful.gateway.rules.errors import Category, Fault
+from wakeful.gateway.rules.follow_ups import PROMPTS, Action
+from wakeful.gateway.rules.messages import Buttons, ConversationKey, Place
+from wakeful.gateway.rules.turn import Stage, Turn
 from wakeful.testing.virtual_clock import VirtualClock
 
 PLACE = Place(7, is_private=True)

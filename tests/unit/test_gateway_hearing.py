@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from wakeful.adapters.claude_code.hearing import ClaudeHearing
-from wakeful.adapters.codex.hearing import CodexHearing
-from wakeful.domain.events import Failure
-from wakeful.domain.gateway.heard import Asked, Ended, Heard, Settled, Spent, Taken, Words
+from wakeful.control.turn_events import Asked, Ended, Heard, Settled, Spent, Taken, Words
+from wakeful.integrations.claude_code.turn_reader import ClaudeHearing
+from wakeful.integrations.codex.turn_reader import CodexHearing
+from wakeful.judging.events import Failure
 
 OURS = "11111111-1111-5111-8111-111111111111"
 Line = dict[str, Any]

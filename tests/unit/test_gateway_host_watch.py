@@ -2,7 +2,7 @@
 
 import pytest
 
-from wakeful.domain.gateway.host_watch import (
+from wakeful.gateway.rules.host_watch import (
     ALERT_SECONDS,
     CATEGORY_SECONDS,
     CHECKS,

@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, strategies as st
 
-from wakeful.config import ConfigError
-from wakeful.config_reading import Document, combine
-from wakeful.gateway_import import NAMES, Imported, merged, read_gateway_json, toml_lines
-from wakeful.interfaces.cli.app import root
+from wakeful.cli.app import root
+from wakeful.config.config import ConfigError
+from wakeful.config.load import Document, combine
+from wakeful.gateway.import_config import NAMES, Imported, merged, read_gateway_json, toml_lines
 
 WHOLE = {
     "conversation": {

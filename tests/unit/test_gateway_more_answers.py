@@ -1,7 +1,7 @@
 """A second sample, written after the rules: thirty everyday answers, and twenty that are none."""
 
-from wakeful.domain.gateway.classifier import Reason
-from wakeful.domain.gateway.validator import Finish, Recent, validate
+from wakeful.gateway.rules.errors import Reason
+from wakeful.gateway.rules.validation import Finish, Recent, validate
 
 PY_TRACE = (
     "Traceback (most recent call last):\n"

@@ -9,15 +9,15 @@ import pytest
 
 from gateway_doubles import message, plainly, press, silent
 from gateways import Gateway, Parts
-from wakeful.domain.gateway.access import Access
-from wakeful.domain.gateway.auth_mode import AuthMode, AuthState
-from wakeful.domain.ids import SessionId
-from wakeful.domain.policy import Policy
-from wakeful.domain.report import Past, Report, make_report
-from wakeful.ports.house import HouseStanding, OpenCheckpoint
-from wakeful.ports.sessions import DaemonNotRunning, Refused
-from wakeful.services.gateway.decisions import LEFT, OFFER_SECONDS, Decisions
-from wakeful.services.gateway.orders import FOR_ADMINS, Orders, Views
+from wakeful.client.ports_house import HouseStanding, OpenCheckpoint
+from wakeful.client.ports_sessions import DaemonNotRunning, Refused
+from wakeful.control.auth_mode import AuthMode, AuthState
+from wakeful.core.ids import SessionId
+from wakeful.gateway.decisions import LEFT, OFFER_SECONDS, Decisions
+from wakeful.gateway.orders import FOR_ADMINS, Orders, Views
+from wakeful.gateway.rules.access import Access
+from wakeful.judging.thresholds import Policy
+from wakeful.reports.model import Past, Report, make_report
 from wakeful.testing.virtual_clock import START_WALL
 
 ADMIN, USER, STRANGER = 1, 42, 66

@@ -7,11 +7,11 @@ import pytest
 
 from gateway_doubles import message
 from gateways import Gateway, Parts, play
-from wakeful import chatwork
-from wakeful.domain.gateway.messages import Incoming
-from wakeful.ports.store import Note
-from wakeful.services import failures
-from wakeful.services.failures import Failures
+from wakeful.alerts import failed_parts as failures
+from wakeful.alerts.failed_parts import Failures
+from wakeful.gateway import process as chatwork
+from wakeful.gateway.rules.messages import Incoming
+from wakeful.storage.store import Note
 from wakeful.testing.virtual_clock import VirtualClock
 
 

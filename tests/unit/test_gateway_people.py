@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from gateway_doubles import ScriptedChat, message, press
-from wakeful.domain.gateway.access import PAIRING_SECONDS, TRIES_MAX, Access, Role
-from wakeful.services.gateway.people import WELCOME, People, begin_pairing, unpair
+from wakeful.gateway.people import WELCOME, People, begin_pairing, unpair
+from wakeful.gateway.rules.access import PAIRING_SECONDS, TRIES_MAX, Access, Role
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from wakeful.domain.gateway.messages import ConversationKey
-from wakeful.domain.gateway.pool import EvictionReason, Next, Pool, PoolLimits
+from wakeful.gateway.rules.messages import ConversationKey
+from wakeful.gateway.rules.pool import EvictionReason, Next, Pool, PoolLimits
 
 TraceFunction = Callable[[FrameType, str, Any], Any]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.adapters.providers import NAMES
+from wakeful.integrations.providers import NAMES
 
 # The rules, and the watches that use them; with the real clients both go through the rounds of test_gateway.py.
 MODULES = ("auth_mode", "breaker", "classifier", "library", "self_heal", "watches")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from wakeful.domain.gateway.classifier import AUTH_REQUIRED, NEVER_RESTARTED, USAGE_LIMITED, Category
-from wakeful.domain.gateway.messages import ConversationKey
-from wakeful.domain.gateway.self_heal import (
+from wakeful.gateway.rules.errors import AUTH_REQUIRED, NEVER_RESTARTED, USAGE_LIMITED, Category
+from wakeful.gateway.rules.messages import ConversationKey
+from wakeful.gateway.rules.self_heal import (
     COOLDOWN_SECONDS,
     HEALS,
     RUNAWAY_SECONDS,

@@ -5,7 +5,7 @@ import time
 import pytest
 from hypothesis import example, given, strategies as st
 
-from wakeful.domain.gateway.tags import CALLS_MAX, ApiCall, FileToSend, read_tags, shown_so_far
+from wakeful.gateway.rules.tags import CALLS_MAX, ApiCall, FileToSend, read_tags, shown_so_far
 
 POLL = """<telegram-api method="sendPoll" question="Lunch &amp; tea?" options='["a","b"]'/>"""
 FILE = '<send-file path="out/report.pdf"/>'

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from room_chats import LOST, RoomChat
-from wakeful.domain.gateway.chat_methods import METHODS, MethodRefused, permitted
-from wakeful.domain.gateway.messages import Place
-from wakeful.domain.gateway.shown import messages_of
-from wakeful.domain.gateway.splitting import PARTS_MAX
-from wakeful.domain.gateway.tags import ApiCall, FileToSend, Tagged, read_tags
-from wakeful.domain.gateway.turn import Turn
-from wakeful.ports.chat import ChatFailed, ChatFlooded, ChatRefused, ChatUnreachable
-from wakeful.services.gateway.answering import Answers
-from wakeful.services.gateway.finishing import KIND, Finishing
-from wakeful.services.gateway.tags_run import BEGUN, DONE, UNVERIFIED, Rights, TagsRun, Told, with_line
+from wakeful.gateway.answering import Answers
+from wakeful.gateway.finishing import KIND, Finishing
+from wakeful.gateway.ports_chat import ChatFailed, ChatFlooded, ChatRefused, ChatUnreachable
+from wakeful.gateway.rules.chat_methods import METHODS, MethodRefused, permitted
+from wakeful.gateway.rules.messages import Place
+from wakeful.gateway.rules.shown_text import messages_of
+from wakeful.gateway.rules.splitting import PARTS_MAX
+from wakeful.gateway.rules.tags import ApiCall, FileToSend, Tagged, read_tags
+from wakeful.gateway.rules.turn import Turn
+from wakeful.gateway.tags_run import BEGUN, DONE, UNVERIFIED, Rights, TagsRun, Told, with_line
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 

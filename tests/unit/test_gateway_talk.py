@@ -3,9 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from wakeful.domain.gateway.messages import Quoted
-from wakeful.domain.gateway.reply_context import MARK, with_context
-from wakeful.domain.gateway.response_actions import (
+from wakeful.gateway.rules.follow_ups import (
     CUES,
     LABELS,
     PROMPTS,
@@ -14,6 +12,8 @@ from wakeful.domain.gateway.response_actions import (
     decision_prompt,
     read_decision,
 )
+from wakeful.gateway.rules.messages import Quoted
+from wakeful.gateway.rules.reply_context import MARK, with_context
 
 
 def test_a_reply_brings_author_snippet_and_message() -> None:

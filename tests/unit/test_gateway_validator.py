@@ -2,9 +2,9 @@
 
 import pytest
 
-from wakeful.domain.gateway.classifier import CATEGORY_OF, Category, Reason
-from wakeful.domain.gateway.response_actions import PROMPTS
-from wakeful.domain.gateway.validator import RECENT_MAX, RULES, Exchange, Finish, Recent, similarity, validate
+from wakeful.gateway.rules.errors import CATEGORY_OF, Category, Reason
+from wakeful.gateway.rules.follow_ups import PROMPTS
+from wakeful.gateway.rules.validation import RECENT_MAX, RULES, Exchange, Finish, Recent, similarity, validate
 
 PYTHON_TRACE = (
     'Traceback (most recent call last):\n  File "/app/run.py", line 3, in <module>\n    main()\n'

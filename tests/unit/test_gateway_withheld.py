@@ -4,10 +4,10 @@ import pytest
 
 from gateway_doubles import message, press
 from gateways import Gateway, Parts, play
-from wakeful.domain.gateway.access import PRESS_WORDS, PressRefusal
-from wakeful.domain.gateway.heard import Ended, Taken, Words
-from wakeful.ports.chat import ChatRefused
-from wakeful.services.gateway.withheld import NOT_SHOWN, SHOWN
+from wakeful.control.turn_events import Ended, Taken, Words
+from wakeful.gateway.ports_chat import ChatRefused
+from wakeful.gateway.rules.access import PRESS_WORDS, PressRefusal
+from wakeful.gateway.withheld import NOT_SHOWN, SHOWN
 
 TEXT = "I don't understand."
 

@@ -9,19 +9,19 @@ import pytest
 from msgspec.structs import replace
 
 from desks import BOOT, House, subject
-from wakeful.domain.errors import ClientMissing, WorldError
-from wakeful.domain.hosting import INTENT_VARIABLE, SESSION_VARIABLE, Hosting, PaneAddress
-from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.process import Process, Sight
-from wakeful.domain.work import ConversationHeld, HeldLease, Lease, LeaseKey
-from wakeful.ports.hands import Order
-from wakeful.ports.store import Intent, Outcome
-from wakeful.services.acts import Act, Purpose
-from wakeful.services.holdings import Holdings, HostedByAgent, NotManaged
-from wakeful.services.reconcile import reconcile
-from wakeful.services.resuming import CannotResume, CutOffElsewhere, HolderAlive
-from wakeful.services.starter import NameTaken
-from wakeful.services.starts import BadName, CodexNeedsExec, NoCommand, RunRequest
+from wakeful.control.acts import Act, Purpose
+from wakeful.control.driver import Order
+from wakeful.control.ownership import Holdings, HostedByAgent, NotManaged
+from wakeful.control.reconcile import reconcile
+from wakeful.control.resuming import CannotResume, CutOffElsewhere, HolderAlive
+from wakeful.control.starter import NameTaken
+from wakeful.control.starts import BadName, CodexNeedsExec, NoCommand, RunRequest
+from wakeful.core.errors import ClientMissing, WorldError
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.leases import ConversationHeld, HeldLease, Lease, LeaseKey
+from wakeful.core.managed_session import INTENT_VARIABLE, SESSION_VARIABLE, Hosting, PaneAddress
+from wakeful.core.process import Process, Sight
+from wakeful.storage.store import Intent, Outcome
 
 T = TypeVar("T")
 A = SessionId("claude-a")

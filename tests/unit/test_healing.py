@@ -7,22 +7,30 @@ import pytest
 
 from clinics import OWN_TMUX, Clinic, Notary, die_in_a_turn, play, written
 from desks import BOOT, subject
-from wakeful.domain.critical import ActionTaken, Happening
-from wakeful.domain.events import CallEnded, CallStarted, Failure, Progressed, Prompted, TurnEnded, TurnFailed
-from wakeful.domain.hosting import SESSION_VARIABLE
-from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Cause, Fate
-from wakeful.domain.plan import Rules
-from wakeful.domain.process import Process, Sight
-from wakeful.ports.forge import Filing, Report
-from wakeful.ports.hands import Begun, Order, Seen, unannounced
-from wakeful.ports.store import Outcome
-from wakeful.services.closing import SURE_SECONDS, Closing
-from wakeful.services.healing import HeldForPerson
-from wakeful.services.holdings import NotManaged
-from wakeful.services.incidents import SAME_SECONDS
-from wakeful.services.restoring import NotLost
-from wakeful.services.starts import RunRequest
+from wakeful.control.driver import Begun, Order, Seen, unannounced
+from wakeful.control.ownership import NotManaged
+from wakeful.control.starts import RunRequest
+from wakeful.core.ids import SessionId
+from wakeful.core.managed_session import SESSION_VARIABLE
+from wakeful.core.process import Process, Sight
+from wakeful.healing.closing import SURE_SECONDS, Closing
+from wakeful.healing.healing import HeldForPerson
+from wakeful.healing.plan import Rules
+from wakeful.healing.restore import NotLost
+from wakeful.incidents.critical_event import ActionTaken, Happening
+from wakeful.incidents.incident import Cause, Fate
+from wakeful.incidents.issue_tracker import Filing, Report
+from wakeful.incidents.service import SAME_SECONDS
+from wakeful.judging.events import (
+    CallEnded,
+    CallStarted,
+    Failure,
+    Progressed,
+    Prompted,
+    TurnEnded,
+    TurnFailed,
+)
+from wakeful.storage.store import Outcome
 
 A = SessionId("claude-a")
 

@@ -4,16 +4,16 @@ import pytest
 
 from clinics import Clinic, play, written
 from desks import subject
-from wakeful.domain.critical import ActionTaken, Happening
-from wakeful.domain.events import TurnEnded
-from wakeful.domain.hosting import Hosting
-from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.plan import AgentWay
-from wakeful.domain.process import Process
-from wakeful.ports.store import Outcome
-from wakeful.services.acts import Act, Deed
-from wakeful.services.holdings import HostedByAgent
-from wakeful.services.watched import Watched
+from wakeful.control.acts import Act, Deed
+from wakeful.control.ownership import HostedByAgent
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.managed_session import Hosting
+from wakeful.core.process import Process
+from wakeful.healing.plan import AgentWay
+from wakeful.incidents.critical_event import ActionTaken, Happening
+from wakeful.judging.events import TurnEnded
+from wakeful.sessions.session import Watched
+from wakeful.storage.store import Outcome
 
 A = SessionId("claude-a")
 # The hub acts on the agent, whose name no session has.

@@ -5,14 +5,14 @@ import asyncio
 import msgspec
 
 from clinics import Clinic, Notary, die_in_a_turn, play, written
-from wakeful.domain.critical import ActionTaken, Happening
-from wakeful.domain.events import Failure, Opened, Prompted, TurnEnded, TurnFailed
-from wakeful.domain.findings import Health, State
-from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.incident import Cause, Fate, Incident, Origin
-from wakeful.domain.incident_words import count_words
-from wakeful.ports.store import Note, Outcome
-from wakeful.services.incidents import KIND, SAME_SECONDS, Incidents
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.incidents.critical_event import ActionTaken, Happening
+from wakeful.incidents.incident import Cause, Fate, Incident, Origin
+from wakeful.incidents.incident_words import count_words
+from wakeful.incidents.service import KIND, SAME_SECONDS, Incidents
+from wakeful.judging.events import Failure, Opened, Prompted, TurnEnded, TurnFailed
+from wakeful.judging.findings import Health, State
+from wakeful.storage.store import Note, Outcome
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 
 from desks import House, subject
-from wakeful.domain.events import Failure
-from wakeful.domain.findings import Health, State
-from wakeful.domain.health_writers import WRITERS, HealthTrigger, written_by
-from wakeful.domain.process import Sight
-from wakeful.domain.record import HealthView, SessionRecord
+from wakeful.core.process import Sight
+from wakeful.judging.events import Failure
+from wakeful.judging.findings import Health, State
+from wakeful.judging.session_record import HealthView, SessionRecord
+from wakeful.sessions.health_fields import WRITERS, HealthTrigger, written_by
 
 SOURCE = Path(__file__).parents[2] / "src" / "wakeful"
 # When a record was made: every judgement moves them, whatever it was about.
@@ -246,11 +246,11 @@ def test_nothing_else_can_write_a_record() -> None:
             if isinstance(node, ast.Call) and (act := writing_act(node)) is not None:
                 by.setdefault(act, set()).add(path.name)
     assert by == {
-        "SessionRecord": {"record.py"},
+        "SessionRecord": {"session_record.py"},
         "describe": {"supervision.py"},
         "show": {"supervision.py"},
         "laid_to_rest": {"repair.py"},
-        "replace": {"record.py"},
+        "replace": {"session_record.py"},
     }
 
 

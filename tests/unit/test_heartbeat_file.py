@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from wakeful.adapters.heartbeat.document import bytes_max, parse
-from wakeful.adapters.heartbeat.files import candidates, find_zone, found, load
-from wakeful.domain.heartbeat import Bounds, HeartbeatInvalid, HeartbeatPolicy, Window, snapshot_of
+from wakeful.heartbeat.document import bytes_max, parse
+from wakeful.heartbeat.domain_heartbeat import Bounds, HeartbeatInvalid, HeartbeatPolicy, Window, snapshot_of
+from wakeful.heartbeat.file import candidates, find_zone, found, load
 
 BOUNDS = Bounds()
 AT = "2026-03-01T00:00:00.000Z"

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import pytest
 
 from folding import POLICY, at, codes, folded, held, told
-from wakeful.domain import events as e
-from wakeful.domain.evidence import Presence, Status
-from wakeful.domain.findings import Code
-from wakeful.domain.held import Held, held_back
-from wakeful.domain.judge import case_of, judge
-from wakeful.domain.moment import Instant, Sleep
-from wakeful.domain.verdict import WaitKind
+from wakeful.core.moment import Instant, Sleep
+from wakeful.judging import events as e
+from wakeful.judging.evidence import Presence, Status
+from wakeful.judging.findings import Code
+from wakeful.judging.held import Held, held_back
+from wakeful.judging.judge import case_of, judge
+from wakeful.judging.verdict import WaitKind
 
 PROMPT = e.Prompted(1.0)
 AFTER_A_NIGHT = Instant(70.0, 30_070.0)

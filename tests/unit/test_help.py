@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from wakeful.interfaces.cli.app import COMMANDS, root
-from wakeful.interfaces.cli.lazy import LazyGroup
+from wakeful.cli.app import COMMANDS, root
+from wakeful.cli.lazy import LazyGroup
 
 # Groups in the order of `wakeful --help`; a command that is in none is another way to say one of these.
 SECTIONS = {

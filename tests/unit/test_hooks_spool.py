@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from wakeful.adapters.spool.hooks import PAYLOAD_BYTES_MAX, Hook, read_hook
-from wakeful.domain import events as e
-from wakeful.domain.ids import ConversationId
+from wakeful.core.ids import ConversationId
+from wakeful.hooks.hooks import PAYLOAD_BYTES_MAX, Hook, read_hook
+from wakeful.judging import events as e
 
 CLAUDE = "7e3eb83f-1111-4111-8111-111111111111"
 CODEX = "01a1e0b2-0000-7000-8000-000000000003"

@@ -10,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from hubs import TestHub, agent, with_pid
-from wakeful.domain.agents import (
+from wakeful.agents.commands import AgentBusy, AlreadyRuns, HubObserves, NotStale, StoppedMeanwhile
+from wakeful.agents.model import (
     MOVES,
     AgentRecord,
     AgentRuntime,
@@ -21,14 +22,13 @@ from wakeful.domain.agents import (
     Move,
     Restart,
 )
-from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Cause
-from wakeful.domain.plan import AgentWay
-from wakeful.domain.work import ConversationHeld, Lease, LeaseKey
-from wakeful.ports.runtime import EngineGone, Found, ImageMissing, NotReady
-from wakeful.ports.store import Outcome
-from wakeful.services.hub_book import ENDED_EARLY, Agent, AgentNotFound, AgentRefuses
-from wakeful.services.hub_orders import AgentBusy, AlreadyRuns, HubObserves, NotStale, StoppedMeanwhile
+from wakeful.agents.runtime import EngineGone, Found, ImageMissing, NotReady
+from wakeful.agents.table import ENDED_EARLY, Agent, AgentNotFound, AgentRefuses
+from wakeful.core.ids import SessionId
+from wakeful.core.leases import ConversationHeld, Lease, LeaseKey
+from wakeful.healing.plan import AgentWay
+from wakeful.incidents.incident import Cause
+from wakeful.storage.store import Outcome
 from wakeful.testing.scripted_runtime import ALIVE, GONE, SESSION_DEAD, UNSEEN, ScriptedRuntime
 from wakeful.testing.virtual_clock import settle
 

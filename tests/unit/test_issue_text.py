@@ -4,9 +4,9 @@ import re
 
 from hypothesis import given, strategies as st
 
-from wakeful.adapters.github.issue_text import PREFIX, body_of, cell, fenced, marker_of, title_of
-from wakeful.domain.ids import SessionId
-from wakeful.ports.forge import Report
+from wakeful.core.ids import SessionId
+from wakeful.incidents.issue_tracker import Report
+from wakeful.integrations.issue_text import PREFIX, body_of, cell, fenced, marker_of, title_of
 
 HOSTILE = st.text(alphabet=st.sampled_from("ab`|~@#<>-![]()\\\n\r\u2028\x1b \u200b*_")) | st.text()
 SECRET = "sk-ant-REDACTED"

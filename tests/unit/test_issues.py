@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable
 
-from wakeful.domain.ids import SessionId
-from wakeful.ports.forge import Filing, Report
-from wakeful.services.issues import OWED, RETRY_SECONDS, Issues
+from wakeful.core.ids import SessionId
+from wakeful.incidents.issue_tracker import Filing, Report
+from wakeful.incidents.issues import OWED, RETRY_SECONDS, Issues
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import given, strategies as st
 
-from wakeful.domain.journal import Last, SessionState, StepEffects, Trace, reconciled
+from wakeful.journal.model import Last, SessionState, StepEffects, Trace, reconciled
 
 EMPTY = SessionState(None, (), None, "2027-01-15T08:00:00.000Z", "session", {}, 0)
 # What may follow what, within one attempt; each way ends where the next attempt begins or none ever does.

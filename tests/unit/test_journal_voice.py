@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from clinics import Clinic
-from wakeful.domain.alerts import Matter
-from wakeful.domain.calm import MuteKind
-from wakeful.domain.recovery import Recovered, Status
-from wakeful.journal_voice import JournalVoice
-from wakeful.recoveries import Sighting
+from wakeful.alerts.alerts import Matter
+from wakeful.alerts.mute_pause_model import MuteKind
+from wakeful.journal.alerts import JournalVoice
+from wakeful.journal.recovery_rules import Recovered, Status
+from wakeful.journal.recovery_watch import Sighting
 
 ROOT = "/srv/shop"
 STALE = Sighting(ROOT, None, 41, f"{ROOT}: stale; pid 41 has the journal", 600.0)

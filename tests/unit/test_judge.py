@@ -3,14 +3,14 @@
 import pytest
 
 from folding import at, codes, folded, held, hold_by, judged, told
-from wakeful.domain import events as e
-from wakeful.domain.activity import Activity, fold
-from wakeful.domain.evidence import Orphan, Pane, Presence, Rung, Status
-from wakeful.domain.findings import Attention, Code, Health, State
-from wakeful.domain.judge import judge
-from wakeful.domain.policy import Dollars, Policy
-from wakeful.domain.process import Process, Sight
-from wakeful.domain.verdict import WaitKind
+from wakeful.core.process import Process, Sight
+from wakeful.judging import events as e
+from wakeful.judging.activity import Activity, fold
+from wakeful.judging.evidence import Orphan, Pane, Presence, Rung, Status
+from wakeful.judging.findings import Attention, Code, Health, State
+from wakeful.judging.judge import judge
+from wakeful.judging.thresholds import Dollars, Policy
+from wakeful.judging.verdict import WaitKind
 from wakeful.testing.virtual_clock import VirtualClock
 
 PROMPT = e.Prompted(1.0)

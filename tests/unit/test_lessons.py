@@ -5,11 +5,11 @@ import asyncio
 import msgspec
 import pytest
 
-from wakeful.domain.effect_rules import Effect, Rule
-from wakeful.domain.effects import InterruptedCall, classify
-from wakeful.domain.lessons import BadLesson, Lesson, apply_lessons
-from wakeful.domain.moment import Instant
-from wakeful.services.lessons import Lessons
+from wakeful.checkpoints.user_rules import Lessons
+from wakeful.core.moment import Instant
+from wakeful.effects.rules import Effect, Rule
+from wakeful.judging.interrupted_calls import InterruptedCall, classify
+from wakeful.judging.user_effect_rules import BadLesson, Lesson, apply_lessons
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from folding import at
-from wakeful.adapters.claude_code.transcript import TranscriptReader
-from wakeful.domain import events as e
-from wakeful.domain.activity import BACKGROUND_MAX, Activity, fold
-from wakeful.domain.loops import circle
-from wakeful.domain.plan_items import is_plan
-from wakeful.domain.policy import Policy
-from wakeful.domain.signature import call_of, is_spawn, meaning_of, starts_something, writes_nothing
-from wakeful.domain.spawns import PROMPTS_KEPT_MAX, SPAWNS_KEPT_MAX, storm
+from wakeful.integrations.claude_code.transcript import TranscriptReader
+from wakeful.judging import events as e
+from wakeful.judging.activity import BACKGROUND_MAX, Activity, fold
+from wakeful.judging.call_identity import call_of, is_spawn, meaning_of, starts_something, writes_nothing
+from wakeful.judging.loops import circle
+from wakeful.judging.plan_items import is_plan
+from wakeful.judging.spawns import PROMPTS_KEPT_MAX, SPAWNS_KEPT_MAX, storm
+from wakeful.judging.thresholds import Policy
 
 POLICY = Policy()
 

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import example, given as given_any, settings, strategies as st
 
 from folding import at
-from wakeful.domain.loops import CYCLE_CALLS_MAX, SEEN_MAX, Circles, came_back, circle, spoke
-from wakeful.domain.masking import masked, outline
-from wakeful.domain.policy import Policy
-from wakeful.domain.signature import (
+from wakeful.judging.call_identity import (
     GIVEN_BYTES_KEPT_MAX,
     RESULT_END_BYTES,
     call_of,
     essence,
     meaning_of,
 )
+from wakeful.judging.loops import CYCLE_CALLS_MAX, SEEN_MAX, Circles, came_back, circle, spoke
+from wakeful.judging.masking import masked, outline
+from wakeful.judging.thresholds import Policy
 
 POLICY: Final = Policy()
 # What stands in results: volatile in every way there is, nearly so, and neither.

@@ -5,8 +5,8 @@ from typing import cast
 import msgspec
 import pytest
 
-from wakeful.interfaces.cli.client import Answer, Client
-from wakeful.interfaces.mcp.questions import Questions
+from wakeful.client.client import Answer, Client
+from wakeful.mcp.tools import Questions
 
 PAUSED = {"by": "ada@tower", "since": "2027-01-15T08:00:00.000Z", "reason": "moving house"}
 

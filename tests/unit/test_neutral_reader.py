@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from folding import at, folded
-from wakeful.adapters.neutral.reader import NeutralReader
-from wakeful.domain import events as e
-from wakeful.domain.evidence import Presence
-from wakeful.domain.findings import Health, State
-from wakeful.domain.ids import ConversationId
-from wakeful.domain.judge import judge
-from wakeful.domain.policy import Policy
+from wakeful.core.ids import ConversationId
+from wakeful.judging import events as e
+from wakeful.judging.evidence import Presence
+from wakeful.judging.findings import Health, State
+from wakeful.judging.judge import judge
+from wakeful.judging.thresholds import Policy
+from wakeful.sources.neutral_reader import NeutralReader
 
 PAGE = Path(__file__).parents[2] / "docs/reference/event-log.md"
 

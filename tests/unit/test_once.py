@@ -8,14 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from desks import House
-from wakeful.domain.errors import ClientMissing
-from wakeful.domain.hosting import Hosting
-from wakeful.domain.work import conversation_id_for, prompt_id_for
-from wakeful.ports.hands import Order, Seen
-from wakeful.ports.store import Outcome
-from wakeful.services.acts import Deed
-from wakeful.services.once import KEPT_SECONDS, KeyUsed, OnceHands
-from wakeful.services.starts import RunRequest
+from wakeful.control.acts import Deed
+from wakeful.control.driver import Order, Seen
+from wakeful.control.idempotency import KEPT_SECONDS, KeyUsed, OnceHands
+from wakeful.control.starts import RunRequest
+from wakeful.core.errors import ClientMissing
+from wakeful.core.leases import conversation_id_for, prompt_id_for
+from wakeful.core.managed_session import Hosting
+from wakeful.storage.store import Outcome
 
 T = TypeVar("T")
 REQUEST = RunRequest(

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from wakeful.services.pace import BRAKE_SECONDS, Pace
+from wakeful.healing.pace import BRAKE_SECONDS, Pace
 from wakeful.testing.virtual_clock import VirtualClock
 
 

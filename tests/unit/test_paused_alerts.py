@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from clinics import Clinic
-from wakeful.domain.alerts import Alert, AlertKind, Topic
-from wakeful.domain.calm import MuteKind
+from wakeful.alerts.alerts import Alert, AlertKind, Topic
+from wakeful.alerts.mute_pause_model import MuteKind
 
 FIRST = "PAUSED by ada: Wakeful acts on nothing until `wakeful resume`"
 

@@ -10,17 +10,17 @@ from typing import Any, Final
 import pytest
 from msgspec import Struct
 
-from wakeful.adapters.claude_code.transcript import TranscriptReader
-from wakeful.adapters.codex.rollout import RolloutReader
-from wakeful.domain.activity import Activity, fold
-from wakeful.domain.evidence import Holder, Presence, Status, hold
-from wakeful.domain.findings import Attention, Code, Health, State
-from wakeful.domain.judge import judge
-from wakeful.domain.moment import Instant, Sleep, iso
-from wakeful.domain.policy import Policy
-from wakeful.domain.process import Process, Sight
-from wakeful.domain.verdict import Verdict, WaitKind
-from wakeful.services.replay import Replay
+from wakeful.core.moment import Instant, Sleep, iso
+from wakeful.core.process import Process, Sight
+from wakeful.integrations.claude_code.transcript import TranscriptReader
+from wakeful.integrations.codex.rollout import RolloutReader
+from wakeful.judging.activity import Activity, fold
+from wakeful.judging.evidence import Holder, Presence, Status, hold
+from wakeful.judging.findings import Attention, Code, Health, State
+from wakeful.judging.judge import judge
+from wakeful.judging.thresholds import Policy
+from wakeful.judging.verdict import Verdict, WaitKind
+from wakeful.replay.engine import Replay
 
 POLICY: Final = Policy()
 START: Final = 1_767_603_600.0

@@ -5,11 +5,11 @@ import asyncio
 from clinics import Clinic, play
 from desks import House
 from hubs import TestHub, agent
-from wakeful.domain.agents import AgentState, Move, Restart
-from wakeful.domain.findings import Health
-from wakeful.domain.hosting import Hosting
-from wakeful.ports.hands import Seen
-from wakeful.services.person_stops import KEPT_SECONDS, PersonStops
+from wakeful.agents.model import AgentState, Move, Restart
+from wakeful.control.driver import Seen
+from wakeful.control.person_stops import KEPT_SECONDS, PersonStops
+from wakeful.core.managed_session import Hosting
+from wakeful.judging.findings import Health
 from wakeful.testing.scripted_runtime import SESSION_DEAD
 
 

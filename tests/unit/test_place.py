@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.adapters.system.place import OOM_SECONDS, HostPlace
+from wakeful.linux.host import OOM_SECONDS, HostPlace
 from wakeful.testing.virtual_clock import VirtualClock
 
 

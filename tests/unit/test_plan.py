@@ -5,9 +5,9 @@ from itertools import product
 
 import pytest
 
-from wakeful.domain.effect_rules import Effect
-from wakeful.domain.findings import Code, State
-from wakeful.domain.plan import (
+from wakeful.core.process import Sight
+from wakeful.effects.rules import Effect
+from wakeful.healing.plan import (
     ACTS,
     LIMIT_GRACE_SECONDS,
     PROGRESS_SECONDS,
@@ -18,7 +18,7 @@ from wakeful.domain.plan import (
     Step,
     plan,
 )
-from wakeful.domain.process import Sight
+from wakeful.judging.findings import Code, State
 
 SURE = 60.0
 FRESH_START = History()

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from wakeful.adapters.system import proc
-from wakeful.adapters.tmux import panes
-from wakeful.domain.process import Process, Sight
+from wakeful.core.process import Process, Sight
+from wakeful.integrations.tmux import panes
+from wakeful.linux import proc
 
 TAIL = b"1 99 99 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 7 0 424242 1000 200 18446744073709551615 0"
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from desks import House, subject
-from wakeful.services.proving import PROVEN_AT_ONCE_MAX
-from wakeful.services.roster import Query
+from wakeful.sessions.reachability import PROVEN_AT_ONCE_MAX
+from wakeful.sessions.registry import Query
 
 Row = dict[str, Any]
 

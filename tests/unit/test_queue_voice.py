@@ -8,24 +8,24 @@ import pytest
 from msgspec.structs import replace
 
 from clinics import Clinic, Place
-from wakeful.domain.calm import MuteKind
-from wakeful.domain.critical import CriticalEvent
-from wakeful.domain.events import CallStarted
-from wakeful.domain.findings import Health
-from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Cause, Fate, Origin
-from wakeful.domain.incident_words import fate_words
-from wakeful.domain.plan import Rules
-from wakeful.domain.subject import Subject
-from wakeful.ports.jobs import Job, JobsUnreachable, LogReading, QueuedSession, Snapshot, Watched
-from wakeful.redis_watch import RedisWatch
-from wakeful.services.incidents import SAME_SECONDS
-from wakeful.services.pace import Pace
-from wakeful.services.queue_voice import QueueVoice
-from wakeful.services.telling import Voice
-from wakeful.services.watchdog_healing import FolderGone
-from wakeful.services.watchdog_ledger import Callbacks
+from wakeful.alerts.mute_pause_model import MuteKind
+from wakeful.core.ids import SessionId
+from wakeful.healing.pace import Pace
+from wakeful.healing.plan import Rules
+from wakeful.healing.telling import Voice
+from wakeful.incidents.critical_event import CriticalEvent
+from wakeful.incidents.incident import Cause, Fate, Origin
+from wakeful.incidents.incident_words import fate_words
+from wakeful.incidents.service import SAME_SECONDS
+from wakeful.judging.events import CallStarted
+from wakeful.judging.findings import Health
+from wakeful.judging.subject import Subject
 from wakeful.testing.memory_jobs import MemoryJobs, NoGround
+from wakeful.watchdog.healing import FolderGone
+from wakeful.watchdog.queue import Job, JobsUnreachable, LogReading, QueuedSession, Snapshot, Watched
+from wakeful.watchdog.queue_voice import QueueVoice
+from wakeful.watchdog.redis_watch import RedisWatch
+from wakeful.watchdog.watchdog_ledger import Callbacks
 
 ONE = SessionId("tg_popoto_-529_1")
 

@@ -5,7 +5,7 @@ import json
 import msgspec
 
 from desks import House, subject
-from wakeful.domain.events import (
+from wakeful.judging.events import (
     Answered,
     Asked,
     Budgeted,
@@ -17,7 +17,7 @@ from wakeful.domain.events import (
     Spoke,
     TurnEnded,
 )
-from wakeful.services.recent_calls import CallEnd, CallList, recent_calls, still_open
+from wakeful.views.recent_calls import CallEnd, CallList, recent_calls, still_open
 
 KEY = "sk-ant-api03-" + "a1B2" * 12
 

@@ -6,24 +6,24 @@ from msgspec.structs import replace
 
 from clinics import Clinic, die_in_a_turn, play
 from desks import BOOT, subject
-from wakeful.domain.activity import Activity
-from wakeful.domain.checkpoint import ChoiceName
-from wakeful.domain.critical import Happening
-from wakeful.domain.events import Failure, Progressed, TurnEnded
-from wakeful.domain.evidence import Holder, Presence
-from wakeful.domain.findings import Code, Health
-from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Cause, Incident
-from wakeful.domain.incident_words import count_words, fate_words
-from wakeful.domain.judge import NOBODY_SEEN
-from wakeful.domain.moment import Instant
-from wakeful.domain.plan import REVIVED_SECONDS
-from wakeful.domain.process import Process, Sight
-from wakeful.domain.recovered import OPENED_AGAIN, UNSEEN, WELL, Ending, ending_of
-from wakeful.domain.trouble import Trouble
-from wakeful.domain.turn import Phase
-from wakeful.services.healing import MISSING_SECONDS
-from wakeful.services.incidents import SAME_SECONDS
+from wakeful.checkpoints.model import ChoiceName
+from wakeful.core.ids import SessionId
+from wakeful.core.moment import Instant
+from wakeful.core.process import Process, Sight
+from wakeful.healing.healing import MISSING_SECONDS
+from wakeful.healing.plan import REVIVED_SECONDS
+from wakeful.healing.recovered import OPENED_AGAIN, UNSEEN, WELL, Ending, ending_of
+from wakeful.healing.trouble import Trouble
+from wakeful.incidents.critical_event import Happening
+from wakeful.incidents.incident import Cause, Incident
+from wakeful.incidents.incident_words import count_words, fate_words
+from wakeful.incidents.service import SAME_SECONDS
+from wakeful.judging.activity import Activity
+from wakeful.judging.events import Failure, Progressed, TurnEnded
+from wakeful.judging.evidence import Holder, Presence
+from wakeful.judging.findings import Code, Health
+from wakeful.judging.judge import NOBODY_SEEN
+from wakeful.judging.turn_state import Phase
 
 A = SessionId("claude-a")
 

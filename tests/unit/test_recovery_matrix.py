@@ -4,9 +4,9 @@ from itertools import product
 
 import pytest
 
-from wakeful.domain.journal import Last, OnAlive, StepEffects, StepEntry
-from wakeful.domain.process import Sight
-from wakeful.domain.recovery import (
+from wakeful.core.process import Sight
+from wakeful.journal.model import Last, OnAlive, StepEffects, StepEntry
+from wakeful.journal.recovery_rules import (
     ATTEMPTS_MAX,
     RULES,
     STATUS_OF,

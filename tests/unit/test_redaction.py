@@ -6,8 +6,8 @@ import time
 import pytest
 
 from secret_kinds import KINDS, Kind
-from wakeful.domain.named_secrets import HINTS
-from wakeful.domain.redact import FORMATS, REDACTED_CHARS_MAX, redact
+from wakeful.core.named_secrets import HINTS
+from wakeful.core.redact import FORMATS, REDACTED_CHARS_MAX, redact
 
 
 def _spellings(text: str) -> dict[str, str]:

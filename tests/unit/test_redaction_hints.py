@@ -5,8 +5,8 @@ import re
 import pytest
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
-from wakeful.domain.redact import FORMATS
-from wakeful.domain.secret_formats import Format
+from wakeful.core.redact import FORMATS
+from wakeful.core.secret_formats import Format
 
 _LONG_WORD = re.compile(r"[A-Za-z0-9_-]{16}")
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from recordings import lines_of, reader_of, recordings
-from wakeful.domain import events as e
-from wakeful.domain.findings import Code, Health
-from wakeful.domain.policy import Policy
-from wakeful.domain.turn import Phase
-from wakeful.services.cases import label_of
-from wakeful.services.replay import Outcome, Replay
-from wakeful.services.replay_compare import compare
-from wakeful.services.replay_learn import TRIALS, propose, trial_policies
-from wakeful.services.replay_report import Stepped, report
+from wakeful.judging import events as e
+from wakeful.judging.findings import Code, Health
+from wakeful.judging.thresholds import Policy
+from wakeful.judging.turn_state import Phase
+from wakeful.replay.cases import label_of
+from wakeful.replay.compare import compare
+from wakeful.replay.engine import Outcome, Replay
+from wakeful.replay.report import Stepped, report
+from wakeful.replay.tuning import TRIALS, propose, trial_policies
 
 T0: Final = 1_770_000_000.0
 POLICY: Final = Policy()

@@ -5,10 +5,10 @@ from typing import Final
 
 import pytest
 
-from wakeful.domain import events as e
-from wakeful.domain.findings import Code
-from wakeful.domain.policy import Policy
-from wakeful.services.replay import Replay
+from wakeful.judging import events as e
+from wakeful.judging.findings import Code
+from wakeful.judging.thresholds import Policy
+from wakeful.replay.engine import Replay
 
 T0: Final = 1_770_000_000.0
 POLICY: Final = Policy()

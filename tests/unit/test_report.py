@@ -7,21 +7,21 @@ import msgspec
 import pytest
 
 from desks import House
-from wakeful.domain.checkpoint import Checkpoint, CheckpointKind
-from wakeful.domain.events import Event, Failure, Spent as SpentEvent
-from wakeful.domain.findings import NEEDS_YOU
-from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Cause, Fate, Origin
-from wakeful.domain.moment import iso
-from wakeful.domain.policy import Dollars, Policy
-from wakeful.domain.report import Commit, Folder, Part, Report, SessionReport
-from wakeful.domain.report_text import CHAT_CHARS_MAX, chat_text, report_lines
-from wakeful.interfaces.cli.listing import counts_text, needs_you
-from wakeful.interfaces.cli.report import heading
-from wakeful.interfaces.since import BadMoment, wall_at
-from wakeful.ports.store import Note
-from wakeful.services import checkpoints
-from wakeful.services.reports import Reports, spent_since
+from wakeful.checkpoints import checkpoints
+from wakeful.checkpoints.model import Checkpoint, CheckpointKind
+from wakeful.cli.commands.report import heading
+from wakeful.cli.format.listing import counts_text, needs_you
+from wakeful.core.ids import SessionId
+from wakeful.core.moment import iso
+from wakeful.incidents.incident import Cause, Fate, Origin
+from wakeful.judging.events import Event, Failure, Spent as SpentEvent
+from wakeful.judging.findings import NEEDS_YOU
+from wakeful.judging.thresholds import Dollars, Policy
+from wakeful.reports.model import Commit, Folder, Part, Report, SessionReport
+from wakeful.reports.report_text import CHAT_CHARS_MAX, chat_text, report_lines
+from wakeful.reports.reports import Reports, spent_since
+from wakeful.reports.since import BadMoment, wall_at
+from wakeful.storage.store import Note
 from wakeful.testing.virtual_clock import START_WALL
 
 NIGHT_SECONDS = 9 * 3600.0

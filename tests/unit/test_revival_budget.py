@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from clinics import Clinic, play, written
 from desks import subject
-from wakeful.domain.critical import ActionTaken, Happening
-from wakeful.domain.events import Closed, Failure, TurnFailed, TurnInterrupted
-from wakeful.domain.hosting import Hosting
-from wakeful.domain.incident_words import fate_words
-from wakeful.domain.sentence import sentence
-from wakeful.ports.hands import Seen
+from wakeful.control.driver import Seen
+from wakeful.core.managed_session import Hosting
+from wakeful.incidents.critical_event import ActionTaken, Happening
+from wakeful.incidents.incident_words import fate_words
+from wakeful.judging.events import Closed, Failure, TurnFailed, TurnInterrupted
+from wakeful.judging.summary import sentence
 from wakeful.testing.virtual_clock import VirtualClock
 
 SILENT_SECONDS = 700.0

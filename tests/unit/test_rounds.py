@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from wakeful.domain.ids import SessionId
-from wakeful.services.rounds import RETRY_SECONDS, RETRY_SECONDS_MAX, Rounds
+from wakeful.core.ids import SessionId
+from wakeful.healing.schedule import RETRY_SECONDS, RETRY_SECONDS_MAX, Rounds
 from wakeful.testing.virtual_clock import VirtualClock
 
 ONE = SessionId("claude-one")

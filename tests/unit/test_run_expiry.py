@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from wakeful.adapters.sqlite.errors import StoreBusy
-from wakeful.domain.work import (
+from wakeful.core.leases import (
     AttemptState,
     LeaseKey,
     Run,
@@ -18,9 +17,10 @@ from wakeful.domain.work import (
     state_after,
     work_id_for,
 )
-from wakeful.services.expiry import GRACE_SECONDS, RunExpiry
+from wakeful.storage.sqlite.errors import StoreBusy
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
+from wakeful.work.expiry import GRACE_SECONDS, RunExpiry
 
 pytestmark = pytest.mark.anyio
 

@@ -5,15 +5,15 @@ from msgspec.structs import replace
 
 from clinics import Clinic, play
 from desks import subject
-from wakeful.domain.critical import stamp
-from wakeful.domain.events import Failure, Progressed, Prompted, TurnFailed
-from wakeful.domain.evidence import Orphan
-from wakeful.domain.hosting import Hosting
-from wakeful.domain.ids import SessionId
-from wakeful.domain.process import Process
-from wakeful.domain.wording import in_words
-from wakeful.ports.hands import Seen
-from wakeful.ports.store import Outcome
+from wakeful.control.driver import Seen
+from wakeful.core.ids import SessionId
+from wakeful.core.managed_session import Hosting
+from wakeful.core.process import Process
+from wakeful.incidents.critical_event import stamp
+from wakeful.judging.events import Failure, Progressed, Prompted, TurnFailed
+from wakeful.judging.evidence import Orphan
+from wakeful.judging.wording import in_words
+from wakeful.storage.store import Outcome
 
 A = SessionId("claude-a")
 

@@ -2,8 +2,8 @@
 
 import json
 
-from wakeful.domain.redact import WITHHELD
-from wakeful.domain.scrub import KNOWN, Scrub
+from wakeful.core.redact import WITHHELD
+from wakeful.core.scrub import KNOWN, Scrub
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAAB3Nza\nbC1rZXk\n-----END OPENSSH PRIVATE KEY-----"
 

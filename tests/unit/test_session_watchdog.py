@@ -14,25 +14,25 @@ from msgspec.structs import replace
 
 import wakeful
 from stand_in_gh import StandInGh
-from wakeful import session_watchdog
-from wakeful.domain.critical import CriticalEvent
-from wakeful.domain.errors import OperatorError
-from wakeful.domain.ids import SessionId
-from wakeful.domain.plan import Rules
-from wakeful.domain.revival import FAILURE_MESSAGE
-from wakeful.ports.forge import Filing, Forge, Report
-from wakeful.ports.jobs import Job, QueuedSession, Watched
-from wakeful.redis_watch import RedisWatch
-from wakeful.services.sparing import SparedForge
-from wakeful.services.unfiled_issues import ToldForge
-from wakeful.services.watchdog_ledger import Callbacks
-from wakeful.session_watchdog import (
+from wakeful.core.errors import OperatorError
+from wakeful.core.ids import SessionId
+from wakeful.healing.plan import Rules
+from wakeful.incidents.critical_event import CriticalEvent
+from wakeful.incidents.issue_breaker import SparedForge
+from wakeful.incidents.issue_tracker import Filing, Forge, Report
+from wakeful.testing.memory_jobs import MemoryJobs, NoGround
+from wakeful.testing.virtual_clock import VirtualClock, settle
+from wakeful.watchdog import api as session_watchdog
+from wakeful.watchdog.api import (
     assess_session_health,
     create_investigation_issue,
     read_recent_tool_calls,
 )
-from wakeful.testing.memory_jobs import MemoryJobs, NoGround
-from wakeful.testing.virtual_clock import VirtualClock, settle
+from wakeful.watchdog.queue import Job, QueuedSession, Watched
+from wakeful.watchdog.redis_watch import RedisWatch
+from wakeful.watchdog.rules import FAILURE_MESSAGE
+from wakeful.watchdog.unfiled_issues import ToldForge
+from wakeful.watchdog.watchdog_ledger import Callbacks
 
 SESSION = SessionId("tg_popoto_-5294327191_4469")
 

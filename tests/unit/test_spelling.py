@@ -2,10 +2,10 @@
 
 import pytest
 
-from wakeful.adapters.call_kinds import kind_of
-from wakeful.domain.echoes import echoes_in
-from wakeful.domain.events import CallKind
-from wakeful.domain.spelling import plain_command
+from wakeful.judging.command_normalization import plain_command
+from wakeful.judging.echoes import echoes_in
+from wakeful.judging.events import CallKind
+from wakeful.sources.call_kinds import kind_of
 
 
 @pytest.mark.parametrize(

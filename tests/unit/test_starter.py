@@ -10,21 +10,21 @@ import msgspec
 import pytest
 
 from desks import BOOT, House, subject
-from wakeful.domain.errors import AmbiguousSession, SessionNotFound, StartFailed, WorldError
-from wakeful.domain.events import Opened
-from wakeful.domain.evidence import Status
-from wakeful.domain.hosting import INTENT_VARIABLE, Hosting
-from wakeful.domain.ids import ConversationId, SessionId
-from wakeful.domain.process import Process, Sight
-from wakeful.domain.work import LeaseKey
-from wakeful.ports.hands import Seen
-from wakeful.ports.store import Intent, Outcome
-from wakeful.services.acts import Act, Deed, Purpose
-from wakeful.services.hands import LET_GO
-from wakeful.services.holdings import NothingToRelease
-from wakeful.services.reconcile import reconcile
-from wakeful.services.starter import NameTaken
-from wakeful.services.starts import NoHeadlessDriver, RunRequest, plan_run
+from wakeful.control.acts import Act, Deed, Purpose
+from wakeful.control.driver import Seen
+from wakeful.control.hands import LET_GO
+from wakeful.control.ownership import NothingToRelease
+from wakeful.control.reconcile import reconcile
+from wakeful.control.starter import NameTaken
+from wakeful.control.starts import NoHeadlessDriver, RunRequest, plan_run
+from wakeful.core.errors import AmbiguousSession, SessionNotFound, StartFailed, WorldError
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.leases import LeaseKey
+from wakeful.core.managed_session import INTENT_VARIABLE, Hosting
+from wakeful.core.process import Process, Sight
+from wakeful.judging.events import Opened
+from wakeful.judging.evidence import Status
+from wakeful.storage.store import Intent, Outcome
 
 T = TypeVar("T")
 _UUID = UUID(int=7)

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from clinics import OWN_TMUX, Clinic
-from wakeful.domain.calm import MuteKind
-from wakeful.domain.events import Failure, Prompted, TurnEnded
-from wakeful.domain.ids import SessionId
-from wakeful.domain.incident import Fate
-from wakeful.domain.process import Sight
-from wakeful.services.incidents import SAME_SECONDS
+from wakeful.alerts.mute_pause_model import MuteKind
+from wakeful.core.ids import SessionId
+from wakeful.core.process import Sight
+from wakeful.incidents.incident import Fate
+from wakeful.incidents.service import SAME_SECONDS
+from wakeful.judging.events import Failure, Prompted, TurnEnded
 
 A = SessionId("claude-a")
 HOUR = 3600.0

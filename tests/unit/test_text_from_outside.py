@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from desks import House
-from wakeful.domain.plaintext import plain
-from wakeful.domain.record import safe
-from wakeful.domain.redact import REDACTED_CHARS_MAX, redact
+from wakeful.core.redact import REDACTED_CHARS_MAX, redact
+from wakeful.core.text import plain
+from wakeful.judging.session_record import safe
 
 SECRET = "Zq8vT3xWm2Lk9Pf4"
 # One of each kind, with the part that must never be seen.

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from folding import at, codes, folded, held
-from wakeful.adapters.tool_use.reader import ToolUseReader
-from wakeful.domain import events as e
-from wakeful.domain.findings import Code
-from wakeful.domain.judge import judge
-from wakeful.domain.policy import Policy
+from wakeful.judging import events as e
+from wakeful.judging.findings import Code
+from wakeful.judging.judge import judge
+from wakeful.judging.thresholds import Policy
+from wakeful.sources.tool_use_reader import ToolUseReader
 
 T = 1_770_281_100.0
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from wakeful.domain.moment import iso
-from wakeful.interfaces.tui.spans import Call, Calls, CallWords, Kind, kind_of
-from wakeful.interfaces.tui.timeline import CELLS_MAX, CELLS_MIN, Past, timeline_lines
-from wakeful.services.session_events import EventRecord
+from wakeful.core.moment import iso
+from wakeful.tui.spans import Call, Calls, CallWords, Kind, kind_of
+from wakeful.tui.timeline import CELLS_MAX, CELLS_MIN, Past, timeline_lines
+from wakeful.views.session_events import EventRecord
 
 NOW = 1_800_000_000.0
 

@@ -11,19 +11,19 @@ import pytest
 from msgspec.structs import replace
 
 from desks import BOOT, House, subject
-from wakeful.adapters.tmux.claude_input import ClaudeInput
-from wakeful.adapters.tmux.driver import TmuxDriver
-from wakeful.adapters.tmux.inputs import Input, PlainInput, Standing
-from wakeful.adapters.tmux.said import was_said
-from wakeful.adapters.tmux.screen import Screen
-from wakeful.adapters.tmux.typed_notes import Stage, TypedNote, TypedNotes
-from wakeful.domain.hosting import INTENT_VARIABLE, PaneAddress
-from wakeful.domain.ids import SessionId
-from wakeful.domain.process import Process
-from wakeful.ports.hands import Seen, TypedText
-from wakeful.ports.store import Intent, Outcome
-from wakeful.services.acts import Act, Purpose
-from wakeful.services.reconcile import reconcile
+from wakeful.control.acts import Act, Purpose
+from wakeful.control.driver import Seen, TypedText
+from wakeful.control.reconcile import reconcile
+from wakeful.core.ids import SessionId
+from wakeful.core.managed_session import INTENT_VARIABLE, PaneAddress
+from wakeful.core.process import Process
+from wakeful.integrations.tmux.claude_input import ClaudeInput
+from wakeful.integrations.tmux.driver import TmuxDriver
+from wakeful.integrations.tmux.inputs import Input, PlainInput, Standing
+from wakeful.integrations.tmux.said import was_said
+from wakeful.integrations.tmux.screen import Screen
+from wakeful.integrations.tmux.typed_notes import Stage, TypedNote, TypedNotes
+from wakeful.storage.store import Intent, Outcome
 from wakeful.testing.virtual_clock import VirtualClock
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from wakeful.ports.clock import Clock
+from wakeful.core.clock import Clock
 from wakeful.testing import virtual_clock
 from wakeful.testing.virtual_clock import START_WALL, VirtualClock, settle
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from desks import subject
-from wakeful.domain.agents import BadAgentName
-from wakeful.domain.eligibility import Reason
-from wakeful.domain.events import Asked, Prompted
-from wakeful.domain.ids import SessionId
-from wakeful.domain.moment import iso
-from wakeful.domain.wake import WakeOutcome, WakesItself
-from wakeful.domain.work import Work, WorkId
-from wakeful.ports.hands import PromptRefused
-from wakeful.ports.store import Outcome
-from wakeful.services.wake import WakeRules
+from wakeful.agents.model import BadAgentName
+from wakeful.control.driver import PromptRefused
+from wakeful.core.ids import SessionId
+from wakeful.core.leases import Work, WorkId
+from wakeful.core.moment import iso
+from wakeful.heartbeat.model import WakeOutcome, WakesItself
+from wakeful.heartbeat.wake import WakeRules
+from wakeful.judging.events import Asked, Prompted
+from wakeful.judging.wake_eligibility import Reason
+from wakeful.storage.store import Outcome
 from wakeful.testing.virtual_clock import START_WALL
 from wakers import GUIDANCE, QUIET_NOW, Scene, WakeHouse, fox, play, reason_of
 

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from desks import subject
-from wakeful.domain.eligibility import Reason
-from wakeful.interfaces.cli.heartbeat import status_lines
+from wakeful.cli.commands.heartbeat import status_lines
+from wakeful.judging.wake_eligibility import Reason
 from wakers import GUIDANCE, QUIET_NOW, WakeHouse, fox, play, reason_of
 
 
@@ -139,7 +139,7 @@ def test_a_file_that_could_not_be_read_once_is_read_again(
     async def scene(house: WakeHouse) -> None:
         await fox(house)
         with monkeypatch.context() as world:
-            world.setattr("wakeful.adapters.heartbeat.files.os.open", refuse)
+            world.setattr("wakeful.heartbeat.file.os.open", refuse)
             answer = await house.wakes.wake("fox")
         assert (answer.reason, "Too many open files" in answer.words) == (Reason.HEARTBEAT_INVALID, True)
         assert await reason_of(house) is None

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from desks import subject
-from wakeful.domain.eligibility import Reason
-from wakeful.domain.errors import WorldError
-from wakeful.domain.events import Prompted
-from wakeful.domain.wake import HealthNotKnownYet, WakeOutcome
-from wakeful.ports.store import Outcome
-from wakeful.services import wake_audit
-from wakeful.services.wake import WakeRules, WakeService
+from wakeful.core.errors import WorldError
+from wakeful.heartbeat import wake_audit
+from wakeful.heartbeat.model import HealthNotKnownYet, WakeOutcome
+from wakeful.heartbeat.wake import WakeRules, WakeService
+from wakeful.judging.events import Prompted
+from wakeful.judging.wake_eligibility import Reason
+from wakeful.storage.store import Outcome
 from wakeful.testing.virtual_clock import START_WALL, settle
 from wakers import WakeHouse, fox, play, reason_of, refusing
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from wakeful.domain.wake import Trigger, WakeOutcome
-from wakeful.services.wake import WakeRules
+from wakeful.heartbeat.model import Trigger, WakeOutcome
+from wakeful.heartbeat.wake import WakeRules
 from wakeful.testing.virtual_clock import settle
 from wakers import WakeHouse, fox, play, refusing
 

@@ -7,7 +7,7 @@ import threading
 from types import TracebackType
 from typing import Final, Self
 
-from wakeful import faults
+from wakeful.core import fault_points as faults
 
 # Longer than any test should take to get somewhere, shorter than anybody waits for one.
 REACH_SECONDS_MAX: Final = 10.0

@@ -4,8 +4,8 @@ from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
-from wakeful.domain.ids import SessionId
-from wakeful.ports.jobs import (
+from wakeful.core.ids import SessionId
+from wakeful.watchdog.queue import (
     Fenced,
     Job,
     LogReading,

@@ -5,8 +5,7 @@ from itertools import islice
 
 from msgspec import structs
 
-from wakeful.domain.process import Process
-from wakeful.domain.work import (
+from wakeful.core.leases import (
     LEASE_ENDED,
     SUMMARY_CHARS_READ,
     Attempt,
@@ -20,6 +19,7 @@ from wakeful.domain.work import (
     WorkState,
     state_after,
 )
+from wakeful.core.process import Process
 
 
 class MemoryRuns:

@@ -8,12 +8,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
-from wakeful.adapters.system.clock import SystemClock
-from wakeful.domain.hosting import Hosting
-from wakeful.domain.ids import SessionId
-from wakeful.domain.moves import Moves
-from wakeful.domain.process import Process
-from wakeful.domain.work import (
+from wakeful.core.ids import SessionId
+from wakeful.core.leases import (
     LEASE_SECONDS,
     Attempt,
     AttemptState,
@@ -25,7 +21,11 @@ from wakeful.domain.work import (
     WorkId,
     WorkState,
 )
-from wakeful.ports.store import (
+from wakeful.core.managed_session import Hosting
+from wakeful.core.process import Process
+from wakeful.linux.clock import SystemClock
+from wakeful.storage.moves import Moves
+from wakeful.storage.store import (
     Bookmark,
     Conclusion,
     Intent,

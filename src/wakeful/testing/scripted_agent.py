@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from uuid import uuid4
 
-from wakeful.domain.errors import OwnError
+from wakeful.core.errors import OwnError
 from wakeful.testing.scripted_play import BadStep, Step, check, perform
 from wakeful.testing.scripted_transcript import registry_path, transcript_path
 
@@ -168,7 +168,7 @@ def end_tools(conversation: str) -> None:
 
 def _carriers(conversation: str) -> list[tuple[int, int]]:
     """Pid and start time of the tools; this costs a pass over /proc and 30 ms of imports the agent never needs."""
-    from wakeful.adapters.system import proc  # noqa: PLC0415 - see above
+    from wakeful.linux import proc  # noqa: PLC0415 - see above
 
     found = proc.carriers("CLAUDE_CODE_SESSION_ID", conversation, os.getuid())
     return [(process.pid, process.started) for process in found]

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn
 
-from wakeful.domain.errors import OperatorError
+from wakeful.core.errors import OperatorError
 from wakeful.testing.scripted_transcript import FAILURES, VERSION, Registry, Transcript
 
 Step = Mapping[str, Any]

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Mapping
 
 from msgspec.structs import replace
 
-from wakeful.domain.agents import AgentSpec, Glimpse
-from wakeful.domain.errors import WakefulError
-from wakeful.domain.process import Sight
-from wakeful.ports.runtime import Found
+from wakeful.agents.model import AgentSpec, Glimpse
+from wakeful.agents.runtime import Found
+from wakeful.core.errors import WakefulError
+from wakeful.core.process import Sight
 
 GONE = Glimpse(container=Sight.DEAD, session=Sight.DEAD, agent=Sight.DEAD)
 ALIVE = Glimpse(container=Sight.ALIVE, session=Sight.ALIVE, agent=Sight.ALIVE)

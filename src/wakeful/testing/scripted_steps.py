@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from wakeful.domain.errors import OperatorError
+from wakeful.core.errors import OperatorError
 
 _SCRIPT: Final = re.compile(r"@@(\[.*?\])@@", re.DOTALL)
 # Long enough for any retry loop of a client, so that "no limit" needs no case of its own.

@@ -1,1 +1,0 @@
-"""One folder per outside system; the only code that reads or changes the world."""

@@ -1,1 +1,0 @@
-"""Whatever apprise can reach."""

@@ -1,1 +1,0 @@
-"""Labelled cases: small sequences of events with the verdict they must lead to."""

@@ -1,1 +1,0 @@
-"""CHECKPOINT_<n>.md on the disk."""

@@ -1,1 +1,0 @@
-"""Codex as it writes itself down: rollouts, and the locks of the processes that write them."""

@@ -1,1 +1,0 @@
-"""The desktop this process belongs to, if it belongs to one."""

@@ -1,1 +1,0 @@
-"""A container engine, spoken to through aiodocker, and what this host sees of the processes in its containers."""

@@ -1,1 +1,0 @@
-"""git, asked and never told."""

@@ -1,1 +1,0 @@
-"""GitHub, through the program `gh` as its user set it up: no token of it is ever seen here."""

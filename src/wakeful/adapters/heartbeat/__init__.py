@@ -1,1 +1,0 @@
-"""HEARTBEAT.md: found, read within bounds, and understood or refused with its line."""

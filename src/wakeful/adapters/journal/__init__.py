@@ -1,1 +1,0 @@
-"""The files of a program's journal (docs/specs/recovery.md)."""

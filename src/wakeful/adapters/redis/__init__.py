@@ -1,1 +1,0 @@
-"""Agent sessions and jobs in Redis, as popoto lays them out. Imported only if a Redis is configured."""

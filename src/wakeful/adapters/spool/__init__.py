@@ -1,1 +1,0 @@
-"""Hook payloads that agent clients drop into a folder. They report; nothing in them is an order."""

@@ -1,1 +1,0 @@
-"""The host itself: its processes, their ends, its clocks."""

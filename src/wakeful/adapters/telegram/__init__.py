@@ -1,1 +1,0 @@
-"""Telegram's Bot API, as a way to reach a person."""

@@ -1,1 +1,0 @@
-"""tmux servers of this user, seen from outside by their sockets."""

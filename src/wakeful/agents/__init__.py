@@ -1,0 +1,1 @@
+"""Managed agents: declared workloads in tmux or containers."""

@@ -1,0 +1,50 @@
+"""The leases of agents: who may start one. A holder that is seen dead loses its lease at once, any other one in time."""
+
+from collections.abc import Callable
+
+from wakeful.agents.table import Agent
+from wakeful.core.leases import HeldLease, LeaseKey, held
+from wakeful.core.process import Process
+from wakeful.storage.store import Store
+
+
+class AgentLeases:
+    """Held by this daemon's process. `is_dead` is certain: what cannot be seen is not dead."""
+
+    def __init__(
+        self, store: Store, owner: str, daemon: Process | None, is_dead: Callable[[Process], bool]
+    ) -> None:
+        self._store = store
+        self._owner = owner
+        self._daemon = daemon
+        self._is_dead = is_dead
+
+    async def claim(self, agent: Agent) -> int:
+        """The next epoch: whoever was started before is fenced from here on. Raises ConversationHeld."""
+        key = _key(agent)
+        if agent.record.epoch:
+            await self._store.yield_lease(key, agent.record.epoch)
+        taken = await self._store.claim_lease(key, self._owner, holder=self._daemon)
+        if isinstance(taken, HeldLease) and (dead := self._dead_holder(taken)) is not None:
+            taken = await self._store.claim_lease(key, self._owner, holder=self._daemon, instead_of=dead)
+        if isinstance(taken, HeldLease):
+            raise held(taken)
+        return taken.epoch
+
+    async def renew(self, agent: Agent) -> bool:
+        """Whether it is still ours. From now on this daemon holds it, also one that an earlier daemon claimed."""
+        epoch = agent.record.epoch
+        return await self._store.renew_lease(_key(agent), epoch, holder=self._daemon) is not None
+
+    async def give_back(self, agent: Agent) -> None:
+        await self._store.yield_lease(_key(agent), agent.record.epoch)
+
+    def _dead_holder(self, lease: HeldLease) -> Process | None:
+        """A daemon that went without giving it back. Another owner's processes may not be ours to see."""
+        holder = lease.holder
+        gone = holder is not None and lease.owner == self._owner and self._is_dead(holder)
+        return holder if gone else None
+
+
+def _key(agent: Agent) -> LeaseKey:
+    return LeaseKey(f"agent/{agent.name}")

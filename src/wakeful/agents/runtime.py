@@ -1,0 +1,78 @@
+"""Runtimes: where agents of the hub live. A container engine or a tmux server, behind a handful of acts.
+
+Every act has a deadline and reports what it saw. Whatever prevents seeing is `unknown` in a Glimpse, never an exception
+and never dead; an act that cannot be done raises a WorldError or OperatorError that says what to do.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Protocol
+
+from msgspec import Struct
+
+from wakeful.agents.model import AgentSpec, Glimpse
+from wakeful.core.errors import OperatorError, WorldError
+
+
+class EngineGone(WorldError):
+    """The engine at {address} does not answer: {reason}."""
+
+    code = "engine-gone"
+    retryable = True
+
+
+class ImageMissing(OperatorError):
+    """There is no image {image!r} on this engine. Build or load it first."""
+
+    code = "image-missing"
+    http_status = 409
+
+
+class CommandMissing(OperatorError):
+    """{command!r} is not in {where}: {reason}."""
+
+    code = "command-missing"
+    http_status = 409
+
+
+class NotReady(WorldError):
+    """Agent {name} did not become ready ({seconds:g} s are allowed): {reason}."""
+
+    code = "agent-not-ready"
+
+
+class Found(Struct, frozen=True):
+    """Something that looks like an agent and is nobody's: reported, never touched."""
+
+    name: str
+    container_id: str | None
+    words: str
+
+
+class Runtime(Protocol):
+    """One kind of place. `name` is the runtime of the specifications it serves."""
+
+    name: str
+
+    async def start(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> Glimpse:
+        """Make the container and the agent in it; return once it is ready. Raises ImageMissing, CommandMissing, NotReady, EngineGone."""
+
+    async def restart_session(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> Glimpse:
+        """A new session in the container that is there; return once it is ready. Raises as `start` does."""
+
+    async def stop(self, spec: AgentSpec) -> Glimpse:
+        """End the agent and remove its container; what is seen afterwards. Raises EngineGone."""
+
+    async def look(self, spec: AgentSpec) -> Glimpse:
+        """What can be seen of it now, within 5 s."""
+
+    async def found(self, known: frozenset[str]) -> list[Found]:
+        """What else looks like an agent here, beside those known by name."""
+
+    def attach_argv(self, spec: AgentSpec) -> tuple[str, ...]:
+        """The command that hands a terminal to its tmux session."""
+
+    def changes(self) -> AsyncIterator[str]:
+        """Names of agents something was heard of, as it happens; "" means look at all of them."""
+
+    async def close(self) -> None:
+        """Let go of connections."""

@@ -1,0 +1,347 @@
+"""The book of agents: each one's declaration and record, moved by the one table, kept, logged and announced.
+
+Nothing here looks at the world or acts on it. A record changes in one place, `moved` and `looked`, between two awaits,
+so that of two orders at once one finds the state the other left.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Final, Protocol
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wakeful.agents.model import (
+    AgentChange,
+    AgentRecord,
+    AgentSpec,
+    AgentState,
+    Glimpse,
+    Move,
+    accepts,
+    after,
+    move_of,
+    parse_agent_name,
+)
+from wakeful.agents.runtime import Runtime
+from wakeful.core.clock import Clock
+from wakeful.core.decoding import decode_json
+from wakeful.core.errors import OperatorError, WorldError
+from wakeful.core.ids import SessionId
+from wakeful.core.moment import iso
+from wakeful.core.process import Process, Sight
+from wakeful.judging.session_record import safe
+from wakeful.storage.store import Note
+
+KIND: Final = "agent"
+# States whose reason may become more precise without becoming another state.
+_EXPLAINED: Final = frozenset({AgentState.STALE, AgentState.UNKNOWN})
+
+ENDED_EARLY: Final = "Wakeful ended while it started, and it ended before it was seen ready"
+_SESSION_DEAD: Final = "session dead"
+
+log = logging.getLogger("wakeful.hub")
+
+
+class AgentNotFound(OperatorError):
+    """No agent {shown!r}.{meant} `wakeful agent list` shows every one."""
+
+    code = "agent-not-found"
+    http_status = 404
+
+
+class AgentRefuses(OperatorError):
+    """Agent {name} is {state}{why}: {order} is taken only when it is {accepted}."""
+
+    code = "agent-refuses"
+    http_status = 409
+    exit_code = 1
+
+
+class Kept(Struct, frozen=True):
+    """What a restart must know. `moved_at` is the wall time of `record.since`; `work_since` names its budget."""
+
+    record: AgentRecord
+    moved_at: float
+    work_since: float
+    placed: bool = False
+    # A person's stop is final: nothing brings it back but a person.
+    stop_ordered: bool = False
+    # What was seen there before its last start was ordered: nothing newer was started as long as that is all there is.
+    epoch_before: int = 0
+
+
+class Agent:
+    """One agent of the hub, with what is known of it now."""
+
+    def __init__(self, spec: AgentSpec, runtime: Runtime, record: AgentRecord, now: float) -> None:
+        self.spec = spec
+        self.runtime = runtime
+        self.record = record
+        self.moved_at = now
+        self.work_since = now
+        self.process: Process | None = None
+        # A process that was seen, and could not be identified afterwards.
+        self.unidentified_pid: int | None = None
+        # Whether anything of it was there at the last look: only then it can go.
+        self.placed = False
+        self.stop_ordered = False
+        # The newest epoch that was seen on anything of it, and the same when its last start was ordered.
+        self.epoch_seen = 0
+        self.epoch_before = 0
+        # What it was before its state last changed.
+        self.was = AgentState.RUNNING
+        # Whether the runtime itself could not be asked.
+        self.runtime_lost = False
+        # Since when its session is missed while it runs; whoever asks for its session sets it.
+        self.alone_since: float | None = None
+        # Orders under way: until they end, their own looks are the only ones that count.
+        self.orders = 0
+        # When the newest look that counted ended: one that began before does not count.
+        self.look_taken = 0
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def key(self) -> SessionId:
+        """What acts and incidents call it."""
+        return SessionId(f"agent-{self.name}")
+
+    @property
+    def state(self) -> AgentState:
+        return self.record.state
+
+    @property
+    def was_begun(self) -> bool:
+        """Whether something of its last start was ever seen."""
+        return self.epoch_seen > self.epoch_before
+
+    def is_in(self, state: AgentState) -> bool:
+        """Whether it is in this state by now: asked again after every await."""
+        return self.record.state is state
+
+
+class Notes(Protocol):
+    """The part of a store the book needs."""
+
+    async def keep_note(self, note: Note) -> None: ...
+
+    async def drop_note(self, kind: str, key: str) -> bool: ...
+
+    async def notes(self, kind: str) -> list[Note]: ...
+
+
+Lodge = Callable[[SessionId, str | None], None]
+"""Told which agent hosts a session, again when that agent's state changed, or that none does any more."""
+
+
+def _nobody_asks(_session_id: SessionId, _agent: str | None) -> None:
+    """A single look hosts nobody."""
+
+
+class AgentBook:
+    """Every agent there is."""
+
+    def __init__(
+        self,
+        specs: Iterable[AgentSpec],
+        runtimes: Mapping[str, Runtime],
+        store: Notes,
+        clock: Clock,
+        announce: Callable[[bytes], None],
+        lodge: Lodge = _nobody_asks,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._announce = announce
+        self._lodge = lodge
+        # Looks that came to nothing since the start, by the runtime that was asked.
+        self.failed: Counter[str] = Counter()
+        now = clock.now().wall
+        self.agents = {
+            spec.name: Agent(spec, runtimes[spec.runtime], _unseen(spec, now), now) for spec in specs
+        }
+
+    async def load(self) -> None:
+        """Take up what an earlier daemon knew; whoever is declared no longer is forgotten."""
+        for note in await self._store.notes(KIND):
+            agent = self.agents.get(note.key)
+            if agent is None:
+                await self._store.drop_note(KIND, note.key)
+                continue
+            try:
+                kept = decode_json(note.body, Kept)
+            except msgspec.DecodeError:
+                log.info("what is kept of agent %s is of another version", note.key)
+                continue
+            self._write(agent, replace(kept.record, runtime=agent.spec.runtime))
+            agent.moved_at, agent.work_since = kept.moved_at, kept.work_since
+            agent.placed, agent.stop_ordered = kept.placed, kept.stop_ordered
+            agent.epoch_before = kept.epoch_before
+
+    def find(self, text: str) -> Agent:
+        """The agent with this name. Raises AgentNotFound with the nearest one, BadAgentName."""
+        agent = self.agents.get(text)
+        if agent is None:
+            parse_agent_name(text)
+            close = get_close_matches(text, self.agents, n=1)
+            raise AgentNotFound(shown=text, meant=f" Did you mean {close[0]!r}?" if close else "")
+        return agent
+
+    def require(self, agent: Agent, order: Move) -> None:
+        """Raises AgentRefuses if the table has no such order in this state."""
+        if not accepts(agent.state, order):
+            accepted = ", ".join(state for state in AgentState if accepts(state, order))
+            reason = agent.record.reason
+            why = f" ({reason})" if reason and agent.state is AgentState.UNKNOWN else ""
+            raise AgentRefuses(
+                name=agent.name, state=agent.state, why=why, order=order.partition(" ")[0], accepted=accepted
+            )
+
+    def moved(self, agent: Agent, move: Move, reason: str = "") -> bool:
+        """Something happened that is no look: an order, or how one failed. Whether its state changed."""
+        state = after(agent.state, move)
+        if state is agent.state:
+            return False
+        if move is Move.START:
+            agent.epoch_before = agent.epoch_seen
+        self._change(agent, self._in_state(agent, state, reason or str(move)))
+        return True
+
+    def looked(self, agent: Agent, glimpse: Glimpse, session_id: SessionId | None = None) -> bool:
+        """It was looked at. Whether its state changed."""
+        move = move_of(glimpse)
+        self.failed[agent.runtime.name] += move is Move.UNSEEN
+        if move is Move.GONE and not agent.placed and agent.state is AgentState.ERROR:
+            # Its start failed before anything was there: nothing went, and why it failed is still the news.
+            move = Move.UNSEEN
+        agent.epoch_seen = max(agent.epoch_seen, glimpse.epoch)
+        if move is Move.NOT_YET and agent.is_in(AgentState.STARTING):
+            # It lives, and did not when it was ordered: not every runtime knows the epoch of what ended.
+            agent.epoch_before = -1
+        if move is Move.SESSION_LOST and agent.is_in(AgentState.STARTING) and not agent.was_begun:
+            # Only what was there before the order: Wakeful ended before it started anything.
+            move = Move.CALLED_OFF
+        if move is Move.GONE and agent.is_in(AgentState.STARTING) and agent.was_begun:
+            # What was started is gone before it was seen ready: a start that failed, not a stop.
+            move = Move.NOT_READY
+        if glimpse.container is not Sight.UNKNOWN:
+            agent.placed = glimpse.container is Sight.ALIVE
+        agent.runtime_lost = glimpse.container is Sight.UNKNOWN
+        state = after(agent.state, move)
+        changed = state is not agent.state
+        record = self._in_state(agent, state, _words(agent, move, glimpse)) if changed else agent.record
+        if not changed and state in _EXPLAINED and glimpse.reason:
+            record = replace(record, reason=safe(_words(agent, move, glimpse)))
+        running = state is AgentState.RUNNING
+        record = replace(
+            record,
+            session_alive=running and move is Move.READY,
+            # One that lives and is not ready can be visited: it may be at a dialog.
+            pid=glimpse.pid if running or state is AgentState.UNKNOWN or move is Move.NOT_YET else None,
+            container_id=glimpse.container_id,
+            tmux_session=glimpse.tmux_session,
+            tmux_socket=glimpse.tmux_socket,
+            epoch=max(record.epoch, glimpse.epoch),
+            session_id=session_id or record.session_id,
+        )
+        if record != agent.record:
+            self._change(agent, record)
+        return changed
+
+    def hosts(self, agent: Agent, session_id: SessionId) -> None:
+        """It hosts this session, as is known before it was looked at."""
+        self._write(agent, replace(agent.record, session_id=session_id))
+
+    def claimed(self, agent: Agent, epoch: int) -> None:
+        """It begins anew under this epoch."""
+        agent.record = replace(agent.record, epoch=epoch)
+
+    def ordered(self, agent: Agent, order: Move) -> None:
+        """A person ordered it: what was asked for begins here, and budgets of what was before do not count."""
+        agent.work_since = self._clock.now().wall
+        agent.stop_ordered = order is Move.STOP
+        if order is Move.START:
+            self._write(agent, replace(agent.record, session_id=None))
+        self.moved(agent, order)
+
+    async def keep(self, agent: Agent) -> None:
+        """Remember it. A store that refuses is said, and costs only what a restart would know."""
+        body = msgspec.json.encode(
+            Kept(
+                agent.record,
+                agent.moved_at,
+                agent.work_since,
+                placed=agent.placed,
+                stop_ordered=agent.stop_ordered,
+                epoch_before=agent.epoch_before,
+            )
+        )
+        try:
+            await self._store.keep_note(Note(KIND, agent.name, body))
+        except WorldError as error:
+            log.warning("what became of agent %s is not kept: %s", agent.name, error)
+
+    def _in_state(self, agent: Agent, state: AgentState, reason: str) -> AgentRecord:
+        agent.moved_at, agent.was, agent.alone_since = self._clock.now().wall, agent.state, None
+        alive = agent.record.session_alive and state is AgentState.RUNNING
+        since = iso(agent.moved_at)
+        return replace(agent.record, state=state, since=since, reason=safe(reason), session_alive=alive)
+
+    def _write(self, agent: Agent, record: AgentRecord) -> None:
+        before, agent.record = agent.record.hosts, record
+        if before != record.hosts:
+            for session_id, name in ((before, None), (record.hosts, agent.name)):
+                if session_id is not None:
+                    self._lodge(session_id, name)
+
+    def _change(self, agent: Agent, record: AgentRecord) -> None:
+        old = agent.record.state
+        self._write(agent, record)
+        if old is not record.state:
+            if record.hosts is not None:
+                # Whether a session can be spoken to depends on how its agent is: it is judged anew.
+                self._lodge(record.hosts, agent.name)
+            log.info("agent %s: %s -> %s (%s)", agent.name, old, record.state, record.reason)
+        at = record.since if old is not record.state else iso(self._clock.now().wall)
+        change = AgentChange(agent.name, old, record.state, record.reason, at, record)
+        self._announce(msgspec.json.encode(change))
+
+
+def _words(agent: Agent, move: Move, glimpse: Glimpse) -> str:
+    """The reason of the state; for a container whose session died, the documented sentence."""
+    if move is Move.SESSION_LOST and agent.stop_ordered:
+        return "stopped by a person; its terminal is left"
+    if agent.state is AgentState.STARTING and move is Move.SESSION_LOST:
+        return ENDED_EARLY
+    if move is Move.NOT_YET:
+        return str(move)
+    if move in (Move.SESSION_LOST, Move.CALLED_OFF) and glimpse.reason in ("", _SESSION_DEAD):
+        return f"container running, {_SESSION_DEAD}" if agent.spec.runtime == "docker" else _SESSION_DEAD
+    if move is Move.GONE and agent.state is AgentState.STOPPING:
+        return "stopped by a person"
+    return glimpse.reason or str(move)
+
+
+def _unseen(spec: AgentSpec, now: float) -> AgentRecord:
+    """An agent nobody has looked at yet."""
+    return AgentRecord(
+        id=spec.name,
+        name=spec.name,
+        runtime=spec.runtime,
+        state=AgentState.STOPPED,
+        session_alive=False,
+        pid=None,
+        container_id=None,
+        tmux_session=None,
+        tmux_socket=None,
+        epoch=0,
+        since=iso(now),
+        reason="",
+        session_id=None,
+    )

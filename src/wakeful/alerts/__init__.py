@@ -1,0 +1,1 @@
+"""Messages to people: what they say, when they are sent, mute and pause."""

@@ -1,0 +1,148 @@
+"""Which sources and services of Wakeful are down. One that raises is tried again with back-off and ends nothing else.
+
+`status` and `doctor` show what is down, and people get one alert for each part and one when it works again. Nothing here
+knows what a part does. Each part handles the errors of the world that it expects (a full disk, Redis away) itself.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.alerts.alerts import Alert, AlertKind, Matter, Topic, resolved
+from wakeful.alerts.news import failure_news, text_of
+from wakeful.alerts.outbox import AlertDesk
+from wakeful.core.clock import Clock
+from wakeful.core.errors import WorldError
+from wakeful.core.moment import iso
+from wakeful.core.redact import redact
+from wakeful.core.text import plain
+
+RETRY_SECONDS_MIN: Final = 1.0
+RETRY_SECONDS_MAX: Final = 60.0
+# A service that ran this long after its last failure works again.
+STEADY_SECONDS: Final = 30.0
+# What the store refuses for want of room is tried again this soon; the disk has an alert of its own.
+WORLD_RETRY_SECONDS: Final = 5.0
+REASON_CHARS_MAX: Final = 160
+EPISODE: Final = "down:"
+
+log = logging.getLogger("wakeful")
+
+
+class Failure(Struct):
+    """A part that is down."""
+
+    name: str
+    reason: str
+    since: float
+    times: int = 1
+
+    @property
+    def line(self) -> str:
+        """For a person who looks at `status`."""
+        return f"down since {iso(self.since)}: {self.name} ({self.reason}); Wakeful tries again"
+
+
+class Failures:
+    """The parts that are down now."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._down: dict[str, Failure] = {}
+        # Set whenever a part went down or came back.
+        self.changed = asyncio.Event()
+
+    @property
+    def down(self) -> tuple[Failure, ...]:
+        return tuple(self._down.values())
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What is down, for a person who looks at `status`."""
+        return tuple(each.line for each in self._down.values())
+
+    def failed(self, name: str, error: Exception) -> float:
+        """Note that it raised; the seconds after which to try it again. Only the first time leaves a traceback."""
+        reason = plain(redact(f"{type(error).__name__}: {error}"), REASON_CHARS_MAX)
+        known = self._down.get(name)
+        if known is None:
+            log.error("%s is down", name, exc_info=error)
+            self._down[name] = known = Failure(name, reason, self._clock.now().wall)
+            self.changed.set()
+        else:
+            known.reason, known.times = reason, known.times + 1
+        return min(RETRY_SECONDS_MIN * 2.0 ** min(known.times - 1, 10), RETRY_SECONDS_MAX)
+
+    def works(self, name: str) -> None:
+        """Note that it ran without raising."""
+        failure = self._down.pop(name, None)
+        if failure is not None:
+            log.warning("%s works again after %d failures", name, failure.times)
+            self.changed.set()
+
+    async def keep_running(
+        self, name: str, run: Callable[[], Awaitable[None]], *, world_errors: bool = False
+    ) -> None:
+        """Run a service until it is cancelled or returns, however often it fails.
+
+        `world_errors`: a WorldError is logged and retried, and is no failure of the service.
+        """
+        while True:
+            task = asyncio.ensure_future(run())
+            try:
+                return await self._watch_over(name, task)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the services beside it
+                if world_errors and isinstance(error, WorldError):
+                    log.warning("%s: %s", name, error)
+                    await self._rest(WORLD_RETRY_SECONDS)
+                else:
+                    await self._rest(self.failed(name, error))
+            finally:
+                task.cancel()
+
+    async def _watch_over(self, name: str, task: "asyncio.Future[None]") -> None:
+        """Wait for a service's end; once it ran for a while, it works."""
+        if name in self._down:
+            steady = asyncio.ensure_future(self._rest(STEADY_SECONDS))
+            try:
+                await asyncio.wait((task, steady), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                steady.cancel()
+            if not task.done():
+                self.works(name)
+        await task
+
+    async def _rest(self, seconds: float) -> None:
+        await self._clock.sleep_until(self._clock.now().awake + seconds)
+
+
+class FailureAlerts:
+    """Tells people which parts are down, and when they work again."""
+
+    def __init__(self, failures: Failures, alerts: AlertDesk, host: str) -> None:
+        self._failures = failures
+        self._alerts = alerts
+        self._host = host
+
+    async def run(self) -> None:
+        """Tell of every change, until cancelled."""
+        while True:
+            self._failures.changed.clear()
+            await self.tell()
+            await self._failures.changed.wait()
+
+    async def tell(self) -> None:
+        """Owe an alert for each part that is down, and resolve those of the others, also from before a restart."""
+        down = {f"{EPISODE}{each.name}": each for each in self._failures.down}
+        for episode, failure in down.items():
+            news = failure_news(failure.name, failure.reason, self._host, failure.since)
+            topic = Topic((Matter.DOWN,))
+            await self._alerts.owe(Alert(AlertKind.TROUBLE, episode, text_of(news), topic=topic))
+        for owed in self._alerts.open_episodes(EPISODE):
+            episode = owed.alert.episode
+            if episode not in down:
+                name = episode.removeprefix(EPISODE)
+                await self._alerts.resolve(episode, resolved(f"{name} was down", iso(owed.owed_at)))

@@ -1,0 +1,160 @@
+"""Calm: what people silenced and until when, and the pause that stops whatever Wakeful would do by itself. Pure.
+
+A mute silences telling, never watching or healing, and always ends. A pause ends when a person says so.
+"""
+
+from collections.abc import Collection, Iterable
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.alerts.alerts import Matter
+from wakeful.core.errors import OperatorError
+from wakeful.core.labels import label
+from wakeful.core.moment import iso
+from wakeful.core.text import plain
+from wakeful.incidents.critical_event import Happening
+from wakeful.incidents.incident import Cause
+from wakeful.judging.findings import Code
+from wakeful.judging.session_record import SessionRecord
+
+# Longer than any absence; what should be silent for ever is a setting, not a mute.
+MUTE_SECONDS_MAX: Final = 30 * 86_400.0
+CLOCK_SLACK_SECONDS: Final = 86_400.0
+# Everything somebody can be told about: findings, causes of incidents, the troubles of a project, and the rest.
+CODES: Final = frozenset({*Code, *Cause, *Matter, Happening.QUEUE_STALLED, Happening.MESSAGE_UNROUTED})
+
+
+class NoSuchCode(OperatorError):
+    """{shown!r} is nothing Wakeful tells about. It knows: {known}."""
+
+    code = "no-such-code"
+
+
+class NoTarget(OperatorError):
+    """A mute needs a {kind} to silence."""
+
+    code = "no-mute-target"
+
+
+class MuteKind(StrEnum):
+    """What is silenced: one session, everything of a project, or one kind of trouble wherever it is."""
+
+    SESSION = "session"
+    PROJECT = "project"
+    CODE = "code"
+
+
+class Mute(Struct, frozen=True):
+    """Silence about something until a time, and who wanted it. `until` is wall time: it goes on while the host sleeps."""
+
+    kind: MuteKind
+    value: str
+    until: float
+    by: str
+    reason: str = ""
+
+    def holds(self, now: float) -> bool:
+        """Whether it is in force; one that seems to last longer than any may was made before the clock was set back."""
+        return self.until - MUTE_SECONDS_MAX - CLOCK_SLACK_SECONDS <= now < self.until
+
+    def covers(self, session_id: str | None, project: str | None, codes: Collection[str]) -> bool:
+        """Whether a message about these is silenced; what is None is not what the message is about.
+
+        `codes` are all it is told under: what was found, and the cause behind it.
+        """
+        match self.kind:
+            case MuteKind.SESSION:
+                return self.value == session_id
+            case MuteKind.PROJECT:
+                return self.value == project
+            case MuteKind.CODE:
+                return self.value in codes
+
+
+class Pause(Struct, frozen=True):
+    """Nothing is done by Wakeful itself; who wanted it, since when, and why."""
+
+    by: str
+    since: float
+    reason: str = ""
+
+
+class MuteRecord(Struct, frozen=True):
+    """A mute as doors show it."""
+
+    kind: MuteKind
+    value: str
+    until: str
+    by: str
+    reason: str
+
+
+class PauseRecord(Struct, frozen=True):
+    """A pause as doors show it."""
+
+    by: str
+    since: str
+    reason: str
+
+
+class MuteList(Struct, frozen=True):
+    """Those in force, the first to end first; `paused` says who stopped everything, if somebody did."""
+
+    mutes: tuple[MuteRecord, ...]
+    paused: PauseRecord | None
+
+
+def mute_record(mute: Mute) -> MuteRecord:
+    return MuteRecord(mute.kind, mute.value, iso(mute.until), mute.by, mute.reason)
+
+
+def mute_list(mutes: Iterable[Mute], paused: PauseRecord | None, now: float) -> MuteList:
+    held = sorted((each for each in mutes if each.holds(now)), key=lambda each: (each.until, each.value))
+    return MuteList(tuple(map(mute_record, held)), paused)
+
+
+def pause_record(pause: Pause | None) -> PauseRecord | None:
+    return PauseRecord(pause.by, iso(pause.since), pause.reason) if pause is not None else None
+
+
+def parse_target(kind: MuteKind, value: str) -> str:
+    """What a mute of this kind compares with, as records spell it. Raises NoSuchCode, NoTarget."""
+    if kind is MuteKind.CODE and value not in CODES:
+        raise NoSuchCode(shown=value[:40], known=", ".join(sorted(CODES)))
+    target = project_name(value) if kind is MuteKind.PROJECT else value
+    if not target:
+        raise NoTarget(kind=kind)
+    return target
+
+
+def project_name(text: str) -> str:
+    """A project's name as records show it, which is also how people know it."""
+    return label(text)
+
+
+def is_muted(mute: Mute, record: SessionRecord | None, project: str | None, codes: Collection[str]) -> bool:
+    """Whether a mute covers a message about a session, or about a project when there is none."""
+    if record is not None:
+        return mute.covers(record.id, record.project, codes)
+    return mute.covers(None, project_name(project) if project is not None else None, codes)
+
+
+def pause_words(pause: Pause | PauseRecord) -> str:
+    """The words every door and every alert says it with."""
+    since = iso(pause.since) if isinstance(pause, Pause) else pause.since
+    return f"PAUSED by {pause.by} since {since}{f': {pause.reason}' if pause.reason else ''}"
+
+
+def mute_words(mute: Mute | MuteRecord) -> str:
+    """One line about a mute."""
+    until = iso(mute.until) if isinstance(mute, Mute) else mute.until
+    return f"{mute.kind} {mute.value} is muted until {until} by {mute.by}{f': {mute.reason}' if mute.reason else ''}"
+
+
+def paused_text(pause: PauseRecord | None) -> list[str]:
+    """The first line of whatever is listed, while Wakeful is paused."""
+    if pause is None:
+        return []
+    return [plain(f"{pause_words(pause)}; Wakeful does nothing by itself until `wakeful resume`")]

@@ -1,0 +1,78 @@
+"""A sign of life to another service, every minute: it notices when this host or this daemon is gone.
+
+The address is a secret, because whoever knows it can forge our life. It stands in no log and in no error.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from wakeful.core.clock import Clock
+from wakeful.core.errors import ExtraMissing
+from wakeful.linux.hush import hush
+
+if TYPE_CHECKING:
+    import httpx
+
+PING_SECONDS: Final = 60.0
+ANSWER_SECONDS_MAX: Final = 10.0
+
+log = logging.getLogger("wakeful.ping")
+
+
+class Ping:
+    """Calls the address as long as `well` says that judging works; silence is the alarm."""
+
+    def __init__(self, url: str, clock: Clock, well: Callable[[], bool] = lambda: True) -> None:
+        self._url = url
+        self._clock = clock
+        self._well = well
+        self._client: httpx.AsyncClient | None = None
+        self.trouble: str | None = None
+
+    async def run(self) -> None:
+        """Ping until cancelled."""
+        try:
+            while True:
+                begun = self._clock.now().awake
+                if self._well():
+                    self._note(await self._ping())
+                await self._clock.sleep_until(begun + PING_SECONDS)
+        finally:
+            if self._client is not None:
+                await self._client.aclose()
+
+    async def _ping(self) -> str | None:
+        """What went wrong, if anything did."""
+        if self._client is None:
+            self._client = await asyncio.to_thread(_open_client)
+        import httpx  # noqa: PLC0415 - loaded by now
+
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                answer = await self._client.get(self._url)
+        except TimeoutError:
+            return f"no answer within {ANSWER_SECONDS_MAX:g} s"
+        except (httpx.HTTPError, httpx.InvalidURL) as problem:
+            return type(problem).__name__
+        return None if answer.is_success else f"answered with status {answer.status_code}"
+
+    def _note(self, trouble: str | None) -> None:
+        """Say it once, and once that it is over."""
+        if trouble is not None and self.trouble is None:
+            log.warning("alerts.ping_url does not answer: %s", trouble)
+        if trouble is None and self.trouble is not None:
+            log.warning("alerts.ping_url answers again")
+        self.trouble = trouble
+
+
+def _open_client() -> "httpx.AsyncClient":
+    hush()
+    try:
+        import httpx  # noqa: PLC0415 - a tenth of a second, for those who ask for pings only
+    except ModuleNotFoundError as missing:
+        raise ExtraMissing(what="alerts.ping_url", library=missing.name, extra="alerts") from missing
+
+    limits = httpx.Limits(max_keepalive_connections=0)
+    return httpx.AsyncClient(timeout=ANSWER_SECONDS_MAX, limits=limits)

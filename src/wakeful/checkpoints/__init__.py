@@ -1,0 +1,1 @@
+"""Decisions that a person takes before anything is repeated."""

@@ -1,0 +1,130 @@
+"""CHECKPOINT_<n>.md on the disk: replaced as a whole, never through a symbolic link, never over somebody else's file.
+
+A journal's lie in its root, an agent's in Wakeful's own folder. What they say is for `domain.checkpoint`; the store
+remains the truth, so a file that cannot be written costs its readers a command and nothing else.
+"""
+
+import asyncio
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from wakeful.checkpoints.model import (
+    BadCheckpoint,
+    Checkpoint,
+    CheckpointKind,
+    file_name,
+    from_markdown,
+    to_markdown,
+)
+from wakeful.core.errors import WorldError
+from wakeful.core.fault_points import reach
+
+# Ours have a few thousand bytes; nobody makes us read more.
+FILE_BYTES_MAX: Final = 256 * 1024
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class CheckpointNotWritten(WorldError):
+    """{path} was not written: {reason}. `wakeful checkpoint show {number}` shows the same."""
+
+    code = "checkpoint-not-written"
+    retryable = True
+
+
+class CheckpointFiles:
+    """`own` is the folder for agents' checkpoints; made when it is first needed. Nobody waits for a slow disk."""
+
+    def __init__(self, own: Path) -> None:
+        self._own = own
+
+    def path_of(self, checkpoint: Checkpoint) -> Path:
+        folder = Path(checkpoint.subject) if checkpoint.kind is CheckpointKind.JOURNAL else self._own
+        return folder / file_name(checkpoint.number)
+
+    async def is_free(self, checkpoint: Checkpoint) -> bool:
+        """Whether its place is empty or holds an earlier word about the same checkpoint."""
+        return await asyncio.to_thread(self._is_free, checkpoint)
+
+    async def write(self, checkpoint: Checkpoint) -> None:
+        """Put the file in its place, whole and on the disk. Raises CheckpointNotWritten."""
+        await asyncio.to_thread(self._write, checkpoint)
+
+    def _is_free(self, checkpoint: Checkpoint) -> bool:
+        path = self.path_of(checkpoint)
+        try:
+            path.lstat()
+        except FileNotFoundError:
+            return True
+        except OSError:
+            # Its folder cannot be looked into: then nothing is overwritten there either.
+            return True
+        found = read_checkpoint(path)
+        return found is not None and _identity(found) == _identity(checkpoint)
+
+    def _write(self, checkpoint: Checkpoint) -> None:
+        path = self.path_of(checkpoint)
+        try:
+            if checkpoint.kind is not CheckpointKind.JOURNAL:
+                self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._is_free(checkpoint):
+                raise FileExistsError(errno.EEXIST, "somebody else's file is in its place")
+            with _opened(path.parent) as folder:
+                _replace(folder, path.name, to_markdown(checkpoint).encode("utf-8", "replace"))
+        except OSError as error:
+            raise CheckpointNotWritten(path=path, reason=error.strerror, number=checkpoint.number) from error
+
+
+def read_checkpoint(path: Path) -> Checkpoint | None:
+    """What a file says; None for one that is missing, a link, too long or no checkpoint. Never the authority."""
+    try:
+        with os.fdopen(os.open(path, _READ), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
+            text = file.read(FILE_BYTES_MAX + 1)
+        return from_markdown(text.decode()) if len(text) <= FILE_BYTES_MAX else None
+    except (OSError, UnicodeDecodeError, BadCheckpoint):
+        return None
+
+
+def _identity(checkpoint: Checkpoint) -> tuple[int, str, str | None]:
+    return checkpoint.number, f"{checkpoint.opened_at:.3f}", checkpoint.trace_id
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, _FOLDER)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _replace(folder: int, name: str, content: bytes) -> None:
+    """Written aside, synced, renamed: whoever reads finds the old text or the new one. A link there is replaced."""
+    aside = f".{name}.{secrets.token_hex(8)}"
+    try:
+        with os.fdopen(os.open(aside, _NEW, 0o600, dir_fd=folder), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        reach("checkpoint.written")
+        os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        _remove(folder, aside)
+        raise
+    os.fsync(folder)
+
+
+def _remove(folder: int, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return

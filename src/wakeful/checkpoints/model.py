@@ -1,0 +1,354 @@
+"""A checkpoint: what a crash left undecided, for a person to read in a minute and to decide once. Pure values.
+
+Here are the values and the spelling of CHECKPOINT_<n>.md, in both directions. The file is for reading: what was decided
+is what the store says, so nobody decides by editing it. Nothing here opens, decides or carries anything out.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from itertools import pairwise
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wakeful.alerts.mute_pause_model import PauseRecord
+from wakeful.core.errors import OperatorError
+from wakeful.core.labels import label, quotations
+from wakeful.core.moment import iso
+from wakeful.core.redact import redact
+from wakeful.core.text import plain
+
+# What is read in a minute: one screen of lines, each of them whole in a terminal or two.
+LINE_CHARS_MAX: Final = 300
+# The newest of them: nobody reads a longer list.
+LISTED_MAX: Final = 1000
+LINES_MAX: Final = 20
+# What `wakeful checkpoint` and the file's name can hold; a store never gets there.
+NUMBER_MAX: Final = 999_999
+
+
+class CheckpointKind(StrEnum):
+    """Whose work was cut off: a program's with a journal, an agent's, or an attempt's of a queue."""
+
+    JOURNAL = "journal"
+    SESSION = "session"
+    QUEUE = "queue"
+
+
+class ChoiceName(StrEnum):
+    """What a person can say. `done`: somebody looked, and what was cut off has happened."""
+
+    CONTINUE = "continue"
+    DONE = "done"
+    ROLLBACK = "rollback"
+    ABORT = "abort"
+
+
+class CheckpointState(StrEnum):
+    """Open until a person has decided; then what was decided, for good."""
+
+    OPEN = "open"
+    CONTINUED = "continued"
+    COUNTED_DONE = "counted_done"
+    ROLLED_BACK = "rolled_back"
+    ABORTED = "aborted"
+
+
+STATE_AFTER: Final[Mapping[ChoiceName, CheckpointState]] = {
+    ChoiceName.CONTINUE: CheckpointState.CONTINUED,
+    ChoiceName.DONE: CheckpointState.COUNTED_DONE,
+    ChoiceName.ROLLBACK: CheckpointState.ROLLED_BACK,
+    ChoiceName.ABORT: CheckpointState.ABORTED,
+}
+
+
+class BadCheckpoint(OperatorError):
+    """This is no checkpoint of Wakeful's: {reason}."""
+
+    code = "bad-checkpoint"
+
+
+class Choice(Struct, frozen=True):
+    """One way on. `commands`: first how it is chosen, then what it will run."""
+
+    name: ChoiceName
+    consequence: str
+    commands: tuple[str, ...] = ()
+
+
+class Checkpoint(Struct, frozen=True):
+    """What somebody has to decide. `subject` is a journal's root or a session's id."""
+
+    number: int
+    kind: CheckpointKind
+    subject: str
+    project: str
+    opened_at: float
+    happened: tuple[str, ...]
+    may_have: tuple[str, ...]
+    did_not: tuple[str, ...]
+    choices: tuple[Choice, ...]
+    state: CheckpointState = CheckpointState.OPEN
+    decided_by: str | None = None
+    decided_at: float | None = None
+    trace_id: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is CheckpointState.OPEN
+
+    def choice(self, name: ChoiceName) -> Choice | None:
+        """None: that cannot be chosen here."""
+        return next((each for each in self.choices if each.name is name), None)
+
+    def decided(self, choice: ChoiceName, by: str, at: float) -> "Checkpoint":
+        """The same, with what was decided, by whom and when."""
+        return replace(self, state=STATE_AFTER[choice], decided_by=by, decided_at=at)
+
+
+class CheckpointRecord(Struct, frozen=True):
+    """A checkpoint as doors show it. Every text in it may hold words of an agent."""
+
+    number: int
+    state: CheckpointState
+    kind: CheckpointKind
+    subject: str
+    project: str
+    opened_at: str
+    happened: tuple[str, ...]
+    may_have: tuple[str, ...]
+    did_not: tuple[str, ...]
+    choices: tuple[Choice, ...]
+    decided_by: str | None
+    decided_at: str | None
+    trace_id: str | None
+    # Which words of the sentences above agents chose.
+    untrusted: tuple[str, ...] = ()
+
+
+class CheckpointList(Struct, frozen=True):
+    """Open ones first, the newest first among equals; `paused` says who stopped everything, if somebody did."""
+
+    checkpoints: tuple[CheckpointRecord, ...]
+    paused: PauseRecord | None
+
+
+def checkpoint_list(found: Iterable[Checkpoint], paused: PauseRecord | None) -> CheckpointList:
+    """What every door shows of these."""
+    newest = sorted(found, key=lambda each: (not each.is_open, -each.number))[:LISTED_MAX]
+    return CheckpointList(tuple(map(checkpoint_record, newest)), paused)
+
+
+def checkpoint_record(checkpoint: Checkpoint) -> CheckpointRecord:
+    return CheckpointRecord(
+        number=checkpoint.number,
+        state=checkpoint.state,
+        kind=checkpoint.kind,
+        subject=plain(checkpoint.subject),
+        project=label(checkpoint.project),
+        opened_at=iso(checkpoint.opened_at),
+        happened=checkpoint.happened,
+        may_have=checkpoint.may_have,
+        did_not=checkpoint.did_not,
+        choices=checkpoint.choices,
+        decided_by=checkpoint.decided_by,
+        decided_at=iso(checkpoint.decided_at) if checkpoint.decided_at is not None else None,
+        trace_id=checkpoint.trace_id,
+        untrusted=quotations([*checkpoint.happened, *checkpoint.may_have, *checkpoint.did_not]),
+    )
+
+
+def file_name(number: int) -> str:
+    return f"CHECKPOINT_{number}.md"
+
+
+def number_of(name: str) -> int | None:
+    """The number in a file's name; None for every other file."""
+    found = _FILE_NAME.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def order_of(choice: ChoiceName, number: int) -> str:
+    """What a person types to choose it."""
+    if choice is ChoiceName.DONE:
+        return f"wakeful checkpoint continue {number} --done"
+    return f"wakeful checkpoint {choice} {number}"
+
+
+def numbered(draft: Checkpoint, number: int, opened_at: float) -> Checkpoint:
+    """A draft (number 0) with its number and time: bounded, redacted, plain, and each choice says how it is chosen."""
+    choices = tuple(
+        Choice(each.name, _line(each.consequence), (order_of(each.name, number), *_lines(each.commands)))
+        for each in draft.choices
+    )
+    return replace(
+        draft,
+        number=number,
+        opened_at=round(opened_at, 3),
+        project=_line(draft.project),
+        happened=_lines(draft.happened),
+        may_have=_lines(draft.may_have),
+        did_not=_lines(draft.did_not),
+        choices=choices,
+    )
+
+
+def is_about_the_same(one: Checkpoint, other: Checkpoint) -> bool:
+    """Whether a person would be asked the same question twice. Either may still be a draft."""
+    return _question(one) == _question(other)
+
+
+def _question(checkpoint: Checkpoint) -> tuple[CheckpointKind, str, str | None, tuple[str, ...]]:
+    return checkpoint.kind, checkpoint.subject, checkpoint.trace_id, _lines(checkpoint.may_have)
+
+
+def _line(text: str) -> str:
+    return plain(redact(text), LINE_CHARS_MAX)
+
+
+def _lines(texts: Sequence[str]) -> tuple[str, ...]:
+    """The newest ones, with a word about the others."""
+    lines = tuple(line for line in map(_line, texts) if line)
+    left_out = len(lines) - LINES_MAX
+    return (f"{left_out + 1} earlier ones", *lines[left_out + 1 :]) if left_out > 0 else lines
+
+
+# The file. Every fact stands on one line behind a mark of ours, and a backslash stands before whatever would mean
+# something to Markdown: what an agent wrote can be neither a heading, nor a choice, nor a picture from elsewhere.
+_FILE_NAME: Final = re.compile(r"CHECKPOINT_([1-9][0-9]{0,5})\.md")
+_TITLE: Final = re.compile(r"# Checkpoint ([1-9][0-9]{0,5}): .*")
+_MEANS_SOMETHING: Final = re.compile(r"([\\`*<&\[])")
+_ESCAPED: Final = re.compile(r"\\([\\`*<&\[])")
+_NOTHING: Final = "nothing"
+_UNSAID: Final = "-"
+_SECTIONS: Final = {
+    "happened": "## Already happened",
+    "may_have": "## May have happened",
+    "did_not": "## Did not happen",
+}
+_CHOICES: Final = "## Choices"
+_THEN: Final = "Then: "
+
+
+def to_markdown(checkpoint: Checkpoint) -> str:
+    """The text of CHECKPOINT_<n>.md."""
+    return "\n".join([*_head(checkpoint), *_told(checkpoint), *_offered(checkpoint.choices), ""])
+
+
+def from_markdown(text: str) -> Checkpoint:
+    """Read CHECKPOINT_<n>.md again. Raises BadCheckpoint."""
+    lines = text.split("\n")
+    title = _TITLE.fullmatch(lines[0])
+    if title is None:
+        raise BadCheckpoint(reason="its first line is not the title of one")
+    try:
+        return _read(int(title[1]), lines)
+    except (ValueError, KeyError) as error:
+        raise BadCheckpoint(reason=f"{plain(str(error), 100)} is not what stands there") from error
+
+
+def _head(checkpoint: Checkpoint) -> Iterator[str]:
+    told = "somebody has to decide" if checkpoint.is_open else _STATE_WORDS[checkpoint.state]
+    yield f"# Checkpoint {checkpoint.number}: {told}"
+    yield ""
+    yield _OPENING[checkpoint.kind]
+    yield ""
+    facts = {
+        "state": checkpoint.state,
+        "kind": checkpoint.kind,
+        "subject": plain(checkpoint.subject),
+        "project": checkpoint.project,
+        "opened": iso(checkpoint.opened_at),
+        "decided by": checkpoint.decided_by,
+        "decided": iso(checkpoint.decided_at) if checkpoint.decided_at is not None else None,
+        "trace": checkpoint.trace_id,
+    }
+    yield from (f"- {name}: {_escaped(value or _UNSAID)}" for name, value in facts.items())
+
+
+def _told(checkpoint: Checkpoint) -> Iterator[str]:
+    for field, heading in _SECTIONS.items():
+        lines: tuple[str, ...] = getattr(checkpoint, field)
+        yield from ("", heading, "")
+        yield from (f"- {_escaped(line)}" for line in lines)
+        if not lines:
+            yield _NOTHING
+
+
+def _offered(choices: Iterable[Choice]) -> Iterator[str]:
+    yield from ("", _CHOICES)
+    for choice in choices:
+        yield from ("", f"### {choice.name}", "", f"{_THEN}{_escaped(choice.consequence)}", "")
+        yield from (f"    {command}" for command in choice.commands)
+
+
+_OPENING: Final = {
+    CheckpointKind.JOURNAL: "This program was cut off inside a step. Nothing of it is repeated before somebody decides.",
+    CheckpointKind.SESSION: "This agent was cut off inside a call. Nothing of it is repeated before somebody decides.",
+    CheckpointKind.QUEUE: "This attempt at a queued message ended. Nothing of it is repeated before somebody decides.",
+}
+_STATE_WORDS: Final = {
+    CheckpointState.CONTINUED: "continued",
+    CheckpointState.COUNTED_DONE: "counted as done",
+    CheckpointState.ROLLED_BACK: "rolled back",
+    CheckpointState.ABORTED: "aborted",
+}
+
+
+def _read(number: int, lines: list[str]) -> Checkpoint:
+    marks = [lines.index(heading) for heading in (*_SECTIONS.values(), _CHOICES)]
+    if marks != sorted(marks):
+        raise ValueError(_CHOICES)
+    facts = dict(_facts(lines[1 : marks[0]]))
+    sections = [_items(lines[start + 1 : end]) for start, end in pairwise(marks)]
+    decided = facts["decided"]
+    return Checkpoint(
+        number=number,
+        kind=CheckpointKind(facts["kind"] or ""),
+        subject=facts["subject"] or "",
+        project=facts["project"] or "",
+        opened_at=_wall(facts["opened"] or ""),
+        happened=sections[0],
+        may_have=sections[1],
+        did_not=sections[2],
+        choices=tuple(_choices(lines[marks[-1] + 1 :])),
+        state=CheckpointState(facts["state"] or ""),
+        decided_by=facts["decided by"],
+        decided_at=_wall(decided) if decided is not None else None,
+        trace_id=facts["trace"],
+    )
+
+
+def _facts(lines: Iterable[str]) -> Iterator[tuple[str, str | None]]:
+    for line in lines:
+        name, found, value = line.removeprefix("- ").partition(": ")
+        if found and line.startswith("- "):
+            yield name, None if value == _UNSAID else _unescaped(value)
+
+
+def _items(lines: Iterable[str]) -> tuple[str, ...]:
+    return tuple(_unescaped(line[2:]) for line in lines if line.startswith("- "))
+
+
+def _choices(lines: list[str]) -> Iterator[Choice]:
+    starts = [at for at, line in enumerate(lines) if line.startswith("### ")]
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        body = lines[start + 1 : end]
+        commands = tuple(line[4:] for line in body if line.startswith("    "))
+        words = next((line for line in body if line.startswith(_THEN)), _THEN)
+        yield Choice(ChoiceName(lines[start][4:]), _unescaped(words.removeprefix(_THEN)), commands)
+
+
+def _wall(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()
+
+
+def _escaped(text: str) -> str:
+    return _MEANS_SOMETHING.sub(r"\\\1", text)
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPED.sub(r"\1", text)

@@ -1,0 +1,226 @@
+"""The command `wakeful`: its table of commands, and the one place where endings become exit codes.
+
+Commands return their exit code or raise; nobody else calls `exit`.
+"""
+
+import io
+import os
+import sys
+from typing import Final
+
+import click
+
+from wakeful import __version__
+from wakeful.cli.lazy import Entry, LazyGroup
+from wakeful.cli.output import INTERRUPTED, OutputLost, asked_for_json, complain, tell_remarks
+from wakeful.core.errors import WakefulError, WorldError
+from wakeful.core.text import plain
+
+# What a shell reports for a program that SIGPIPE ended.
+PIPE_BROKEN: Final = 141
+BUG: Final = 4
+
+COMMANDS: Final = {
+    "ls": Entry("See", "wakeful.cli.commands.ls:ls", "Every session: what it does, who needs you first"),
+    "status": Entry(
+        "See", "wakeful.cli.commands.status:status", "The daemon: mode, doors, eyes, who needs you"
+    ),
+    "session": Entry(
+        "See", "wakeful.cli.commands.session:session", "One session: health, status, why, wait and more"
+    ),
+    "top": Entry("See", "wakeful.tui.command:top", "The same live in a terminal, with keys"),
+    "open": Entry("See", "wakeful.cli.commands.running:open_page", "A one-time link to the web page"),
+    "doctor": Entry("See", "wakeful.cli.doctor.command:doctor", "Check this machine and say what to do"),
+    "demo": Entry(
+        "See", "wakeful.cli.commands.running:demo", "Scripted agents in a throw-away home, for a minute"
+    ),
+    "replay": Entry(
+        "See", "wakeful.cli.commands.replay:replay", "Judge recorded logs again, with any thresholds"
+    ),
+    "events": Entry(
+        "See", "wakeful.cli.commands.events:events", "Critical events: what went wrong, what was done"
+    ),
+    "incidents": Entry(
+        "See", "wakeful.cli.commands.incidents:incidents", "What is wrong by its cause, many sessions in one"
+    ),
+    "report": Entry(
+        "See",
+        "wakeful.cli.commands.report:report",
+        "What happened since 22:00: who finished, waits, died; git, cost",
+    ),
+    "services": Entry(
+        "See", "wakeful.cli.commands.services:services", "The hub and what runs in containers and tmux"
+    ),
+    "mute": Entry(
+        "Heal", "wakeful.cli.commands.mute:mute", "No alerts about a session, project or code for a while"
+    ),
+    "unmute": Entry("Heal", "wakeful.cli.commands.mute:unmute", "Tell about it again"),
+    "restore": Entry("Heal", "wakeful.cli.commands.healing:restore", "Bring back what a reboot took along"),
+    "pause": Entry("Heal", "wakeful.cli.commands.mute:pause", "Stop everything Wakeful would do by itself"),
+    "resume": Entry("Heal", "wakeful.cli.commands.mute:resume", "End a pause"),
+    "up": Entry("Run", "wakeful.cli.commands.running:up", "Start watching; --detach puts it behind"),
+    "down": Entry("Run", "wakeful.cli.commands.running:down", "End the daemon; agents go on"),
+    "run": Entry(
+        "Run", "wakeful.cli.commands.run:run", "Start an agent that Wakeful manages: run -- claude …"
+    ),
+    "attach": Entry("Run", "wakeful.cli.commands.run:attach", "Go to the terminal of an agent or a session"),
+    "agent": Entry(
+        "Run", "wakeful.cli.commands.agent:agent", "Agents of the hub: list, start, stop, restart-session"
+    ),
+    "work": Entry(
+        "Run", "wakeful.cli.commands.work:work", "Hand out work: add, list, claim, heartbeat, complete, fail"
+    ),
+    "recover": Entry(
+        "Recover", "wakeful.cli.commands.recover:recover", "Settle what a crash left of a program's journal"
+    ),
+    "checkpoint": Entry(
+        "Recover", "wakeful.cli.commands.checkpoint:checkpoint", "Decide what goes on after a crash"
+    ),
+    "backlog": Entry(
+        "Recover", "wakeful.cli.commands.backlog:backlog", "What is to be done: add, update, list, sync"
+    ),
+    "gateway": Entry(
+        "Chat",
+        "wakeful.cli.commands.gateway:gateway",
+        "Answer a chat: messages become turns of managed sessions",
+    ),
+    "alerts": Entry("Chat", "wakeful.cli.commands.alerts:alerts", "test: one message through every channel"),
+    "config": Entry("Set up", "wakeful.cli.commands.config:config", "init, show, check, trust, import"),
+    "mcp": Entry(
+        "Set up", "wakeful.mcp.command:mcp", "A server for agents that speak MCP; read-only by itself"
+    ),
+    "completion": Entry(
+        "Set up", "wakeful.cli.completion:completion", "Let bash, zsh or fish complete words"
+    ),
+    "hooks": Entry(
+        "Set up", "wakeful.cli.commands.hooks:hooks", "install, uninstall: what clients ask is known at once"
+    ),
+    "autostart": Entry(
+        "Set up", "wakeful.cli.commands.autostart:autostart", "install, remove: kept running by systemd"
+    ),
+}
+
+
+class NotLinux(WorldError):
+    """Wakeful needs Linux; this is {platform}."""
+
+    code = "not-linux"
+
+
+@click.command(
+    cls=LazyGroup,
+    entries=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example: wakeful up --detach && wakeful ls",
+)
+@click.version_option(__version__, message="wakeful %(version)s")
+def root() -> None:
+    """The truth about every agent session on this machine."""
+    if sys.platform != "linux":
+        raise NotLinux(platform=sys.platform)
+
+
+def run() -> int:
+    """Run the command of this process's arguments. Whatever happens becomes one line and an exit code."""
+    try:
+        _prepare_streams()
+        code = _invoke(sys.argv[1:])
+        sys.stdout.flush()
+        tell_remarks()
+    except KeyboardInterrupt:
+        return _interrupted()
+    except BrokenPipeError:
+        _discard_output()
+        return PIPE_BROKEN
+    except Exception as problem:  # noqa: BLE001 - the last place where a bug can become one line
+        return _explained(_lost_output() or problem)
+    return code
+
+
+def _interrupted() -> int:
+    """A person who pressed Ctrl-C knows why; a program that reads JSON does not."""
+    if asked_for_json(sys.argv[1:]):
+        complain("interrupted by a signal", INTERRUPTED, "interrupted", retryable=True)
+    return INTERRUPTED
+
+
+def _prepare_streams() -> None:
+    """A terminal that cannot show a character shows a question mark instead. Raises OutputLost."""
+    if sys.stderr is None:
+        # Closed by the caller: nobody wants to hear what else there is to say.
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - it stays open as long as we run
+    if sys.stdout is None:
+        raise OutputLost(reason="closed")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _lost_output() -> OutputLost | None:
+    """What is wrong with standard output, if it takes nothing any more: what failed then is this."""
+    if sys.stdout is None:
+        return None
+    try:
+        sys.stdout.flush()
+    except OSError as problem:
+        _discard_output()
+        return OutputLost(reason=problem.strerror)
+    return None
+
+
+def _discard_output() -> None:
+    """Python flushes once more at its end and would complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _invoke(words: list[str]) -> int:
+    """What click's own `main` does, but for its way with closed pipes: there it exits 1, which is an answer here."""
+    if "_WAKEFUL_COMPLETE" in os.environ:
+        # The shell asks how a word could go on; click answers and exits.
+        root.main(prog_name="wakeful")
+    try:
+        with root.make_context("wakeful", words) as context:
+            code = root.invoke(context)
+    except click.exceptions.Exit as ending:
+        return ending.exit_code
+    return int(code or 0)
+
+
+def _explained(problem: Exception) -> int:
+    """Say in one line what happened; the exit code for it."""
+    if isinstance(problem, ExceptionGroup):
+        # The first of several that failed together is the cause more often than not.
+        return _explained(problem.exceptions[0])
+    if isinstance(problem, WakefulError) and problem.exit_code != BUG:
+        code, retryable = _as_the_daemon_said(problem)
+        return complain(str(problem), problem.exit_code, code, retryable=retryable)
+    if isinstance(problem, click.ClickException):
+        return _usage(problem)
+    if isinstance(problem, OSError) and problem.strerror:
+        place = f"{os.fsdecode(problem.filename)}: " if problem.filename is not None else ""
+        return complain(f"{place}{problem.strerror}", WorldError.exit_code, "os-error")
+    if os.environ.get("WAKEFUL_DEBUG") == "1":
+        import traceback  # noqa: PLC0415 - a tenth of the start time, for nobody but us
+
+        traceback.print_exception(problem)
+    words = f"this is a bug of ours: {type(problem).__name__}: {problem} (WAKEFUL_DEBUG=1 shows where)"
+    return complain(words, BUG, "bug")
+
+
+def _as_the_daemon_said(problem: WakefulError) -> tuple[str, bool]:
+    """Its code and whether it may be retried; a refusal of the daemon keeps those of its document."""
+    document = problem.facts.get("problem")
+    if not isinstance(document, dict) or not isinstance(document.get("code"), str):
+        return problem.code, problem.retryable
+    return document["code"], document.get("retryable") is True
+
+
+def _usage(problem: click.ClickException) -> int:
+    context = getattr(problem, "ctx", None)
+    exit_code = problem.exit_code if problem.exit_code != 1 else 2
+    if isinstance(problem, click.exceptions.NoArgsIsHelpError):
+        problem.show()
+        return exit_code
+    hint = f" Try '{context.command_path} --help'." if context is not None else ""
+    said = plain(problem.format_message())
+    return complain(f"{said}{'' if said.endswith(('.', '?', '!')) else '.'}{hint}", exit_code, "usage")

@@ -1,0 +1,76 @@
+"""`wakeful alerts test`: one message through every channel, and what became of each.
+
+It speaks to the channels itself: what works here works without a daemon, too.
+"""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import Final
+
+import click
+import msgspec
+
+from wakeful.alerts.messenger import Messenger, NotDelivered, Refused
+from wakeful.cli.lazy import Entry, LazyGroup
+from wakeful.cli.options import answers_json
+from wakeful.cli.output import say, show_json
+from wakeful.cli.settings import load_settings
+from wakeful.config.alert_channels import open_channels
+from wakeful.core.errors import OperatorError
+
+_HERE: Final = "wakeful.cli.commands.alerts"
+COMMANDS: Final = {"test": Entry("Set up", f"{_HERE}:test", "Send one through every channel that is set up")}
+TEXT: Final = "Wakeful can reach you\nThis is a test of this channel. Nothing is wrong."
+
+
+class NoChannel(OperatorError):
+    """No channel for alerts is set up. Set alerts.telegram_token and alerts.telegram_chat, or alerts.urls to any address that apprise knows, like ntfys://ntfy.sh/a-name-nobody-guesses; on a desktop install notify-send. docs/how-to/alerts.md shows each."""
+
+    code = "no-alert-channel"
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """What became of one message."""
+
+    channel: str
+    outcome: str
+    reason: str
+
+
+@click.command(cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful alerts test")
+def alerts() -> None:
+    """Alerts: how you are reached when a session needs you or is in trouble."""
+
+
+@click.command(epilog="Example: wakeful alerts test")
+@click.option("--config", "config_file", metavar="FILE", help="Read this configuration and no other.")
+@answers_json
+def test(*, config_file: str | None, as_json: bool) -> int:
+    """Send one message through every channel. Exit 1 if one of them did not take it, 2 if there is none."""
+    channels = open_channels(load_settings(config_file).config.alerts, os.environ)
+    if not channels:
+        raise NoChannel
+    tried = asyncio.run(_try_all(channels))
+    if as_json:
+        show_json(msgspec.json.encode({"channels": tried}))
+    else:
+        for each in tried:
+            say(f"{each.channel}: {each.outcome}{f' ({each.reason})' if each.reason else ''}")
+    return 0 if all(each.outcome == "sent" for each in tried) else 1
+
+
+async def _try_all(channels: Sequence[Messenger]) -> list[Tried]:
+    return await asyncio.gather(*map(_try, channels))
+
+
+async def _try(channel: Messenger) -> Tried:
+    try:
+        await channel.send(TEXT)
+    except Refused as problem:
+        return Tried(channel.name, "refused", str(problem.facts["reason"]))
+    except NotDelivered as problem:
+        return Tried(channel.name, "unknown", str(problem.facts["reason"]))
+    finally:
+        await channel.close()
+    return Tried(channel.name, "sent", "")

@@ -1,0 +1,174 @@
+"""`wakeful backlog …`: what is to be done in a folder, kept in gaia.db and in doc/todo-archive.ndjson."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from wakeful.cli.lazy import Entry, LazyGroup
+from wakeful.cli.options import Command, Number, answers_json
+from wakeful.cli.output import say, show_json
+from wakeful.core.errors import OperatorError
+from wakeful.core.text import plain
+
+_HERE: Final = "wakeful.cli.commands.backlog"
+COMMANDS: Final = {
+    "add": Entry("Change", f"{_HERE}:add", "A new item"),
+    "update": Entry("Change", f"{_HERE}:update", "Other fields of an item"),
+    "list": Entry("See", f"{_HERE}:list_items", "Every item, in the order in which they were added"),
+    "sync": Entry(
+        "Change", f"{_HERE}:sync", "Bring gaia.db and the archive together; --master writes a page"
+    ),
+}
+
+
+class BadField(OperatorError):
+    """{shown!r} is no field: write name=value."""
+
+    code = "bad-field"
+
+
+class NothingToChange(OperatorError):
+    """Say what is to be changed: --status, --title, --priority, --est-hours or --set name=value."""
+
+    code = "nothing-to-change"
+
+
+@click.command(cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful backlog update T-12 --status done")
+def backlog() -> None:
+    """What is to be done here. gaia.db is the truth; every change is also a line of doc/todo-archive.ndjson."""
+
+
+def root_option(command: Command) -> Command:
+    """Give a command `--root`."""
+    return click.option(
+        "--root",
+        type=click.Path(path_type=Path),
+        default=Path(),
+        metavar="DIR",
+        help="The folder whose backlog it is. Default: here.",
+    )(command)
+
+
+def set_option(command: Command) -> Command:
+    """Give a command `--set`."""
+    return click.option("--set", "others", multiple=True, metavar="NAME=VALUE", help="Any other field.")(
+        command
+    )
+
+
+def priority_of(text: str) -> str | int:
+    """A whole number is kept as one."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text
+
+
+@click.command(epilog="Example: wakeful backlog add T-12 'fix the build' --priority high --est-hours 2")
+@click.argument("item_id", metavar="ID")
+@click.argument("title")
+@click.option("--status", default="todo", show_default=True)
+@click.option("--priority", type=priority_of, required=True, metavar="P", help="A word or a number.")
+@click.option("--est-hours", type=Number(0), required=True, metavar="H", help="How long it will take.")
+@click.option("--added-at", metavar="T", help="In ISO 8601. Default: now.")
+@set_option
+@root_option
+@answers_json
+def add(
+    *, item_id: str, added_at: str | None, others: tuple[str, ...], root: Path, as_json: bool, **known: Any
+) -> int:
+    """Keep a new item."""
+    from wakeful.journal.backlog import Backlog  # noqa: PLC0415 - `--help` needs none of it
+
+    given = {"id": item_id, **known, **_fields(others), **({"added_at": added_at} if added_at else {})}
+    return _shown(Backlog(root).add(given), as_json=as_json)
+
+
+@click.command(epilog="Example: wakeful backlog update T-12 --status done")
+@click.argument("item_id", metavar="ID")
+@click.option("--status")
+@click.option("--title")
+@click.option("--priority", type=priority_of, metavar="P")
+@click.option("--est-hours", type=Number(0), metavar="H")
+@set_option
+@root_option
+@answers_json
+def update(*, item_id: str, others: tuple[str, ...], root: Path, as_json: bool, **known: Any) -> int:
+    """Change fields of an item."""
+    from wakeful.journal.backlog import Backlog  # noqa: PLC0415 - `--help` needs none of it
+
+    fields = {name: value for name, value in known.items() if value is not None} | _fields(others)
+    if not fields:
+        raise NothingToChange
+    return _shown(Backlog(root).update(item_id, fields), as_json=as_json)
+
+
+@click.command("list", epilog="Example: wakeful backlog list --status todo --json")
+@click.option("--status", help="Only those with this status.")
+@root_option
+@answers_json
+def list_items(*, status: str | None, root: Path, as_json: bool) -> int:
+    """List the backlog."""
+    from wakeful.journal.backlog import Backlog  # noqa: PLC0415 - `--help` needs none of it
+
+    items = Backlog(root).items(status)
+    if as_json:
+        show_json(msgspec.json.encode({"items": items}))
+        return 0
+    for item in items:
+        say(_line(item))
+    if not items:
+        say("Nothing in the backlog.")
+    return 0
+
+
+@click.command(epilog="Example: wakeful backlog sync --master")
+@click.option(
+    "--prefer",
+    type=click.Choice(["db", "archive"]),
+    default="db",
+    show_default=True,
+    help="Who is right where both have an item and differ.",
+)
+@click.option("--master", is_flag=True, help="Write MASTER_BACKLOG.md, too.")
+@root_option
+@answers_json
+def sync(*, prefer: str, master: bool, root: Path, as_json: bool) -> int:
+    """Take over what only the archive has, add to it what only gaia.db has, and tell where they differ."""
+    from wakeful.journal.backlog import Backlog  # noqa: PLC0415 - `--help` needs none of it
+
+    synced = Backlog(root).sync(prefer_archive=prefer == "archive", write_master=master)
+    if as_json:
+        show_json(msgspec.json.encode(synced))
+        return 0
+    say(f"{synced.items} items; {len(synced.imported)} imported, {len(synced.archived)} added to the archive")
+    for name in synced.differing:
+        say(f"  {plain(name, 80)} differed: {prefer} was kept")
+    for problem in synced.left_out:
+        say(f"  left out: {plain(problem, 200)}")
+    if synced.master_path is not None:
+        say(f"  wrote {synced.master_path}")
+    return 0
+
+
+def _fields(given: Iterable[str]) -> dict[str, str]:
+    fields = {}
+    for each in given:
+        name, found, value = each.partition("=")
+        if not found or not name:
+            raise BadField(shown=each[:40])
+        fields[name] = value
+    return fields
+
+
+def _shown(item: dict[str, Any], *, as_json: bool) -> int:
+    if as_json:
+        show_json(msgspec.json.encode(item))
+    else:
+        say(_line(item))
+    return 0
+
+
+def _line(item: dict[str, Any]) -> str:
+    words = (item["id"], item["status"], item["priority"], f"{item['est_hours']:g} h", item["title"])
+    return "  ".join(plain(str(word), 120) for word in words)

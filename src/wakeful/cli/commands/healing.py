@@ -1,0 +1,93 @@
+"""`wakeful session revive` and `wakeful restore`: bringing sessions back because a person asks."""
+
+import os
+from typing import Any, Final
+
+import click
+import msgspec
+
+from wakeful.cli.commands.mute import who
+from wakeful.cli.commands.session_acts import ACT_SECONDS_MAX, order, show_deed
+from wakeful.cli.format.listing import paused_lines
+from wakeful.cli.options import answers_json, session_argument
+from wakeful.cli.output import note, say, show_json
+from wakeful.client.client import Client
+from wakeful.config.paths import Places
+from wakeful.core.decoding import decode_json
+from wakeful.core.errors import WakefulError
+from wakeful.core.ids import SessionId
+
+# Its turn may come late: sessions are brought back one by one.
+RESTORE_SECONDS_MAX: Final = 600.0
+
+
+@click.command(epilog="Example: wakeful session revive 3f2a91bc --yes")
+@session_argument
+@click.option(
+    "--yes", "approved", is_flag=True, help="I looked at the calls that were cut off: it may go on."
+)
+@answers_json
+def revive(*, session_id: SessionId, approved: bool, as_json: bool) -> int:
+    """Bring a managed session in trouble back now, also one that is held or was given up."""
+    return show_deed(order(session_id, "revive", {"approved": approved, "by": who()}), as_json=as_json)
+
+
+@click.command(epilog="Example: wakeful restore --dry-run")
+@click.option("--dry-run", is_flag=True, help="Only say what would be brought back.")
+@answers_json
+def restore(*, dry_run: bool, as_json: bool) -> int:
+    """Bring back what a reboot or a dead tmux server took along: name, directory and conversation.
+
+    One after the other, skipping what lives and what a person has to look at first. Restored sessions are managed.
+    """
+    client = Client(Places.of(os.environ))
+    answer = client.get("/api/lost")
+    found = decode_json(answer.body)
+    lost = found["lost"]
+    if not as_json:
+        for line in paused_lines(answer.body):
+            say(line)
+    outcomes = [
+        each if dry_run or each["skipped"] else _restored(client, each, quiet=as_json) for each in lost
+    ]
+    if as_json:
+        show_json(msgspec.json.encode({"lost": outcomes, "dry_run": dry_run, "paused": found["paused"]}))
+    else:
+        _show(outcomes)
+    return 0 if all(each.get("outcome", "recovered") == "recovered" for each in outcomes) else 1
+
+
+def _show(outcomes: list[dict[str, Any]]) -> None:
+    """What was not said while it was done."""
+    if not outcomes:
+        say("nothing was lost: no session died with its host or its tmux server")
+    for each in outcomes:
+        if each["skipped"]:
+            say(_line(each, f"skipped: {each['skipped']}"))
+        elif "outcome" not in each:
+            say(_line(each, f"would be brought back: {each['because']}"))
+
+
+def _restored(client: Client, lost: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
+    if not quiet:
+        note(f"bringing {lost['name']} back …")
+    try:
+        answer = client.post(
+            f"/api/sessions/{lost['session_id']}/restore",
+            b"{}",
+            timeout_seconds=RESTORE_SECONDS_MAX + ACT_SECONDS_MAX,
+        )
+    except WakefulError as error:
+        # One that cannot be brought back must not keep the others from it.
+        outcome, words = "declined", str(error)
+    else:
+        deed = decode_json(answer.body)
+        outcome, words = deed["outcome"], deed["words"]
+    done = {**lost, "outcome": outcome, "words": words}
+    if not quiet:
+        say(_line(done, f"{outcome}: {words}"))
+    return done
+
+
+def _line(lost: dict[str, Any], what: str) -> str:
+    return f"{lost['name']}  {lost['cwd']}  {what}"

@@ -1,0 +1,113 @@
+"""`wakeful hooks install|uninstall`: our lines in a client's settings, shown before they are written."""
+
+import os
+from collections.abc import Callable, Iterator
+from difflib import unified_diff
+from functools import partial
+from typing import Final
+
+import click
+
+from wakeful.cli.lazy import Entry, LazyGroup
+from wakeful.cli.output import note, say
+from wakeful.cli.person import require_person
+from wakeful.config.paths import Places
+from wakeful.config.state_dir import make_home, require_home
+from wakeful.hooks.hookwork import (
+    CLIENTS,
+    Plan,
+    carry_out,
+    plan_install,
+    plan_uninstall,
+    settings_path,
+    snippet_for,
+)
+from wakeful.hooks.json_edit import NotPlainJson
+from wakeful.hooks.model import NotOursToWrite
+
+_HERE: Final = "wakeful.cli.commands.hooks"
+COMMANDS: Final = {
+    "install": Entry("Set up", f"{_HERE}:install", "Put our hooks into a client's settings"),
+    "uninstall": Entry("Set up", f"{_HERE}:uninstall", "Take them out again"),
+}
+_THEN: Final = {
+    "claude": "sessions that start from now on report; `wakeful doctor` says whether they do",
+    "codex": "now trust it: start codex, type /hooks. It skips hooks nobody trusted; `wakeful doctor` tells",
+}
+
+
+@click.command(cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful hooks install claude --dry-run")
+def hooks() -> None:
+    """Hooks of Claude Code and Codex: what they ask a person is known at once."""
+
+
+@click.command(epilog="Example: wakeful hooks install claude --dry-run")
+@click.argument("client", type=click.Choice(CLIENTS))
+@click.option("--dry-run", is_flag=True, help="Show the difference and write nothing.")
+def install(*, client: str, dry_run: bool) -> int:
+    """Add Wakeful's hooks to the settings of CLIENT. Whatever else stands there stays, byte for byte.
+
+    What is not plain JSON, a link, or not yours to write is left alone: then the lines to add are printed. Exit 1.
+    """
+    places = Places.of(os.environ)
+    require_home(os.environ)
+    plan = _planned(client, partial(plan_install, client, os.environ, places))
+    if plan is None:
+        for line in snippet_for(client, places).splitlines():
+            say(line)
+        return 1
+    if not plan.is_done and not dry_run:
+        # The spool must be there before a hook is: without it the hooks say nothing.
+        make_home(places)
+    return _done(plan, f"added to {plan.path}", _THEN[client], dry_run=dry_run)
+
+
+@click.command(epilog="Example: wakeful hooks uninstall codex")
+@click.argument("client", type=click.Choice(CLIENTS))
+@click.option("--dry-run", is_flag=True, help="Show the difference and write nothing.")
+def uninstall(*, client: str, dry_run: bool) -> int:
+    """Take Wakeful's hooks out of the settings of CLIENT, and nothing else. For people: refused inside an agent's session."""
+    if not dry_run:
+        require_person()
+    plan = _planned(client, partial(plan_uninstall, client, os.environ))
+    if plan is None:
+        note("take out every hook whose command ends with `# wakeful hook`")
+        return 1
+    return _done(plan, f"taken out of {plan.path}", "", dry_run=dry_run)
+
+
+def _planned(client: str, plan: Callable[[], Plan]) -> Plan | None:
+    """The plan; None, with a word, where the file is to be left alone."""
+    path = settings_path(client, os.environ)
+    try:
+        return plan()
+    except NotPlainJson as problem:
+        _left_alone(f"{path}: {problem}")
+    except NotOursToWrite as problem:
+        _left_alone(str(problem))
+    return None
+
+
+def _left_alone(why: str) -> None:
+    note(f"{why} Nothing was changed.")
+
+
+def _done(plan: Plan, said: str, then: str, *, dry_run: bool) -> int:
+    if plan.is_done:
+        say(f"nothing to do: {plan.path} is as it should be")
+        return 0
+    if dry_run:
+        for line in _difference(plan):
+            say(line)
+        return 0
+    carry_out(plan)
+    say(said)
+    if then:
+        note(then)
+    return 0
+
+
+def _difference(plan: Plan) -> Iterator[str]:
+    before, after = ((side or b"").decode().splitlines() for side in (plan.before, plan.after))
+    old, new = (os.devnull if side is None else str(plan.path) for side in (plan.before, plan.after))
+    yield from unified_diff(before, after, old, new, lineterm="")

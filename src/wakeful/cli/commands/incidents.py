@@ -1,0 +1,93 @@
+"""`wakeful incidents`: troubles by their cause, many sessions together in one."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final
+
+import click
+from msgspec import Struct
+
+from wakeful.alerts.alerts import moment
+from wakeful.cli import read_store as stored
+from wakeful.cli.commands.work import shown_list
+from wakeful.cli.format.listing import decoded
+from wakeful.cli.options import answers_json
+from wakeful.cli.output import wall_now
+from wakeful.core.durations import age
+from wakeful.core.text import plain
+
+NONE: Final = "No incident is open. `wakeful incidents --all` lists those that are over."
+# An outage under hundreds is read by its beginning.
+MEMBERS_SHOWN_MAX: Final = 10
+NONE_EVER: Final = "No incident in the last 30 days."
+
+
+class Session(Struct, frozen=True):
+    """One that is or was in it."""
+
+    name: str
+    words: str
+    left_at: str | None
+
+
+class Episode(Struct, frozen=True):
+    """What is shown of an incident of /api/incidents."""
+
+    id: str
+    opened_at: str
+    resolved_at: str | None
+    words: str
+    did: str
+    issue_url: str | None
+    members: list[Session]
+
+
+class Episodes(Struct, frozen=True):
+    incidents: list[Episode]
+
+
+@click.command(epilog="Example: wakeful incidents --all --json")
+@click.option("--all", "everything", is_flag=True, help="Also those that are over, for 30 days.")
+@answers_json
+def incidents(*, everything: bool, as_json: bool) -> int:
+    """List what is wrong by its cause: an outage under twenty sessions is one incident."""
+    target = "/api/incidents?all=" + ("true" if everything else "false")
+    answer = stored.asked(target, lambda: stored.incidents(everything))
+    return shown_list(answer, lambda body: incident_lines(body, wall_now(), everything), as_json=as_json)
+
+
+def incident_lines(body: bytes, now: float, everything: bool) -> Iterator[str]:
+    """Each with its time, what happened, what became of each session, and where its issue is."""
+    episodes = decoded(body, Episodes).incidents
+    if not episodes:
+        yield NONE_EVER if everything else NONE
+    for episode in episodes:
+        yield f"{_span(episode, now)}  {plain(episode.words)}"
+        yield from (f"    {plain(each)}" for each in incident_details(episode))
+
+
+def incident_details(episode: Episode) -> Iterator[str]:
+    """What became of each session in it, and where its issue is."""
+    # Those in trouble first: they are what somebody looks for.
+    ordered = sorted(episode.members, key=lambda each: each.left_at is not None)
+    if len(ordered) == 1:
+        yield ordered[0].words
+    else:
+        yield from (f"{each.name}: {each.words}" for each in ordered[:MEMBERS_SHOWN_MAX])
+        if len(ordered) > MEMBERS_SHOWN_MAX:
+            yield f"and {len(ordered) - MEMBERS_SHOWN_MAX} more: --json has them all"
+    if not ordered and episode.did:
+        yield episode.did
+    if episode.issue_url:
+        yield episode.issue_url
+
+
+def _span(episode: Episode, now: float) -> str:
+    opened, began = _wall(episode.opened_at), moment(episode.opened_at)
+    if episode.resolved_at is None:
+        return f"OPEN  since {began}, for {age(now - opened)}"
+    return f"over  from {began}, for {age(_wall(episode.resolved_at) - opened)}"
+
+
+def _wall(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()

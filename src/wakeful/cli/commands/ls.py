@@ -1,0 +1,68 @@
+"""`wakeful ls`: the list of sessions."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import click
+
+from wakeful.alerts.mute_pause_model import paused_text
+from wakeful.cli.format.listing import Sessions, counts_text, decode_sessions, left_out_text, rows
+from wakeful.cli.options import answers_json
+from wakeful.cli.output import say, show_json, wall_now
+from wakeful.cli.read import Reading, ask
+from wakeful.cli.table import print_rows
+from wakeful.judging.findings import Health, State
+from wakeful.judging.session_record import SessionRecord
+
+# The daemon gives 10,000 records at once.
+PAGES_MAX: Final = 100
+NOBODY: Final = "No agent session in the last 24 hours. Start claude or codex, or try `wakeful demo`."
+
+
+@click.command(epilog="Example: wakeful ls --health dead")
+@click.option("--all", "everything", is_flag=True, help="Older sessions too.")
+@click.option("--project", metavar="P", help="Only sessions of this project.")
+@click.option(
+    "--health", type=click.Choice([each.value for each in Health]), help="Only sessions in this health."
+)
+@click.option(
+    "--state", type=click.Choice([each.value for each in State]), help="Only sessions in this state."
+)
+@answers_json
+def ls(*, everything: bool, project: str | None, health: str | None, state: str | None, as_json: bool) -> int:
+    """List the sessions of this machine, those who need you first."""
+    asked = {"all": "true" if everything else None, "project": project, "health": health, "state": state}
+    filters = {key: value for key, value in asked.items() if value is not None}
+    if as_json:
+        show_json(ask(lambda desk: desk.sessions(filters)).body)
+        return 0
+    page, overview = ask(lambda desk: (whole_list(desk, filters), desk.overview().body))
+    for line in paused_text(page.paused):
+        say(line)
+    last_lines = footer(page.sessions, page.older, filtered=bool(filters)) + left_out_text(overview)
+    print_rows(rows(page.sessions, wall_now()), last_lines)
+    return 0
+
+
+def whole_list(desk: Reading, filters: dict[str, str]) -> Sessions:
+    """Every page of the list as one."""
+    pages = list(_pages(desk, filters))
+    records = [record for page in pages for record in page.sessions]
+    older = 0 if "all" in filters else sum(page.older for page in pages)
+    return Sessions(records, older, None, pages[0].paused)
+
+
+def _pages(desk: Reading, filters: dict[str, str]) -> Iterator[Sessions]:
+    for _ in range(PAGES_MAX):
+        page = decode_sessions(desk.sessions(filters).body)
+        yield page
+        if page.next_cursor is None:
+            return
+        filters = {**filters, "cursor": page.next_cursor}
+
+
+def footer(records: list[SessionRecord], older: int, *, filtered: bool) -> list[str]:
+    """The last lines: how many stand where, and how many are folded."""
+    none = "No session fits." if filtered else NOBODY
+    folded = [f"{older:,} older: wakeful ls --all"] if older else []
+    return [counts_text(records) or none, *folded]

@@ -1,0 +1,76 @@
+"""`wakeful recover`: the eight steps of recovery for an interrupted program's journal. Works without a daemon."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from wakeful.checkpoints.model import file_name
+from wakeful.cli.options import Number, answers_json
+from wakeful.cli.output import note, say, show_json
+from wakeful.journal.recovery_rules import Recovered, Status
+from wakeful.linux.child_environment import given_environ
+
+STEPS_TOTAL: Final = 8
+_EXIT_CODES: Final = {Status.OK: 0, Status.MANUAL_REVIEW: 1, Status.REQUIRED_ROLLBACK: 1}
+
+
+@click.command(epilog="Example: wakeful recover --session-state .copilot/session_state.json")
+@click.option(
+    "--session-state",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="The journal's .copilot/session_state.json.",
+)
+@click.option(
+    "--wait",
+    type=Number(0, 86_400),
+    default=0.0,
+    metavar="S",
+    help="Seconds to wait for another recovery, for the program, and for its processes.",
+)
+@answers_json
+def recover(*, session_state: Path, wait: float, as_json: bool) -> int:
+    """Settle what a crash left of a program's journal; nothing of it is run again here.
+
+    Exit 0: the program can go on. 1: a person has to look first. 2: there is no such state, or it is not one of ours.
+    3: another recovery runs, or the program itself, or the disk is full; nothing was changed.
+    """
+    from wakeful.journal.recovery_watch import recover_journal  # noqa: PLC0415 - `--help` needs none of it
+
+    recovered = recover_journal(
+        session_state, wait_seconds=wait, progress=_progress, environ=given_environ(os.environ)
+    )
+    if as_json:
+        show_json(msgspec.json.encode(recovered))
+    else:
+        for line in recovered_lines(recovered):
+            say(line)
+    return _EXIT_CODES[recovered.status]
+
+
+def recovered_lines(recovered: Recovered) -> list[str]:
+    """How it ended, for people; the next thing to do stands last."""
+    lines = [f"{recovered.status}  trace {recovered.trace_id}"]
+    lines += [f"  ! {each}" for each in recovered.notes]
+    lines += [
+        f"  step {each.step}: {each.course.replace('_', ' ')}: {each.reason}" for each in recovered.steps
+    ]
+    lines += [
+        f"  {each.path}: {each.reason}; moved to {each.moved_to or 'nowhere'}" for each in recovered.suspects
+    ]
+    lines.append(f"  completed: {', '.join(recovered.steps_completed) or 'nothing'}")
+    lines.append(f"  next: {recovered.next_immediate_step or 'whatever the program does next'}")
+    folder = str(recovered.checkpoint_path).rpartition("/")[0]
+    lines += [
+        f"  read {folder}/{file_name(number)}, then decide: wakeful checkpoint show {number}"
+        for number in recovered.checkpoints
+    ]
+    return lines
+
+
+def _progress(number: int, words: str) -> None:
+    note(f"{number}/{STEPS_TOTAL} {words}")

@@ -1,0 +1,219 @@
+"""`wakeful replay`: recorded logs judged again, with any thresholds, as if one had been there."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+from msgspec import UNSET
+
+from wakeful.cli.commands.replay_text import comparison_lines, number, proposal_lines, report_lines
+from wakeful.cli.options import answers_json
+from wakeful.cli.output import note, say, show_json
+from wakeful.cli.settings import load_settings
+from wakeful.config.config import KEYS
+from wakeful.config.load import Document, combine, read_file
+from wakeful.core.errors import OperatorError
+from wakeful.judging.thresholds import Policy
+from wakeful.replay.compare import compare
+from wakeful.replay.engine import Replay
+from wakeful.replay.report import Stepped, report
+from wakeful.replay.tuning import propose, trial_policies
+
+if TYPE_CHECKING:
+    from wakeful.cli.recordings import Recorded
+
+FORMATS: Final = ("auto", "claude", "codex", "tool-use", "events", "cases")
+_SECTION: Final = "detect."
+
+
+class BadSetting(OperatorError):
+    """--set {shown!r}: {problem}"""
+
+    code = "bad-setting"
+
+
+class BadTime(OperatorError):
+    """--now {shown!r} is no time: write 2026-01-31T08:00:00Z or seconds since 1970."""
+
+    code = "bad-time"
+
+
+@click.command(epilog="Example: wakeful replay ~/.claude/projects --set detect.silence_seconds=900")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path))
+@click.option("--format", "wanted", type=click.Choice(FORMATS), default="auto", help="What the logs are.")
+@click.option(
+    "--set", "changes", multiple=True, metavar="detect.KEY=VALUE", help="Judge with this. Repeatable."
+)
+@click.option("--now", "now_text", metavar="TIME", help="Look back from here; default: the last record.")
+@click.option("--process", type=click.Choice(["alive", "gone"]), default="alive", help="What became of it.")
+@click.option("--compare", "pair", nargs=2, metavar="A.toml B.toml", help="What two would say differently.")
+@click.option("--learn", is_flag=True, help="Propose thresholds from recordings of healthy work.")
+@click.option("--config", "config_file", metavar="FILE", help="Read this configuration and no other.")
+@answers_json
+def replay(
+    *,
+    paths: tuple[Path, ...],
+    wanted: str,
+    changes: tuple[str, ...],
+    now_text: str | None,
+    process: str,
+    pair: tuple[str, str] | None,
+    learn: bool,
+    config_file: str | None,
+    as_json: bool,
+) -> int:
+    """Judge recorded logs: what would have been said, when and why. Exit 1 if a labelled case comes out wrong."""
+    now = _time_of(now_text) if now_text is not None else None
+    if learn and pair is not None:
+        raise click.UsageError("--learn and --compare are two questions: ask one at a time.")
+
+    def step(policies: Sequence[Policy]) -> list[Stepped]:
+        return _step_all(paths, wanted, policies, now, gone=process == "gone")
+
+    if learn:
+        return _learn(step, as_json=as_json)
+    if pair is not None:
+        return _compare(step, pair, changes, as_json=as_json)
+    return _report(step, _changed(load_settings(config_file).config.detect, changes), as_json=as_json)
+
+
+_Step = Callable[[Sequence[Policy]], list[Stepped]]
+
+
+def _report(step: _Step, policy: Policy, *, as_json: bool) -> int:
+    told = report(step([policy]))
+    _answer(told, report_lines(told), as_json=as_json)
+    cases = told.summary.cases
+    return 1 if cases is not UNSET and cases.wrong else 0
+
+
+def _compare(step: _Step, pair: tuple[str, str], changes: tuple[str, ...], *, as_json: bool) -> int:
+    policies = [_changed(_policy_of(path), changes) for path in pair]
+    stepped = step(policies)
+    told = compare(report(stepped, 0), report(stepped, 1))
+    _answer(told, comparison_lines(told, pair), as_json=as_json)
+    return 0
+
+
+def _learn(step: _Step, *, as_json: bool) -> int:
+    proposals = propose(step(trial_policies()))
+    _answer({"proposals": proposals}, proposal_lines(proposals), as_json=as_json)
+    return 0
+
+
+def _answer(told: Any, lines: Iterator[str], *, as_json: bool) -> None:
+    if as_json:
+        show_json(msgspec.json.encode(told))
+        return
+    for line in lines:
+        say(line)
+
+
+def _step_all(
+    paths: Sequence[Path], wanted: str, policies: Sequence[Policy], now: float | None, *, gone: bool
+) -> list[Stepped]:
+    from wakeful.cli.recordings import recorded, shelve  # noqa: PLC0415 - a mistake in the options should not wait
+
+    shelf = shelve(paths, wanted)
+    if shelf.left_out:
+        left_out = number(len(shelf.left_out), "file")
+        note(f"left out {left_out}, no log of an agent, such as {shelf.left_out[0]}")
+    with _progress(shelf.size_bytes) as on_bytes:
+        sessions = recorded(shelf, on_bytes, lambda problem: note(f"{problem}: read as far as it goes"))
+        return [_stepped(session, policies, now, gone=gone) for session in sessions]
+
+
+def _stepped(session: "Recorded", policies: Sequence[Policy], now: float | None, *, gone: bool) -> Stepped:
+    # A case says itself when it is judged and what became of its process.
+    until = session.now if session.now is not None else now
+    stepper = Replay(policies, until=until)
+    for events in session.batches:
+        stepper.take(events)
+    is_gone = gone if session.gone is None else session.gone
+    outcomes = stepper.finish(until, gone=is_gone, written=session.written)
+    activity = stepper.activity
+    folder = (activity.cwd or "").rstrip("/").rpartition("/")[2]
+    project = activity.project or folder or session.project or session.format
+    return Stepped(
+        session.id,
+        session.format,
+        project,
+        stepper.events,
+        stepper.began,
+        tuple(outcomes),
+        session.expect,
+    )
+
+
+@contextmanager
+def _progress(size_bytes: int) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, nothing anywhere else; taken away at the end, whichever way that comes."""
+    if not sys.stderr.isatty():
+        yield lambda _size: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - costs as much as the rest of the command
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = ("replaying", BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=size_bytes)
+        yield lambda size: progress.advance(task, size)
+
+
+def _time_of(text: str) -> float:
+    try:
+        return _seconds_of(text)
+    except ValueError as problem:
+        raise BadTime(shown=text[:40]) from problem
+
+
+def _seconds_of(text: str) -> float:
+    if (seconds := _number_of(text)) is not None:
+        return seconds
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _number_of(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if isfinite(number) else None
+
+
+def _policy_of(path: str) -> Policy:
+    """What this file alone says: the environment would make two files equal."""
+    return combine([Document(path, read_file(path))], {"HOME": os.environ.get("HOME", "")}).config.detect
+
+
+def _changed(policy: Policy, changes: Sequence[str]) -> Policy:
+    """The policy with every `--set` in force, checked like a configuration."""
+    values = dict(_setting(change) for change in changes)
+    return msgspec.structs.replace(policy, **values)
+
+
+def _setting(change: str) -> tuple[str, Any]:
+    name, assigned, text = change.partition("=")
+    shown = change[:60]
+    if not assigned:
+        raise BadSetting(shown=shown, problem="write it as detect.silence_seconds=900")
+    key = KEYS.get(name.strip())
+    if key is None or not key.name.startswith(_SECTION):
+        known = [each for each in KEYS if each.startswith(_SECTION)]
+        close = get_close_matches(name, known, n=1)
+        hint = f"Did you mean {close[0]}?" if close else f"Known: {', '.join(known)}."
+        raise BadSetting(shown=shown, problem=f"no such threshold. {hint}")
+    try:
+        value = msgspec.convert(text.strip(), key.kind, strict=False)
+    except msgspec.ValidationError as problem:
+        raise BadSetting(shown=shown, problem=f"not {key.allowed}") from problem
+    return key.name.removeprefix(_SECTION), value

@@ -1,0 +1,99 @@
+"""`wakeful report`: what happened since a moment, for the morning after; one line of it for a status bar."""
+
+import asyncio
+import os
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import urlencode
+
+import click
+import msgspec
+
+from wakeful.cli.format.listing import decoded
+from wakeful.cli.options import answers_json
+from wakeful.cli.output import note, say, show_json, wall_now
+from wakeful.client.client import Answer, Client, DaemonNotRunning
+from wakeful.config.paths import Places
+from wakeful.core.moment import iso
+from wakeful.judging.wording import length
+from wakeful.reports.model import Report
+from wakeful.reports.report_text import report_lines
+from wakeful.reports.since import wall_at
+
+# Logs and git of sixty sessions, on a machine that is busy.
+REPORT_SECONDS_MAX: Final = 30.0
+# A status bar waits for nobody.
+LINE_SECONDS_MAX: Final = 3.0
+OFF: Final = "not running"
+
+
+@click.command(epilog="Example: wakeful report --since 22:00")
+@click.option(
+    "--since",
+    metavar="T",
+    default="12h",
+    show_default=True,
+    help="A time of day (22:00), how long ago (12h), or a time in ISO 8601.",
+)
+@click.option(
+    "--line", is_flag=True, help="One line for a status bar; asks the daemon alone, and neither git nor logs."
+)
+@answers_json
+def report(*, since: str, line: bool, as_json: bool) -> int:
+    """Say what happened: who finished, waits, died, was revived or is held, what it cost, and what git has of it."""
+    since_wall = wall_at(since, wall_now())
+    if line and as_json:
+        raise click.UsageError("--line and --json are two different wishes.")
+    if line:
+        return _line(since_wall)
+    answer = _asked(since_wall)
+    if as_json:
+        show_json(answer.body)
+        return 0
+    found = decoded(answer.body, Report)
+    for each in report_lines(found, heading(since_wall, wall_now()), wall_now()):
+        say(each)
+    return 0
+
+
+def heading(since_wall: float, now_wall: float) -> str:
+    """Since when, by this host's clock: today needs no date."""
+    then, now = (datetime.fromtimestamp(wall, UTC).astimezone() for wall in (since_wall, now_wall))
+    days = (now.date() - then.date()).days
+    day = {0: "today", 1: "yesterday"}.get(days, f"{then:%Y-%m-%d}")
+    return f"Since {day} {then:%H:%M}, {length(now_wall - since_wall)}"
+
+
+def _line(since_wall: float) -> int:
+    try:
+        answer = Client(Places.of(os.environ)).get(
+            _target(since_wall, folders=False), timeout_seconds=LINE_SECONDS_MAX
+        )
+    except DaemonNotRunning as problem:
+        # The words stay in the bar; the code is for scripts.
+        say(OFF)
+        return problem.exit_code
+    say(decoded(answer.body, Report).line)
+    return 0
+
+
+def _asked(since_wall: float) -> Answer:
+    try:
+        return Client(Places.of(os.environ)).get(
+            _target(since_wall, folders=True), timeout_seconds=REPORT_SECONDS_MAX
+        )
+    except DaemonNotRunning:
+        answer = Answer(msgspec.json.encode(_made_here(since_wall)), 0, os.getpid())
+        note("no daemon: looked once, the rest is as the store has it, nothing is watched")
+        return answer
+
+
+def _made_here(since_wall: float) -> Report:
+    from wakeful.cli.settings import load_settings  # noqa: PLC0415 - costs nobody who has a daemon
+    from wakeful.daemon.reports import report_once  # noqa: PLC0415 - as above
+
+    return asyncio.run(report_once(load_settings(None).config, since_wall))
+
+
+def _target(since_wall: float, *, folders: bool) -> str:
+    return "/api/report?" + urlencode({"since": iso(since_wall), "folders": str(folders).lower()})

@@ -1,0 +1,179 @@
+"""`wakeful run` and `wakeful attach`: start a managed agent, and go to where a session is shown.
+
+The daemon starts it, so that it has an owner from its first moment; this command only sends what was typed, its
+folder and its environment, and then becomes tmux.
+"""
+
+import os
+import shlex
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+import msgspec
+
+from wakeful.cli.commands.session_acts import ACT_SECONDS_MAX, environ, prompt_text, show_deed
+from wakeful.cli.format.listing import decoded
+from wakeful.cli.options import answers_json, session_argument
+from wakeful.cli.output import say
+from wakeful.client.client import Answer, Client, Refused
+from wakeful.config.paths import Places
+from wakeful.control.attaching import attach_argv
+from wakeful.core.decoding import decode_json
+from wakeful.core.errors import OperatorError, WorldError
+from wakeful.core.ids import SessionId
+from wakeful.core.managed_session import PaneAddress
+from wakeful.judging.session_record import SessionRecord
+from wakeful.linux.child_environment import helper_environ
+
+
+class NotShown(OperatorError):
+    """{shown} is not open in any tmux pane. {advice}"""
+
+    code = "not-shown"
+    exit_code = 1
+
+
+class NoWorkingDirectory(OperatorError):
+    """The folder this shell is in is not there any more. Go to another one and try again."""
+
+    code = "no-working-directory"
+
+
+class NotText(OperatorError):
+    """{what} is not text in UTF-8, which is all that can be sent to the daemon: {shown}"""
+
+    code = "not-text"
+
+
+class NeedsTerminal(OperatorError):
+    """This is not a terminal. In one, run: {command}"""
+
+    code = "needs-terminal"
+
+
+class TmuxMissing(WorldError):
+    """There is no {program} on the PATH."""
+
+    code = "tmux-missing"
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog="Example: wakeful run --name docs -- claude --model opus",
+)
+@click.option("--name", help="What the session is called; commands take it for its id.")
+@click.option("--headless", is_flag=True, help="Without a terminal: speak to it with `session send`.")
+@click.option("--detach", is_flag=True, help="Start it and return; `wakeful attach` goes there.")
+@click.option("--prompt", help="The first prompt; - reads it from standard input.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@answers_json
+def run(
+    *,
+    name: str | None,
+    headless: bool,
+    detach: bool,
+    prompt: str | None,
+    command: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Start an agent that Wakeful manages, in a tmux of its own, and attach to it.
+
+    It goes on when this terminal closes, and when Wakeful ends.
+    """
+    request = {
+        "argv": tuple(_text("A word of the command", word) for word in command),
+        "cwd": _here(),
+        "environ": environ(),
+        "name": None if name is None else _text("The name", name),
+        "terminal": not headless,
+        "prompt": None if prompt is None else prompt_text(prompt),
+    }
+    client = Client(Places.of(os.environ))
+    answer = client.post("/api/sessions", msgspec.json.encode(request), timeout_seconds=ACT_SECONDS_MAX)
+    code = show_deed(answer, as_json=as_json)
+    started = decode_json(answer.body)
+    if code or as_json or detach or headless or command[0].endswith("codex"):
+        return code
+    if not has_terminal():
+        say(f"attach to it with: wakeful attach {started['session_id']}")
+        return code
+    return _go(client, SessionId(started["session_id"]))
+
+
+@click.command(epilog="Example: wakeful attach claude --restart")
+@partial(session_argument, like="places_like")
+@click.option("--restart", is_flag=True, help="Restart the session of a stale agent, without asking.")
+@click.option("--teardown", is_flag=True, help="Stop the agent and remove its container.")
+@click.option("--yes", is_flag=True, help="With --teardown: also in the middle of a turn.")
+def attach(*, session_id: SessionId, restart: bool, teardown: bool, yes: bool) -> int:
+    """Go to the terminal of an agent, or to the tmux pane of a session, managed or found.
+
+    For a stale agent it asks what to do.
+    """
+    from wakeful.cli.commands import agent_attach  # noqa: PLC0415 - few need it
+
+    try:
+        return agent_attach.attach_agent(
+            session_id, agent_attach.Wish(restart=restart, teardown=teardown, yes=yes)
+        )
+    except agent_attach.NotAnAgent:
+        if restart or teardown:
+            raise
+    client = Client(Places.of(os.environ))
+    try:
+        return _go(client, session_id)
+    except NotShown:
+        agent = decoded(client.get(f"/api/sessions/{session_id}").body, SessionRecord).agent
+        if agent is None:
+            raise
+    except Refused as refused:
+        raise agent_attach.nobody(session_id, refused) from refused
+    return agent_attach.attach_agent(agent, agent_attach.Wish())
+
+
+def _here() -> str:
+    try:
+        return _text("The path of this folder", str(Path.cwd()))
+    except FileNotFoundError as error:
+        raise NoWorkingDirectory from error
+
+
+def _text(what: str, value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise NotText(what=what, shown=ascii(os.fsencode(value))) from error
+    return value
+
+
+def _go(client: Client, session_id: SessionId) -> NoReturn:
+    """Become tmux, in the session's pane."""
+    answer = client.get(f"/api/sessions/{session_id}/attach")
+    become(_argv(session_id, answer))
+
+
+def has_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def become(argv: list[str]) -> NoReturn:
+    """Hand this terminal to another program. Raises NeedsTerminal, TmuxMissing."""
+    if not has_terminal():
+        raise NeedsTerminal(command=shlex.join(argv))
+    sys.stdout.flush()
+    try:
+        os.execvpe(argv[0], argv, helper_environ(os.environ))  # noqa: S606 - a fixed program, its words from the daemon
+    except FileNotFoundError as error:
+        raise TmuxMissing(program=argv[0]) from error
+
+
+def _argv(session_id: SessionId, answer: Answer) -> list[str]:
+    """The command for this pane. Raises NotShown, and NestedTerminal inside of another tmux server."""
+    pane: dict[str, Any] | None = decode_json(answer.body)["pane"]
+    if pane is None:
+        advice = f"`wakeful session status {session_id}` says how it is."
+        raise NotShown(shown=session_id, advice=advice)
+    return list(attach_argv(msgspec.convert(pane, PaneAddress), os.environ.get("TMUX")))

@@ -1,0 +1,109 @@
+"""`wakeful services`: the hub and what runs in containers and in tmux.
+
+Without a daemon the engine and tmux are asked for what is there; how a session fares is not said then.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import click
+import msgspec
+
+from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState, standing_of
+from wakeful.agents.runtime import Found
+from wakeful.alerts.mute_pause_model import paused_text
+from wakeful.cli.commands import agent_asking
+from wakeful.cli.commands.agent_asking import Agents
+from wakeful.cli.commands.agent_text import counts_text, service_line
+from wakeful.cli.format.listing import decoded
+from wakeful.cli.options import answers_json
+from wakeful.cli.output import show_json
+from wakeful.client.client import Answer, DaemonNotRunning
+from wakeful.config.paths import Places
+
+NOT_RUNNING: Final = "Hub: not running. `wakeful up --detach` starts it."
+HUB_DOWN: Final = "session state unknown (Hub down)"
+_TITLES: Final = {AgentRuntime.DOCKER: "Containers:", AgentRuntime.TMUX: "Tmux sessions:"}
+
+
+@click.command(epilog="Example: wakeful services")
+@answers_json
+def services(*, as_json: bool) -> int:
+    """The hub, and everything that runs for an agent."""
+    try:
+        answer = agent_asking.agents()
+    except DaemonNotRunning:
+        return _without_hub(as_json=as_json)
+    if as_json:
+        show_json(answer.body)
+        return 0
+    _print(_lines(answer, decoded(answer.body, Agents)))
+    return 0
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        sys.stdout.write(f"{line}\n")
+
+
+def _lines(answer: Answer, shown: Agents) -> Iterator[str]:
+    yield from paused_text(shown.paused)
+    counts = counts_text(standing_of(shown.agents).counts)
+    yield f"Hub: running, pid {answer.server_pid} {counts}".rstrip()
+    there = [each for each in shown.agents if each.state is not AgentState.STOPPED]
+    yield from _sections([(each, _meaning(each)) for each in there], shown.agents)
+    yield from _found(shown.found)
+
+
+def _meaning(record: AgentRecord) -> str:
+    """What its state means; of one that runs, who it is."""
+    return f"pid {record.pid}" if record.state is AgentState.RUNNING and record.pid else record.reason
+
+
+def _found(found: Sequence[Found]) -> Iterator[str]:
+    if found:
+        yield "Found, not declared, left alone:"
+        yield from (f"  {each.name} ({each.words})" for each in found)
+
+
+def _sections(rows: Sequence[tuple[AgentRecord, str]], declared: Sequence[AgentRecord]) -> Iterator[str]:
+    """A section for each runtime that somebody declared."""
+    for runtime, title in _TITLES.items():
+        if not any(each.runtime is runtime for each in declared):
+            continue
+        yield title
+        own = [service_line(record, words) for record, words in rows if record.runtime is runtime]
+        yield from own or ["  none"]
+
+
+def _without_hub(*, as_json: bool) -> int:
+    from wakeful.cli import read_store as stored  # noqa: PLC0415 - as above
+    from wakeful.cli.settings import load_settings  # noqa: PLC0415 - as above
+    from wakeful.daemon.agents import records_without_hub  # noqa: PLC0415 - costs nobody who has a daemon
+
+    records = [
+        msgspec.structs.replace(each, state=_doubted(each), session_alive=False, reason=_words(each))
+        for each in records_without_hub(load_settings(None).config, Places.of(os.environ))
+    ]
+    paused = stored.paused()
+    if as_json:
+        show_json(msgspec.json.encode(Agents(records, [], paused)))
+        return 0
+    there = [(each, each.reason) for each in records if each.state is not AgentState.STOPPED]
+    _print([*paused_text(paused), NOT_RUNNING, *_sections(there, records)])
+    return 0
+
+
+def _doubted(record: AgentRecord) -> AgentState:
+    """Something is there; how its session fares is for the hub to say."""
+    return AgentState.STOPPED if record.state is AgentState.STOPPED else AgentState.UNKNOWN
+
+
+def _words(record: AgentRecord) -> str:
+    if record.state is AgentState.STOPPED:
+        return record.reason
+    if record.state is AgentState.UNKNOWN:
+        return f"{record.reason}; {HUB_DOWN}"
+    return f"container running; {HUB_DOWN}" if record.runtime is AgentRuntime.DOCKER else HUB_DOWN

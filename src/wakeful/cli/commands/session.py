@@ -1,0 +1,195 @@
+"""`wakeful session …`: everything about one session, and the list for scripts."""
+
+import os
+from collections.abc import Callable, Iterator
+from math import inf
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+import click
+
+from wakeful.cli.format.reading_text import ending_lines, kept_lines, record_lines
+from wakeful.cli.lazy import Entry, LazyGroup
+from wakeful.cli.options import answers_json, session_argument
+from wakeful.cli.output import say, show_json
+from wakeful.cli.read import ask
+from wakeful.client.client import ANSWER_SECONDS_MAX, Answer, Client
+from wakeful.config.paths import Places
+from wakeful.core.durations import seconds_of
+from wakeful.core.errors import BadSessionId
+from wakeful.core.ids import SessionId, parse_session_id
+
+_HERE: Final = "wakeful.cli.commands.session"
+_ACTS: Final = "wakeful.cli.commands.session_acts"
+COMMANDS: Final = {
+    "list": Entry("See", "wakeful.cli.commands.ls:ls", "Every session; the same as `wakeful ls`"),
+    "ls": Entry("See", "wakeful.cli.commands.ls:ls", "The same as `list`"),
+    "health": Entry("See", f"{_HERE}:health", "Whether it is well: exit 0, 1 no, 5 unknown"),
+    "status": Entry("See", f"{_HERE}:status", "Its whole record"),
+    "inspect": Entry("See", f"{_HERE}:inspect", "The record with evidence and policy"),
+    "why": Entry("See", f"{_HERE}:why", "The verdict explained, and the one right command"),
+    "self": Entry("See", f"{_HERE}:own", "The session this command runs in"),
+    "wait": Entry("See", f"{_HERE}:wait", "Block until it is idle, waiting or stopped"),
+    "revive": Entry(
+        "Heal", "wakeful.cli.commands.healing:revive", "Bring it back now, also if it is held or given up"
+    ),
+    "stop": Entry("Heal", f"{_ACTS}:stop", "End its agent, gently first"),
+    "repair": Entry("Heal", "wakeful.cli.commands.repair:repair", "Mend what is stored of it, after a crash"),
+    "adopt": Entry("Heal", f"{_ACTS}:adopt", "Hand a found session over to Wakeful"),
+    "release": Entry("Heal", f"{_ACTS}:release", "Take it back: only watched again"),
+    "wrong": Entry("Heal", f"{_HERE}:wrong", "Keep the evidence of a wrong verdict"),
+    "send": Entry("Run", f"{_ACTS}:send", "Give a managed session a prompt"),
+    "questions": Entry("Run", f"{_ACTS}:questions", "What it asks permission for"),
+    "answer": Entry("Run", f"{_ACTS}:answer", "Allow or deny what it asks for"),
+    "interrupt": Entry("Run", f"{_ACTS}:interrupt", "Cut its turn short; the agent stays"),
+    "resume": Entry("Run", f"{_ACTS}:resume", "Continue it after its agent is gone"),
+    "claim": Entry(
+        "Run", "wakeful.cli.commands.session_leases:claim", "Take a conversation as its one owner"
+    ),
+    "yield": Entry("Run", "wakeful.cli.commands.session_leases:give_back", "Give a conversation back"),
+}
+# Where a client tells its tools which conversation they work for; ours comes first.
+CONVERSATION_VARIABLES: Final = ("WAKEFUL_SESSION", "CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
+# A shell in a shell in an agent in a shell in tmux is ten; nobody's tree is this deep.
+ANCESTORS_MAX: Final = 64
+# One question lasts this long at most and is then asked again.
+WAIT_SECONDS_MAX: Final = 3600.0
+TIMED_OUT: Final = 3
+
+
+@click.command(cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful session health 3f2a91bc --json")
+def session() -> None:
+    """Look at one session. ID is its id, its conversation id, or a unique beginning of either."""
+
+
+@click.command(epilog="Example: wakeful session health claude-3f2a91bc && echo well")
+@session_argument
+@answers_json
+def health(*, session_id: SessionId, as_json: bool) -> int:
+    """Say whether a session is well. Exit 0: healthy, 1: not, 5: unknown."""
+    return _show(ask(lambda desk: desk.view("health", session_id)), as_json=as_json)
+
+
+@click.command(epilog="Example: wakeful session status 3f2a91bc")
+@session_argument
+@answers_json
+def status(*, session_id: SessionId, as_json: bool) -> int:
+    """Show a session's whole record. Exits as `health` does."""
+    return _show(ask(lambda desk: desk.view("status", session_id)), as_json=as_json)
+
+
+@click.command(epilog="Example: wakeful session inspect 3f2a91bc --json")
+@session_argument
+@answers_json
+def inspect(*, session_id: SessionId, as_json: bool) -> int:
+    """Show a session's record with the evidence behind it and the policy it was judged by."""
+    return _show(ask(lambda desk: desk.view("inspect", session_id)), as_json=as_json)
+
+
+@click.command(epilog="Example: wakeful session why 3f2a91bc")
+@session_argument
+@answers_json
+def why(*, session_id: SessionId, as_json: bool) -> int:
+    """Say in one sentence how a session is, then why: evidence, rules, ladder, and the one right command."""
+    answer = ask(lambda desk: desk.view("why", session_id))
+    if as_json:
+        return _show(answer, as_json=True)
+    from wakeful.cli.format.why_text import print_why  # noqa: PLC0415 - costs nobody else
+
+    print_why(answer.body)
+    return answer.exit_code
+
+
+@click.command(epilog="Example: wakeful session wrong 3f2a91bc --expect ok --note 'a build of 20 minutes'")
+@session_argument
+@click.option(
+    "--expect",
+    type=click.Choice(["ok", "loop", "error_cascade", "runaway", "silent", "dead"]),
+    default="ok",
+    show_default=True,
+    help="What should have been said.",
+)
+@click.option("--note", default="", help="Why, for whoever reads the case.")
+@answers_json
+def wrong(*, session_id: SessionId, expect: str, note: str, as_json: bool) -> int:
+    """Keep the evidence of a wrong verdict as a case that `wakeful replay` reads. Needs the daemon."""
+    import msgspec  # noqa: PLC0415 - costs nobody else
+
+    report = msgspec.json.encode({"expect": expect, "note": note})
+    answer = Client(Places.of(os.environ)).post(f"/api/sessions/{session_id}/wrong", report)
+    return _show(answer, as_json=as_json, text=kept_lines)
+
+
+@click.command("self", epilog="Example: wakeful session self --json")
+@answers_json
+def own(*, as_json: bool) -> int:
+    """Show the session this command runs in. For agents: who am I, how am I?"""
+    known, pids = own_conversations(), list(ancestor_pids())
+    return _show(ask(lambda desk: desk.of_caller(known, pids)), as_json=as_json)
+
+
+@click.command(epilog="Example: wakeful session wait 3f2a91bc --until idle --timeout 10m")
+@session_argument
+@click.option("--until", type=click.Choice(["idle", "waiting", "stopped"]), required=True)
+@click.option("--timeout", metavar="TIME", help="Like 30s, 10m or 2h. Without it: as long as it takes.")
+@answers_json
+def wait(*, session_id: SessionId, until: str, timeout: str | None, as_json: bool) -> int:
+    """Block until a session is in a state. Exit 0: reached, 6: it needs a person, 1: it died or stopped, 3: timeout."""
+    seconds = seconds_of(timeout) if timeout is not None else None
+    answer = _waited(session_id, until, seconds)
+    return _show(answer, as_json=as_json, text=ending_lines)
+
+
+def _show(answer: Answer, *, as_json: bool, text: Callable[[bytes], list[str]] = record_lines) -> int:
+    if as_json:
+        show_json(answer.body)
+    else:
+        for line in text(answer.body):
+            say(line)
+    return answer.exit_code
+
+
+def _waited(session_id: SessionId, until: str, seconds: float | None) -> Answer:
+    client = Client(Places.of(os.environ))
+    deadline = monotonic() + (seconds if seconds is not None else inf)
+    while True:
+        once_seconds = min(WAIT_SECONDS_MAX, max(0.0, deadline - monotonic()))
+        answer = client.get(
+            f"/api/sessions/{session_id}/wait?until={until}&timeout={once_seconds:.3f}",
+            timeout_seconds=once_seconds + ANSWER_SECONDS_MAX,
+        )
+        # Only a question that was shorter than the whole wait is asked again.
+        if answer.exit_code != TIMED_OUT or once_seconds < WAIT_SECONDS_MAX:
+            return answer
+
+
+def own_conversations() -> list[str]:
+    """The conversations this process was started for, as its environment says, the surest first."""
+    named = [value for name in CONVERSATION_VARIABLES if (value := os.environ.get(name))]
+    return [value for value in named if _is_id(value)]
+
+
+def _is_id(text: str) -> bool:
+    """Variables are inherited from anywhere; what is no id names no session."""
+    try:
+        parse_session_id(text)
+    except BadSessionId:
+        return False
+    return True
+
+
+def ancestor_pids() -> Iterator[int]:
+    """This process's parent, its parent, and so on, without the first process."""
+    pid = os.getppid()
+    for _ in range(ANCESTORS_MAX):
+        if pid <= 1:
+            return
+        yield pid
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_bytes()
+        except OSError:
+            # It ended while we looked, or is hidden from us: whoever is above it stays unknown.
+            return
+        # The name before it is the process's own choice and may hold parentheses; the parent follows the last one.
+        pid = int(stat.rpartition(b")")[2].split()[1])

@@ -1,0 +1,34 @@
+"""`wakeful session claim|yield`: the lease of a conversation, for tools that run it themselves."""
+
+import click
+
+from wakeful.cli.commands.work import caller, epoch_option, owner_option, posted, shown, ttl_option
+from wakeful.cli.commands.work_text import lease_lines, renewed_lines, yielded_lines
+from wakeful.cli.options import WholeNumber, answers_json, session_argument
+from wakeful.core.durations import seconds_of
+from wakeful.core.ids import SessionId
+
+
+@click.command(epilog="Example: wakeful session claim 3f2a91bc --owner nightly-build --json")
+@session_argument
+@owner_option
+@ttl_option
+@click.option("--epoch", type=WholeNumber(1), help="Keep the lease this epoch has, instead of a new claim.")
+@answers_json
+def claim(*, session_id: SessionId, owner: str | None, ttl: str, epoch: int | None, as_json: bool) -> int:
+    """Take a conversation as its one owner, or keep it. Exit 1: somebody else has it, and who."""
+    if epoch is not None:
+        order = {"epoch": epoch, "ttl_seconds": seconds_of(ttl)}
+        return shown(posted(f"/api/sessions/{session_id}/renew", order), renewed_lines, as_json=as_json)
+    claimed = {"owner": owner or caller(), "ttl_seconds": seconds_of(ttl)}
+    return shown(posted(f"/api/sessions/{session_id}/claim", claimed), lease_lines, as_json=as_json)
+
+
+@click.command("yield", epilog="Example: wakeful session yield 3f2a91bc --epoch 4")
+@session_argument
+@epoch_option
+@answers_json
+def give_back(*, session_id: SessionId, epoch: int, as_json: bool) -> int:
+    """Give a conversation back. Exit 1: it was not yours any more."""
+    answer = posted(f"/api/sessions/{session_id}/yield", {"epoch": epoch})
+    return shown(answer, yielded_lines, as_json=as_json)

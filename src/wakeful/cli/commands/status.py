@@ -1,0 +1,93 @@
+"""`wakeful status`: the daemon, mode first, and who needs a person."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import click
+from msgspec import Struct
+
+from wakeful.agents.model import AgentsStanding, AgentState
+from wakeful.alerts.mute_pause_model import PauseRecord, paused_text
+from wakeful.cli.commands.ls import whole_list
+from wakeful.cli.format.listing import Eye, Sessions, counts_text, decoded, needs_you, rows
+from wakeful.cli.options import answers_json
+from wakeful.cli.output import say, show_json, wall_now
+from wakeful.cli.read import Reading, ask
+from wakeful.cli.table import print_rows
+from wakeful.client.client import Answer
+from wakeful.judging.session_record import SessionRecord
+
+MODES: Final = {
+    "observe": "acts on nothing",
+    "mine": "heals what it was given, only reports what it found",
+    "all": "heals every session it finds",
+}
+
+
+# What a person would want to hear of without asking.
+_TROUBLED: Final = frozenset({AgentState.STALE, AgentState.UNKNOWN, AgentState.ERROR})
+
+
+class _Daemon(Struct, frozen=True):
+    version: str
+    pid: int | None
+    listening: tuple[str, ...]
+    eyes: tuple[Eye, ...]
+    notes: tuple[str, ...]
+    paused: PauseRecord | None = None
+    # Daemons of an earlier version do not say.
+    config_files: tuple[str, ...] | None = None
+
+
+class Overview(Struct, frozen=True):
+    """What is shown of /api/status."""
+
+    mode: str
+    daemon: _Daemon
+    agents: AgentsStanding = AgentsStanding({}, ())
+
+
+@click.command(epilog="Example: wakeful status --json")
+@answers_json
+def status(*, as_json: bool) -> int:
+    """Say in which mode Wakeful runs, where it listens, what it sees late, and who needs you."""
+    if as_json:
+        show_json(ask(lambda desk: desk.overview()).body)
+        return 0
+    answer, page = ask(_both)
+    for line in overview_lines(decoded(answer.body, Overview), page.sessions, page.older):
+        say(line)
+    needing = [record for record in page.sessions if needs_you(record)]
+    if needing:
+        say("needs you:")
+        print_rows(rows(needing, wall_now()))
+    return 0
+
+
+def _both(desk: Reading) -> tuple[Answer, Sessions]:
+    return desk.overview(), whole_list(desk, {})
+
+
+def overview_lines(overview: Overview, records: list[SessionRecord], older: int) -> Iterator[str]:
+    """A pause first, then the mode: together they say what Wakeful may touch."""
+    daemon = overview.daemon
+    yield from paused_text(daemon.paused)
+    yield f"mode       {overview.mode}: {MODES.get(overview.mode, '')}"
+    if daemon.listening:
+        yield f"listening  {', '.join(daemon.listening)}"
+    for eye in daemon.eyes:
+        if eye.slow is not None:
+            yield f"slow       {eye.name}: {eye.slow}"
+        if eye.left_out is not None:
+            yield f"left out   {eye.name}: {eye.left_out}"
+    folded = f", {older:,} older" if older else ""
+    yield f"sessions   {counts_text(records) or 'none'}{folded}"
+    if overview.agents.agents:
+        yield f"agents     {', '.join(f'{count} {state}' for state, count in overview.agents.counts.items())}"
+    for agent in overview.agents.agents:
+        if agent.state in _TROUBLED:
+            yield f"{agent.state:<10} {agent.id}: {agent.reason}"
+    if daemon.pid is not None:
+        # Without a daemon the only note is that there is none, and that was said already.
+        yield from (f"note       {each}" for each in daemon.notes)
+        yield f"daemon     {daemon.version}, pid {daemon.pid}"

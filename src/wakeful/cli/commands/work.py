@@ -1,0 +1,243 @@
+"""`wakeful work …`: what people asked for, and who runs it. Everything goes through the daemon, which asks the store."""
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import click
+import msgspec
+
+from wakeful.cli.commands.work_text import list_lines, renewed_lines, run_lines, work_lines
+from wakeful.cli.format.listing import paused_lines
+from wakeful.cli.format.reading_text import record_lines
+from wakeful.cli.lazy import Entry, LazyGroup
+from wakeful.cli.options import Command, WholeNumber, answers_json
+from wakeful.cli.output import say, show_json
+from wakeful.client.client import Answer, Client
+from wakeful.config.paths import Places
+from wakeful.core.durations import seconds_of
+from wakeful.core.errors import OperatorError
+from wakeful.core.ids import SessionId, parse_session_id
+from wakeful.core.leases import WorkId, WorkState, parse_work_id
+
+_HERE: Final = "wakeful.cli.commands.work"
+COMMANDS: Final = {
+    "add": Entry("Ask", f"{_HERE}:add", "Keep a work until somebody claims it"),
+    "list": Entry("Ask", f"{_HERE}:list_works", "Every work, oldest first"),
+    "show": Entry("Ask", f"{_HERE}:show", "One work with its prompt and attempts"),
+    "claim": Entry("Do", f"{_HERE}:claim", "Begin an attempt of the oldest work; exit 1: none is due"),
+    "heartbeat": Entry("Do", f"{_HERE}:heartbeat", "Keep the lease of a run"),
+    "complete": Entry("Do", f"{_HERE}:complete", "The run succeeded"),
+    "fail": Entry("Do", f"{_HERE}:fail", "The run failed"),
+}
+KEY_CHARS_MAX: Final = 200
+# What the store keeps of one work.
+PROMPT_BYTES_MAX: Final = 1_000_000
+
+
+class BadKey(OperatorError):
+    """{shown!r} is no key: printable ASCII, 200 characters at most."""
+
+    code = "bad-idempotency-key"
+
+
+class PromptEmpty(OperatorError):
+    """The prompt is empty: say what is to be done."""
+
+    code = "prompt-empty"
+
+
+class PromptTooLong(OperatorError):
+    """The prompt has more than {bytes_max:,} bytes. Put it into a file the agent can read, and name that."""
+
+    code = "prompt-too-long"
+
+
+@click.command(
+    cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful work add --project shop 'fix the build'"
+)
+def work() -> None:
+    """Hand out work. A claimed run has a lease: heartbeat within it, then complete or fail with its epoch."""
+
+
+def text(value: str) -> str:
+    """An argument as text: bytes that are no UTF-8 become question marks, for JSON has no place for them."""
+    return os.fsencode(value).decode(errors="replace")
+
+
+def work_argument(command: Command) -> Command:
+    """Give a command the argument WORK; BadWorkId is raised before anything is asked."""
+    return click.argument("work_id", metavar="WORK", type=parse_work_id)(command)
+
+
+def owner_option(command: Command) -> Command:
+    """Give a command `--owner`."""
+    return click.option(
+        "--owner", type=text, metavar="NAME", help="Who claims. Default: the process that calls."
+    )(command)
+
+
+def ttl_option(command: Command) -> Command:
+    """Give a command `--ttl`."""
+    return click.option(
+        "--ttl", metavar="TIME", default="60s", show_default=True, help="How long the lease lasts."
+    )(command)
+
+
+def epoch_option(command: Command) -> Command:
+    """Give a command `--epoch`, which it needs."""
+    return click.option("--epoch", type=WholeNumber(1), required=True, help="The epoch the claim gave you.")(
+        command
+    )
+
+
+@click.command(epilog="Example: wakeful work add --session 3f2a91bc 'now run the tests'")
+@click.argument("prompt", type=text)
+@click.option(
+    "--project", type=text, metavar="P", default="", help="Whose work it is; workers may claim by it."
+)
+@click.option(
+    "--session", type=parse_session_id, metavar="ID", help="The conversation it continues. Default: none."
+)
+@click.option(
+    "--context", type=text, metavar="TEXT", default="", help="What the worker should know besides the prompt."
+)
+@click.option("--attempts", type=WholeNumber(1, 10), default=1, show_default=True, help="Its whole budget.")
+@click.option("--in", "delay", metavar="TIME", help="Not before that time has passed, like 10m.")
+@click.option("--key", metavar="KEY", help="However often this is said with one key, there is one work.")
+@answers_json
+def add(
+    *,
+    prompt: str,
+    project: str,
+    session: SessionId | None,
+    context: str,
+    attempts: int,
+    delay: str | None,
+    key: str | None,
+    as_json: bool,
+) -> int:
+    """Keep a work until somebody claims it. PROMPT - reads it from standard input."""
+    order = {
+        "prompt": _prompt(prompt),
+        "project": project,
+        "session_id": session,
+        "context": context,
+        "attempts_max": attempts,
+        "delay_seconds": seconds_of(delay) if delay is not None else 0.0,
+    }
+    answer = client().post("/api/work", msgspec.json.encode(order), key=_checked(key))
+    return shown(answer, work_lines, as_json=as_json)
+
+
+@click.command("list", epilog="Example: wakeful work list --state pending --json")
+@click.option(
+    "--state", type=click.Choice([each.value for each in WorkState]), help="Only works in this state."
+)
+@click.option("--limit", type=WholeNumber(1, 1000), default=100, show_default=True)
+@click.option("--after", type=WholeNumber(0), default=0, help="Go on from the next_cursor of the last page.")
+@answers_json
+def list_works(*, state: str | None, limit: int, after: int, as_json: bool) -> int:
+    """List works, oldest first."""
+    query = {"limit": limit, "after": after, **({"state": state} if state else {})}
+    return shown_list(client().get("/api/work?" + urlencode(query)), list_lines, as_json=as_json)
+
+
+@click.command(epilog="Example: wakeful work show w-5d41402abc4b2a76 --json")
+@work_argument
+@answers_json
+def show(*, work_id: WorkId, as_json: bool) -> int:
+    """Show a work with its whole prompt and every attempt."""
+    return shown(client().get(f"/api/work/{work_id}"), record_lines, as_json=as_json)
+
+
+@click.command(epilog="Example: wakeful work claim --project shop --json")
+@click.option("--project", type=text, metavar="P", help="Only work of this project.")
+@owner_option
+@ttl_option
+@answers_json
+def claim(*, project: str | None, owner: str | None, ttl: str, as_json: bool) -> int:
+    """Begin an attempt of the oldest work that is due. Exit 0: here it is, 1: there is none."""
+    order = {"owner": owner or caller(), "project": project, "ttl_seconds": seconds_of(ttl)}
+    return shown(posted("/api/work/claim", order), run_lines, as_json=as_json)
+
+
+@click.command(epilog="Example: wakeful work heartbeat w-5d41402abc4b2a76 --epoch 1")
+@work_argument
+@epoch_option
+@ttl_option
+@answers_json
+def heartbeat(*, work_id: WorkId, epoch: int, ttl: str, as_json: bool) -> int:
+    """Keep the lease of a run. Exit 1: it is lost, stop working."""
+    order = {"epoch": epoch, "ttl_seconds": seconds_of(ttl)}
+    return shown(posted(f"/api/work/{work_id}/heartbeat", order), renewed_lines, as_json=as_json)
+
+
+@click.command(epilog="Example: wakeful work complete w-5d41402abc4b2a76 --epoch 1 --result 'build is green'")
+@work_argument
+@epoch_option
+@click.option("--result", type=text, metavar="TEXT", default="", help="What came of it.")
+@answers_json
+def complete(*, work_id: WorkId, epoch: int, result: str, as_json: bool) -> int:
+    """Say that a run succeeded. Exit 1: the lease is lost and nothing was changed."""
+    order = {"epoch": epoch, "result": result}
+    return shown(posted(f"/api/work/{work_id}/complete", order), work_lines, as_json=as_json)
+
+
+@click.command(epilog="Example: wakeful work fail w-5d41402abc4b2a76 --epoch 1 --reason 'no network'")
+@work_argument
+@epoch_option
+@click.option("--reason", type=text, metavar="TEXT", default="", help="Why.")
+@answers_json
+def fail(*, work_id: WorkId, epoch: int, reason: str, as_json: bool) -> int:
+    """Say that a run failed: it is pending again while it has attempts left. Exit 1: the lease is lost."""
+    order = {"epoch": epoch, "reason": reason}
+    return shown(posted(f"/api/work/{work_id}/fail", order), work_lines, as_json=as_json)
+
+
+def client() -> Client:
+    return Client(Places.of(os.environ))
+
+
+def posted(target: str, order: dict[str, Any]) -> Answer:
+    """Raises as `Client.post` does."""
+    return client().post(target, msgspec.json.encode(order))
+
+
+def caller() -> str:
+    """The process that runs this command: the command itself is gone when its lease counts."""
+    return f"{socket.gethostname()} pid {os.getppid()}"
+
+
+def shown(answer: Answer, lines: Callable[[bytes], list[str]], *, as_json: bool) -> int:
+    """Print an answer; its exit code."""
+    if as_json:
+        show_json(answer.body)
+    else:
+        for line in lines(answer.body):
+            say(line)
+    return answer.exit_code
+
+
+def shown_list(answer: Answer, lines: Callable[[bytes], Iterable[str]], *, as_json: bool) -> int:
+    """The same for a list: a pause stands first."""
+    return shown(answer, lambda body: [*paused_lines(body), *lines(body)], as_json=as_json)
+
+
+def _prompt(given: str) -> str:
+    """What was given, or what standard input holds. Raises PromptEmpty, PromptTooLong before anything is sent."""
+    raw = sys.stdin.buffer.read(PROMPT_BYTES_MAX + 1) if given == "-" else given.encode()
+    if len(raw) > PROMPT_BYTES_MAX:
+        raise PromptTooLong(bytes_max=PROMPT_BYTES_MAX)
+    if not raw.strip():
+        raise PromptEmpty
+    return raw.decode(errors="replace")
+
+
+def _checked(key: str | None) -> str | None:
+    if key is not None and not (0 < len(key) <= KEY_CHARS_MAX and key.isascii() and key.isprintable()):
+        raise BadKey(shown=key[:40])
+    return key

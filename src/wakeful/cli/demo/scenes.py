@@ -1,0 +1,167 @@
+"""The six agents of the demo: what each plays, and in a sentence what its verdict rests on.
+
+Pure: from a pace to scripts, from a record to words. The numbers in a sentence come from the record; only the
+story around them is told here.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from msgspec import Struct
+
+from wakeful.judging.findings import Attention, Code, State
+from wakeful.judging.session_record import FindingRecord, SessionRecord, WaitRecord
+from wakeful.judging.verdict import WaitKind
+from wakeful.judging.wording import call_text
+
+# At this length nothing is sped up: 20 seconds of silence instead of Wakeful's own ten minutes.
+FULL_SECONDS: Final = 60.0
+SILENCE_SECONDS: Final = 20.0
+ANSWER_AT_SECONDS: Final = 40.0
+# Claude Code ends a Bash call after 120 s unless it declared more: that is what needs an explanation.
+_BASH_TIMEOUT_SECONDS: Final = 120
+_DECLARED: Final = re.compile(r"may run (\d+) s")
+# Shorter pauses between two records are not worth a word.
+_QUIET_SECONDS_MIN: Final = 3.0
+_BUILD_TIMEOUT_SECONDS: Final = 300
+# Four calls of two seconds for each: more than a minute of work.
+_FILES: Final = ("cart", "price", "stock", "order", "query", "index", "facet", "page", "route", "cache")
+
+
+class Scene(Struct, frozen=True):
+    """One agent: its name, which is also its project's, its script, and whether it lives in a tmux pane."""
+
+    name: str
+    steps: list[Mapping[str, Any]]
+    in_tmux: bool = False
+
+
+def scenes(pace: float) -> tuple[Scene, ...]:
+    """The cast. `pace` 1 takes a minute; half of it, half a minute."""
+    return (
+        Scene("works", _works(pace)),
+        Scene("asks-you", _asks(pace)),
+        Scene("long-build", _builds(pace)),
+        Scene("goes-silent", _hangs(pace)),
+        Scene("in-circles", _loops(pace)),
+        Scene("gets-killed", _dies(pace), in_tmux=True),
+    )
+
+
+def _works(pace: float) -> list[Mapping[str, Any]]:
+    calls = [call for number, name in enumerate(_FILES) for call in _change(name, number)]
+    return [
+        {"prompt": "Add a search to the shop"},
+        *({**call, "seconds": 2 * pace} for call in calls),
+        {"end": "The shop has a search."},
+    ]
+
+
+def _change(name: str, number: int) -> list[Mapping[str, Any]]:
+    """One file is read, changed and tested: every call is another one, and every result news."""
+    path, wanted = f"src/{name}.py", f"def {name}_"
+    found = f"src/shop.py:{12 + 3 * number}: from shop.{name} import {name}_index"
+    edit = {"file_path": path, "old_string": f"{wanted}find", "new_string": f"{wanted}search"}
+    return [
+        {"tool": "Grep", "input": {"pattern": wanted}, "result": found},
+        {"tool": "Read", "input": {"file_path": path}, "result": f"class {name.title()}:\n    ..."},
+        {"tool": "Edit", "input": edit, "result": f"The file {path} has been updated."},
+        {"tool": "Bash", "input": {"command": f"pytest -q {name}"}, "result": f"{41 + number} passed"},
+    ]
+
+
+def _asks(pace: float) -> list[Mapping[str, Any]]:
+    push = {"tool": "Bash", "input": {"command": "git push"}, "seconds": 3 * pace, "result": "main -> main"}
+    return [
+        {"prompt": "Release it"},
+        {"tool": "Read", "input": {"file_path": "CHANGELOG.md"}, "seconds": 5 * pace, "result": "# 1.2"},
+        {"text": "All set. I would push now."},
+        {"ask": "permission prompt", **push},
+        {"end": "Released."},
+    ]
+
+
+def _builds(pace: float) -> list[Mapping[str, Any]]:
+    build = {"command": "make release", "timeout": _BUILD_TIMEOUT_SECONDS * 1000}
+    return [
+        {"prompt": "Build the release"},
+        {"tool": "Bash", "input": build, "seconds": 50 * pace, "result": "done"},
+        {"end": "The release is built."},
+    ]
+
+
+def _hangs(pace: float) -> list[Mapping[str, Any]]:
+    read = {"tool": "Read", "input": {"file_path": "spec.md"}, "seconds": 8 * pace, "result": "# Spec"}
+    return [{"prompt": "Write the parser"}, read, {"hang": True}]
+
+
+def _loops(pace: float) -> list[Mapping[str, Any]]:
+    test = {"tool": "Bash", "input": {"command": "npm test"}, "seconds": 2.5 * pace, "result": "1 failing"}
+    return [{"prompt": "Make the tests pass"}, {"loop": [test]}]
+
+
+def _dies(pace: float) -> list[Mapping[str, Any]]:
+    test = {"tool": "Bash", "input": {"command": "npm run e2e"}, "seconds": 120}
+    return [{"prompt": "Run the browser tests"}, {"killed": 18 * pace}, test]
+
+
+def verdict(record: SessionRecord) -> str:
+    """Health, and why: the finding's code, or that a person is needed."""
+    if record.findings:
+        return f"{record.health} · {record.findings[0].code}"
+    return f"{record.health} · needs you" if record.attention is Attention.PERSON else record.health
+
+
+def about(record: SessionRecord) -> str:
+    """The call or the question it is occupied with. An agent's words: show them plain."""
+    if record.expected_waits:
+        return call_text(record.expected_waits[0].untrusted)
+    return call_text(next(iter(record.findings[0].untrusted), "")) if record.findings else ""
+
+
+def why(record: SessionRecord, now_wall: float) -> str:
+    """One sentence that a newcomer understands."""
+    if record.findings:
+        return _trouble(record.findings[0], now_wall)
+    if record.state is State.WAITING:
+        return "It asks you: no alarm however long it waits, but only you can answer."
+    if record.expected_waits:
+        return _patience(record, record.expected_waits[0], now_wall)
+    return "Its turn is over. Silence means nothing now."
+
+
+def _trouble(finding: FindingRecord, now_wall: float) -> str:
+    if finding.code is Code.AGENT_EXITED:
+        return f"tmux is alive, the agent is gone{_left_behind(finding)}."
+    if finding.code is Code.SESSION_DEAD:
+        return f"Its process is gone in the middle of a turn{_left_behind(finding)}."
+    if finding.code is Code.LOOP:
+        return f"Busy, yet nowhere: {finding.summary}."
+    if finding.code is Code.SILENT:
+        quiet_seconds = now_wall - _wall(finding.since)
+        return f"No word for {quiet_seconds:.0f} s, and nothing runs that could excuse it."
+    return f"{finding.summary}."
+
+
+def _left_behind(finding: FindingRecord) -> str:
+    orphan = next((line for line in finding.evidence if "still runs" in line), None)
+    return f"; {orphan}" if orphan is not None else ""
+
+
+def _patience(record: SessionRecord, wait: WaitRecord, now_wall: float) -> str:
+    quiet_seconds = now_wall - _wall(record.last_activity_at or wait.since)
+    declared = _DECLARED.search(wait.evidence)
+    if declared is not None and int(declared[1]) > _BASH_TIMEOUT_SECONDS:
+        return f"Its call may run {declared[1]} s by its own timeout: so long its silence is no alarm."
+    if quiet_seconds < _QUIET_SECONDS_MIN:
+        return "Calls start and come back: a healthy turn."
+    if wait.kind is WaitKind.TOOL:
+        return f"Its call has been open for {quiet_seconds:.0f} s; calls may take their time."
+    left_seconds = max(0.0, _wall(wait.until or record.judged_at) - now_wall)
+    return f"No word from the model for {quiet_seconds:.0f} s; {left_seconds:.0f} s more may be thinking."
+
+
+def _wall(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()

@@ -1,0 +1,184 @@
+"""Everything the demo starts, in one throw-away folder, and the end of all of it.
+
+The daemon is the real command in a process of its own; the agents are scripted. None of them sees the user's home,
+sessions or tmux, and whatever happens, `close` leaves no process and no folder behind.
+"""
+
+import os
+import select
+import shlex
+import shutil
+import signal
+import site
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final
+
+from wakeful.cli.demo.scenes import SILENCE_SECONDS, Scene
+from wakeful.client.client import Client, DaemonNotRunning, DaemonSilent, DaemonUnreachable
+from wakeful.config.paths import Places
+from wakeful.core.errors import WorldError
+from wakeful.linux.child_environment import helper_environ, own_environ
+from wakeful.testing.scripted_agent import RunningAgent, ScriptedAgent, end_tools
+
+UP_SECONDS_MAX: Final = 40.0
+END_SECONDS_MAX: Final = 5.0
+TMUX_SECONDS_MAX: Final = 10.0
+_POLL_SECONDS: Final = 0.05
+_WORDS_SHOWN_MAX: Final = 3
+# By these variables the clients, Wakeful, tmux and XDG find places that are not ours.
+_FOREIGN: Final = ("CLAUDE", "CODEX_", "WAKEFUL_", "TMUX", "XDG_")
+
+
+class DaemonDidNotStart(WorldError):
+    """The demo's daemon did not come up: {words}"""
+
+    code = "demo-daemon-down"
+
+
+class Stage:
+    """The throw-away home and its inhabitants. Make it in a `try` whose `finally` closes it."""
+
+    def __init__(self, pace: float) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="wakeful-demo-")).resolve()
+        self.places = Places(str(self.folder / "state"))
+        self._claude = self.folder / ".claude"
+        self._tmux_socket = self.folder / "tmux.sock"
+        self._environ = self._own_environ(pace)
+        self._daemon: subprocess.Popen[bytes] | None = None
+        self._agents: dict[str, RunningAgent] = {}
+        self._conversations: list[str] = []
+        self._tmux_server: int | None = None
+        self.tmux_trouble: str | None = None
+
+    def start_daemon(self, gave_up: Callable[[], bool]) -> None:
+        """Start `wakeful up` and return once it answers, or once `gave_up`. Raises DaemonDidNotStart."""
+        log = self.folder / "up.log"
+        # -P: a `wakeful` folder in the working directory is not what we mean to run.
+        argv = [sys.executable, "-P", "-m", "wakeful", "up", "--no-tcp"]
+        with log.open("wb") as output:
+            self._daemon = subprocess.Popen(
+                argv,
+                cwd=self.folder,
+                env=own_environ(self._environ),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                # Ctrl-C is for the demo alone; it ends the others itself.
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + UP_SECONDS_MAX
+        while not self._answers() and not gave_up():
+            if self._daemon.poll() is not None or time.monotonic() > deadline:
+                words = log.read_text(errors="replace").splitlines()[-_WORDS_SHOWN_MAX:]
+                raise DaemonDidNotStart(words=" / ".join(words) or "it said nothing")
+            time.sleep(_POLL_SECONDS)
+
+    def start_agent(self, scene: Scene) -> str:
+        """Start one agent; the id its session will have."""
+        agent = ScriptedAgent(self._claude, self.folder / scene.name)
+        self._conversations.append(agent.conversation)
+        if not (scene.in_tmux and self._start_in_tmux(agent, scene)):
+            self._agents[scene.name] = agent.start(*scene.steps, environ=self._environ)
+        return f"claude-{agent.conversation}"
+
+    def answer(self, name: str) -> None:
+        """Say yes to an agent's question."""
+        self._agents[name].answer()
+
+    def close(self) -> None:
+        """End every process and remove the folder; each is tried, whatever becomes of the others."""
+        with ExitStack() as last_first:
+            last_first.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            for conversation in self._conversations:
+                last_first.callback(end_tools, conversation)
+            last_first.callback(self._end_tmux)
+            for agent in self._agents.values():
+                last_first.callback(agent.close)
+            if self._daemon is not None:
+                last_first.callback(_end, self._daemon)
+
+    def _own_environ(self, pace: float) -> dict[str, str]:
+        inherited = {
+            key: value for key, value in own_environ(os.environ).items() if not key.startswith(_FOREIGN)
+        }
+        return inherited | {
+            "HOME": str(self.folder),
+            # With another HOME Python would not find what was installed with `pip install --user`.
+            "PYTHONUSERBASE": site.getuserbase(),
+            "CLAUDE_CONFIG_DIR": str(self._claude),
+            "CODEX_HOME": str(self.folder / ".codex"),
+            "TMUX_TMPDIR": str(self.folder),
+            "WAKEFUL_HOME": self.places.home,
+            "WAKEFUL_DETECT__SILENCE_SECONDS": str(SILENCE_SECONDS * pace),
+            "WAKEFUL_EYES__TMUX_SOCKETS": str(self._tmux_socket),
+        }
+
+    def _answers(self) -> bool:
+        try:
+            Client(self.places).get("/healthz", timeout_seconds=2.0)
+        except (DaemonNotRunning, DaemonSilent, DaemonUnreachable):
+            return False
+        return True
+
+    def _start_in_tmux(self, agent: ScriptedAgent, scene: Scene) -> bool:
+        """In a pane whose shell outlives it, as when a person had typed the command. False without tmux."""
+        if shutil.which("tmux") is None:
+            self.tmux_trouble = "tmux is not installed"
+            return False
+        agent.cwd.mkdir()
+        command = f"{shlex.join(agent.argv(*scene.steps))}; exec sh"
+        place = ["-d", "-s", scene.name, "-x", "100", "-y", "30", "-c", str(agent.cwd)]
+        try:
+            self._tmux("new-session", *place, "--", "sh", "-c", command)
+            self._tmux_server = os.pidfd_open(int(self._tmux("display-message", "-p", "#{pid}")))
+        except (OSError, ValueError, subprocess.SubprocessError) as problem:
+            self.tmux_trouble = f"tmux did not start: {_words(problem)}"
+            # Half a start may have left an agent that would hold the same conversation as the next.
+            self._end_tmux()
+            return False
+        return True
+
+    def _tmux(self, *arguments: str) -> str:
+        done = subprocess.run(
+            ["tmux", "-u", "-S", str(self._tmux_socket), "-f", os.devnull, *arguments],
+            env=helper_environ(self._environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=TMUX_SECONDS_MAX,
+            check=True,
+        )
+        return done.stdout
+
+    def _end_tmux(self) -> None:
+        """The server takes its panes along."""
+        if self._tmux_socket.exists():
+            with suppress(OSError, subprocess.SubprocessError):
+                self._tmux("kill-server")
+        if self._tmux_server is None:
+            return
+        ended, _, _ = select.select([self._tmux_server], [], [], END_SECONDS_MAX)
+        if not ended:
+            signal.pidfd_send_signal(self._tmux_server, signal.SIGKILL)
+        os.close(self._tmux_server)
+        self._tmux_server = None
+
+
+def _end(daemon: subprocess.Popen[bytes]) -> None:
+    daemon.terminate()
+    try:
+        daemon.wait(END_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        daemon.kill()
+        daemon.wait()
+
+
+def _words(problem: Exception) -> str:
+    said = getattr(problem, "stderr", None)
+    return said.strip() if isinstance(said, str) and said.strip() else str(problem)

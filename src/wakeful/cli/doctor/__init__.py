@@ -1,0 +1,1 @@
+"""`wakeful doctor` and the support bundle."""

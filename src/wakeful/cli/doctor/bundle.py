@@ -1,0 +1,133 @@
+"""`wakeful doctor --bundle`: what somebody needs who helps from afar, in one archive, redacted.
+
+The configuration without secrets, versions, the checks, the daemon's own word, and the ends of its logs. Never a
+transcript, a prompt, a store or an environment.
+"""
+
+import io
+import os
+import platform
+import tarfile
+from collections.abc import Iterator
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from wakeful import __version__
+from wakeful.cli.commands.config import public_values
+from wakeful.cli.doctor.grading import Scene
+from wakeful.cli.output import wall_now
+from wakeful.client.client import Client
+from wakeful.config.config import KEYS, ConfigError
+from wakeful.config.load import Loaded
+from wakeful.core.errors import OperatorError, WakefulError
+from wakeful.core.scrub import Scrub
+
+LOG_BYTES_MAX: Final = 256 * 1024
+LOGS_MAX: Final = 30
+ASKED: Final = {
+    "status.json": "/api/status",
+    "incidents.json": "/api/incidents",
+    "agents.json": "/api/agents",
+}
+# A name that says its value is nobody's business; the value may then stand anywhere, and is cut out everywhere.
+_SECRET_NAMES: Final = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL")
+
+
+class BundleExists(OperatorError):
+    """{path} exists already. Name another file."""
+
+    code = "bundle-exists"
+
+
+def write_bundle(path: str, scene: Scene, checks: bytes) -> Iterator[str]:
+    """Write the archive, for its owner alone; what to tell the person about it. Raises BundleExists."""
+    scrub = Scrub(_secrets(scene))
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except FileExistsError as problem:
+        raise BundleExists(path=path) from problem
+    count = 0
+    with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+        for count, (name, content) in enumerate(_contents(scene, scrub, checks), start=1):  # noqa: B007 - told below
+            member = tarfile.TarInfo(f"wakeful-bundle/{name}")
+            member.size, member.mode, member.mtime = len(content), 0o600, int(wall_now())
+            archive.addfile(member, io.BytesIO(content))
+    yield f"packed {count} files into {path}: secrets were cut out, but read it before you send it"
+
+
+def _contents(scene: Scene, scrub: Scrub, checks: bytes) -> Iterator[tuple[str, bytes]]:
+    yield "doctor.json", scrub.json(checks)
+    yield "versions.json", scrub.json(_versions())
+    yield "config.json", scrub.json(_configuration(scene.loaded))
+    for name, target in ASKED.items():
+        yield name, scrub.json(_asked(scene, target))
+    for log in _logs(Path(scene.places.logs)):
+        yield f"logs/{log.name}", scrub.text(_end_of(log)).encode("utf-8", "replace")
+
+
+def _versions() -> bytes:
+    installed = sorted(f"{each.name} {each.version}" for each in distributions())
+    host = {"kernel": platform.release(), "python": platform.python_version(), "machine": platform.machine()}
+    return msgspec.json.encode({"wakeful": __version__, **host, "installed": installed})
+
+
+def _configuration(loaded: Loaded | ConfigError) -> bytes:
+    if isinstance(loaded, ConfigError):
+        return msgspec.json.encode({"invalid": str(loaded)})
+    return msgspec.json.encode({"config": public_values(loaded), "origins": loaded.origins})
+
+
+def _asked(scene: Scene, target: str) -> bytes:
+    try:
+        return Client(scene.places).get(target).body
+    except WakefulError as problem:
+        return msgspec.json.encode({"not told": str(problem)})
+
+
+def _logs(folder: Path) -> list[Path]:
+    """The newest files of the daemon's own folder; a link there leads elsewhere and is left out."""
+    try:
+        files = [each for each in folder.iterdir() if each.is_file() and not each.is_symlink()]
+    except OSError:
+        return []
+    return sorted(files, key=lambda each: each.lstat().st_mtime, reverse=True)[:LOGS_MAX]
+
+
+def _end_of(path: Path) -> str:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - LOG_BYTES_MAX))
+        text = file.read(LOG_BYTES_MAX).decode("utf-8", "replace")
+    # The first line is cut in two, and half a secret is not recognised.
+    return text if size <= LOG_BYTES_MAX else text.partition("\n")[2]
+
+
+def _secrets(scene: Scene) -> set[str]:
+    """What is known to be secret here: the token of the doors, keys of the configuration and of the environment."""
+    named = {
+        value for name, value in scene.environ.items() if any(part in name.upper() for part in _SECRET_NAMES)
+    }
+    try:
+        named.add(Path(scene.places.token).read_text(errors="replace").strip())
+    except OSError:
+        # There is none, or it is nobody's to read: then it stands in no log of ours either.
+        named.discard("")
+    if not isinstance(scene.loaded, ConfigError):
+        for key in KEYS.values():
+            if key.is_secret:
+                value = key.of(scene.loaded.config)
+                named |= set(value) if isinstance(value, tuple) else {str(value)}
+    return named | {password for each in named if (password := _password(each))}
+
+
+def _password(address: str) -> str | None:
+    """The part of an address that is secret by itself."""
+    try:
+        return urlsplit(address).password
+    except ValueError:
+        return None

@@ -1,0 +1,142 @@
+"""How rows look: a table in colour on a terminal, aligned plain text everywhere else.
+
+Rich is imported for terminals only. What stands in a row was made plain before it came here.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+from unicodedata import combining, east_asian_width
+
+from wakeful.cli.format.listing import Row, Tone, short_ids
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+# Mark and style for every tone. A mark is one cell wide in every font.
+MARKS: Final = {
+    Tone.NEEDS_YOU: ("◆", "bold yellow"),
+    Tone.TROUBLE: ("✗", "bold red"),
+    Tone.BUSY: ("●", "green"),
+    Tone.LATER: ("◌", "magenta"),
+    Tone.CALM: ("○", "cyan"),
+    Tone.PAST: ("·", "dim"),
+}
+_PLAIN_HEADERS: Final = (
+    *("ID", "STATE", "HEALTH", "ATTENTION", "AGE", "PROVIDER", "PROJECT"),
+    *("MANAGED", "DOING"),
+)
+# Below this width there is no room for ids: what a session does matters more.
+_NARROW_CELLS: Final = 72
+_PROJECT_SHARE: Final = 6
+_PROJECT_CELLS_MIN: Final = 10
+# The tones of rows whose whole text is worth a second line.
+_URGENT: Final = (Tone.NEEDS_YOU, Tone.TROUBLE)
+
+
+def print_rows(rows: Sequence[Row], footer: Sequence[str] = ()) -> None:
+    """The table, then the lines below it."""
+    if sys.stdout.isatty():
+        _print_coloured(rows, footer)
+        return
+    for line in (*(plain_lines(rows) if rows else ()), *footer):
+        sys.stdout.write(f"{line}\n")
+
+
+def plain_lines(rows: Sequence[Row]) -> list[str]:
+    """For pipes: whole ids, no colour, no tabs, nothing cut off; only the last column holds spaces of its own."""
+    cells = [_PLAIN_HEADERS, *map(_plain_cells, rows)]
+    widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
+    return ["  ".join(map(_padded, row, widths)).rstrip() for row in cells]
+
+
+def _plain_cells(row: Row) -> tuple[str, ...]:
+    record = row.record
+    joined = row.project.replace(" ", "_")
+    return (
+        record.id,
+        record.state,
+        record.health,
+        record.attention,
+        row.age,
+        record.provider,
+        joined,
+        row.managed or "-",
+        row.doing or "-",
+    )
+
+
+def _width(text: str) -> int:
+    """Cells on a terminal: East Asian characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(char) else 1 + (east_asian_width(char) in "WF") for char in text)
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - _width(text))
+
+
+def _print_coloured(rows: Sequence[Row], footer: Sequence[str]) -> None:
+    from rich.console import Console  # noqa: PLC0415 - costs as much as the rest of the command
+
+    draw(Console(highlight=False, markup=False, emoji=False), rows, footer)
+
+
+def draw(console: "Console", rows: Sequence[Row], footer: Sequence[str]) -> None:
+    """Draw the table on any console of rich."""
+    for line in _coloured_lines(rows, console.width) if rows else ():
+        console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
+    for words in footer:
+        console.print(words, style="dim")
+
+
+def _coloured_lines(rows: Sequence[Row], width: int) -> Iterator["Text"]:
+    from rich.text import Text  # noqa: PLC0415 - as above
+
+    columns = _columns(rows, width)
+    yield Text("  ".join(column.title.ljust(column.width) for column in columns) + "  DOING", "dim")
+    for number, row in enumerate(rows):
+        line = Text("  ").join(column.cell(number, row.tone) for column in columns)
+        doing = Text(row.doing, "dim" if row.tone is Tone.PAST else "")
+        if row.tone in _URGENT and line.cell_len + 2 + doing.cell_len > width:
+            # What somebody has to act upon is worth a line of its own.
+            yield line
+            line = Text()
+        yield line.append("  ").append_text(doing)
+
+
+def _columns(rows: Sequence[Row], width: int) -> "list[_Column]":
+    ids = short_ids([row.record for row in rows])
+    columns = [
+        _Column("  STATE", [f"{MARKS[row.tone][0]} {row.word}" for row in rows], by_tone=True),
+        _Column("AGE", [row.age.rjust(3) for row in rows], style="dim"),
+        _Column("PROJECT", [row.project for row in rows], style="bold"),
+        _Column("ID", [ids[row.record.id] for row in rows], style="dim"),
+    ]
+    columns[2].width = min(columns[2].width, max(_PROJECT_CELLS_MIN, width // _PROJECT_SHARE))
+    if width < _NARROW_CELLS:
+        return columns[:3]
+    names = [row.managed for row in rows]
+    return [*columns, _Column("MANAGED", names, style="dim")] if any(names) else columns
+
+
+class _Column:
+    """One column of the table on a terminal: its cells, as wide as the widest of them."""
+
+    def __init__(self, title: str, texts: Sequence[str], *, style: str = "", by_tone: bool = False) -> None:
+        self.title = title
+        self.width = max(map(_width, (title, *texts)))
+        self._texts = texts
+        self._style = style
+        self._by_tone = by_tone
+
+    def cell(self, number: int, tone: Tone) -> "Text":
+        from rich.text import Text  # noqa: PLC0415 - as above
+
+        text = Text(
+            self._texts[number], MARKS[tone][1] if self._by_tone or tone is Tone.PAST else self._style
+        )
+        text.truncate(self.width, overflow="ellipsis", pad=True)
+        return text

@@ -1,0 +1,1 @@
+"""Configuration schema, loading and state folder paths."""

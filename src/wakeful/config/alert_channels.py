@@ -1,0 +1,38 @@
+"""Every way to reach a person, in one table: which of them the configuration opens. What `handwork` is to hands.
+
+Nothing is connected or imported here; a channel does both with its first message.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from wakeful.alerts.alerts import AlertKind, Rules
+from wakeful.alerts.messenger import Messenger
+from wakeful.config.config import Alerts
+from wakeful.integrations.apprise import AppriseMessenger, scheme
+from wakeful.integrations.desktop import DesktopMessenger, has_desktop
+from wakeful.integrations.messenger import TelegramMessenger
+
+
+def open_channels(alerts: Alerts, environ: Mapping[str, str]) -> list[Messenger]:
+    """The channels that are set up, each under a name of its own."""
+    channels: list[Messenger] = []
+    if alerts.telegram_token:
+        channels.append(TelegramMessenger(alerts.telegram_token, alerts.telegram_chat, alerts.telegram_api))
+    names = Counter(each.name for each in channels)
+    for url in alerts.urls:
+        name = scheme(url)
+        names[name] += 1
+        channels.append(AppriseMessenger(url, name if names[name] == 1 else f"{name}-{names[name]}"))
+    if alerts.desktop and has_desktop(environ):
+        channels.append(DesktopMessenger())
+    return channels
+
+
+def rules_of(alerts: Alerts) -> Rules:
+    """What the operator wants to hear."""
+    return Rules(
+        kinds=frozenset(kind for kind in AlertKind if getattr(alerts, kind)),
+        needs_you_seconds=alerts.needs_you_seconds,
+        cooldown_seconds=alerts.cooldown_seconds,
+    )

@@ -1,0 +1,247 @@
+"""`[gateway]`, `[conversation]` and `[response_actions]`: the gateway's settings, and a table for each chat.
+
+Nothing here reads a file; `config` does. Every problem is named with its place and key, as everywhere.
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from functools import partial
+from typing import Annotated, Any, Final, NewType
+
+import msgspec
+from msgspec import Meta, Struct
+
+from wakeful.config.heartbeat import Words
+from wakeful.config.tables import Expand, Folder, Place, TableKey, checked, read_named
+from wakeful.core.text import plain
+from wakeful.integrations.providers import NAMES
+
+CHATS: Final = "gateway.chats"
+DEFAULT_CHAT: Final = "default"
+Secret = NewType("Secret", str)
+"""A value that is shown to nobody."""
+
+
+class PermissionMode(StrEnum):
+    """What an agent may do unasked, in Claude Code's words."""
+
+    DEFAULT = "default"
+    ACCEPT_EDITS = "acceptEdits"
+    PLAN = "plan"
+    BYPASS = "bypassPermissions"
+
+
+# Who answers: the clients there is a file for.
+ProviderName = Annotated[str, Meta(pattern=f"^({'|'.join(NAMES)})$")]
+_PROVIDERS: Final = " or ".join(NAMES)
+_SECONDS_MAX: Final = 86_400
+UserIds = tuple[Annotated[int, Meta(ge=1, le=2**53)], ...]
+# The Bot API, or a server of one's own that speaks it.
+ApiUrl = Annotated[str, Meta(pattern=r"^https?://\S+$")]
+DaySeconds = Annotated[float, Meta(gt=0, le=_SECONDS_MAX)]
+# Telegram itself allows about one edit a second in a chat.
+EditSeconds = Annotated[float, Meta(ge=0.01, le=60)]
+Few = Annotated[int, Meta(ge=1, le=1000)]
+Minutes = Annotated[float, Meta(gt=0, le=525_600)]
+Chars = Annotated[int, Meta(ge=1, le=100_000)]
+Milliseconds = Annotated[int, Meta(ge=1, le=600_000)]
+Percent = Annotated[float, Meta(gt=0, le=100)]
+Factor = Annotated[float, Meta(gt=0, le=1000)]
+
+ALLOWED: Final[Mapping[Any, str]] = {
+    UserIds: "a list of numeric user ids, like [123456789]",
+    ApiUrl: "an address that begins with https:// or http://",
+    ProviderName: _PROVIDERS,
+    DaySeconds: f"a number of seconds above 0, {_SECONDS_MAX} at most",
+    EditSeconds: "a number of seconds from 0.01 to 60",
+    Few: "a whole number from 1 to 1000",
+    Minutes: "a number of minutes above 0, 525600 at most",
+    Chars: "a whole number of characters from 1 to 100000",
+    Milliseconds: "a whole number of milliseconds from 1 to 600000",
+    Percent: "a number above 0, 100 at most",
+    Factor: "a number above 0, 1000 at most",
+}
+
+
+class Gateway(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The bot, and who may speak to it."""
+
+    token: Secret = Secret("")
+    api: ApiUrl = "https://api.telegram.org"
+    allow: UserIds = ()
+    admins: UserIds = ()
+    provider: ProviderName = "claude"
+    turn_seconds: DaySeconds = 1800.0
+    question_seconds: DaySeconds = 600.0
+    edit_seconds: EditSeconds = 1.0
+    approve_only_in_chat: bool = False
+
+
+class ProviderSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a provider is run, and when it is left alone for a while."""
+
+    argv: Words
+    failures_max: Few = 3
+    open_seconds: DaySeconds = 30.0
+    successes_needed: Few = 2
+
+
+def _settings(name: str) -> type[ProviderSettings]:
+    """The same, run by its own name."""
+    fields = [("argv", Words, (name,))]
+    made = msgspec.defstruct(name, fields, bases=(ProviderSettings,), frozen=True, kw_only=True)
+    assert issubclass(made, ProviderSettings), "as its bases say"
+    return made
+
+
+# A section of the configuration for each, and what it holds.
+PROVIDER_SECTIONS: Final[Mapping[str, type[ProviderSettings]]] = {
+    f"gateway.{name}": _settings(name) for name in NAMES
+}
+
+
+def default_providers() -> dict[str, ProviderSettings]:
+    """Every provider as it is run where nobody says otherwise."""
+    return {name: PROVIDER_SECTIONS[f"gateway.{name}"](argv=(name,)) for name in NAMES}
+
+
+class HostLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is watched on the host, and from when on it is too much."""
+
+    watch_seconds: DaySeconds = 60.0
+    disk_percent: Percent = 90.0
+    memory_percent: Percent = 96.0
+    load_per_core: Factor = 2.0
+    runaway_cpu_percent: Percent = 90.0
+    runaway_memory_percent: Percent = 50.0
+    error_spike_factor: Factor = 3.0
+    pm2: bool = True
+    docker: bool = True
+
+
+class Conversation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The pool, and what a reply brings along."""
+
+    max_active_sessions: Few = 24
+    idle_ttl_minutes: Minutes = 30.0
+    reply_context_max_chars: Chars = 500
+    enable_reply_context_injection: bool = True
+
+
+class ResponseActions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Buttons below an answer. Which ones is asked of the model: one more call for every answer."""
+
+    enabled: bool = True
+    decision_timeout_ms: Milliseconds = 5000
+    max_prompt_chars: Chars = 2000
+    max_response_chars: Chars = 4000
+
+
+SECTIONS: Final[Mapping[str, type[Struct]]] = {
+    "gateway": Gateway,
+    **PROVIDER_SECTIONS,
+    "gateway.host": HostLimits,
+    "conversation": Conversation,
+    "response_actions": ResponseActions,
+}
+_OF_PROVIDER: Final = {
+    "argv": "How it is run; flags of yours stand behind the program.",
+    "failures_max": "So many failures in a row, and it is left alone,",
+    "open_seconds": "for this long;",
+    "successes_needed": "then so many single tests must succeed.",
+}
+MEANINGS: Final = {
+    "gateway.token": "The bot's token; better as WAKEFUL_GATEWAY__TOKEN. Set: `wakeful up` starts the gateway.",
+    "gateway.api": "Where the Bot API is served.",
+    "gateway.allow": "Who is heard, by user id. Empty: nobody.",
+    "gateway.admins": "Who of them may see health and errors, decide, and use <telegram-api>.",
+    "gateway.provider": "Who answers where a chat does not say.",
+    "gateway.turn_seconds": "A turn of which nothing is heard for this long is given up.",
+    "gateway.question_seconds": "A permission nobody gave by then is denied.",
+    "gateway.edit_seconds": "A message that is being written is edited this often at most.",
+    "gateway.approve_only_in_chat": "true: answers, revivals and checkpoints are decided in the chat alone.",
+    **{f"gateway.{name}.{key}": meaning for name in NAMES for key, meaning in _OF_PROVIDER.items()},
+    "gateway.host.watch_seconds": "How often the host is looked at.",
+    "gateway.host.disk_percent": "A fuller disk is told, and the gateway's own old files are removed.",
+    "gateway.host.memory_percent": "Fuller memory is told, and freed by bringing sessions back.",
+    "gateway.host.load_per_core": "A higher load for each core is told.",
+    "gateway.host.runaway_cpu_percent": "A provider's process of ours above this for five minutes runs away,",
+    "gateway.host.runaway_memory_percent": "and one above this at once.",
+    "gateway.host.error_spike_factor": "So many times the day's mean, and one a minute at least, is a spike.",
+    "gateway.host.pm2": "Look at PM2's processes, where it is installed.",
+    "gateway.host.docker": "Look at Docker's containers, where its socket is.",
+    "conversation.max_active_sessions": "The one that was idle longest makes room for another.",
+    "conversation.idle_ttl_minutes": "An idle session is ended after this; its conversation goes on when somebody writes.",
+    "conversation.reply_context_max_chars": "How much of a message that is replied to goes along.",
+    "conversation.enable_reply_context_injection": "false: nothing of it does.",
+    "response_actions.enabled": "false: no buttons but Context, and no extra call of the model.",
+    "response_actions.decision_timeout_ms": "A decision that takes longer shows none.",
+    "response_actions.max_prompt_chars": "How much of the question the decision sees,",
+    "response_actions.max_response_chars": "and how much of the answer.",
+}
+
+
+class ChatPlace(Struct, frozen=True, kw_only=True):
+    """Where and how a chat or a topic works. `key` is its conversation key, or `default`."""
+
+    key: str
+    folder: str = ""
+    permission_mode: PermissionMode | None = None
+    provider: ProviderName | None = None
+    send_from: str = ""
+
+
+_Key = Annotated[str, Meta(pattern=r"^(default|chat:-?[0-9]{1,20}:thread:(main|[0-9]{1,20}))$")]
+CHAT_KEYS: Final[Mapping[str, TableKey]] = {
+    "folder": TableKey(
+        Folder,
+        "",
+        "empty, or a path that begins with / or ~/",
+        "Where the agent works. Empty: the default's, else a folder of its own below the state folder.",
+    ),
+    "permission_mode": TableKey(
+        PermissionMode,
+        None,
+        "default, acceptEdits, plan or bypassPermissions",
+        "What it may do unasked. Missing: the default table's, else `default`: everything is asked for.",
+    ),
+    "provider": TableKey(ProviderName, None, _PROVIDERS, "Who answers. Missing: gateway.provider."),
+    "send_from": TableKey(
+        Folder,
+        "",
+        "empty, or a path that begins with / or ~/",
+        "Files below it may be sent to the chat. Empty: none.",
+    ),
+}
+
+
+def read_chats(table: object, place: Place, expand: Expand, problems: list[str]) -> Iterator[ChatPlace]:
+    """The chats of one `[gateway.chats]` table; whatever is wrong is added to `problems`, and that chat is left out."""
+    refusal = f'{place("", "")}: {CHATS}: must hold tables, [{CHATS}."chat:1:thread:main"]'
+    return read_named(table, refusal, partial(_chat, place, expand), problems)
+
+
+def _chat(place: Place, expand: Expand, key: str, table: object, problems: list[str]) -> ChatPlace | None:
+    shown = f'{CHATS}."{plain(key, 60)}"'
+    try:
+        msgspec.convert(key, _Key)
+    except msgspec.ValidationError:
+        problems.append(f"{place(key, '')}: {shown}: must be default or chat:<id>:thread:<id or main>")
+        return None
+    if not isinstance(table, dict):
+        problems.append(f"{place(key, '')}: {shown}: must be a table, [{shown}]")
+        return None
+    values: dict[str, Any] = {}
+    for name, value in table.items():
+        said = _checked(name, value, expand, values)
+        if said is not None:
+            problems.append(f"{place(key, name)}: {shown}.{said}")
+    return None if problems else ChatPlace(key=key, **values)
+
+
+def _checked(name: str, value: object, expand: Expand, values: dict[str, Any]) -> str | None:
+    """Take a value into `values`, or say what is wrong with it."""
+    said = checked(CHAT_KEYS, name, value, values)
+    if said is None and CHAT_KEYS[name].kind == Folder and values[name]:
+        values[name] = expand(values[name])
+    return said

@@ -1,0 +1,318 @@
+"""The configuration as it is read from TOML and from the environment.
+
+Every problem is found in one pass and named with its file, line and key. Nothing here decides which files are
+read or whether they may be trusted, and nothing here writes one.
+"""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.config.agents_config import SECTION as AGENTS, read_agents
+from wakeful.config.config import (
+    KEYS,
+    LISTS,
+    NAMED_ELSEWHERE,
+    OPEN_TABLES,
+    SECTIONS,
+    Config,
+    ConfigError,
+    HomeMissing,
+    Key,
+    field_of,
+    provider_of,
+)
+from wakeful.config.gateway import CHATS, PROVIDER_SECTIONS, UserIds, read_chats
+from wakeful.config.heartbeat import Duration
+from wakeful.core.decoding import decode_json, decode_toml
+from wakeful.core.durations import BadDuration, seconds_of
+from wakeful.core.text import plain
+
+# The default file with every key has 3 KB; whatever is larger is no configuration.
+FILE_BYTES_MAX: Final = 1_048_576
+_PREFIX: Final = "WAKEFUL_"
+_NOT_IN_NAMES: Final = re.compile(r"""["'\s]""")
+
+
+class Document(Struct, frozen=True):
+    """A configuration file as it was read."""
+
+    path: str
+    content: bytes
+
+
+class Loaded(Struct, frozen=True):
+    """The configuration, for every key where its value came from, and the files that were read, the last one first."""
+
+    config: Config
+    origins: dict[str, str]
+    files: tuple[str, ...] = ()
+
+
+# By table and name: what it is, and where it and each of its keys stand.
+_Named = dict[str, dict[str, tuple[Any, dict[str, str]]]]
+
+
+class _Setting(Struct, frozen=True):
+    """One value somebody set, not yet checked."""
+
+    key: str
+    value: Any
+    origin: str
+    from_text: bool = False
+
+
+def load(path: str | None, environ: Mapping[str, str]) -> Config:
+    """The configuration of one file, or of none, under the environment's. Raises ConfigError."""
+    documents = [] if path is None else [Document(path, read_file(path))]
+    return combine(documents, environ).config
+
+
+def read_file(path: str, *, follow_symlink: bool = True) -> bytes:
+    """The bytes of a regular file of sensible size. Raises ConfigError."""
+    follow = 0 if follow_symlink else os.O_NOFOLLOW
+    try:
+        # Opening a FIFO would wait for its writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | follow)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ConfigError(problems=f"{plain(path)}: not a regular file")
+            content = file.read(FILE_BYTES_MAX + 1)
+    except OSError as problem:
+        link = problem.errno == errno.ELOOP and not follow_symlink
+        reason = (
+            "a symbolic link, which could show any file of yours: not followed" if link else problem.strerror
+        )
+        raise ConfigError(problems=f"{plain(path)}: {reason}") from problem
+    if len(content) > FILE_BYTES_MAX:
+        raise ConfigError(problems=f"{plain(path)}: larger than {FILE_BYTES_MAX} bytes")
+    return content
+
+
+def combine(documents: Sequence[Document], environ: Mapping[str, str]) -> Loaded:
+    """Lay the documents over the defaults, later ones over earlier ones, and the environment over all.
+
+    Raises ConfigError with every problem there is, one to a line.
+    """
+    problems: list[str] = []
+    named: _Named = {table: {} for table in OPEN_TABLES}
+    settings = [each for document in documents for each in _of_document(document, environ, named, problems)]
+    settings += _of_environ(environ)
+    values = {name: key.default for name, key in KEYS.items()}
+    origins = dict.fromkeys(KEYS, "default")
+    for setting in settings:
+        try:
+            values[setting.key] = _checked(setting, environ)
+            origins[setting.key] = setting.origin
+        except ConfigError as problem:
+            problems.append(str(problem))
+    if problems:
+        raise ConfigError(problems="\n".join(problems))
+    for table, held in named.items():
+        for name, (_, places) in held.items():
+            origins |= {f"{table}.{name}{f'.{key}' if key else ''}": place for key, place in places.items()}
+    values |= {name: values[other] for name, other in NAMED_ELSEWHERE.items()}
+    alone = [name for name in SECTIONS if name not in PROVIDER_SECTIONS]
+    fields: dict[str, Any] = {field_of(name): _section(name, values) for name in alone}
+    fields["gateway_providers"] = {provider_of(each): _section(each, values) for each in PROVIDER_SECTIONS}
+    fields |= {field_of(table): tuple(each for each, _ in held.values()) for table, held in named.items()}
+    return Loaded(Config(**fields), origins, tuple(each.path for each in reversed(documents)))
+
+
+def _section(name: str, values: Mapping[str, Any]) -> Any:
+    parts = ((key.rpartition("."), value) for key, value in values.items())
+    return SECTIONS[name](**{short: value for (section, _, short), value in parts if section == name})
+
+
+def _of_document(
+    document: Document,
+    environ: Mapping[str, str],
+    named: _Named,
+    problems: list[str],
+) -> Iterator[_Setting]:
+    """The settings of a file; its agents and chats are added to `named`, its problems to `problems`."""
+    shown = plain(document.path)
+    try:
+        text, tables = _parsed(document.content)
+    except ConfigError as problem:
+        problems.append(f"{shown}:{problem}")
+        return
+    lines = dict(_named_lines(text))
+    for section, table in _sections(tables):
+        origin = _origin(shown, lines, section)
+        if section in OPEN_TABLES:
+            named[section] |= _named(section, table, shown, lines, environ, problems)
+        elif section not in SECTIONS:
+            problems.append(f"{origin}: {_stray(section, table)}")
+        elif not isinstance(table, dict):
+            problems.append(f"{origin}: {section}: must be a table, [{section}]")
+        else:
+            for name, value in table.items():
+                yield _Setting(f"{section}.{name}", value, _origin(shown, lines, section, name))
+
+
+def _sections(tables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The tables of a file, those inside of another one under both names: `agents.heartbeat` is no agent."""
+    for section, table in tables.items():
+        inner = table if isinstance(table, dict) else {}
+        own = {name for name in inner if f"{section}.{name}" in (*SECTIONS, CHATS)}
+        yield from ((f"{section}.{name}", inner[name]) for name in inner if name in own)
+        if not own or own != set(inner):
+            yield section, {name: inner[name] for name in inner if name not in own} if own else table
+
+
+def _named(
+    section: str,
+    table: object,
+    shown: str,
+    lines: Mapping[str, int],
+    environ: Mapping[str, str],
+    problems: list[str],
+) -> dict[str, tuple[Any, dict[str, str]]]:
+    """The agents or chats of a file with their places. A later file's word about one replaces the whole of it."""
+
+    def place(name: str, key: str) -> str:
+        return _origin(shown, lines, f"{section}.{name}" if name else section, key)
+
+    def expand(path: str) -> str:
+        return _expanded(path, environ)
+
+    found: dict[str, Any] = (
+        {spec.name: spec for spec in read_agents(table, place, expand, problems)}
+        if section == AGENTS
+        else {chat.key: chat for chat in read_chats(table, place, expand, problems)}
+    )
+    keys: Mapping[str, Iterable[str]] = table if isinstance(table, dict) else {}
+    return {
+        name: (each, {key: place(name, key) for key in ("", *keys[name])}) for name, each in found.items()
+    }
+
+
+def _stray(name: str, value: object) -> str:
+    """What to say of a top-level name that is no section: a key of one, more often than not."""
+    shown = plain(name, 60)
+    if isinstance(value, dict):
+        return f"[{shown}]: unknown. {_meant(name, (*SECTIONS, *OPEN_TABLES))}"
+    key = next((each for each in KEYS.values() if each.short == name), None)
+    if key is None:
+        return f"{shown}: unknown. {_meant(name, SECTIONS)}"
+    return f"{shown}: unknown outside of a section. Did you mean {key.name}? It stands under [{key.section}]."
+
+
+def _parsed(content: bytes) -> tuple[str, dict[str, Any]]:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as problem:
+        line = content.count(b"\n", 0, problem.start) + 1
+        raise ConfigError(problems=f"{line}: not UTF-8") from problem
+    try:
+        return text, decode_toml(text)
+    except msgspec.DecodeError as problem:
+        if isinstance(problem.__cause__, RecursionError):
+            raise ConfigError(problems="1: nested too deeply") from problem
+        said, _, where = plain(str(problem), 300).partition(" (at ")
+        found = re.match(r"line (\d+)", where)
+        line = int(found[1]) if found else text.count("\n") + 1
+        raise ConfigError(problems=f"{line}: not TOML: {said}") from problem
+
+
+def _of_environ(environ: Mapping[str, str]) -> Iterator[_Setting]:
+    if port := environ.get("WAKEFUL_PORT"):
+        yield _Setting("daemon.port", port, "$WAKEFUL_PORT", from_text=True)
+    for variable, text in sorted(environ.items()):
+        section, separator, name = variable.removeprefix(_PREFIX).partition("__")
+        if variable.startswith(_PREFIX) and separator:
+            key = f"{section}.{name}".lower().replace("__", ".")
+            yield _Setting(key, text, f"${plain(variable, 60)}", from_text=True)
+
+
+def _checked(setting: _Setting, environ: Mapping[str, str]) -> Any:
+    key = KEYS.get(setting.key)
+    shown = plain(setting.key, 60)
+    if key is None:
+        raise ConfigError(problems=f"{setting.origin}: {shown}: unknown. {_meant(setting.key, KEYS)}")
+    value = setting.value
+    if setting.from_text and key.kind in LISTS:
+        value = _listed(setting, key)
+    if key.kind == Duration and isinstance(value, str):
+        value = _duration(value)
+    try:
+        checked = msgspec.convert(value, key.kind, strict=not setting.from_text)
+    except msgspec.ValidationError as problem:
+        said = f"{shown}: {_written(setting.value, key)} is not {key.allowed}"
+        raise ConfigError(problems=f"{setting.origin}: {said}") from problem
+    return key.expanded(checked, lambda path: _expanded(path, environ))
+
+
+def _listed(setting: _Setting, key: Key) -> list[Any]:
+    """A list from the environment: in JSON, as the file has it, or parted as such a list usually is there."""
+    text, parting = setting.value, LISTS[key.kind]
+    if not text.lstrip().startswith("["):
+        return [part for part in text.split(parting) if part]
+    try:
+        return decode_json(text, list[int] if key.kind == UserIds else list[str])
+    except msgspec.DecodeError as problem:
+        said = f"{setting.key}: {_written(text, key)} begins like a JSON list of texts and is none"
+        ways = f'write ["one", "two"] or one{parting}two'
+        raise ConfigError(problems=f"{setting.origin}: {said}; {ways}") from problem
+
+
+def _duration(text: str) -> float | str:
+    """The seconds of `5m`; whatever else it is stays what it was, and is refused with its own words."""
+    try:
+        return seconds_of(text)
+    except BadDuration:
+        return text
+
+
+def _written(value: object, key: Key) -> str:
+    """A wrong value as its author wrote it: TOML's booleans are not Python's, and a secret stays one."""
+    if key.is_secret:
+        return "this value"
+    return str(value).lower() if isinstance(value, bool) else plain(repr(value), 60)
+
+
+def _expanded(path: str, environ: Mapping[str, str]) -> str:
+    if path.startswith("/"):
+        return path
+    if not environ.get("HOME"):
+        raise HomeMissing
+    return environ["HOME"] + path.removeprefix("~")
+
+
+def _meant(unknown: str, known: Iterable[str]) -> str:
+    """The nearest known name, or all of them. A key is compared with the keys of its own section."""
+    section, dot, name = unknown.rpartition(".")
+    prefix = section + dot if dot and section in SECTIONS else ""
+    names = [each.removeprefix(prefix) for each in known if each.startswith(prefix)]
+    close = get_close_matches(name if prefix else unknown, names, n=1)
+    if close:
+        return f"Did you mean {prefix}{close[0]}?"
+    return f"Known: {', '.join(prefix + each for each in names)}."
+
+
+def _named_lines(text: str) -> Iterator[tuple[str, int]]:
+    """Headers and assignments with their lines. A name inside a multi-line string can mislead it, no worse."""
+    prefix = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        head, assigned, _ = line.partition("=")
+        name = _NOT_IN_NAMES.sub("", head)
+        if name.startswith("["):
+            section = name.strip("[]")
+            prefix = f"{section}."
+            yield section, number
+        elif assigned and not name.startswith("#"):
+            yield f"{prefix}{name}", number
+
+
+def _origin(shown: str, lines: Mapping[str, int], section: str, name: str = "") -> str:
+    """The place of a key as `file:line`; the section's line where the key is written in some other fashion."""
+    line = lines.get(f"{section}.{name}") or lines.get(section)
+    return f"{shown}:{line}" if line is not None else shown

@@ -1,0 +1,133 @@
+"""Where things live: the state folder, what lies in it, and the configuration file.
+
+Paths only: nothing here creates, opens or checks them. The command's fast path imports this module, so it must
+never import anything; what a failure needs is imported when it fails.
+"""
+
+# What mypy reads and the interpreter skips: `typing` alone would cost as much as everything the fast path does.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# sun_path of unix(7) has 108 bytes, the last of them a NUL: nobody can listen at a longer path.
+SOCKET_PATH_BYTES_MAX = 107
+
+
+class Places:
+    """The paths below one state folder."""
+
+    __slots__ = ("home",)
+
+    def __init__(self, home: str) -> None:
+        self.home = home
+
+    @classmethod
+    def of(cls, environ: "Mapping[str, str]") -> "Places":
+        """The state folder of this user: $WAKEFUL_HOME, else the XDG state folder. Raises HomeMissing."""
+        home = environ.get("WAKEFUL_HOME")
+        if home:
+            return cls(_absolute("WAKEFUL_HOME", home))
+        folder = _xdg(environ, "XDG_STATE_HOME", ".local/state")
+        if folder is None:
+            from wakeful.config.config import HomeMissing  # noqa: PLC0415 - see the module's docstring
+
+            raise HomeMissing
+        return cls(f"{folder}/wakeful")
+
+    @property
+    def database(self) -> str:
+        return f"{self.home}/wakeful.db"
+
+    @property
+    def socket(self) -> str:
+        return f"{self.home}/wakeful.sock"
+
+    @property
+    def token(self) -> str:
+        return f"{self.home}/token"
+
+    @property
+    def spool(self) -> str:
+        """Hooks write their reports here."""
+        return f"{self.home}/spool"
+
+    @property
+    def fired(self) -> str:
+        """When a hook of each client last reported, as the time of a file."""
+        return f"{self.home}/hooks"
+
+    @property
+    def events(self) -> str:
+        """Neutral event logs any program may append to."""
+        return f"{self.home}/events"
+
+    @property
+    def run(self) -> str:
+        """What managed sessions without a terminal read and write, a folder each."""
+        return f"{self.home}/run"
+
+    @property
+    def typing(self) -> str:
+        """What is being typed into containers, a file each, until its end was seen."""
+        return f"{self.home}/typing"
+
+    @property
+    def probe(self) -> str:
+        """Where clients are asked something outside of every conversation; who works here is no session."""
+        return f"{self.home}/probe"
+
+    @property
+    def tmux(self) -> str:
+        """The socket of the tmux server that managed sessions get."""
+        return f"{self.home}/tmux.sock"
+
+    @property
+    def agents(self) -> str:
+        """What the tmux runtime remembers of agents that were started and not stopped, a file each."""
+        return f"{self.home}/agents"
+
+    @property
+    def logs(self) -> str:
+        return f"{self.home}/logs"
+
+    @property
+    def gateway_trouble(self) -> str:
+        """Why the chat gateway hears nothing, while it does not."""
+        return f"{self.home}/gateway.trouble"
+
+    @property
+    def cases(self) -> str:
+        """Verdicts that a person called wrong, with their evidence."""
+        return f"{self.home}/cases"
+
+    @property
+    def trusted(self) -> str:
+        """The working directories' configurations a person trusts, by hash."""
+        return f"{self.home}/trusted"
+
+
+def config_path(environ: "Mapping[str, str]", given: str | None = None) -> str | None:
+    """The configuration file to read: as given, else $WAKEFUL_CONFIG, else the XDG place; None without a HOME."""
+    chosen = given or environ.get("WAKEFUL_CONFIG")
+    if chosen:
+        return chosen
+    folder = _xdg(environ, "XDG_CONFIG_HOME", ".config")
+    return None if folder is None else f"{folder}/wakeful/wakeful.toml"
+
+
+def _xdg(environ: "Mapping[str, str]", variable: str, default: str) -> str | None:
+    """An XDG folder. The specification says that a relative one is to be ignored."""
+    chosen = environ.get(variable, "")
+    if chosen.startswith("/"):
+        return chosen.rstrip("/")
+    home = environ.get("HOME")
+    return f"{_absolute('HOME', home)}/{default}" if home else None
+
+
+def _absolute(variable: str, path: str) -> str:
+    """A relative state folder would be another one in every working directory."""
+    if path.startswith("/"):
+        return path.rstrip("/")
+    from wakeful.config.config import PathNotAbsolute  # noqa: PLC0415 - see the module's docstring
+
+    raise PathNotAbsolute(variable=variable, shown=path)

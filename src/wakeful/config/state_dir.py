@@ -1,0 +1,67 @@
+"""The state folder: made for this user alone, and what is wrong with it or with the store in it.
+
+Where it lies is for `places`; what is in it belongs to whoever writes it.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wakeful.config.config import Config, HomeNotThere
+from wakeful.config.paths import Places
+from wakeful.core.errors import WorldError
+
+if TYPE_CHECKING:
+    from wakeful.alerts.mute_pause_model import PauseRecord
+    from wakeful.storage.store import Note
+
+
+class HomeUnusable(WorldError):
+    """The state folder {folder} cannot be made: {reason}. Set WAKEFUL_HOME to a folder that can be written to."""
+
+    code = "home-unusable"
+
+
+def require_home(environ: Mapping[str, str]) -> None:
+    """Raises HomeNotThere if everything would lie below a HOME that does not exist: a slip, not a wish."""
+    home = environ.get("HOME", "")
+    chosen = environ.get("WAKEFUL_HOME") or environ.get("XDG_STATE_HOME", "").startswith("/")
+    if home and not chosen and not Path(home).is_dir():
+        raise HomeNotThere(shown=home)
+
+
+def make_home(places: Places) -> None:
+    """Make the state folder and those others write into, for this user alone. Raises HomeUnusable."""
+    # One by one: `parents` would give the state folder the mode of everybody's folders.
+    for folder in (places.home, places.spool, places.events, places.run, places.logs):
+        try:
+            Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise HomeUnusable(folder=folder, reason=error.strerror) from error
+
+
+def store_path(config: Config, places: Places) -> Path:
+    """Where the store lies that daemon, commands and journals share."""
+    return Path(config.store.url.removeprefix("sqlite://") or places.database)
+
+
+def stored_notes(path: Path, kind: str) -> "list[Note]":
+    """What the store keeps of a kind, read once without a daemon. Raises the store's errors; writes nothing."""
+    from wakeful.storage.sqlite.opening import read_notes  # noqa: PLC0415 - costs nobody who has a daemon
+
+    return read_notes(path, kind)
+
+
+def stored_pause(path: Path) -> "PauseRecord | None":
+    """Who paused, as the store has it; as `stored_notes` otherwise."""
+    from wakeful.alerts.mute_pause import PAUSE, kept_pause  # noqa: PLC0415 - as above
+    from wakeful.alerts.mute_pause_model import pause_record  # noqa: PLC0415 - as above
+
+    return pause_record(kept_pause(stored_notes(path, PAUSE)))
+
+
+def store_version(path: Path) -> int:
+    """The version of the store's tables. Raises what `wakeful up` would raise about it; writes nothing."""
+    from wakeful.storage.sqlite.opening import inspect_database  # noqa: PLC0415 - `up --detach` needs none of it
+
+    return inspect_database(path)

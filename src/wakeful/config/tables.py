@@ -1,0 +1,61 @@
+"""Tables of the configuration whose names people choose: `[agents.NAME]`, `[gateway.chats."KEY"]`."""
+
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from wakeful.core.text import plain
+
+T = TypeVar("T")
+
+Folder = Annotated[str, Meta(pattern=r"^((/|~/)[^\x00\n\r]*)?$", max_length=4096)]
+
+ReadOne = Callable[[str, object, list[str]], T | None]
+"""What the table of this name means; whatever is wrong with it is added to the problems."""
+
+Place = Callable[[str, str], str]
+"""Where the key of a named table stands, as `file:line`."""
+
+Expand = Callable[[str], str]
+"""A path with its ~ resolved."""
+
+
+class TableKey(Struct, frozen=True):
+    """One key of such a table."""
+
+    kind: Any
+    default: Any
+    allowed: str
+    meaning: str
+
+
+def read_named(table: object, refusal: str, read_one: ReadOne[T], problems: list[str]) -> Iterator[T]:
+    """What each of the tables means; one with problems is left out. `refusal` is said where they are none."""
+    if not isinstance(table, dict):
+        problems.append(refusal)
+        return
+    for name, values in table.items():
+        found: list[str] = []
+        one = read_one(name, values, found)
+        problems += found
+        if one is not None and not found:
+            yield one
+
+
+def checked(keys: Mapping[str, TableKey], name: str, value: object, values: dict[str, Any]) -> str | None:
+    """Take a value into `values` as its key wants it, or say what is wrong with it."""
+    known = keys.get(name)
+    shown = plain(name, 60)
+    if known is None:
+        close = get_close_matches(name, keys, n=1)
+        meant = f"Did you mean {close[0]}?" if close else f"Known: {', '.join(keys)}."
+        return f"{shown}: unknown. {meant}"
+    try:
+        values[name] = msgspec.convert(value, known.kind)
+    except msgspec.ValidationError:
+        written = str(value).lower() if isinstance(value, bool) else plain(repr(value), 60)
+        return f"{shown}: {written} is not {known.allowed}"
+    return None

@@ -1,0 +1,85 @@
+"""The token of the TCP door: 256 bits in a file only its owner can read. The only IO of access control.
+
+It is created whole or not at all, and never accepted when somebody else could have read or written it.
+"""
+
+import errno
+import os
+import re
+import secrets
+import stat
+from pathlib import Path
+from typing import Final
+
+from wakeful.core.errors import OperatorError
+
+TOKEN_BYTES: Final = 32
+# 32 bytes in URL-safe base64 without padding.
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{43}\n?\Z")
+
+
+class TokenFileUnsafe(OperatorError):
+    """{path} can be read by others or is not yours, so its token is no secret. Run: chmod 600 {path}"""
+
+    code = "token-file-unsafe"
+
+
+class TokenFileLink(OperatorError):
+    """{path} is a symbolic link, and a token is never read through one. Remove it; the next start makes a new one."""
+
+    code = "token-file-link"
+
+
+class TokenFileBroken(OperatorError):
+    """{path} holds no token of ours. Delete it; the next start makes a new one."""
+
+    code = "token-file-broken"
+
+
+def load_or_create_token(path: Path) -> str:
+    """The token in this file, made now if there is none. Raises TokenFileUnsafe, TokenFileLink or TokenFileBroken."""
+    try:
+        return read_token(path)
+    except FileNotFoundError:
+        _create(path)
+    return read_token(path)
+
+
+def read_token(path: Path) -> str:
+    """The token in this file. Raises FileNotFoundError, TokenFileUnsafe, TokenFileLink or TokenFileBroken."""
+    try:
+        # NONBLOCK: somebody's FIFO of this name must not make us wait.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise TokenFileLink(path=path) from error
+        # A file of somebody else.
+        raise TokenFileUnsafe(path=path) from error
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+            raise TokenFileUnsafe(path=path)
+        if not stat.S_ISREG(found.st_mode):
+            raise TokenFileBroken(path=path)
+        text = file.read(100).decode("ascii", "replace")
+    if _TOKEN.match(text) is None:
+        raise TokenFileBroken(path=path)
+    return text.rstrip("\n")
+
+
+def _create(path: Path) -> None:
+    """Write aside, then link: a crash leaves no half token, and of two starts one wins."""
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(aside, flags, 0o600), "wb") as file:
+        file.write(secrets.token_urlsafe(TOKEN_BYTES).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(aside, path)
+    except FileExistsError:
+        return
+    finally:
+        aside.unlink()

@@ -1,0 +1,67 @@
+"""Which files of working directories a person trusts: by path and hash, in one file of the state folder.
+
+A repository that is cloned brings its `wakeful.toml` and its HEARTBEAT.md along, and an agent can write both. Until a
+person says so neither counts; one that changed does not count any more. Callers hash the bytes that they use.
+"""
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from wakeful.core.decoding import decode_json
+from wakeful.core.errors import OperatorError
+
+
+class TrustDamaged(OperatorError):
+    """{path} is damaged, so nothing is trusted. Remove it, then run `wakeful config trust` where you need it."""
+
+    code = "trust-damaged"
+
+
+class TrustBook:
+    """Implements ports.heartbeat.Trusts. `path`: where it is kept."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def stamp(self) -> tuple[int, int] | None:
+        """What tells it from a changed one: it is replaced as a whole."""
+        try:
+            seen = Path(self._path).stat()
+        except OSError:
+            return None
+        return seen.st_ino, seen.st_mtime_ns
+
+    def is_trusted(self, path: str, content: bytes) -> bool:
+        """Whether this very content is trusted at this very path. Raises TrustDamaged."""
+        return self._entries().get(_name(path)) == _digest(content)
+
+    def trust(self, path: str, content: bytes) -> None:
+        """Remember both; the book is replaced whole, and only its owner reads it. Raises TrustDamaged."""
+        entries = {**self._entries(), _name(path): _digest(content)}
+        Path(self._path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = f"{self._path}.{os.getpid()}"
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.encode(entries))
+        Path(fresh).replace(self._path)
+
+    def _entries(self) -> dict[str, str]:
+        try:
+            return decode_json(Path(self._path).read_bytes(), dict[str, str])
+        except FileNotFoundError:
+            return {}
+        except msgspec.DecodeError as problem:
+            raise TrustDamaged(path=self._path) from problem
+
+
+def _name(path: str) -> str:
+    """The path as JSON can hold it: bytes that are not UTF-8 become escapes."""
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
+def _digest(content: bytes) -> str:
+    from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, and most folders have nothing to be trusted
+
+    return sha256(content).hexdigest()

@@ -1,0 +1,1 @@
+"""Actions on sessions: driver interface, gate, ownership, idempotency."""

@@ -1,0 +1,229 @@
+"""Hands: the acts on an agent, behind one port. Each has a deadline and reports what was seen of it.
+
+A driver acts and looks; whether it may act was decided before (`services/gate.py`). It keeps nothing in memory
+that a restart would lose: what must be known later is in the Hosting it gives back.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from wakeful.core.errors import OperatorError
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.managed_session import Hosting
+from wakeful.core.process import Process, Sight
+from wakeful.storage.store import Outcome
+
+PROMPT_BYTES_MAX = 1024 * 1024
+
+Begun = Callable[[Hosting], Awaitable[None]]
+"""Told once of whatever was started, as soon as it runs and before anybody saw whether it is well."""
+
+
+async def unannounced(_hosting: Hosting) -> None:
+    """For starts of a session that is managed already."""
+
+
+class Order(Struct, frozen=True):
+    """A session to be started. `resume`: its conversation exists and goes on; otherwise it must not exist yet.
+
+    `session_id` and `conversation_id` are None where the client names a new conversation itself.
+    """
+
+    session_id: SessionId | None
+    conversation_id: ConversationId | None
+    epoch: int
+    intent_id: str
+    cwd: str
+    # The person's command, program first. What the driver needs is added, what contradicts it refused.
+    argv: tuple[str, ...]
+    # The whole environment it will have, but for what the driver adds.
+    environ: Mapping[str, str]
+    resume: bool = False
+    prompt: str | None = None
+    # By which the prompt is known again, where the client can be given one.
+    prompt_id: str | None = None
+    name: str | None = None
+
+
+class Seen(Struct, frozen=True):
+    """What was seen of an act: `recovered` its effect, `ineffective` that it had none, `unverified` neither."""
+
+    outcome: Outcome
+    words: str
+    hosting: Hosting | None = None
+    # What stood there instead of what was expected, as the agent or its client wrote it.
+    untrusted: str = ""
+    # A process before the one that lives had the prompt.
+    by_earlier: bool = False
+
+
+class Question(Struct, frozen=True):
+    """A permission an agent asks for. What it is about is the agent's own text."""
+
+    id: str
+    tool: str
+    untrusted: str
+
+
+class Reply(StrEnum):
+    """A person's answer to a permission question."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+class Speaker(Protocol):
+    """One way of giving a session a prompt."""
+
+    def is_open(self, hosting: Hosting) -> bool:
+        """Whether a prompt would arrive now, proven by a look that costs next to nothing."""
+
+    def is_lost(self, hosting: Hosting) -> bool:
+        """Whether the agent was seen alive and no way leads to it any more; a way shut for a moment is not lost."""
+
+    async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
+        """Give the agent a prompt and see that it took it; `hosting` is set if that changed what must be known later.
+
+        `environ` is for clients that need a new process for it; without it they get the daemon's.
+        """
+
+
+class Driver(Speaker, Protocol):
+    """One way of hosting a session."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def per_turn(self) -> bool:
+        """Whether its client has a process for each turn and none between them."""
+
+    async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
+        """Start or resume; `hosting` is set unless nothing was started. Raises the errors below: then nothing runs."""
+
+    async def resume(self, hosting: Hosting, order: Order) -> Seen:
+        """Continue a conversation whose agent is gone, in its own place if that is still there; else as `start`."""
+
+    async def questions(self, hosting: Hosting) -> tuple[Question, ...]:
+        """The permission questions that are open now."""
+
+    async def answer(self, hosting: Hosting, question_id: str, reply: Reply) -> Seen:
+        """Answer the permission question with this id; declined if it is not open any more."""
+
+    async def interrupt(self, hosting: Hosting) -> Seen:
+        """Stop the turn and leave the agent alive, where the client can do that."""
+
+    async def stop(self, hosting: Hosting) -> Seen:
+        """End the agent, gently first, and the tools it left behind; nothing that is not ours is touched."""
+
+
+@runtime_checkable
+class KnowsPrompts(Protocol):
+    """A driver whose client says which prompts it has: there, delivering one twice can be made once."""
+
+    async def deliver_once(
+        self,
+        hosting: Hosting,
+        prompt: str,
+        prompt_id: str,
+        *,
+        again: bool,
+        environ: Mapping[str, str] | None = None,
+    ) -> Seen:
+        """As `deliver`; nothing is delivered if it has the prompt with this id.
+
+        `again`: it may have been delivered before, and nothing is done where nobody can say whether it was.
+        """
+
+    def was_given(self, hosting: Hosting, prompt_id: str) -> bool:
+        """Whether a process of this session is known to have been started for this prompt."""
+
+
+@runtime_checkable
+class KnowsProcess(Protocol):
+    """A driver that writes which process it started before the process says anything."""
+
+    def newest_process(self, hosting: Hosting) -> Process | None:
+        """The newest process that was started for this session; None if that was not written."""
+
+
+@runtime_checkable
+class NamedByClient(Protocol):
+    """A driver whose client names its conversation itself, after its start."""
+
+    def places_in(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Where a client with this environment keeps its conversations."""
+
+    async def find_begun(self, planned: Hosting, intent_id: str, carriers: Sequence[Process]) -> Seen | None:
+        """What a start began that was cut off before the name was known; None: the client has named nothing.
+
+        `carriers`: its processes that live.
+        """
+
+
+class TypedText(Struct, frozen=True):
+    """A text that was being typed, since `at`, when Wakeful ended, and what became of it.
+
+    `is_command`: it was to start the agent, and whatever the agent was to be told came after it.
+    """
+
+    session_id: SessionId
+    at: float
+    text: str
+    seen: Seen
+    is_command: bool = False
+
+
+@runtime_checkable
+class Types(Protocol):
+    """A driver that types: what it was typing when Wakeful ended may stand in an input line."""
+
+    async def settle_typed(self) -> list[TypedText]:
+        """What became of every text whose typing was cut off. Removed where it stands, never sent."""
+
+    def forget_typed(self, session_id: SessionId) -> None:
+        """What became of this session's text is written down: nothing has to be known of it here any more."""
+
+
+class World(Protocol):
+    """What must be known about processes to act on the right ones."""
+
+    def carriers(self, variable: str, value: str) -> list[Process]:
+        """The living processes of this user with exactly this variable: agents, not the tools they left behind."""
+
+    def sight(self, process: Process) -> Sight:
+        """Whether it lives."""
+
+    def command(self, process: Process) -> tuple[str, ...]:
+        """The words a process was started with; none if that cannot be read."""
+
+    def environ(self) -> Mapping[str, str]:
+        """The daemon's own environment."""
+
+    def register(self, name: str, process: Process, cwd: str) -> None:
+        """Open the event log by which a program without a conversation is watched."""
+
+
+class ConversationUnknown(OperatorError):
+    """There is no conversation {conversation} below {folder}. `wakeful ls --all` shows where it was held."""
+
+    code = "conversation-unknown"
+
+
+class PromptRefused(OperatorError):
+    """This prompt cannot be delivered: {reason}."""
+
+    code = "prompt-refused"
+
+
+class LinesRefused(PromptRefused):
+    """This prompt cannot be delivered: this program would take each of its lines for a prompt of its own."""
+
+
+class ArgumentRefused(OperatorError):
+    """{program} is driven by Wakeful here: {argument!r} cannot be given with it. {advice}"""
+
+    code = "argument-refused"

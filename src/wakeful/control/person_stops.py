@@ -1,0 +1,72 @@
+"""Processes that a person ordered to be ended: kept before they are, so that their end alarms nobody.
+
+By process and not by session: whoever goes on with a conversation does so in another process, and what becomes of that
+one is news again. A restart of the daemon between the order and the end changes nothing.
+"""
+
+from collections.abc import Callable, Collection
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.core.clock import Clock
+from wakeful.core.decoding import json_decoder
+from wakeful.core.ids import SessionId
+from wakeful.core.process import Process
+from wakeful.storage.readable import readable
+from wakeful.storage.store import Note, Store
+
+KIND: Final = "person_stop"
+# As long as resolved incidents are: nobody looks at what ended before.
+KEPT_SECONDS: Final = 30 * 86_400.0
+
+
+class PersonStop(Struct, frozen=True):
+    """One order: whom it ends, and the sessions they ran, as far as that was known."""
+
+    at: float
+    processes: tuple[Process, ...]
+    sessions: tuple[SessionId, ...] = ()
+
+
+Ended = Callable[[Collection[Process], Collection[SessionId]], Collection[SessionId]]
+Spared = Callable[[Collection[Process]], None]
+_decode: Final = json_decoder(PersonStop)
+
+
+class PersonStops:
+    """`ended` is told of what ends because a person wants it, and answers with the sessions that concerns.
+
+    `spared` is told of what a person ordered to be ended and that was not.
+    """
+
+    def __init__(self, store: Store, clock: Clock, ended: Ended, spared: Spared = lambda _: None) -> None:
+        self._store = store
+        self._clock = clock
+        self._ended = ended
+        self._spared = spared
+
+    async def load(self) -> None:
+        """Know again what was ordered before a restart, and forget what was long ago."""
+        oldest = self._clock.now().wall - KEPT_SECONDS
+        for note, stop in readable(await self._store.notes(KIND), _decode):
+            if stop.at < oldest:
+                await self._store.drop_note(KIND, note.key)
+            else:
+                self._ended(stop.processes, stop.sessions)
+
+    async def order(self, processes: Collection[Process], sessions: Collection[SessionId] = ()) -> None:
+        """A person wants these ended: call it before anything is done to them. `sessions` are known to have ended."""
+        if processes or sessions:
+            found = self._ended(processes, sessions)
+            stop = PersonStop(self._clock.now().wall, tuple(processes), (*sessions, *found))
+            await self._store.keep_note(Note(KIND, uuid4().hex, msgspec.json.encode(stop)))
+
+    async def withdraw(self, processes: Collection[Process]) -> None:
+        """These were not ended after all: what ends them from now on is news."""
+        self._spared(processes)
+        for note, stop in readable(await self._store.notes(KIND), _decode):
+            if set(stop.processes) & set(processes):
+                await self._store.drop_note(KIND, note.key)

@@ -1,0 +1,53 @@
+"""A client that answers chats: everything that is to be known of one, in one value.
+
+Nothing else in Wakeful names a client where it could ask here. How its processes are started, spoken to and ended is its
+driver's; what is shown of its turns is its hearing's.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from wakeful.control.driver import Driver
+from wakeful.control.login import Login
+from wakeful.control.one_shot import OneShot
+from wakeful.control.turn_events import Heard
+from wakeful.core.clock import Clock
+
+
+class Hearing(Protocol):
+    """Reads one turn out of a client's output. Pure: it never opens anything."""
+
+    def feed(self, line: bytes) -> Sequence[Heard]:
+        """What this line tells; nothing if it is torn, unknown or of another shape."""
+
+    def caught_up(self) -> Sequence[Heard]:
+        """All that was there has been read; what is known of the turn now."""
+
+    def given_here(self) -> None:
+        """The process whose output it is was given the prompt: what it was told before belongs to another turn."""
+
+    def begin_anew(self) -> bool:
+        """Another process goes on in this conversation, with a file of its own.
+
+        False: the one before ended at work on something else, and took the prompt along unread: nobody will answer it.
+        """
+
+
+class Provider(Struct, frozen=True):
+    """`name` is also that of its program, its driver and its section of the configuration."""
+
+    name: str
+    # Of the folder all runs share, a clock, and the environment of prompts whose sender gave none.
+    driver: Callable[[Path, Clock, dict[str, str]], Driver]
+    # Of the id of a prompt.
+    hearing: Callable[[str], Hearing]
+    # Of its configured command, a folder of ours with nothing in it, and its environment.
+    login: Callable[[Sequence[str], str, Mapping[str, str]], Login]
+    one_shot: Callable[[Sequence[str], str, Mapping[str, str]], OneShot]
+    # Of a permission mode, in Claude Code's words: what a start is given for it.
+    flags: Callable[[str], tuple[str, ...]]
+    # Stands between the program and its flags at a start.
+    subcommand: tuple[str, ...] = ()

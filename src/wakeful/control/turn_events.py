@@ -1,0 +1,68 @@
+"""What is heard of a turn while it runs, the same for every provider. Texts are the agent's own."""
+
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.judging.events import Failure
+
+
+class Taken(Struct, frozen=True):
+    """The prompt arrived: what follows belongs to this turn, and what came before does not."""
+
+
+class Words(Struct, frozen=True):
+    """More of the answer, as it is generated."""
+
+    text: str
+
+
+class Asked(Struct, frozen=True):
+    """A permission is asked for. `tool` and `untrusted` are the agent's; `call` is a digest of the whole call, if known."""
+
+    question_id: str
+    tool: str
+    untrusted: str
+    call: str = ""
+
+
+class Settled(Struct, frozen=True):
+    """A question is open no longer, whoever answered it."""
+
+    question_id: str
+
+
+class Spent(Struct, frozen=True):
+    """What a turn cost. None: the client does not say."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+
+
+NOTHING: Final = Spent()
+
+
+class Ended(Struct, frozen=True):
+    """The turn is over. `failure`: it failed, and `text` is what the client said about it, not an answer."""
+
+    text: str
+    failure: Failure | None = None
+    spent: Spent = Spent()
+    # Somebody cut it short. When that was the healer, it goes on, and so does the hearing.
+    interrupted: bool = False
+    # Why the model stopped, in the client's word; `end_turn` where its answer is whole.
+    stop_reason: str = ""
+
+
+class Gone(Struct, frozen=True):
+    """Its process ended inside the turn. `last_words` are redacted lines of its error stream."""
+
+    last_words: str
+
+
+class Unread(Struct, frozen=True):
+    """Its process ended at work on another prompt: this one went with its input."""
+
+
+Heard = Taken | Words | Asked | Settled | Ended | Gone | Unread

@@ -1,0 +1,106 @@
+"""Named points at which a test may kill, fail or stall the real program.
+
+Product code says `reach("store.commit")` where a crash would matter, and nothing else about faults; without
+a plan that costs one look at a global. A plan comes from `install` or from the environment variable
+WAKEFUL_FAULTS (faults separated by commas), so that a test can end a real process at the n-th reach of a
+point; never from a configuration.
+"""
+
+import errno
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final, Self
+
+from msgspec import Struct
+
+from wakeful.core.errors import OperatorError
+
+VARIABLE: Final = "WAKEFUL_FAULTS"
+_ERRNO: Final[Mapping[str, int]] = {name: number for number, name in errno.errorcode.items()}
+
+
+class BadFault(OperatorError):
+    """{shown!r} is not a fault: write name:n:action, the action kill, stall, raise:ENOSPC or raise:EIO."""
+
+    code = "bad-fault"
+
+
+class Fault(Struct, frozen=True):
+    """What happens at the `nth` reach of `point`: `kill`, `stall`, or `raise:` and the name of an errno."""
+
+    point: str
+    nth: int
+    action: str
+
+    def __post_init__(self) -> None:
+        kind, _, detail = self.action.partition(":")
+        known = detail in _ERRNO if kind == "raise" else self.action in {"kill", "stall"}
+        if not known or not self.point or self.nth < 1:
+            raise BadFault(shown=f"{self.point}:{self.nth}:{self.action}")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `name:n:action` or raise BadFault."""
+        point, _, rest = text.partition(":")
+        nth, _, action = rest.partition(":")
+        if not (nth.isascii() and nth.isdigit()):
+            raise BadFault(shown=text)
+        return cls(point, int(nth), action)
+
+
+class Plan:
+    """Counts the points reached, from any thread, and carries out the faults that are due."""
+
+    def __init__(self, faults: Iterable[Fault] = ()) -> None:
+        self._due = {(fault.point, fault.nth): fault.action for fault in faults}
+        self._reached: Counter[str] = Counter()
+        self._counting = threading.Lock()
+        self._released = threading.Event()
+
+    def reached(self, point: str) -> None:
+        """Count this reach; end the process, raise OSError or stall when a fault is due at it."""
+        with self._counting:
+            self._reached[point] += 1
+            action = self._due.get((point, self._reached[point]))
+        if action is not None:
+            self._carry_out(action)
+
+    def release(self) -> None:
+        """Let everything go on that stalls or would stall later."""
+        self._released.set()
+
+    def _carry_out(self, action: str) -> None:
+        if action == "kill":
+            signal.raise_signal(signal.SIGKILL)
+        if action == "stall":
+            self._released.wait()
+            return
+        number = _ERRNO[action.removeprefix("raise:")]
+        raise OSError(number, os.strerror(number))
+
+
+class _EnvironmentPlan(Plan):
+    """Stands in until the first point is reached: the variable is parsed then, once."""
+
+    def reached(self, point: str) -> None:
+        install(Plan(Fault.parse(each) for each in os.environ[VARIABLE].split(",")))
+        reach(point)
+
+
+_plan: Plan | None = _EnvironmentPlan() if os.environ.get(VARIABLE) else None
+
+
+def install(plan: Plan | None) -> Plan | None:
+    """Put `plan` in force for this process, or none; the one that was in force before."""
+    global _plan
+    before, _plan = _plan, plan
+    return before
+
+
+def reach(point: str) -> None:
+    """Mark a point where a fault would matter. Does nothing unless a plan is in force."""
+    if _plan is not None:
+        _plan.reached(point)

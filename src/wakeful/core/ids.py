@@ -1,0 +1,76 @@
+"""Ids are types with one door each. A value of these types never holds a path, a control character or a dash first."""
+
+import re
+from collections.abc import Iterable
+from typing import Final, NewType
+
+from wakeful.core.errors import BadSessionId
+
+SESSION_ID_CHARS_MAX: Final = 200
+SHOWN_CHARS_MAX: Final = 40
+# A leading dash would read as an option, a leading dot as a hidden or parent folder.
+_SESSION_ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+-]*\Z")
+_UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\Z", re.IGNORECASE | re.ASCII)
+# How sessions of clients are called, also before they have a conversation.
+_CLIENTS_ID: Final = re.compile(
+    r"(?:claude|codex)-(?:start-|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\Z)", re.IGNORECASE | re.ASCII
+)
+# Eight characters of a random id are unique among 2,000 sessions but once in 2,000 times.
+_ID_CHARS_MIN: Final = 8
+# A time-ordered id (UUID 7, as Codex makes them) begins with its time: eight characters are a minute, thirteen
+# a millisecond.
+_TIMED_ID_CHARS_MIN: Final = 13
+_RANDOM_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-([0-9a-f])[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+ConversationId = NewType("ConversationId", str)
+"""The agent program's own id, what `--resume` takes."""
+
+
+SessionId = NewType("SessionId", str)
+"""What Wakeful supervises: `claude-<uuid>`, `codex-<uuid>`, or the name of a log folder or file."""
+
+
+def parse_session_id(text: str) -> SessionId:
+    """The one door for ids from outside: accept `text` or raise BadSessionId, which shows 40 characters of it."""
+    if len(text) > SESSION_ID_CHARS_MAX or ".." in text or _SESSION_ID.match(text) is None:
+        shown = text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…"
+        raise BadSessionId(shown=shown)
+    return SessionId(text)
+
+
+def parse_log_name(text: str) -> SessionId:
+    """The id of a log that any program may write: never one that a client's session has. Raises BadSessionId."""
+    session_id = parse_session_id(text)
+    if _CLIENTS_ID.match(session_id) is not None:
+        raise BadSessionId(shown=text[:SHOWN_CHARS_MAX])
+    return session_id
+
+
+def is_uuid(text: str) -> bool:
+    """Whether this is a UUID in its usual spelling; both clients name their conversations so."""
+    return _UUID.match(text) is not None
+
+
+def shortened(session_ids: Iterable[str]) -> dict[str, str]:
+    """For every id a prefix that commands accept for it."""
+    ids = sorted(session_ids)
+    prefixes = {}
+    for index, session_id in enumerate(ids):
+        neighbours = (*ids[max(0, index - 1) : index], *ids[index + 1 : index + 2])
+        shared = max((_shared(session_id, other) for other in neighbours), default=0)
+        prefixes[session_id] = session_id[: max(_chars_min(session_id), shared + 1)]
+    return prefixes
+
+
+def _chars_min(session_id: str) -> int:
+    prefix, dash, rest = session_id.partition("-")
+    found = _RANDOM_ID.fullmatch(rest)
+    if found is None:
+        # Not made of random characters: a name, which is only readable whole.
+        return len(session_id)
+    return len(prefix + dash) + (_TIMED_ID_CHARS_MIN if found[1] == "7" else _ID_CHARS_MIN)
+
+
+def _shared(one: str, other: str) -> int:
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

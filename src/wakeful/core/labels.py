@@ -1,0 +1,54 @@
+"""Names that agents choose, and their words in messages: made harmless where a reader could take them for something else.
+
+A label is short, has few words and no characters that mean something to a chat, a shell or Markdown. Pure.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from wakeful.core.redact import redact
+from wakeful.core.text import plain, without_hidden
+
+LABEL_CHARS_MAX: Final = 64
+# A name has few words; an instruction has more.
+WORDS_MAX: Final = 4
+PATH_CHARS_MAX: Final = 300
+# No file system has longer ones.
+_PATH_CHARS_READ: Final = 4096
+# Everything but letters, digits and these.
+_ODD: Final = re.compile(r"[^\w .+\-()@,=~%#&']+")
+_MENTION: Final = re.compile(r"(?<!\w)@|@(?=(?:everyone|here|channel|room|all|team)\b)", re.IGNORECASE)
+# Programs fetch what looks like an address, to show a preview. What people configure themselves is not one of these.
+_ADDRESS: Final = re.compile(r"\b(?!rediss?:|unix:|file:)([a-z][a-z0-9+.\-]{1,20})://|\bwww\.", re.IGNORECASE)
+_ANGLES: Final = str.maketrans({"<": "\u2039", ">": "\u203a"})
+_QUOTATION: Final = re.compile(r"`([^`]+)`")
+
+
+@lru_cache(maxsize=4096)
+def label(text: str, chars_max: int = LABEL_CHARS_MAX, words_max: int = WORDS_MAX) -> str:
+    """A name from outside, as every document shows it. The label of a label is the same label."""
+    shown = _ODD.sub("-", plain(redact(text)).rstrip("…"))
+    words = shown.split()
+    return ("-" if len(words) > words_max else " ").join(words)[:chars_max].rstrip()
+
+
+@lru_cache(maxsize=4096)
+def path_label(path: str) -> str:
+    """A path from outside: itself, if its parts are labels."""
+    # A secret may have slashes in it.
+    parts = redact(path[:_PATH_CHARS_READ]).split("/")
+    return "/".join(label(part, PATH_CHARS_MAX) for part in parts)[:PATH_CHARS_MAX]
+
+
+def quiet(line: str) -> str:
+    """One line of a message without mentions and links, in any chat."""
+    seen = line if line.isascii() else without_hidden(line, " ")
+    calm = _MENTION.sub("\uff20", seen.translate(_ANGLES)).replace("](", "] (")
+    return _ADDRESS.sub(lambda found: f"{found[1]}:\u2215\u2215" if found[1] else "www\u2024", calm)
+
+
+def quotations(texts: Iterable[str]) -> tuple[str, ...]:
+    """What sentences of Wakeful quote from agents: they always put it into backquotes."""
+    return tuple(dict.fromkeys(found for text in texts for found in _QUOTATION.findall(text)))

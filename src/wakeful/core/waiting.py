@@ -1,0 +1,33 @@
+"""How a loop rests: until somebody tells it something or a moment comes, whichever is first.
+
+Nothing here looks at anything, and nothing is decided.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from wakeful.core.clock import Clock
+
+
+async def told_or_due(clock: Clock, told: asyncio.Event, due_awake: float | None) -> None:
+    """Return once it was told, or at that moment of the clock's waking time; None: only when told."""
+    waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(told.wait())]
+    if due_awake is not None:
+        waiting.append(asyncio.ensure_future(clock.sleep_until(due_awake)))
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waiting:
+            each.cancel()
+
+
+async def ended_or_failed(tasks: Sequence[asyncio.Task[None]], ended: asyncio.Event) -> None:
+    """Return once the end was told. Only a failure ends one of the tasks early: raises it."""
+    waiting = asyncio.create_task(ended.wait())
+    try:
+        done, _ = await asyncio.wait((*tasks, waiting), return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {waiting}:
+            task.result()
+    finally:
+        waiting.cancel()

@@ -1,0 +1,144 @@
+"""Wakeful as a service of systemd's user manager: its unit planned, put in place, and taken away again.
+
+A plan is a value that can be shown; `install` and `remove` carry it out. A unit of that name which is not ours is
+left alone.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.core.errors import OperatorError, WorldError
+from wakeful.core.text import plain
+from wakeful.linux.child_environment import helper_environ
+from wakeful.linux.unit_file import MARK, NAME, unit_text
+
+# The user manager answers at once, or somebody has to look at it.
+SYSTEMD_SECONDS_MAX: Final = 20.0
+_LINGER: Final = Path("/var/lib/systemd/linger")
+_REASON_CHARS_MAX: Final = 300
+
+
+class UnitNotOurs(OperatorError):
+    """{path} was not written by Wakeful. Move it away first, or keep it: nothing was changed."""
+
+    code = "unit-not-ours"
+
+
+class SystemdRefused(WorldError):
+    """systemd's user manager cannot be used: {reason}. `wakeful up --detach` works without it."""
+
+    code = "systemd-refused"
+
+
+class UnitPlan(Struct, frozen=True):
+    """The unit as it is and as it would be; None is a file that is not there."""
+
+    path: Path
+    before: str | None
+    after: str | None
+
+    @property
+    def is_done(self) -> bool:
+        return self.before == self.after
+
+
+def unit_path(environ: Mapping[str, str]) -> Path:
+    """Where systemd looks for the units of this user."""
+    chosen = environ.get("XDG_CONFIG_HOME", "")
+    folder = chosen if chosen.startswith("/") else f"{environ.get('HOME', '')}/.config"
+    return Path(folder) / "systemd" / "user" / NAME
+
+
+def plan_install(environ: Mapping[str, str], *, watch_only: bool) -> UnitPlan:
+    """The unit for this interpreter and this user's places. Raises UnitNotOurs."""
+    # -P: a `wakeful` folder in the working directory is not what we mean to run.
+    argv = (sys.executable, "-P", "-m", "wakeful", "up")
+    path = unit_path(environ)
+    return UnitPlan(path, _current(path), unit_text(argv, _lasting(environ), watch_only=watch_only))
+
+
+def plan_remove(environ: Mapping[str, str]) -> UnitPlan:
+    """The unit away. Raises UnitNotOurs."""
+    path = unit_path(environ)
+    return UnitPlan(path, _current(path), None)
+
+
+def _lasting(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without what means another place in every folder."""
+    folders = [each for each in environ.get("PATH", "").split(os.pathsep) if each.startswith("/")]
+    return {**environ, "PATH": os.pathsep.join(folders)}
+
+
+def _current(path: Path) -> str | None:
+    if path.is_symlink():
+        raise UnitNotOurs(path=path)
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    if not text.startswith(MARK):
+        raise UnitNotOurs(path=path)
+    return text
+
+
+def install(plan: UnitPlan, *, start: bool) -> None:
+    """Write the unit, enable it and, if asked to, start it. Raises SystemdRefused: before anything was written."""
+    assert plan.after is not None, "an installation has a unit"
+    _systemctl("show-environment")
+    if not plan.is_done:
+        plan.path.parent.mkdir(parents=True, exist_ok=True)
+        aside = plan.path.with_name(f".{NAME}.{os.getpid()}")
+        aside.write_text(plan.after, encoding="utf-8")
+        aside.rename(plan.path)
+    _systemctl("daemon-reload")
+    _systemctl("enable", NAME)
+    if start:
+        _systemctl("restart", NAME)
+
+
+def remove(plan: UnitPlan) -> None:
+    """Stop the service, whose agents go on, and take its unit away. Raises SystemdRefused."""
+    _systemctl("disable", "--now", NAME)
+    plan.path.unlink()
+    _systemctl("daemon-reload")
+
+
+def is_running() -> bool:
+    """Whether systemd runs it just now; False also where there is no systemd to ask."""
+    try:
+        _systemctl("is-active", "--quiet", NAME)
+    except SystemdRefused:
+        return False
+    return True
+
+
+def lingers(environ: Mapping[str, str]) -> bool:
+    """Whether this user's services go on after the last logout."""
+    return (_LINGER / environ.get("USER", "")).is_file()
+
+
+def _systemctl(*words: str) -> None:
+    program = shutil.which("systemctl")
+    if program is None:
+        raise SystemdRefused(reason="there is no systemctl here")
+    try:
+        done = subprocess.run(
+            [program, "--user", *words],
+            env=helper_environ(os.environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=SYSTEMD_SECONDS_MAX,
+            check=False,
+        )
+    except (subprocess.TimeoutExpired, OSError) as problem:
+        raise SystemdRefused(reason=plain(str(problem), _REASON_CHARS_MAX)) from problem
+    if done.returncode != 0:
+        said = plain(done.stderr.decode(errors="replace"), _REASON_CHARS_MAX)
+        raise SystemdRefused(reason=f"`systemctl --user {words[0]}`: {said.rstrip('.') or done.returncode}")

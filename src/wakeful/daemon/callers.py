@@ -1,0 +1,107 @@
+"""From inside which supervised session a process asks. Decisions are a person's, and an agent has its user's rights.
+
+What gives an agent away is where its processes come from: below a client, below Wakeful's own tmux server, or with the
+variables that a client and Wakeful give to what they start, which stay when a process leaves its family.
+"""
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Final
+
+from wakeful.core.ids import SessionId
+from wakeful.core.managed_session import AGENT_VARIABLE, SESSION_VARIABLE
+from wakeful.core.process import Process, ProcessGone
+from wakeful.integrations.tmux.listening import is_server, listening_at
+from wakeful.judging.evidence import Holder
+from wakeful.linux import proc
+from wakeful.linux.client_processes import reason_to_spare
+from wakeful.sessions.registry import Roster
+from wakeful.sources.tool_processes import TOOL_VARIABLES
+
+OWN_TMUX: Final = SessionId("a terminal of Wakeful's own tmux server")
+_AGENT: Final = "agent-"
+_MARKS: Final = (*TOOL_VARIABLES.values(), SESSION_VARIABLE, AGENT_VARIABLE)
+
+
+class Callers:
+    """Tells the processes of supervised sessions from a person's. `tmux` is the socket of Wakeful's own server."""
+
+    def __init__(self, roster: Roster, tmux: str) -> None:
+        self._roster = roster
+        self._tmux = Path(tmux)
+        # Set by the daemon that has a hub.
+        self.agents: Callable[[], Collection[str]] = tuple
+
+    def session_of(self, pids: Sequence[int], *, reduces: bool = False) -> SessionId | None:
+        """The supervised session that one of these processes works for; None if all of them are a person's.
+
+        `reduces`: what it asks for only makes Wakeful do less. That works in every terminal of a person, also in one
+        that inherited an agent's variables. Raises ProcessGone.
+        """
+        for pid in pids:
+            lineage = _lineage(pid)
+            found = self._by_descent(lineage)
+            if found is None and not (reduces and proc.has_terminal(pid)):
+                found = self._by_mark(lineage)
+            if found is not None:
+                return found
+        return None
+
+    def _by_descent(self, lineage: Sequence[Process]) -> SessionId | None:
+        family = set(lineage)
+        for watched in list(self._roster.watched.values()):
+            for holder in watched.presence.living:
+                if holder.process in family and _is_proven(holder, watched.subject.id):
+                    return watched.subject.id
+        if any(is_server(each.pid) and listening_at(each.pid) == self._tmux for each in lineage):
+            return OWN_TMUX
+        return None
+
+    def _by_mark(self, lineage: Sequence[Process]) -> SessionId | None:
+        for process in lineage:
+            marks = proc.environ_values(process.pid, _MARKS)
+            for name, value in marks.items():
+                found = self._marked(name, value)
+                if found is not None:
+                    return found
+        return None
+
+    def _marked(self, name: str, value: str) -> SessionId | None:
+        """The session that a variable names, if this daemon knows it; also one that has ended: its tools may live on."""
+        provider = next((each for each, variable in TOOL_VARIABLES.items() if variable == name), None)
+        if provider is not None:
+            session_id = SessionId(f"{provider}-{value}")
+        elif name == AGENT_VARIABLE:
+            session_id = SessionId(f"{_AGENT}{value}")
+        else:
+            session_id = SessionId(value)
+        is_agent = session_id.startswith(_AGENT) and session_id.removeprefix(_AGENT) in self.agents()
+        known = session_id in self._roster.watched or session_id in self._roster.old
+        return session_id if known or is_agent else None
+
+
+def _lineage(pid: int) -> list[Process]:
+    """The process and its ancestors, up to this one: what started Wakeful says nothing about what Wakeful started."""
+    process = proc.identify_if_seen(pid)
+    if process is None:
+        raise ProcessGone
+    found = []
+    while process is not None and process.pid != os.getpid():
+        found.append(process)
+        process = proc.parent_of(process)
+    return found
+
+
+def _is_proven(holder: Holder, session_id: SessionId) -> bool:
+    """Whether more than a file says that this process holds the session.
+
+    Registry and lock name only clients, which is checked when they are read. An event log names any process: that one
+    must carry our mark, or have the log open.
+    """
+    pid = holder.process.pid
+    if reason_to_spare(holder.process) is not None:
+        return False
+    if holder.source != "event log" or proc.environ_value(pid, SESSION_VARIABLE) == session_id:
+        return True
+    return any(path.endswith(f"/{session_id}.jsonl") for path in proc.open_files(pid))

@@ -1,0 +1,51 @@
+"""The sockets a daemon listens on: opened before anything else, and what to say about them.
+
+Nothing here answers anybody; whoever opened a door leaves none behind.
+"""
+
+from pathlib import Path
+
+from wakeful.config.config import Config
+from wakeful.config.paths import Places
+from wakeful.config.state_dir import make_home
+from wakeful.core.errors import WakefulError
+from wakeful.http.access import url_of
+from wakeful.http.binding import PortBusy, bind_tcp, bind_unix
+from wakeful.http.server import shut
+
+
+class Doors:
+    """The sockets that were opened, and what to say about them.
+
+    A busy port that somebody asked for by name is refused; without the usual one there is still the socket.
+    """
+
+    def __init__(self, config: Config, places: Places, *, port_asked_for: bool = False) -> None:
+        make_home(places)
+        # The Unix socket comes first: it is also what keeps a second daemon from starting.
+        self.listeners = [bind_unix(Path(places.socket))]
+        self.listening = [places.socket]
+        self.notes: list[str] = []
+        self.port: int | None = None
+        if config.daemon.tcp:
+            try:
+                self._open_tcp(config, port_asked_for=port_asked_for)
+            except WakefulError:
+                self.close()
+                raise
+
+    def close(self) -> None:
+        """Leave no socket behind where nobody was served."""
+        for listener in self.listeners:
+            shut(listener)
+
+    def _open_tcp(self, config: Config, *, port_asked_for: bool) -> None:
+        listener = bind_tcp(config.daemon.host, config.daemon.port)
+        if isinstance(listener, PortBusy):
+            if port_asked_for:
+                raise listener
+            self.notes.append(f"{listener} Only the socket is open; `--port 0` picks a free port.")
+            return
+        self.listeners.append(listener)
+        self.port = listener.getsockname()[1]
+        self.listening.append(url_of(config.daemon.host, self.port))

@@ -1,0 +1,1 @@
+"""What an interrupted call may have changed. Pure."""

@@ -1,0 +1,180 @@
+"""What is offered under an answer: Context always; again, shorter and deeper where the model says they would help.
+
+That is one more call of the model for every answer, made after the answer is there, and switched off by
+`response_actions.enabled = false`. The same three can always be typed. A press is a message of whoever pressed, so it
+needs no secret: whoever is heard there could have typed it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.control.one_shot import OneShot
+from wakeful.core.clock import Clock
+from wakeful.gateway.needs import Answers
+from wakeful.gateway.ports_chat import Chat, ChatFailed
+from wakeful.gateway.rules.errors import Fault
+from wakeful.gateway.rules.follow_ups import (
+    CONTEXT_LABEL,
+    LABELS,
+    PROMPT_CHARS_MAX,
+    PROMPTS,
+    RESPONSE_CHARS_MAX,
+    Action,
+    decision_prompt,
+    read_decision,
+)
+from wakeful.gateway.rules.messages import Button, Buttons, ConversationKey, Pressed
+from wakeful.gateway.rules.turn import Stage, Turn
+
+PREFIX: Final = "next"
+CONTEXT: Final = "context"
+OLDER: Final = "That is about an older answer. Write what you would like."
+# As many answers as anybody looks back to; their buttons then say that they are old.
+SHOWN_MAX: Final = 200
+
+log = logging.getLogger("wakeful.gateway")
+
+Queue = Callable[[Turn], Awaitable[None]]
+"""Takes a turn as if its prompt had been written."""
+
+
+class FollowUpRules(Struct, frozen=True):
+    """`response_actions`."""
+
+    enabled: bool = True
+    decision_seconds: float = 5.0
+    prompt_chars_max: int = PROMPT_CHARS_MAX
+    response_chars_max: int = RESPONSE_CHARS_MAX
+
+
+class FollowUps:
+    """`buttons` for an answer, more of them once it has `ended`; `pressed` ones become turns."""
+
+    def __init__(
+        self,
+        *,
+        chat: Chat,
+        answers: Answers,
+        clock: Clock,
+        models: Mapping[str, OneShot],
+        rules: FollowUpRules,
+        queue: Queue,
+        turn_of: Callable[[int], Awaitable[Turn | None]],
+        newest_of: Callable[[ConversationKey], Awaitable[Turn | None]],
+        context_of: Callable[[Turn], str],
+    ) -> None:
+        self._chat = chat
+        self._answers = answers
+        self._clock = clock
+        self._models = models
+        self._rules = rules
+        self._queue = queue
+        self._turn_of = turn_of
+        self._newest_of = newest_of
+        self._context_of = context_of
+        # The newest answer of each conversation, and what it shows.
+        self._newest: dict[ConversationKey, tuple[Turn, str]] = {}
+        self._deciding: set[asyncio.Task[None]] = set()
+
+    def buttons(self, turn: Turn, text: str, actions: tuple[Action, ...] = ()) -> Buttons:
+        """What stands under this answer, which is the newest one of its conversation from now on."""
+        self._newest.pop(turn.key, None)
+        self._newest[turn.key] = turn, text
+        while len(self._newest) > SHOWN_MAX:
+            del self._newest[next(iter(self._newest))]
+        row = [Button(LABELS[action], f"{PREFIX}:{action}:{turn.update_id}") for action in actions]
+        return ((*row, Button(CONTEXT_LABEL, f"{PREFIX}:{CONTEXT}:{turn.update_id}")),)
+
+    async def ended(self, turn: Turn, fault: Fault | None, _seconds: float) -> None:
+        """An answer is there: ask the model which follow-ups fit it, while others go on."""
+        model = self._models.get(turn.provider)
+        if self._rules.enabled and fault is None and turn.stage is Stage.DONE and model is not None:
+            task = asyncio.create_task(self._decide(turn, model))
+            self._deciding.add(task)
+            task.add_done_callback(self._deciding.discard)
+
+    async def close(self) -> None:
+        """Leave what is not decided."""
+        for task in self._deciding:
+            task.cancel()
+        await asyncio.gather(*self._deciding, return_exceptions=True)
+
+    async def pressed(self, pressed: Pressed) -> bool:
+        """Take a press; False if this is no button of ours. Who may press was decided before."""
+        prefix, _, rest = pressed.choice.partition(":")
+        name, _, number = rest.partition(":")
+        if prefix != PREFIX:
+            return False
+        key = pressed.place.key
+        if name in set(Action) and await self._is_newest(key, number):
+            await self._settle(pressed, LABELS[Action(name)])
+            await self._queue(self._asked(pressed, PROMPTS[Action(name)]))
+        elif name == CONTEXT and (turn := await self._turn(key, number)) is not None and turn.text:
+            await self._settle(pressed, "")
+            await self._say(pressed, self._context_of(turn))
+        else:
+            await self._settle(pressed, OLDER)
+        return True
+
+    async def _is_newest(self, key: ConversationKey, number: str) -> bool:
+        """Whether no answer of the conversation is newer than that one; of those before a restart the book knows.
+
+        It may not be kept yet: a gateway that was killed between showing an answer and keeping it gives it once more.
+        """
+        shown = self._newest.get(key)
+        if shown is not None:
+            return str(shown[0].update_id) == number
+        turn, newest = await self._turn(key, number), await self._newest_of(key)
+        return turn is not None and (newest is None or newest.at <= turn.at)
+
+    async def _turn(self, key: ConversationKey, number: str) -> Turn | None:
+        """The conversation's turn of this number; None as well after a day."""
+        turn = await self._turn_of(int(number)) if number.isdecimal() else None
+        return turn if turn is not None and turn.key == key else None
+
+    def _asked(self, pressed: Pressed, prompt: str) -> Turn:
+        return Turn(
+            update_id=pressed.update_id,
+            place=pressed.place,
+            message_id=pressed.message_id,
+            user_id=pressed.user_id,
+            at=self._clock.now().wall,
+            prompt=prompt,
+        )
+
+    async def _decide(self, turn: Turn, model: OneShot) -> None:
+        shown = self._newest.get(turn.key)
+        if shown is None or shown[0].update_id != turn.update_id:
+            return
+        question = decision_prompt(
+            turn.prompt, shown[1], self._rules.prompt_chars_max, self._rules.response_chars_max
+        )
+        actions = read_decision(await model.ask(question, self._rules.decision_seconds) or "")
+        newest = self._newest.get(turn.key)
+        if not actions or newest is None or newest[0].update_id != turn.update_id:
+            return
+        answer = self._answers.of(turn.place, _kept_already, turn.parts)
+        try:
+            await answer.finish(shown[1], self.buttons(turn, shown[1], actions))
+        except ChatFailed as problem:
+            log.info("%s: no buttons: %s", turn.key, problem)
+
+    async def _settle(self, pressed: Pressed, words: str) -> None:
+        try:
+            await self._chat.settle_press(pressed.press_id, words)
+        except ChatFailed as problem:
+            log.info("a press was not settled: %s", problem)
+
+    async def _say(self, pressed: Pressed, words: str) -> None:
+        try:
+            await self._chat.send(pressed.place, words)
+        except ChatFailed as problem:
+            log.warning("unverified in %s: %s", pressed.place.key, problem)
+
+
+async def _kept_already(_number: int, _message_id: int) -> None:
+    """Its messages are known: there are no others for the same words."""

@@ -1,0 +1,109 @@
+"""Who is heard: those the configuration lists, and those who sent the one-time code of a pairing.
+
+A stranger is told nothing. The code is made on the host, by whoever may read its store; a used or spent one is closed.
+"""
+
+import logging
+from typing import Final
+
+import msgspec
+
+from wakeful.core.clock import Clock
+from wakeful.core.decoding import json_decoder
+from wakeful.gateway.ports_chat import Chat, ChatFailed
+from wakeful.gateway.rules.access import Access, Pairing, Role, looks_like_code, open_pairing
+from wakeful.gateway.rules.messages import Incoming, Pressed
+from wakeful.storage.readable import values
+from wakeful.storage.store import Note, Store
+
+PAIRING: Final = "gateway.pairing"
+PAIRED: Final = "gateway.paired"
+WELCOME: Final = "You are paired: write, and the agent of this chat answers. /help says more."
+# One pairing at a time.
+_OPEN: Final = "open"
+# Of any id that Telegram gives.
+ID_DIGITS_MAX: Final = 18
+_decode: Final = json_decoder(Pairing)
+
+log = logging.getLogger("wakeful.gateway")
+
+
+async def begin_pairing(store: Store, random_bytes: bytes, now_wall: float) -> str:
+    """Open a pairing in place of any other; its code."""
+    pairing, code = open_pairing(random_bytes, now_wall)
+    await store.keep_note(Note(PAIRING, _OPEN, msgspec.json.encode(pairing)))
+    return code
+
+
+async def paired_users(store: Store) -> frozenset[int]:
+    keys = [note.key for note in await store.notes(PAIRED)]
+    return frozenset(int(key) for key in keys if key.isdecimal() and len(key) <= ID_DIGITS_MAX)
+
+
+async def unpair(store: Store, user_id: int) -> bool:
+    """False: nobody with this id was paired."""
+    return await store.drop_note(PAIRED, str(user_id))
+
+
+class People:
+    """Asked about everybody who writes."""
+
+    def __init__(self, store: Store, chat: Chat, clock: Clock, access: Access) -> None:
+        self._store = store
+        self._chat = chat
+        self._clock = clock
+        self._access = access
+
+    async def take_up(self) -> None:
+        """Read who was paired, and who is not any more."""
+        self._access = msgspec.structs.replace(self._access, paired=await paired_users(self._store))
+
+    @property
+    def count(self) -> int:
+        """How many people are heard."""
+        return len(self._heard)
+
+    def count_of(self, role: Role) -> int:
+        """How many of them are that."""
+        return sum(self.role_of(each) is role for each in self._heard)
+
+    @property
+    def _heard(self) -> frozenset[int]:
+        return self._access.allow | self._access.paired
+
+    def role_of(self, user_id: int) -> Role:
+        return self._access.role_of(user_id)
+
+    def hears(self, update: Incoming | Pressed) -> bool:
+        return self.role_of(update.user_id) is not Role.NOBODY
+
+    async def introduced(self, message: Incoming) -> bool:
+        """Whether a stranger's message was the code; then they are heard from their next message on."""
+        # A code that others can read is none: only what is written to the bot alone counts.
+        if not looks_like_code(message.text) or not message.place.is_private or message.forwarded:
+            return False
+        note = await self._store.note(PAIRING, _OPEN)
+        opened = next(iter(values([note], _decode)), None) if note is not None else None
+        if opened is None:
+            return False
+        pairing, fits = opened.tried(message.text, self._clock.now().wall)
+        await self._store.keep_note(Note(PAIRING, _OPEN, msgspec.json.encode(pairing)))
+        if not fits:
+            log.warning(
+                "user %d tried a pairing code that is not the open one; %d tries are left",
+                message.user_id,
+                pairing.tries_left,
+            )
+            return False
+        await self._store.keep_note(Note(PAIRED, str(message.user_id), b"{}"))
+        await self.take_up()
+        user_id = message.user_id
+        log.warning("user %d was paired. To make it an admin: [gateway] admins = [%d]", user_id, user_id)
+        await self._welcome(message)
+        return True
+
+    async def _welcome(self, message: Incoming) -> None:
+        try:
+            await self._chat.send(message.place, WELCOME)
+        except ChatFailed as problem:
+            log.warning("unverified in %s: %s", message.place.key, problem)

@@ -1,0 +1,147 @@
+"""`wakeful gateway`: one process with one bot, its lock, its end, and the daemon it keeps where nobody else does.
+
+It ends on SIGINT and SIGTERM; one that the daemon started also ends with it.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from wakeful.config.config import Config, secret_values
+from wakeful.config.paths import Places
+from wakeful.config.state_dir import make_home, store_path
+from wakeful.config.token_file import read_token
+from wakeful.core.errors import OperatorError, WakefulError
+from wakeful.core.waiting import ended_or_failed
+from wakeful.gateway.app import Gateway
+from wakeful.gateway.people import begin_pairing, unpair as forget
+from wakeful.gateway.ports_chat import ChatFailed
+from wakeful.linux.child_environment import learn
+from wakeful.linux.child_process import KeptChild
+from wakeful.linux.clock import SystemClock
+from wakeful.linux.locks import gateway_name, sole, sole_on_host
+from wakeful.linux.shutdown import told_to_end
+from wakeful.storage.sqlite.store import SqliteStore
+
+# More than a code needs.
+CODE_BYTES = 16
+
+
+class GatewayNotSetUp(OperatorError):
+    """There is no bot to be: set gateway.token (better as WAKEFUL_GATEWAY__TOKEN) to what @BotFather gave you."""
+
+    code = "gateway-not-set-up"
+
+
+class BadBotToken(OperatorError):
+    """gateway.token is not the token of a bot: those read 123456789:AA…"""
+
+    code = "bad-bot-token"
+
+
+def bot_of(config: Config) -> str:
+    """The bot's own number. Raises GatewayNotSetUp or BadBotToken."""
+    if not config.gateway.token:
+        raise GatewayNotSetUp
+    number, colon, secret = config.gateway.token.partition(":")
+    if not (number.isdecimal() and colon and secret):
+        raise BadBotToken
+    return number
+
+
+async def pair(config: Config, places: Places) -> str:
+    """Open a pairing; its one-time code."""
+    async with _opened(config, places) as store:
+        return await begin_pairing(store, secrets.token_bytes(CODE_BYTES), SystemClock().now().wall)
+
+
+async def unpair(config: Config, places: Places, user_id: int) -> bool:
+    """Stop hearing somebody who was paired. False: nobody with this id was."""
+    async with _opened(config, places) as store:
+        return await forget(store, user_id)
+
+
+@asynccontextmanager
+async def _opened(config: Config, places: Places) -> AsyncIterator[SqliteStore]:
+    make_home(places)
+    store = await SqliteStore.open(store_path(config, places))
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def serve_gateway(
+    config: Config,
+    places: Places,
+    announce: Callable[[str], None],
+    *,
+    daemon: Sequence[str],
+    supervised: bool = False,
+) -> None:
+    """Run until SIGINT, SIGTERM or cancellation; `supervised`: or until standard input ends.
+
+    `daemon` are the words of the command that is kept running beside it where no daemon answers.
+
+    Raises GatewayNotSetUp, BadBotToken, HeldByAnother, ChatLocked.
+    """
+    bot = bot_of(config)
+    make_home(places)
+    learn((*secret_values(config), *_token(places)), config.daemon.pass_environment)
+    async with AsyncExitStack() as stack:
+        lock = store_path(config, places).with_name(f"gateway-{bot}.lock")
+        stack.enter_context(sole(lock, "A gateway of this bot"))
+        stack.enter_context(sole_on_host(gateway_name(config.gateway.token), "A gateway with this token"))
+        store = await stack.enter_async_context(_opened(config, places))
+        gateway = Gateway(config, places, store, bot, os.environ, supervised=supervised)
+        stack.push_async_callback(gateway.close)
+        ended = told_to_end(supervised=supervised)
+        beside = await gateway.daemon_beside(daemon)
+        name = await _name_of(gateway)
+        open_turns = await gateway.take_up()
+        for line in gateway.greeting(name, open_turns, alone=beside is not None):
+            announce(line)
+        await _run(gateway, ended, beside)
+
+
+def _token(places: Places) -> tuple[str, ...]:
+    """The daemon's, if one was ever started here."""
+    try:
+        return (read_token(Path(places.token)),)
+    except (FileNotFoundError, WakefulError):
+        # Without a token there is nothing to keep back; one that is not safe is the daemon's trouble.
+        return ()
+
+
+async def _name_of(gateway: Gateway) -> str:
+    """What the bot is called. A chat that is out is waited for inside: turns that are open go on meanwhile."""
+    try:
+        return f"@{await gateway.chat.me()}"
+    except ChatFailed as problem:
+        return f"a bot whose name is not known yet ({problem})"
+
+
+async def _run(gateway: Gateway, ended: asyncio.Event, beside: KeptChild | None) -> None:
+    """Each part is kept running: one that raises is down, and is tried again after 1 to 60 s; the others go on."""
+    parts = {
+        "turns": gateway.turns.run,
+        "updates": gateway.intake.run,
+        "login checks": gateway.auth.run,
+        "host checks": gateway.host_watch.run,
+        "pairings": gateway.know_people,
+        "reports of what is down": gateway.tell_failures,
+    }
+    if beside is not None:
+        parts["daemon beside the gateway"] = beside.run
+    keep = gateway.failures.keep_running
+    work = [keep(name, run) for name, run in parts.items()]
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        await ended_or_failed(tasks, ended)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""The chat gateway's rules. Pure."""

@@ -1,0 +1,156 @@
+"""Who is heard, who may decide, and whose press of a button counts. Pure; random bytes are given.
+
+An unknown user is told nothing. An empty list is nobody. A button carries a token that says nothing and fits one
+place, one kind of person and one thing.
+"""
+
+from base64 import b32encode, urlsafe_b64encode
+from enum import StrEnum
+from hashlib import sha256
+from hmac import compare_digest
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wakeful.gateway.rules.messages import ConversationKey
+
+# Doors 9: 60 bits and more, five tries, ten minutes. 13 signs of five bits are 65.
+CODE_CHARS: Final = 13
+CODE_BYTES: Final = 9
+TRIES_MAX: Final = 5
+PAIRING_SECONDS: Final = 600.0
+# 128 bits in 22 signs; Telegram takes 64.
+TOKEN_BYTES: Final = 16
+
+
+class Role(StrEnum):
+    """What somebody is to the gateway."""
+
+    NOBODY = "nobody"
+    USER = "user"
+    ADMIN = "admin"
+
+
+class Access(Struct, frozen=True):
+    """Who is heard: those the configuration lists and those who were paired. An admin is one of them, or nobody."""
+
+    allow: frozenset[int] = frozenset()
+    admins: frozenset[int] = frozenset()
+    paired: frozenset[int] = frozenset()
+
+    def role_of(self, user_id: int) -> Role:
+        if user_id not in self.allow and user_id not in self.paired:
+            return Role.NOBODY
+        return Role.ADMIN if user_id in self.admins else Role.USER
+
+
+def stranger_line(user_id: int, allow: frozenset[int] = frozenset()) -> str:
+    """What the log says of somebody unknown: their id, and what would let them in."""
+    listed = ", ".join(str(each) for each in sorted({*allow, user_id}))
+    return f"user {user_id} is not allowed and was told nothing. To allow: [gateway] allow = [{listed}]"
+
+
+class Pairing(Struct, frozen=True):
+    """A one-time code that lets one user in. Only its digest is kept."""
+
+    digest: str
+    expires_at: float
+    tries_left: int = TRIES_MAX
+
+    def is_open(self, now: float) -> bool:
+        return self.tries_left > 0 and now < self.expires_at
+
+    def tried(self, text: str, now: float) -> tuple["Pairing", bool]:
+        """The pairing after somebody sent this, and whether it was the code. A used one is closed."""
+        if not self.is_open(now):
+            return self, False
+        fits = compare_digest(_digest(text), self.digest)
+        return replace(self, tries_left=0 if fits else self.tries_left - 1), fits
+
+
+def open_pairing(random_bytes: bytes, now: float) -> tuple[Pairing, str]:
+    """A new pairing and its code, as a person types it."""
+    assert len(random_bytes) >= CODE_BYTES, "60 bits and more"
+    signs = b32encode(random_bytes).decode()[:CODE_CHARS]
+    code = f"{signs[:4]}-{signs[4:8]}-{signs[8:]}"
+    return Pairing(_digest(code), now + PAIRING_SECONDS), code
+
+
+def looks_like_code(text: str) -> bool:
+    """Whether a stranger's message is a try at all; other words cost nobody a try."""
+    return len(_signs(text)) == CODE_CHARS and len(text) <= 2 * CODE_CHARS
+
+
+class PermissionChoice(StrEnum):
+    """What may be answered to a permission question."""
+
+    ALLOW_ONCE = "allow_once"
+    ALLOW_SESSION = "allow_session"
+    DENY = "deny"
+
+    @property
+    def label(self) -> str:
+        return _LABELS[self]
+
+
+_LABELS: Final = {
+    PermissionChoice.ALLOW_ONCE: "Allow once",
+    PermissionChoice.ALLOW_SESSION: "Allow for this session",
+    PermissionChoice.DENY: "Deny",
+}
+
+
+class Bound(Struct, frozen=True):
+    """What a button is for: one thing, in one place, for one kind of person, until a time."""
+
+    place: ConversationKey
+    role: Role
+    thing: str
+    expires_at: float
+
+
+class PressRefusal(StrEnum):
+    """Why a press does not count."""
+
+    FORGED = "forged"
+    ELSEWHERE = "elsewhere"
+    NOT_YOURS = "not_yours"
+    NOT_ASKER = "not_asker"
+    LATE = "late"
+
+
+# The same words for whatever must not be told apart from outside.
+PRESS_WORDS: Final = {
+    PressRefusal.FORGED: "This button is no longer in use.",
+    PressRefusal.ELSEWHERE: "This button is no longer in use.",
+    PressRefusal.NOT_YOURS: "This is for admins.",
+    PressRefusal.NOT_ASKER: "Only the person who asked the agent, or an admin, can answer this.",
+    PressRefusal.LATE: "Too late: this was decided or has expired.",
+}
+
+
+def new_token(random_bytes: bytes) -> str:
+    """What a button carries: nothing but this can press it."""
+    assert len(random_bytes) >= TOKEN_BYTES, "128 bits"
+    return urlsafe_b64encode(random_bytes[:TOKEN_BYTES]).decode().rstrip("=")
+
+
+def refused(bound: Bound | None, place: ConversationKey, role: Role, now: float) -> PressRefusal | None:
+    """Why this press does not count; None: it does. `bound`: what its token was kept for, None if nobody kept one."""
+    if bound is None or role is Role.NOBODY:
+        return PressRefusal.FORGED
+    if bound.place != place:
+        return PressRefusal.ELSEWHERE
+    if bound.role is Role.ADMIN and role is not Role.ADMIN:
+        return PressRefusal.NOT_YOURS
+    return PressRefusal.LATE if now >= bound.expires_at else None
+
+
+def _digest(code: str) -> str:
+    return sha256(_signs(code).encode()).hexdigest()
+
+
+def _signs(text: str) -> str:
+    """A code without what people put between and around it."""
+    return "".join(char for char in text.upper() if char.isascii() and char.isalnum())

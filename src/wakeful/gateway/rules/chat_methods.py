@@ -1,0 +1,69 @@
+"""Which methods of the Bot API an answer may ask for, and with what. Pure.
+
+A closed list: they speak in the chat the answer belongs to, or change something small there that a person can change
+back. None of them reads, deletes, forwards, invites, fetches an address, or touches the bot itself.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from wakeful.core.errors import OperatorError
+from wakeful.core.text import plain
+from wakeful.gateway.rules.messages import Place
+from wakeful.gateway.rules.shown_text import shown
+
+_QUIET: Final = "disable_notification"
+METHODS: Final[Mapping[str, frozenset[str]]] = {
+    "sendMessage": frozenset({"text", _QUIET}),
+    "sendPoll": frozenset(
+        {
+            "question",
+            "options",
+            "is_anonymous",
+            "type",
+            "allows_multiple_answers",
+            "correct_option_id",
+            _QUIET,
+        }
+    ),
+    "sendDice": frozenset({"emoji", _QUIET}),
+    "sendLocation": frozenset({"latitude", "longitude", _QUIET}),
+    "sendVenue": frozenset({"latitude", "longitude", "title", "address", _QUIET}),
+    "sendContact": frozenset({"phone_number", "first_name", "last_name", _QUIET}),
+    "sendChatAction": frozenset({"action"}),
+    "stopPoll": frozenset({"message_id"}),
+    "setMessageReaction": frozenset({"message_id", "reaction"}),
+    "pinChatMessage": frozenset({"message_id", _QUIET}),
+    "unpinChatMessage": frozenset({"message_id"}),
+    "createForumTopic": frozenset({"name", "icon_color"}),
+    "editForumTopic": frozenset({"name"}),
+    "closeForumTopic": frozenset(),
+    "reopenForumTopic": frozenset(),
+}
+_BY_NAME: Final = {name.lower(): name for name in METHODS}
+# Where it goes is not the answer's to say.
+_FORCED: Final = frozenset({"chat_id", "message_thread_id"})
+VALUE_CHARS_MAX: Final = 4096
+
+
+class MethodRefused(OperatorError):
+    """{reason}."""
+
+    code = "method-refused"
+
+
+def permitted(method: str, given: Mapping[str, str], place: Place) -> tuple[str, dict[str, str | int | None]]:
+    """The call as it may be made: in this place, and with nothing but what the method is open for.
+
+    Raises MethodRefused.
+    """
+    name = _BY_NAME.get(method.lower())
+    if name is None:
+        raise MethodRefused(reason="not a method that is open to answers")
+    strange = sorted(given.keys() - METHODS[name] - _FORCED)
+    if strange:
+        raise MethodRefused(reason=f"its {plain(strange[0], 40)} is not open to answers")
+    taken: dict[str, str | int | None] = {
+        key: shown(value[:VALUE_CHARS_MAX]) for key, value in given.items() if key not in _FORCED
+    }
+    return name, {**taken, "chat_id": place.chat_id, "message_thread_id": place.thread_id}

@@ -1,0 +1,156 @@
+"""How a turn failed, in six closed categories. Dashboards and alerts depend on them: none is renamed. Pure.
+
+What decides is how the turn ended, never what a model wrote. Only the client's own words about its failure are read,
+for it has no other way to say that a login is missing or that a tool server failed.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.control.auth_text import AuthTier, auth_tier
+from wakeful.control.turn_events import Ended, Gone
+from wakeful.judging.events import Failure
+
+
+class Category(StrEnum):
+    """What kind of failure it was."""
+
+    TIMEOUT = "timeout"
+    PROCESS_CRASH = "process_crash"
+    MCP_TOOL_FAILURE = "mcp_tool_failure"
+    INVALID_RESPONSE = "invalid_response"
+    CONFUSION = "confusion"
+    UNKNOWN = "unknown"
+
+
+class Reason(StrEnum):
+    """Why the validator rejects an answer."""
+
+    EMPTY = "empty"
+    ERROR_LEAK = "error_leak"
+    CONFUSION = "confusion"
+    TRUNCATED = "truncated"
+    LOOP = "loop"
+
+
+CATEGORY_OF: Final[Mapping[Reason, Category]] = {
+    Reason.EMPTY: Category.INVALID_RESPONSE,
+    Reason.ERROR_LEAK: Category.INVALID_RESPONSE,
+    Reason.CONFUSION: Category.CONFUSION,
+    Reason.TRUNCATED: Category.INVALID_RESPONSE,
+    Reason.LOOP: Category.INVALID_RESPONSE,
+}
+# These are no answer at all, and say that something is wrong with who gave them; the others are judged by their words.
+NO_ANSWER: Final = frozenset({Reason.EMPTY, Reason.ERROR_LEAK})
+AUTH_REQUIRED: Final = "auth_required"
+USAGE_LIMITED: Final = "usage_limited"
+# What a restart does not heal, and makes worse.
+NEVER_RESTARTED: Final = frozenset({AUTH_REQUIRED, USAGE_LIMITED})
+
+
+class TimedOut(Struct, frozen=True):
+    """The turn did not end within its limit."""
+
+
+class NotBegun(Struct, frozen=True):
+    """There was no session to take the prompt. `words` are the daemon's or the client's, redacted.
+
+    `is_sure`: False where nobody knows whether it was taken.
+    """
+
+    words: str
+    is_sure: bool = True
+
+
+class Rejected(Struct, frozen=True):
+    """The validator did not let the answer pass."""
+
+    reason: Reason
+
+
+End = Ended | Gone | TimedOut | NotBegun | Rejected
+"""How a turn can end."""
+
+
+class Fault(Struct, frozen=True):
+    """A failure: its category, and the key by which repetitions are counted."""
+
+    category: Category
+    pattern: str
+    # False: an answer was judged by its words, which one conversation can bring about for everybody.
+    of_provider: bool = True
+
+    @property
+    def counts_for_breaker(self) -> bool:
+        """A missing login is not the breaker's business: there is a mode of its own for it."""
+        return self.pattern != AUTH_REQUIRED
+
+
+MEANINGS: Final[Mapping[Category, str]] = {
+    Category.TIMEOUT: "no end within the turn's limit, or the client gave up waiting for the model",
+    Category.PROCESS_CRASH: "the process ended inside the turn, or there was none",
+    Category.MCP_TOOL_FAILURE: "the client says that a tool server failed",
+    Category.INVALID_RESPONSE: "the validator rejected the answer: empty, error_leak, truncated or loop",
+    Category.CONFUSION: "the validator rejected the answer: confusion",
+    Category.UNKNOWN: "the turn failed in another way: the provider's errors, a refused login, a usage limit",
+}
+# One clear sentence for whoever asked; what exactly went wrong is for the operator.
+USER_WORDS: Final[Mapping[Category, str]] = {
+    Category.TIMEOUT: "This took too long and was given up. Please try again, perhaps with a smaller step.",
+    Category.PROCESS_CRASH: "The agent stopped in the middle of its work. Please send your message again.",
+    Category.MCP_TOOL_FAILURE: "A tool the agent needs does not work at the moment. Please try again later.",
+    Category.INVALID_RESPONSE: "The agent gave no usable answer. Please try again, or start over with /new.",
+    Category.CONFUSION: "The agent did not understand this. Please say it in other words, or start over with /new.",
+    Category.UNKNOWN: "Something went wrong with the agent. Please try again later.",
+}
+LIMIT_WORDS: Final = "The agent has reached its usage limit. Please try again later."
+
+_TIMED_OUT: Final = re.compile(
+    r"timed? ?out|ETIMEDOUT|deadline exceeded|idle timeout waiting for SSE", re.IGNORECASE
+)
+_MCP: Final = re.compile(
+    r"\bMCP (?:server|client|tool|error)\b|\bmcp__\w+|\bmcp server\b|MCP error -?\d+", re.IGNORECASE
+)
+
+
+def classify(end: End) -> Fault | None:
+    """What kind of failure this end is; None: the turn ended well."""
+    match end:
+        case TimedOut():
+            return _plain(Category.TIMEOUT)
+        case Rejected(reason):
+            return Fault(CATEGORY_OF[reason], CATEGORY_OF[reason], of_provider=reason in NO_ANSWER)
+        case Gone(words) | NotBegun(words):
+            return _of_words(words, Category.PROCESS_CRASH)
+        case Ended(text, failure):
+            return None if failure is None else _of_failure(failure, text)
+
+
+def user_words(fault: Fault) -> str:
+    """What the user is told. Nothing of what the client said is in it."""
+    return LIMIT_WORDS if fault.pattern == USAGE_LIMITED else USER_WORDS[fault.category]
+
+
+def _of_failure(failure: Failure, words: str) -> Fault:
+    if failure is Failure.AUTH:
+        return Fault(Category.UNKNOWN, AUTH_REQUIRED)
+    if failure is Failure.LIMIT:
+        return Fault(Category.UNKNOWN, USAGE_LIMITED)
+    if _TIMED_OUT.search(words):
+        return _plain(Category.TIMEOUT)
+    return _of_words(words, Category.UNKNOWN)
+
+
+def _of_words(words: str, otherwise: Category) -> Fault:
+    """By the client's own words, of which the last lines count: a crash's cause stands at its end."""
+    if any(auth_tier(line) is AuthTier.SURE for line in words.splitlines()[-20:]):
+        return Fault(otherwise, AUTH_REQUIRED)
+    return _plain(Category.MCP_TOOL_FAILURE if _MCP.search(words) else otherwise)
+
+
+def _plain(category: Category) -> Fault:
+    return Fault(category, category)

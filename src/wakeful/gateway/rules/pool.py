@@ -1,0 +1,235 @@
+"""The keyed pool: which conversation has a session, whose turn it is, and who makes room. Pure, and of constant cost.
+
+One queue for each key, so that no key ever gets another one's words. At most `active_max` keys have a session; a new
+one takes the place of the one that has been idle longest, and waits while nobody is idle: a busy one is never evicted
+for another. Nothing is polled: `next_check_at` says when somebody has been idle too long.
+"""
+
+from collections import OrderedDict, deque
+from enum import StrEnum
+from typing import Final, Generic, TypeVar
+
+from msgspec import Struct
+
+from wakeful.gateway.rules.messages import ConversationKey
+
+Item = TypeVar("Item")
+
+
+class EvictionReason(StrEnum):
+    """Why a session left the pool. Logs and dashboards know these words."""
+
+    IDLE_TTL = "idle_ttl"
+    LRU_LIMIT = "lru_limit"
+    RESTART = "restart"
+    STOP = "stop"
+    STOP_ALL = "stop_all"
+
+
+STOPS: Final = frozenset({EvictionReason.STOP, EvictionReason.STOP_ALL})
+
+
+class PoolLimits(Struct, frozen=True):
+    """Limits of the pool. `queue_max`: how many messages of one key may wait; more are refused."""
+
+    active_max: int = 24
+    idle_seconds: float = 1800.0
+    queue_max: int = 100
+
+
+class Evicted(Struct, Generic[Item], frozen=True):
+    """A session that is to be ended, if it has an id. `dropped`: what was waiting for it and is not going to happen."""
+
+    key: ConversationKey
+    session_id: str
+    reason: EvictionReason
+    dropped: tuple[Item, ...] = ()
+
+
+class Next(Struct, Generic[Item], frozen=True):
+    """What is to be done now, and whose session has to go first. `session_id` is empty where one has to be started."""
+
+    key: ConversationKey
+    item: Item
+    session_id: str
+    evicted: Evicted[Item] | None = None
+
+
+class Room(Struct, Generic[Item]):
+    """What is known of one key."""
+
+    waiting: deque[Item]
+    session_id: str = ""
+    # One item at a time is in hand; until it is done the key is busy.
+    in_hand: bool = False
+    # It is being ended, and that takes a while: it has its place until then, and makes room for nobody else.
+    is_leaving: bool = False
+    idle_since: float | None = None
+
+    @property
+    def is_active(self) -> bool:
+        return self.in_hand or bool(self.session_id)
+
+
+class Pool(Generic[Item]):
+    """`add` what arrives, do what `next` gives, say `done`; end whatever is `Evicted`."""
+
+    def __init__(self, limits: PoolLimits | None = None) -> None:
+        self.limits = limits or PoolLimits()
+        self._rooms: dict[ConversationKey, Room[Item]] = {}
+        self._active = 0
+        # Idle sessions, the one that has been idle longest first.
+        self._idle: OrderedDict[ConversationKey, None] = OrderedDict()
+        # Keys with something waiting and nothing in hand, in the order they became so.
+        self._ready_seated: OrderedDict[ConversationKey, None] = OrderedDict()
+        self._ready_unseated: OrderedDict[ConversationKey, None] = OrderedDict()
+
+    @property
+    def active(self) -> int:
+        """How many keys have a session, or are getting one."""
+        return self._active
+
+    @property
+    def next_check_at(self) -> float | None:
+        """When `expired` has something to say, if nobody writes until then."""
+        if not self._idle:
+            return None
+        idle_since = self._rooms[next(iter(self._idle))].idle_since
+        assert idle_since is not None, "an idle one is idle since some time"
+        return idle_since + self.limits.idle_seconds
+
+    def keys(self) -> tuple[ConversationKey, ...]:
+        """Every key with a session or something to do."""
+        return tuple(self._rooms)
+
+    def session_of(self, key: ConversationKey) -> str:
+        """Its session, empty if it has none."""
+        room = self._rooms.get(key)
+        return room.session_id if room else ""
+
+    def waiting(self, key: ConversationKey) -> int:
+        """How many items wait, the one in hand not counted."""
+        room = self._rooms.get(key)
+        return len(room.waiting) if room else 0
+
+    def is_busy(self, key: ConversationKey) -> bool:
+        """Whether something is in hand or waits."""
+        room = self._rooms.get(key)
+        return room is not None and (room.in_hand or bool(room.waiting))
+
+    def add(self, key: ConversationKey, item: Item, *, is_known: bool = False) -> bool:
+        """Queue an item behind the others of its key. False: too many wait there, nothing was queued.
+
+        `is_known`: it was queued before, by an earlier one of us, and is not refused now.
+        """
+        room = self._rooms.setdefault(key, Room(deque()))
+        if len(room.waiting) >= self.limits.queue_max and not is_known:
+            return False
+        room.waiting.append(item)
+        self._place(key, room)
+        return True
+
+    def next(self, now: float) -> Next[Item] | None:
+        """The next item to be worked on, which is in hand from now on; None: nothing, or no room for another session."""
+        if self._ready_seated:
+            return self._take(next(iter(self._ready_seated)))
+        if not self._ready_unseated:
+            return None
+        evicted = None
+        if self._active >= self.limits.active_max:
+            if not self._idle:
+                return None
+            evicted = self._evict(next(iter(self._idle)), EvictionReason.LRU_LIMIT, now)
+        return self._take(next(iter(self._ready_unseated)), evicted)
+
+    def done(self, key: ConversationKey, now: float) -> None:
+        """The item in hand is over, however it went."""
+        room = self._rooms[key]
+        assert room.in_hand, "nothing of this key was in hand"
+        self._change(key, room, in_hand=False, session_id=room.session_id, now=now)
+
+    def hold(self, key: ConversationKey, session_id: str, now: float, *, is_leaving: bool = False) -> None:
+        """This session is the key's: it was started, or found again after a restart of ours.
+
+        `is_leaving`: it was evicted and still runs; it counts until it is evicted once more, by name.
+        """
+        assert session_id, "a session has an id"
+        room = self._rooms.setdefault(key, Room(deque()))
+        room.is_leaving = is_leaving
+        self._change(key, room, in_hand=room.in_hand, session_id=session_id, now=now)
+
+    def expired(self, now: float) -> tuple[Evicted[Item], ...]:
+        """Those that have been idle for too long, and those beyond the limit; they are out of the pool."""
+        evicted = []
+        while self._idle and self._is_over_limit():
+            evicted.append(self._evict(next(iter(self._idle)), EvictionReason.LRU_LIMIT, now))
+        while (due_at := self.next_check_at) is not None and due_at <= now:
+            evicted.append(self._evict(next(iter(self._idle)), EvictionReason.IDLE_TTL, now))
+        return tuple(evicted)
+
+    def evict(self, key: ConversationKey, reason: EvictionReason, now: float) -> Evicted[Item] | None:
+        """Take a key's session away, busy or not: somebody asked for it. A restart keeps what waits, a stop drops it."""
+        room = self._rooms.get(key)
+        drops = room is not None and reason in STOPS and bool(room.waiting)
+        if room is None or not (room.session_id or drops):
+            return None
+        return self._evict(key, reason, now)
+
+    def evict_all(self, reason: EvictionReason, now: float) -> tuple[Evicted[Item], ...]:
+        """The same for every key."""
+        found = (self.evict(key, reason, now) for key in self.keys())
+        return tuple(each for each in found if each is not None)
+
+    def _is_over_limit(self) -> bool:
+        """Whether more have a session than may; the place of one that is leaving belongs to another key already."""
+        if self._active <= self.limits.active_max:
+            return False
+        leaving = sum(room.is_leaving and not room.in_hand for room in self._rooms.values())
+        return self._active - leaving > self.limits.active_max
+
+    def _take(self, key: ConversationKey, evicted: Evicted[Item] | None = None) -> Next[Item]:
+        room = self._rooms[key]
+        item = room.waiting.popleft()
+        self._active += not room.is_active
+        room.in_hand = True
+        self._place(key, room)
+        return Next(key, item, room.session_id, evicted)
+
+    def _evict(self, key: ConversationKey, reason: EvictionReason, now: float) -> Evicted[Item]:
+        room = self._rooms[key]
+        evicted = Evicted[Item](key, room.session_id, reason)
+        if reason in STOPS:
+            evicted = Evicted(key, room.session_id, reason, tuple(room.waiting))
+            room.waiting.clear()
+        room.is_leaving = False
+        self._change(key, room, in_hand=room.in_hand, session_id="", now=now)
+        return evicted
+
+    def _change(
+        self, key: ConversationKey, room: Room[Item], *, in_hand: bool, session_id: str, now: float
+    ) -> None:
+        """Set what decides where a key stands."""
+        was_active = room.is_active
+        room.in_hand, room.session_id = in_hand, session_id
+        self._active += room.is_active - was_active
+        room.idle_since = now
+        self._idle.pop(key, None)
+        self._place(key, room)
+
+    def _place(self, key: ConversationKey, room: Room[Item]) -> None:
+        """Put a key where it belongs: with the ready ones, with the idle ones, or nowhere. Keeps its place in line."""
+        # Whoever is leaving has lost its place: it is ready, without a session, once it has left.
+        is_ready = bool(room.waiting) and not room.in_hand and not room.is_leaving
+        _enrol(self._ready_seated, key, belongs=is_ready and bool(room.session_id))
+        _enrol(self._ready_unseated, key, belongs=is_ready and not room.session_id)
+        is_idle = not room.waiting and not room.in_hand
+        _enrol(self._idle, key, belongs=is_idle and bool(room.session_id) and not room.is_leaving)
+        if is_idle and not room.session_id:
+            del self._rooms[key]
+
+
+def _enrol(line: OrderedDict[ConversationKey, None], key: ConversationKey, *, belongs: bool) -> None:
+    if belongs:
+        line.setdefault(key)
+    else:
+        line.pop(key, None)

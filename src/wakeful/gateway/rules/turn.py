@@ -1,0 +1,95 @@
+"""A turn of the gateway: one message, from its arrival to its answer, as it is kept. Pure.
+
+It is written down before and after everything that must not happen twice, so that whoever finds it after a crash knows
+what has happened, and what may have.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.gateway.rules.messages import ConversationKey, Place, Pressed
+
+
+class Stage(StrEnum):
+    """How far a turn has come."""
+
+    ACCEPTED = "accepted"
+    # Before, a placeholder may have been sent whose number was lost: it stays empty.
+    PLACED = "placed"
+    # The prompt is given to the session under the turn's key; asking again under it is safe.
+    ASKING = "asking"
+    ASKED = "asked"
+    # What to say is known and kept; parts of it may have been said.
+    ANSWERING = "answering"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Cut(StrEnum):
+    """What its user wants no more of."""
+
+    NOTHING = ""
+    TURN = "turn"
+    CONVERSATION = "conversation"
+
+
+OVER: Final = frozenset({Stage.DONE, Stage.FAILED})
+# Telegram keeps an update for a day: what it may send again is known here as long.
+KEPT_SECONDS: Final = 86_400.0
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """`text` is what is said in the end, an answer or why there is none; `parts` are the messages that say it."""
+
+    update_id: int
+    place: Place
+    message_id: int
+    user_id: int
+    at: float
+    prompt: str
+    stage: Stage = Stage.ACCEPTED
+    provider: str = ""
+    # Empty while ASKING: the prompt begins a conversation.
+    session_id: str = ""
+    # The process of that session that was given the prompt; 0: nobody says.
+    epoch: int = 0
+    # What was said instead, where nobody saw the prompt arrive.
+    doubt: str = ""
+    text: str = ""
+    # By number from 0: the first one is the placeholder.
+    parts: dict[int, int] = {}
+    # The pattern of a failure, `refused` or `stopped`; empty for an answer.
+    fault: str = ""
+    # An answer that the validator rejected: shown when somebody asks for it, once.
+    withheld: str = ""
+    cost_usd: float | None = None
+    # In and out; nothing where the client does not say.
+    tokens: tuple[int, int] = (0, 0)
+    # A stop is final, whoever goes on with the turn.
+    cut: Cut = Cut.NOTHING
+    # A button that was pressed: no turn, but kept like one until it was seen to.
+    pressed: Pressed | None = None
+
+    @property
+    def key(self) -> ConversationKey:
+        return self.place.key
+
+    @property
+    def is_over(self) -> bool:
+        return self.stage in OVER
+
+
+class Conversation(Struct, frozen=True, kw_only=True):
+    """What is kept of a conversation between its turns. `session_id` is empty before the first one and after /new."""
+
+    provider: str
+    session_id: str = ""
+    # The stamp of how it is held: where, by which program, with which permissions.
+    held_as: str = ""
+    # Its session was not ended by us: it has a place in the pool.
+    seated: bool = False
+    used_at: float = 0.0
+    # Calls that somebody allowed for this session, by their digests. Earlier versions kept names of tools: those allow nothing.
+    allowed: tuple[str, ...] = ()

@@ -1,0 +1,341 @@
+"""One queue for each conversation, and a session for at most so many: turns go on side by side, never two of one key.
+
+The pool decides who is next and who makes room; here it is done. Sessions are ended through the daemon, never by us.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from itertools import count
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from wakeful.client.ports_sessions import Refused, Sessions
+from wakeful.core.clock import Clock
+from wakeful.core.errors import WakefulError, WorldError
+from wakeful.core.ids import SessionId
+from wakeful.core.waiting import told_or_due
+from wakeful.gateway.book import Book
+from wakeful.gateway.conversations import Conversations
+from wakeful.gateway.judging import STOPPED_WORDS
+from wakeful.gateway.passage import Passage
+from wakeful.gateway.permissions import Questions
+from wakeful.gateway.prompt_delivery import BEYOND
+from wakeful.gateway.rules.messages import ConversationKey
+from wakeful.gateway.rules.pool import Evicted, EvictionReason, Next, Pool
+from wakeful.gateway.rules.turn import Cut, Stage, Turn
+from wakeful.gateway.turn_runner import STOPPED, Course
+
+# What is thrown away after a day is looked for this often.
+DROP_SECONDS: Final = 3600.0
+# A turn that a full disk or a bug of ours left in its middle. A bug stays one: then only the next start tries again.
+AGAIN_SECONDS: Final = 30.0
+TRIES_MAX: Final = 5
+# A daemon that is away is waited for as long as a turn waits for it (needs.Limits); whoever needs the place waits, too.
+END_AGAIN_SECONDS: Final = 2.0
+AWAY_SECONDS_MAX: Final = 600.0
+
+log = logging.getLogger("wakeful.gateway")
+
+
+class _Leaving:
+    """A session that is being ended. A person who asked for that waits for the first try only."""
+
+    def __init__(self) -> None:
+        self.tried = asyncio.Event()
+        self.task: asyncio.Task[None]
+
+
+class Turns:
+    """Call `take_up` once, then `run` until cancelled; `add` what arrives."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        pool: Pool[Turn],
+        book: Book,
+        conversations: Conversations,
+        questions: Questions,
+        course: Course,
+        sessions: Sessions,
+    ) -> None:
+        self._clock = clock
+        self.pool = pool
+        self._book = book
+        self._conversations = conversations
+        self._questions = questions
+        self._course = course
+        self._sessions = sessions
+        self._stirred = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Sessions that are being ended, by their conversations.
+        self._leaving: dict[ConversationKey, _Leaving] = {}
+        self._found: set[int] = set()
+        # Pressed buttons that an earlier gateway did not see to; the intake does.
+        self.presses: list[Turn] = []
+
+    async def take_up(self) -> int:
+        """Go on where an earlier gateway stopped; how many turns of it were open."""
+        await self._conversations.take_up()
+        await self._questions.take_up()
+        now = self._clock.now().awake
+        for key, conversation in self._conversations.all().items():
+            if conversation.seated and conversation.session_id:
+                self.pool.hold(key, conversation.session_id, now)
+        rows = await self._book.take_up()
+        self.presses = [row for row in rows if row.pressed is not None]
+        turns = [row for row in rows if row.pressed is None]
+        self._found = {turn.update_id for turn in turns}
+        for turn in turns:
+            self.pool.add(turn.key, turn, is_known=True)
+        return len(turns)
+
+    def add(self, turn: Turn) -> bool:
+        """Queue a turn that was accepted. False: too many wait in its conversation, and it is not queued."""
+        queued = self.pool.add(turn.key, turn)
+        self._stirred.set()
+        return queued
+
+    def session_of(self, key: ConversationKey) -> str:
+        """Its session, empty if it has none; also the one that its first turn has just begun."""
+        return self.pool.session_of(key) or self._course.session_of(key)
+
+    def sessions(self) -> dict[str, ConversationKey]:
+        """The sessions of the pool, and whose each is."""
+        keys = self.pool.keys()
+        held = {self.session_of(key): key for key in keys}
+        return {session_id: key for session_id, key in held.items() if session_id}
+
+    async def run(self) -> None:
+        """Work until cancelled; what is cut off goes on with the next gateway."""
+        dropping_at = self._clock.now().awake
+        try:
+            while True:
+                self._stirred.clear()
+                now = self._clock.now().awake
+                for evicted in self.pool.expired(now):
+                    self._leave(evicted)
+                while (following := self.pool.next(now)) is not None:
+                    self._begin(following)
+                if now >= dropping_at:
+                    dropping_at = now + DROP_SECONDS
+                    await self._drop_old()
+                until = min(dropping_at, self.pool.next_check_at or dropping_at)
+                await told_or_due(self._clock, self._stirred, until)
+        except asyncio.CancelledError:
+            # Whatever else ends this loop, the turns that run go on, and so does the next run of it.
+            await self._cancel_all()
+            raise
+
+    async def stop(self, key: ConversationKey, cut: Cut = Cut.TURN) -> str:
+        """/stop: the turn that runs is cut short, what waits behind it is not done. What to say."""
+        evicted = self.pool.evict(key, EvictionReason.STOP, self._clock.now().awake)
+        dropped = evicted.dropped if evicted is not None else ()
+        if evicted is not None and evicted.session_id:
+            # Only its turn ends: the session stays, unless it is being ended anyway.
+            is_leaving = key in self._leaving
+            self.pool.hold(key, evicted.session_id, self._clock.now().awake, is_leaving=is_leaving)
+        await self._drop(dropped)
+        running = self.pool.is_busy(key)
+        if running:
+            await self._course.stop(key, cut)
+        return STOPPED_WORDS if running or dropped else "Nothing is running."
+
+    async def stop_all(self) -> int:
+        """End every session, what runs and waits in it included; conversations go on with their next message. How many."""
+        sessions = {key: self.session_of(key) for key in self.pool.keys()}  # noqa: SIM118 - it is no dict
+        for evicted in self.pool.evict_all(EvictionReason.STOP_ALL, self._clock.now().awake):
+            await self._drop(evicted.dropped)
+        for key in sessions:
+            if self.pool.is_busy(key):
+                await self._course.stop(key)
+        leaving = [
+            self._leave(Evicted[Turn](key, session_id, EvictionReason.STOP_ALL))
+            for key, session_id in sessions.items()
+            if session_id
+        ]
+        await asyncio.gather(*(each.tried.wait() for each in leaving))
+        return len(leaving)
+
+    async def begin_anew(self, key: ConversationKey) -> str:
+        """/new: the conversation is over, and the next message begins another one. What to say."""
+        await self.stop(key, Cut.CONVERSATION)
+        evicted = self.pool.evict(key, EvictionReason.STOP, self._clock.now().awake)
+        await self._forget(key, evicted.session_id if evicted is not None else "")
+        return "A new conversation begins with your next message."
+
+    async def restart(self, key: ConversationKey, *, even_busy: bool = False) -> bool:
+        """End the session of a key, whose conversation its next message resumes. False: it has none, or is at work.
+
+        `even_busy`: in the middle of a turn too, which goes on in the process that is started then.
+        """
+        if self.pool.is_busy(key):
+            return even_busy and await self._course.replace(key)
+        evicted = self.pool.evict(key, EvictionReason.RESTART, self._clock.now().awake)
+        if evicted is None or not evicted.session_id:
+            return False
+        await self._leave(evicted).tried.wait()
+        return True
+
+    async def restart_all(self) -> int:
+        """The same for every key, at work or not; how many. One that cannot be is left, and the others are not."""
+        keys = self.pool.keys()
+        return sum([await self._is_restarted(key) for key in keys])
+
+    async def _is_restarted(self, key: ConversationKey) -> bool:
+        try:
+            return await self.restart(key, even_busy=True)
+        except WakefulError as problem:
+            log.warning("%s was not restarted: %s", key, problem)
+            return False
+
+    async def take_heirs(self) -> None:
+        """Give those that a healer began anew, while nobody wrote, the places of those they replaced."""
+        keys = self.pool.keys()
+        for key in keys:
+            session_id = self.pool.session_of(key)
+            heir = await self._heir_of(key, session_id) if session_id else None
+            # While that was asked somebody may have written.
+            if heir is None or self.pool.is_busy(key) or self.pool.session_of(key) != session_id:
+                continue
+            log.warning("%s goes on with %s: %s was given up", key, heir, session_id)
+            await self._conversations.hand_over(key, heir)
+            self._seat(key)
+
+    async def _heir_of(self, key: ConversationKey, session_id: str) -> SessionId | None:
+        try:
+            return await self._course.heir_of(key, session_id)
+        except WakefulError as problem:
+            log.info("whether %s was replaced is not known: %s", session_id, problem)
+            return None
+
+    def progressing(self, seconds: float) -> frozenset[ConversationKey]:
+        """Those of whose turn something was heard within so many seconds."""
+        keys = self.pool.keys()
+        return frozenset(key for key in keys if self._course.heard_within(key, seconds))
+
+    def _begin(self, following: Next[Turn]) -> None:
+        """Before anybody else's turn: whoever stops it from now on finds it."""
+        before = [self._leaving[following.key].task] if following.key in self._leaving else []
+        if following.evicted is not None:
+            before.append(self._leave(following.evicted).task)
+        self._spawn(self._one(following.key, self._course.begin(following.item), before))
+
+    def _leave(self, evicted: Evicted[Turn]) -> _Leaving:
+        """End a session while others go on; only its own conversation waits for that, and whoever gets its place."""
+        if evicted.key in self._leaving:
+            return self._leaving[evicted.key]
+        leaving = self._leaving[evicted.key] = _Leaving()
+        leaving.task = self._spawn(self._end(evicted, leaving.tried))
+        leaving.task.add_done_callback(lambda _: self._left(evicted.key, leaving))
+        return leaving
+
+    def _left(self, key: ConversationKey, leaving: _Leaving) -> None:
+        self._leaving.pop(key, None)
+        leaving.tried.set()
+        # Whoever waits for a place may have it.
+        self._stirred.set()
+
+    async def _one(
+        self, key: ConversationKey, passage: Passage, before: Sequence[asyncio.Task[None]]
+    ) -> None:
+        try:
+            if before:
+                await asyncio.wait(before)
+            await self._to_its_end(passage)
+            self._seat(key)
+        finally:
+            self._found.discard(passage.turn.update_id)
+            self._course.over(key)
+            self.pool.done(key, self._clock.now().awake)
+            self._stirred.set()
+
+    async def _to_its_end(self, passage: Passage) -> None:
+        """What is left in its middle goes on where it was kept last; nothing of its conversation goes before it."""
+        turn = passage.turn
+        for tries in count(1):
+            try:
+                if tries > 1:
+                    passage = self._course.begin(await self._book.reread(turn))
+                found = tries > 1 or turn.update_id in self._found
+                if not passage.turn.is_over:
+                    await self._course.run(passage, self._forget, found=found)
+            except WorldError as problem:
+                log.warning("turn %d of %s waits: %s", turn.update_id, turn.key, problem)
+            except Exception:
+                # A bug of ours must not keep the others from their turns.
+                log.exception("turn %d of %s was left in its middle", turn.update_id, turn.key)
+                if tries > TRIES_MAX:
+                    return
+            else:
+                return
+            await self._clock.sleep_until(self._clock.now().awake + AGAIN_SECONDS)
+
+    async def _forget(self, key: ConversationKey, session_id: str) -> None:
+        await self._conversations.forget(key)
+        self._course.forget(key)
+        if session_id:
+            await self._leave(Evicted[Turn](key, session_id, EvictionReason.STOP)).tried.wait()
+
+    async def _drop_old(self) -> None:
+        try:
+            await self._book.drop_old()
+        except WorldError as problem:
+            log.warning("old turns are kept for now: %s", problem)
+
+    async def _drop(self, turns: Sequence[Turn]) -> None:
+        for turn in turns:
+            await self._book.keep(replace(turn, stage=Stage.FAILED, fault=STOPPED))
+
+    def _seat(self, key: ConversationKey) -> None:
+        conversation = self._conversations.get(key)
+        if conversation is not None and conversation.seated and conversation.session_id:
+            self.pool.hold(key, conversation.session_id, self._clock.now().awake)
+
+    async def _end(self, evicted: Evicted[Turn], tried: asyncio.Event) -> None:
+        """End a session that left the pool, also when the daemon is away for a while. Its conversation stays."""
+        log.info(
+            "session evicted conversationKey=%s sessionId=%s evictionReason=%s",
+            evicted.key,
+            evicted.session_id,
+            evicted.reason,
+        )
+        until = self._clock.now().awake + AWAY_SECONDS_MAX
+        while not await self._is_ended(evicted):
+            # What was not ended still runs: it has its place in the pool, and is counted.
+            now = self._clock.now().awake
+            self.pool.hold(evicted.key, evicted.session_id, now, is_leaving=now < until)
+            if now >= until:
+                return
+            tried.set()
+            await self._clock.sleep_until(now + END_AGAIN_SECONDS)
+        if self.pool.session_of(evicted.key) == evicted.session_id:
+            self.pool.evict(evicted.key, EvictionReason.RESTART, self._clock.now().awake)
+
+    async def _is_ended(self, evicted: Evicted[Turn]) -> bool:
+        try:
+            if evicted.session_id:
+                heir = await self._heir_of(evicted.key, evicted.session_id)
+                await self._sessions.stop(heir or SessionId(evicted.session_id))
+            await self._conversations.unseat(evicted.key)
+        except Refused as refused:
+            log.warning("%s could not be ended: %s", evicted.session_id, refused)
+            return refused.reason in BEYOND
+        except WakefulError as problem:
+            log.warning("%s could not be ended: %s", evicted.session_id, problem)
+            return False
+        return True
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _cancel_all(self) -> None:
+        self._questions.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

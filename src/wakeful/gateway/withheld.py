@@ -1,0 +1,94 @@
+"""Answers that the validator rejected: kept with their turn, and shown in its message to who asked, or an admin, once."""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from wakeful.control.turn_events import Ended
+from wakeful.gateway.book import Book
+from wakeful.gateway.judging import End
+from wakeful.gateway.needs import Answers
+from wakeful.gateway.passage import Passage
+from wakeful.gateway.ports_chat import Chat, ChatFailed, ChatRefused
+from wakeful.gateway.rules.access import PRESS_WORDS, PressRefusal, Role
+from wakeful.gateway.rules.errors import AUTH_REQUIRED, Fault
+from wakeful.gateway.rules.messages import Button, Buttons, Pressed
+from wakeful.gateway.rules.tags import shown_so_far
+from wakeful.gateway.rules.turn import Turn
+
+PREFIX: Final = "show"
+LABEL: Final = "Show it anyway"
+SHOWN: Final = "Shown."
+NOT_SHOWN: Final = "It cannot be shown in this message."
+# It stands above what was held back, so that nobody takes it for a checked answer.
+NOTE: Final = "Held back before, shown because you asked:"
+
+log = logging.getLogger("wakeful.gateway")
+
+
+def withheld_text(end: End, fault: Fault | None) -> str:
+    """The answer of a turn that ended well and was rejected; what is about a login is nobody's to read."""
+    if (
+        fault is None
+        or fault.pattern == AUTH_REQUIRED
+        or not isinstance(end, Ended)
+        or end.failure is not None
+    ):
+        return ""
+    return shown_so_far(end.text).strip()
+
+
+def show_button(turn: Turn) -> Buttons:
+    return ((Button(LABEL, f"{PREFIX}:{turn.update_id}"),),)
+
+
+class Withheld:
+    """Takes the presses of that button."""
+
+    def __init__(self, *, chat: Chat, answers: Answers, book: Book, role_of: Callable[[int], Role]) -> None:
+        self._chat = chat
+        self._answers = answers
+        self._book = book
+        self._role_of = role_of
+
+    async def pressed(self, pressed: Pressed) -> bool:
+        """Show what was held back; False if this is no button of ours."""
+        prefix, _, number = pressed.choice.partition(":")
+        if prefix != PREFIX:
+            return False
+        turn = await self._book.find(int(number)) if number.isdecimal() and len(number) < 20 else None
+        refusal = _refusal(turn, pressed, is_admin=self._role_of(pressed.user_id) is Role.ADMIN)
+        words = PRESS_WORDS[refusal] if refusal is not None else ""
+        if refusal is None and turn is not None:
+            words = SHOWN if await self._is_shown(turn) else NOT_SHOWN
+        await self._settle(pressed, words)
+        return True
+
+    async def _is_shown(self, turn: Turn) -> bool:
+        """In the message of its turn, so that it is there once, however often this is begun; then it is forgotten."""
+        passage = Passage(turn, self._book, self._answers)
+        words = f"{NOTE}\n\n{turn.withheld}"
+        try:
+            await passage.answer.finish(words)
+        except ChatRefused as refused:
+            log.warning("%s: what was held back is not shown: %s", turn.key, refused)
+            return False
+        await passage.keep(withheld="", text=words)
+        return True
+
+    async def _settle(self, pressed: Pressed, words: str) -> None:
+        try:
+            await self._chat.settle_press(pressed.press_id, words)
+        except ChatFailed as problem:
+            log.info("a press was not settled: %s", problem)
+
+
+def _refusal(turn: Turn | None, pressed: Pressed, *, is_admin: bool) -> PressRefusal | None:
+    # One that is not over is still being said: nobody has seen its button.
+    if turn is None or turn.pressed is not None or not turn.is_over:
+        return PressRefusal.FORGED
+    if turn.key != pressed.place.key:
+        return PressRefusal.ELSEWHERE
+    if not is_admin and pressed.user_id != turn.user_id:
+        return PressRefusal.NOT_ASKER
+    return None if turn.withheld else PressRefusal.LATE

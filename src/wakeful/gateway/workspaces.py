@@ -1,0 +1,65 @@
+"""Where each conversation of the gateway is held, as the configuration says it: provider, folder, flags, environment.
+
+An agent gets the gateway's environment without the settings of Wakeful: the bot's token is none of its business.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from wakeful.client.ports_sessions import Seat
+from wakeful.config.config import Config
+from wakeful.config.gateway import DEFAULT_CHAT, ChatPlace, PermissionMode
+from wakeful.config.paths import Places
+from wakeful.gateway.rules.messages import ConversationKey
+from wakeful.integrations.providers import provider as client
+from wakeful.linux.child_environment import agent_environ
+
+
+class Seats:
+    """Asked for every turn."""
+
+    def __init__(self, config: Config, places: Places, environ: Mapping[str, str]) -> None:
+        self._config = config
+        self._folders = Path(places.home) / "chats"
+        self._chats = {each.key: each for each in config.gateway_chats}
+        self.environ = agent_environ(environ)
+
+    def chat(self, key: ConversationKey) -> ChatPlace:
+        """The table of this chat; what it leaves open is the default's."""
+        default = self._chats.get(DEFAULT_CHAT, ChatPlace(key=DEFAULT_CHAT))
+        own = self._chats.get(key)
+        if own is None:
+            return default
+        return ChatPlace(
+            key=own.key,
+            folder=own.folder or default.folder,
+            permission_mode=own.permission_mode or default.permission_mode,
+            provider=own.provider or default.provider,
+            send_from=own.send_from or default.send_from,
+        )
+
+    def provider(self, key: ConversationKey) -> str:
+        return self.chat(key).provider or self._config.gateway.provider
+
+    def seat(self, key: ConversationKey) -> Seat:
+        """Its folder is there when this returns."""
+        chat = self.chat(key)
+        provider = self.provider(key)
+        name = key.replace(":", "-")
+        folder = Path(chat.folder) if chat.folder else self._folders / name
+        if not chat.folder:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Seat(
+            provider,
+            str(folder),
+            self._argv(provider, chat.permission_mode or PermissionMode.DEFAULT),
+            self.environ,
+            name,
+        )
+
+    def homeless(self) -> Iterator[ChatPlace]:
+        """Chats whose folder, as the configuration names it, is not there."""
+        return (each for each in self._chats.values() if each.folder and not Path(each.folder).is_dir())
+
+    def _argv(self, provider: str, mode: PermissionMode) -> tuple[str, ...]:
+        return (*self._config.gateway_providers[provider].argv, *client(provider).flags(mode))

@@ -1,0 +1,1 @@
+"""Scheduled wakes by HEARTBEAT.md."""

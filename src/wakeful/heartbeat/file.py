@@ -1,0 +1,202 @@
+"""Where an agent's HEARTBEAT.md lies, and reading it: regular files only, no links, no more than its bound.
+
+The operator's place comes before the agent's own. A file in the agent's folder counts only if a person trusts its
+content: a repository may have brought it, or the agent may have written it. Nothing here writes.
+"""
+
+import errno
+import os
+import shlex
+import stat
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wakeful.core.errors import OperatorError
+from wakeful.core.text import plain
+from wakeful.heartbeat.domain_heartbeat import (
+    Bounds,
+    HeartbeatInvalid,
+    HeartbeatUnread,
+    Snapshot,
+    snapshot_of,
+)
+from wakeful.heartbeat.ports_heartbeat import Trusts
+from wakeful.linux.inside import open_below
+
+NAME: Final = "HEARTBEAT.md"
+FOLDERS: Final = (".wakeful", "agents")
+# Opening a FIFO would wait for its writer.
+_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+# Files beside the zones, and zones that are not anybody's.
+_NO_PLACES: Final = ("localtime", "posixrules", "Factory", "posix/", "right/")
+
+
+class Stamp(Struct, frozen=True):
+    """By what a file is known to be unchanged."""
+
+    path: str
+    inode: int
+    size: int
+    changed_ns: int
+    # Of the list of trusted files, for one that needs trust.
+    trust: object | None = None
+
+
+class AgentFiles:
+    """Implements ports.heartbeat.HeartbeatFiles for the files below a state folder and below working directories."""
+
+    def __init__(self, home: str, bounds: Bounds, trusts: Trusts) -> None:
+        self._home = home
+        self._bounds = bounds
+        self._trusts = trusts
+
+    def stamp(self, agent: str, workdir: str | None) -> Stamp | None:
+        own, *others = candidates(self._home, agent, workdir)
+        stamp = found((own,))
+        if stamp is None and (stamp := found(tuple(others))) is not None:
+            return replace(stamp, trust=self._trusts.stamp())
+        return stamp
+
+    def load(self, agent: str, workdir: str | None, at: str) -> Snapshot:
+        own, *others = candidates(self._home, agent, workdir)
+        if others and workdir and found((own,)) is None and found(tuple(others)) is not None:
+            place = place_of(workdir, agent)
+            return understood(self._trusted(place), place.path, self._bounds, at)
+        return load(own, self._bounds, at)
+
+    def _trusted(self, place: "Place") -> bytes:
+        """Its content, which is the content that was checked. Raises HeartbeatInvalid."""
+        content = read_place(place, self._bounds)
+        try:
+            if self._trusts.is_trusted(place.path, content):
+                return content
+        except OperatorError as problem:
+            raise _refused(place.path, f"not trusted: {problem}") from problem
+        raise _refused(place.path, not_trusted(place.path))
+
+    def zone(self, name: str) -> ZoneInfo:
+        zone = find_zone(name)
+        # A list of places that lost one since the file was read, or a snapshot of another machine.
+        return zone if zone is not None else ZoneInfo("UTC")
+
+
+class Place(NamedTuple):
+    """A HEARTBEAT.md below a working directory: the folder without links, and the names below it."""
+
+    root: str
+    names: tuple[str, ...]
+
+    @property
+    def path(self) -> str:
+        """What it is trusted by."""
+        return "/".join((self.root.rstrip("/"), *self.names))
+
+
+def place_of(workdir: str, agent: str) -> Place:
+    return Place(os.path.realpath(workdir), (*FOLDERS, agent, NAME))
+
+
+def place_at(path: str, home: str) -> Place | None:
+    """The place that this path names; None if it is the operator's own place, or one where no agent's file is read."""
+    whole = os.path.abspath(path)  # noqa: PTH100 - a link on the way must be seen, not followed
+    root, *names = whole.rsplit("/", len(FOLDERS) + 2)
+    if tuple(names[:-2]) != FOLDERS or names[-1] != NAME or whole.startswith(f"{home}/"):
+        return None
+    return place_of(root or "/", names[-2])
+
+
+def not_trusted(path: str) -> str:
+    """What a person can do about it."""
+    return f"not trusted: read it, then run `wakeful config trust {shlex.quote(path)}`"
+
+
+def read_place(place: Place, bounds: Bounds) -> bytes:
+    """Raises HeartbeatInvalid."""
+    return _content(place.path, _limit(bounds), lambda: open_below(place.root, place.names))
+
+
+def candidates(home: str, name: str, workdir: str | None) -> tuple[str, ...]:
+    """Where the file of this agent is looked for; the first that is there counts."""
+    own = f"{home}/agents/{name}/{NAME}"
+    return (own,) if not workdir else (own, "/".join((workdir, *FOLDERS, name, NAME)))
+
+
+def found(paths: tuple[str, ...]) -> Stamp | None:
+    """The first of these that is there, whatever it is."""
+    for path in paths:
+        try:
+            seen = os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            # An agent's log may call anything its folder, a NUL included.
+            continue
+        except OSError:
+            # It is there and cannot be looked at: reading it says why.
+            return Stamp(path, 0, 0, 0)
+        return Stamp(path, seen.st_ino, seen.st_size, seen.st_ctime_ns)
+    return None
+
+
+def load(path: str, bounds: Bounds, at: str) -> Snapshot:
+    """What a file says now. Raises HeartbeatInvalid."""
+    content = _content(path, _limit(bounds), lambda: os.open(path, _FLAGS))
+    return understood(content, path, bounds, at)
+
+
+def understood(content: bytes, path: str, bounds: Bounds, at: str) -> Snapshot:
+    """What the content of a file says. Raises HeartbeatInvalid."""
+    from wakeful.heartbeat.document import parse  # noqa: PLC0415 - YAML costs only who has such a file
+
+    return snapshot_of(parse(content, path, bounds, find_zone), bounds, path, at)
+
+
+def _limit(bounds: Bounds) -> int:
+    from wakeful.heartbeat.document import bytes_max  # noqa: PLC0415 - as above
+
+    return bytes_max(bounds)
+
+
+@lru_cache(maxsize=256)
+def find_zone(name: str) -> ZoneInfo | None:
+    """The time zone of an IANA name."""
+    if name.startswith(_NO_PLACES) or not name.isascii():
+        return None
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def _content(path: str, limit: int, opened: Callable[[], int]) -> bytes:
+    try:
+        descriptor = opened()
+        try:
+            return _read(path, descriptor, limit)
+        finally:
+            os.close(descriptor)
+    except OSError as problem:
+        if problem.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise _refused(path, "a symbolic link, or below one, which is not followed") from problem
+        reason = problem.strerror or str(problem)
+        raise HeartbeatUnread(file=plain(path), line=1, reason=reason) from problem
+
+
+def _read(path: str, descriptor: int, limit: int) -> bytes:
+    seen = os.fstat(descriptor)
+    if not stat.S_ISREG(seen.st_mode):
+        raise _refused(path, "not a regular file")
+    if seen.st_size > limit:
+        raise _refused(path, f"{seen.st_size} bytes, and {limit} are the most that is read")
+    content = b""
+    # One that grows meanwhile is cut off, and read again when it is looked at next.
+    while len(content) < limit and (piece := os.read(descriptor, limit - len(content))):
+        content += piece
+    return content
+
+
+def _refused(path: str, reason: str) -> HeartbeatInvalid:
+    return HeartbeatInvalid(file=plain(path), line=1, reason=reason)

@@ -1,0 +1,240 @@
+"""Waking an agent: who asked, what became of it, what is written down about it, and the prompt itself. Pure.
+
+The prompt says that it is a wake and no person, names its reason and the snapshot it rests on, and grants nothing.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.agents.model import RESERVED, parse_agent_name
+from wakeful.control.briefs import WAKER
+from wakeful.core.errors import BadSessionId, OperatorError, WorldError
+from wakeful.core.ids import SessionId, parse_session_id
+from wakeful.heartbeat.domain_heartbeat import (
+    Clamped,
+    HeartbeatPolicy,
+    Include,
+    PolicyReading,
+    Problem,
+    Snapshot,
+    Window,
+)
+from wakeful.judging.session_record import safe
+from wakeful.judging.wake_eligibility import PolicyState, Reason, Rule
+
+SCHEMA: Final = 1
+
+
+class HealthNotKnownYet(WorldError):
+    """Wakeful has just started and looks how everybody is. Ask again in a moment."""
+
+    code = "health-not-known-yet"
+    retryable = True
+
+
+class WakesItself(OperatorError):
+    """This asks from inside the session {session}, which is the one to be woken. An agent does not wake itself."""
+
+    code = "wakes-itself"
+    http_status = 403
+    exit_code = 1
+
+
+class Trigger(StrEnum):
+    """Who wanted the wake."""
+
+    HAND = "hand"
+    SCHEDULE = "schedule"
+
+
+class WakeOutcome(StrEnum):
+    """Closed: docs/specs/session-health.md lists them."""
+
+    SENT = "sent"
+    SKIPPED = "skipped"
+    COALESCED = "coalesced"
+    RATE_LIMITED = "rate_limited"
+    FAILED = "failed"
+
+
+_OUTCOMES: Final[Mapping[Reason | None, WakeOutcome]] = {
+    None: WakeOutcome.SENT,
+    Reason.WAKE_COALESCED: WakeOutcome.COALESCED,
+    Reason.HEARTBEAT_RATE_LIMITED: WakeOutcome.RATE_LIMITED,
+    Reason.SYNTHETIC_PROMPT_FAILED: WakeOutcome.FAILED,
+}
+
+
+def parse_target(text: str) -> str:
+    """The name of an agent or of a session, or a session's whole id, from outside: none is a path. Raises BadAgentName."""
+    try:
+        parse_session_id(text)
+    except BadSessionId:
+        return parse_agent_name(text)
+    return parse_agent_name(text) if text in RESERVED else text
+
+
+def outcome_of(reason: Reason | None) -> WakeOutcome:
+    """What a wake with this reason came to; without one it was sent."""
+    return _OUTCOMES.get(reason, WakeOutcome.SKIPPED)
+
+
+class Audit(Struct, frozen=True, kw_only=True):
+    """One decision. Equal ones in a row are one, counted; without an outcome it is under way."""
+
+    id: str
+    at: str
+    last_at: str
+    count: int
+    agent: str
+    session_id: SessionId | None
+    trigger: Trigger
+    outcome: WakeOutcome | None
+    reason: Reason | None
+    words: str
+    snapshot_id: str | None
+    digest: str | None
+    # The wall time of `last_at`: what a restart counts cooldowns from, and how old it is.
+    wall: float
+
+    @property
+    def was_given(self) -> bool:
+        """Whether a prompt was given, or may have been."""
+        return self.outcome in (None, WakeOutcome.SENT, WakeOutcome.FAILED)
+
+
+def is_same(one: Audit, other: Audit) -> bool:
+    """Whether two decisions in a row need only be counted: both refused, for one reason, about the same."""
+    if one.was_given or other.was_given:
+        return False
+    return _about(one) == _about(other)
+
+
+def _about(audit: Audit) -> tuple[object, ...]:
+    return audit.agent, audit.session_id, audit.trigger, audit.reason, audit.words, audit.snapshot_id
+
+
+class WakeState(Struct, frozen=True, kw_only=True):
+    """Where an agent stands between its wakes."""
+
+    waking: bool
+    last_wake_at: str | None
+    cooldown_until: str | None
+    quiet_until: str | None
+    next_wake_at: str | None
+    wakes_in_cycle: int
+    wakes_in_cycle_max: int
+
+
+class PolicySnapshot(Struct, frozen=True, kw_only=True):
+    """A snapshot as doors show it. What the file's author wrote is under `untrusted`; its guidance stays in the file."""
+
+    id: str
+    digest: str
+    path: str
+    taken_at: str
+    enabled: bool
+    min_interval_seconds: float | None
+    active_hours: tuple[Window, ...]
+    quiet_windows: tuple[Window, ...]
+    include: tuple[Include, ...]
+    body_chars: int
+    clamped: tuple[Clamped, ...]
+    untrusted: str
+
+
+def shown(snapshot: Snapshot) -> PolicySnapshot:
+    """The snapshot without what is for its agent alone."""
+    policy = snapshot.policy
+    return PolicySnapshot(
+        id=snapshot.id,
+        digest=snapshot.digest,
+        path=snapshot.path,
+        taken_at=snapshot.taken_at,
+        enabled=policy.enabled,
+        min_interval_seconds=policy.min_interval_seconds,
+        active_hours=policy.active_hours,
+        quiet_windows=policy.quiet_windows,
+        include=policy.include,
+        body_chars=len(policy.body),
+        clamped=snapshot.clamped,
+        untrusted=safe(policy.summary),
+    )
+
+
+class HeartbeatStatus(Struct, frozen=True, kw_only=True):
+    """Whether an agent may be woken now, by which policy, and what was last decided."""
+
+    schema: int
+    agent: str
+    session_id: SessionId | None
+    eligible_for_wake: bool
+    ineligibility_reason: Reason | None
+    words: str
+    policy_state: PolicyState
+    policy_snapshot: PolicySnapshot | None
+    policy_problem: Problem | None
+    wake_state: WakeState
+    last_audit: Audit | None
+    # Newest first, as many as a person reads.
+    audits: tuple[Audit, ...]
+
+
+class WakeAnswer(Struct, frozen=True, kw_only=True):
+    """What came of asking for a wake. The same question in the same situation has the same answer, byte for byte."""
+
+    schema: int
+    agent: str
+    session_id: SessionId | None
+    outcome: WakeOutcome
+    reason: Reason | None
+    words: str
+    snapshot_id: str | None
+    digest: str | None
+
+
+def prompt_of(agent: str, trigger: Trigger, snapshot: Snapshot, context: Mapping[Include, str]) -> str:
+    """The synthetic prompt of a wake."""
+    policy = snapshot.policy
+    asked = "on its schedule" if trigger is Trigger.SCHEDULE else "because somebody asked for it by hand"
+    lines = [
+        f"{WAKER}{agent} {asked}. This is an automatic wake, not a message of a person:",
+        "it answers no question, approves nothing and grants no permission.",
+        f"It rests on HEARTBEAT.md, snapshot {snapshot.id}.",
+    ]
+    lines += [f"{each}: {context[each]}" for each in policy.include if each in context]
+    lines += _guidance(policy)
+    return "\n".join(lines)
+
+
+def _guidance(policy: HeartbeatPolicy) -> list[str]:
+    summary = [f"What it is for: {policy.summary}"] if policy.summary else []
+    body = ["Guidance of that file:", policy.body] if policy.body else []
+    return [*summary, *body]
+
+
+def words_of(rule: Rule | None, reading: PolicyReading) -> str:
+    """Why an agent may not be woken, for people; an invalid file says where it is wrong."""
+    if rule is None:
+        return "it may be woken"
+    if reading.problem is not None and rule.reason is Reason.HEARTBEAT_INVALID:
+        return f"{reading.problem.file}:{reading.problem.line}: {reading.problem.reason}"
+    return rule.words
+
+
+def answer_of(audit: Audit) -> WakeAnswer:
+    """What whoever asked is told of a decision."""
+    assert audit.outcome is not None, "concluded"
+    return WakeAnswer(
+        schema=SCHEMA,
+        agent=audit.agent,
+        session_id=audit.session_id,
+        outcome=audit.outcome,
+        reason=audit.reason,
+        words=audit.words,
+        snapshot_id=audit.snapshot_id,
+        digest=audit.digest,
+    )

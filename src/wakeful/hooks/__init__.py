@@ -1,0 +1,1 @@
+"""Hooks of the clients: installation and spool."""

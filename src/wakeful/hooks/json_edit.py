@@ -1,0 +1,149 @@
+"""Edits of a JSON text that leave every other byte as it is: order, indentation, spelling of numbers and strings.
+
+Pure, and strict: what is not plain JSON (comments, trailing commas, a name twice) is refused, never guessed at.
+"""
+
+import json
+import re
+from typing import Any, Final
+
+from msgspec import Struct
+
+from wakeful.core.errors import OperatorError
+
+# For texts that `parse` took.
+_DECODER: Final = json.JSONDecoder()  # noqa: TID251
+_SPACE: Final = re.compile(r"[ \t\n\r]*")
+
+
+class NotPlainJson(OperatorError):
+    """Not plain JSON: {reason}."""
+
+    code = "not-plain-json"
+
+
+class Part(Struct, frozen=True):
+    """A member of an object or an element of an array: from `start` (of the name, if it has one) to `end`."""
+
+    start: int
+    value: int
+    end: int
+    name: str = ""
+
+
+class Container(Struct, frozen=True):
+    """An object or array in a text: its brackets are at `start` and `end - 1`."""
+
+    start: int
+    end: int
+    parts: tuple[Part, ...]
+
+    def find(self, name: str) -> Part | None:
+        return next((part for part in self.parts if part.name == name), None)
+
+
+def parse(text: str) -> Any:
+    """What the text says. Raises NotPlainJson."""
+    if not text.strip():
+        raise NotPlainJson(reason="the file is empty")
+    try:
+        # Only the standard library tells of a key that stands twice, which an edit would get wrong.
+        return json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_refuse)  # noqa: TID251
+    except (ValueError, RecursionError) as problem:
+        raise NotPlainJson(reason=str(problem) or "nested too deep") from problem
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return members
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def container_at(text: str, start: int) -> Container | None:
+    """The object or array that begins at `start` of a text that was parsed; None for any other value."""
+    if text[start] not in "{[":
+        return None
+    close = "}" if text[start] == "{" else "]"
+    parts = []
+    at = _skip(text, start + 1)
+    while text[at] != close:
+        part = _part(text, at, named=close == "}")
+        parts.append(part)
+        at = _skip(text, part.end)
+        at = _skip(text, at + 1) if text[at] == "," else at
+    return Container(start, at + 1, tuple(parts))
+
+
+def root_of(text: str) -> Container | None:
+    """The outermost object or array."""
+    return container_at(text, _skip(text, 0))
+
+
+def _part(text: str, at: int, *, named: bool) -> Part:
+    name, value = "", at
+    if named:
+        name, after = _DECODER.raw_decode(text, at)
+        value = _skip(text, _skip(text, after) + 1)
+    _, end = _DECODER.raw_decode(text, value)
+    return Part(at, value, end, name)
+
+
+def _skip(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    assert found is not None, "nothing at all is space, too"
+    return found.end()
+
+
+def appended(text: str, container: Container, part: str, depth: int) -> str:
+    """The text with one more part at the end of the container, laid out as its neighbours are.
+
+    `part` is spelled with two spaces for each level; `depth` is the level at which it comes to stand.
+    """
+    unit, newline = indentation(text)
+    if container.parts:
+        last = container.parts[-1]
+        before = text[: last.start]
+        lead = before[len(before.rstrip(" \t\r\n")) :]
+        return f"{text[: last.end]},{_laid_out(part, lead, unit)}{text[last.end :]}"
+    inside = text[container.start + 1 : container.end - 1]
+    lead = newline + unit * depth
+    behind = "" if "\n" in inside else newline + unit * (depth - 1)
+    at = container.start + 1
+    return f"{text[:at]}{_laid_out(part, lead, unit)}{behind}{text[at:]}"
+
+
+def _laid_out(part: str, lead: str, unit: str) -> str:
+    """The part behind its leading space; on one line where its neighbours are."""
+    if "\n" not in lead:
+        return " " + re.sub(r"\n *", " ", part)
+    newline = "\r\n" if "\r\n" in lead else "\n"
+    column = lead.rpartition("\n")[2]
+    first, *rest = part.split("\n")
+    lines = [column + unit * (_indent(line) // 2) + line.lstrip(" ") for line in rest]
+    return lead + newline.join([first, *lines])
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def indentation(text: str) -> tuple[str, str]:
+    """The unit of indentation and the kind of line end of a text; two spaces and a newline where it has none."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    found = re.search(r"\n([ \t]+)\S", text)
+    return (found[1] if found else "  "), newline
+
+
+def removed(text: str, container: Container, part: Part) -> str:
+    """The text without one part of the container, and without the comma and the space that led to it."""
+    at = container.parts.index(part)
+    if at > 0:
+        return text[: container.parts[at - 1].end] + text[part.end :]
+    if len(container.parts) > 1:
+        return text[: part.start] + text[container.parts[1].start :]
+    return text[: container.start + 1] + text[container.end - 1 :]

@@ -1,0 +1,190 @@
+"""The hooks Wakeful puts into a client's settings: which events, which command, and the text with and without them.
+
+Pure. The command is a line of sh and no program of ours: it costs three times `/bin/true`, and stays harmless when
+Wakeful is stopped, moved or gone. Neither client is ever answered anything.
+"""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from wakeful.core.decoding import decode_json
+from wakeful.core.errors import OperatorError
+from wakeful.hooks.json_edit import (
+    Container,
+    NotPlainJson,
+    Part,
+    appended,
+    container_at,
+    parse,
+    removed,
+    root_of,
+)
+
+# A part of a text, and the container it stands in.
+Place = tuple[Container, Part]
+
+# By this a line of settings is known as ours, whatever stands before it.
+MARK: Final = "# wakeful hook"
+# The client ends a hook that hangs, on a dead network drive for example, after so many seconds and goes on.
+HOOK_SECONDS_MAX: Final = 5
+# What nobody fetches is overwritten: an abandoned spool has so many reports and no more,
+SLOTS: Final = 512
+# of so many bytes. The reader takes none that is longer.
+REPORT_BYTES_MAX: Final = 1024 * 1024
+# Few, and none that fires with every call: what a call does stands in the log at once, what a client asks a person
+# does not. All are events that versions of a year ago know; some take no settings with an event they do not know.
+EVENTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "claude": (
+        "SessionStart",
+        "UserPromptSubmit",
+        "PermissionRequest",
+        "Notification",
+        "PreCompact",
+        "Stop",
+        "SessionEnd",
+    ),
+    "codex": ("SessionStart", "UserPromptSubmit", "PermissionRequest", "Stop"),
+}
+FILES: Final = {"claude": "settings.json", "codex": "hooks.json"}
+
+
+class NotOursToWrite(OperatorError):
+    """{path} is left alone: {reason}."""
+
+    code = "not-ours-to-write"
+
+
+def command_for(spool: str) -> str:
+    """What the client runs. It writes its standard input to one of the spool's slots, says nothing, and never exits 2.
+
+    That code would refuse what was asked. `command` keeps the shell from exiting with it when a file cannot be made; a
+    locale that nobody needs costs a third of `/bin/true`.
+    """
+    write = f"command exec 2>/dev/null >$(($$%{SLOTS})) && LC_ALL=C exec head -c {REPORT_BYTES_MAX}"
+    return f"cd {shlex.quote(spool)} 2>/dev/null && umask 077 && {write}; exit 0 {MARK}"
+
+
+def snippet(client: str, command: str) -> str:
+    """The hooks as a settings file of their own."""
+    return _json({"hooks": {event: [_group(command)] for event in EVENTS[client]}})
+
+
+def _group(command: str) -> dict[str, object]:
+    return {"hooks": [_handler(command)]}
+
+
+def _handler(command: str) -> dict[str, object]:
+    return {"type": "command", "command": command, "timeout": HOOK_SECONDS_MAX}
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def with_hooks(text: str, client: str, command: str) -> str:
+    """The settings with our hooks behind whatever is there. Raises NotPlainJson, also for hooks of another shape."""
+    settings = parse(text)
+    if not isinstance(settings, dict):
+        raise NotPlainJson(reason="the whole is no object")
+    if not isinstance(settings.get("hooks", {}), dict):
+        raise NotPlainJson(reason="hooks is no object")
+    if "hooks" not in settings:
+        return _with_part(text, (), _member("hooks", {each: [_group(command)] for each in EVENTS[client]}))
+    for event in EVENTS[client]:
+        known = settings["hooks"].get(event, [])
+        if not isinstance(known, list):
+            raise NotPlainJson(reason=f"hooks.{event} is no list")
+        text = _with_group(text, event, command, is_new=event not in settings["hooks"])
+    return text
+
+
+def _with_group(text: str, event: str, command: str, *, is_new: bool) -> str:
+    if is_new:
+        return _with_part(text, ("hooks",), _member(event, [_group(command)]))
+    return _with_part(text, ("hooks", event), _json(_group(command)))
+
+
+def _member(name: str, value: object) -> str:
+    return f"{_json(name)}: {_json(value)}"
+
+
+def _with_part(text: str, path: tuple[str, ...], part: str) -> str:
+    found = root_of(text)
+    for name in path:
+        member = found.find(name) if found is not None else None
+        assert member is not None, "looked at before"
+        found = container_at(text, member.value)
+    assert found is not None, "looked at before"
+    return appended(text, found, part, len(path) + 1)
+
+
+def without_hooks(text: str) -> str:
+    """The settings without anything of ours, and without what is empty then. Raises NotPlainJson."""
+    parse(text)
+    while (shorter := _without_one(text)) is not None:
+        assert len(shorter) < len(text), "something was taken out"
+        text = shorter
+    return text
+
+
+def our_commands(text: str) -> frozenset[str]:
+    """The commands of ours that stand there. Raises NotPlainJson."""
+    return frozenset(handler["command"] for _, handler in _ours(text))
+
+
+def is_in_place(text: str, client: str, command: str) -> bool:
+    """Whether our hooks are as we would write them, wherever among those of others. Raises NotPlainJson."""
+    found = _ours(text)
+    events = [event for event, _ in found]
+    return sorted(events) == sorted(EVENTS[client]) and all(each == _handler(command) for _, each in found)
+
+
+def _ours(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """Every handler of ours, with the event it is for."""
+    parse(text)
+    spelled = [(event.name, text[part.value : part.end]) for _, (_, event), _, (_, part) in _handlers(text)]
+    return [(event, decode_json(handler)) for event, handler in spelled if _is_ours(handler)]
+
+
+def _without_one(text: str) -> str | None:
+    """The text without one hook of ours; None if there is none. What held nothing else goes with it."""
+    for *above, found in _handlers(text):
+        container, part = found
+        if not _is_ours(text[part.value : part.end]):
+            continue
+        while above and len(container.parts) == 1:
+            container, part = above.pop()
+        return removed(text, container, part)
+    return None
+
+
+def _handlers(text: str) -> Iterator[tuple[Place, ...]]:
+    """Every handler, behind the places that lead to it: its settings, event and group."""
+    root = root_of(text)
+    for top, hooks in _inside(text, root, "hooks"):
+        for event in hooks.parts:
+            for group, handlers in _groups(text, event):
+                for handler in handlers.parts:
+                    yield top, (hooks, event), group, (handlers, handler)
+
+
+def _groups(text: str, event: Part) -> Iterator[tuple[Place, Container]]:
+    groups = container_at(text, event.value)
+    for group in groups.parts if groups is not None else ():
+        for _, handlers in _inside(text, container_at(text, group.value), "hooks"):
+            assert groups is not None, "it has parts"
+            yield (groups, group), handlers
+
+
+def _inside(text: str, outer: Container | None, name: str) -> Iterator[tuple[Place, Container]]:
+    member = outer.find(name) if outer is not None else None
+    inner = container_at(text, member.value) if member is not None else None
+    if outer is not None and member is not None and inner is not None:
+        yield (outer, member), inner
+
+
+def _is_ours(handler: str) -> bool:
+    told = decode_json(handler)
+    return isinstance(told, dict) and str(told.get("command", "")).endswith(MARK)

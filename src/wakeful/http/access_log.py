@@ -1,0 +1,111 @@
+"""Who asked for what, written down behind the answers: a line each, without queries, tokens or secrets.
+
+A request only leaves a note. Lines are made from the notes once a second, in a thread, and so many at most; the
+file is cut off and begun anew before it grows large. No file here is read by Wakeful.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from wakeful.core.moment import iso
+from wakeful.core.redact import redact
+from wakeful.core.text import plain
+
+FLUSH_SECONDS: Final = 1.0
+# A line takes 40 us to make: 200 of them are below 1 % of a core. Refusals have as many again, for themselves.
+NOTES_MAX: Final = 200
+PATH_CHARS_MAX: Final = 200
+FILE_BYTES_MAX: Final = 1 << 20
+FILES_KEPT: Final = 2
+_REFUSED: Final = 400
+_log: Final = logging.getLogger("wakeful.access")
+
+
+class Note(NamedTuple):
+    """One request, answered. `at` is the loop's time."""
+
+    at: float
+    method: str
+    path: str
+    status: int
+    door: str
+    seconds: float
+
+
+class AccessLog:
+    """Takes notes in the loop's thread; nothing is scheduled while nobody asks."""
+
+    def __init__(self) -> None:
+        self._notes: list[Note] = []
+        self._left_out = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def take(self, note: Note) -> None:
+        if not _log.isEnabledFor(logging.INFO):
+            return
+        if len(self._notes) >= (NOTES_MAX if note.status < _REFUSED else 2 * NOTES_MAX):
+            self._left_out += 1
+            return
+        self._notes.append(note)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush)
+
+    def close(self) -> None:
+        """Write down what is left, here and now."""
+        if self._timer is not None:
+            self._timer.cancel()
+            _write(*self._taken())
+
+    def _flush(self) -> None:
+        asyncio.get_running_loop().run_in_executor(None, _write, *self._taken())
+
+    def _taken(self) -> tuple[list[Note], int]:
+        taken = self._notes, self._left_out
+        self._notes, self._left_out, self._timer = [], 0, None
+        return taken
+
+
+def _write(notes: list[Note], left_out: int) -> None:
+    # The loop counts on CLOCK_MONOTONIC; people read dates.
+    behind = time.clock_gettime(time.CLOCK_REALTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+    for note in notes:
+        path = plain(redact(note.path), PATH_CHARS_MAX)
+        stamp = iso(note.at + behind)
+        _log.info(
+            "%s %s %s %d %s %.1f ms", stamp, note.method, path, note.status, note.door, note.seconds * 1000
+        )
+    if left_out:
+        _log.info("and %d more", left_out)
+
+
+class _OwnersFile(RotatingFileHandler):
+    """For its owner's eyes only; a full disk costs the line, not the daemon."""
+
+    def _open(self) -> TextIOWrapper:
+        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        return os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace")
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is logging's
+        del record
+
+
+@contextmanager
+def access_file(path: Path) -> Iterator[None]:
+    """Write what `wakeful.access` says to this file, two older ones beside it, as long as this is open."""
+    file = _OwnersFile(path, maxBytes=FILE_BYTES_MAX, backupCount=FILES_KEPT, delay=True)
+    _log.addHandler(file)
+    _log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        _log.removeHandler(file)
+        _log.setLevel(logging.NOTSET)
+        file.close()

@@ -1,0 +1,150 @@
+"""Who may decide: every order is a person's, except the few that agents work with. The gate asks here, for all routes.
+
+An agent has its user's rights and can read the token; what gives it away is where the question comes from. The process
+at the other end is known at the Unix socket, and for loopback TCP it is looked up by the connection.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
+
+from wakeful.core.errors import AgentMayNotDecide, OperatorError, WakefulError
+from wakeful.core.ids import SessionId
+from wakeful.core.process import ProcessGone
+from wakeful.http.asgi import PEER, Scope
+
+Address = tuple[str, int]
+_SESSION: Final = r"/api/sessions/[^/]+"
+# What agents and the programs around them work with: a queue, leases, logins, and waking another agent, where the wake
+# service decides who may.
+_OPEN: Final = re.compile(
+    rf"/api/(?:login|logout|work(?:/.*)?|agents/[^/]+/heartbeat/wake)\Z|{_SESSION}/(?:claim|renew|yield)\Z"
+)
+# These only make Wakeful do less.
+_REDUCING: Final = frozenset({"/api/shutdown", "/api/pause"})
+# A yes, or a no, to what an agent or Wakeful asks.
+_APPROVALS: Final = re.compile(
+    rf"{_SESSION}/(?:answer|revive|restore)\Z|/api/checkpoints/[^/]+/(?:continue|rollback|abort)\Z|/api/lessons\Z"
+)
+
+
+class Order(Enum):
+    """How much an order needs."""
+
+    OPEN = "open"
+    REDUCING = "reducing"
+    DECISION = "decision"
+    APPROVAL = "approval"
+
+
+def order_at(path: str) -> Order:
+    """What an order to this path is. A path that is not listed here is a decision."""
+    if _OPEN.match(path) is not None:
+        return Order.OPEN
+    if path in _REDUCING:
+        return Order.REDUCING
+    return Order.APPROVAL if _APPROVALS.match(path) is not None else Order.DECISION
+
+
+class CallerUnseen(OperatorError):
+    """It cannot be seen which process asks for this, and an agent may not decide. Keep the connection open until the answer, on this host."""
+
+    code = "caller-unseen"
+    http_status = 403
+    exit_code = 1
+
+
+class OnlyInChat(OperatorError):
+    """Approvals are given in the chat alone here (`gateway.approve_only_in_chat`): approve it there."""
+
+    code = "only-in-chat"
+    http_status = 403
+    exit_code = 1
+
+
+class SessionOf(Protocol):
+    """The supervised session that one of these processes works for; raises ProcessGone."""
+
+    def __call__(self, pids: Sequence[int], *, reduces: bool = False) -> SessionId | None: ...
+
+
+class Refusal(Struct, frozen=True):
+    """A decision that was refused: why, what was asked for, by which processes, and from inside which session."""
+
+    why: WakefulError
+    path: str
+    pids: tuple[int, ...]
+    session: SessionId | None = None
+
+
+async def _unheard(_refusal: Refusal) -> None:
+    """Tell no person."""
+
+
+class Deciders:
+    """Tells people's callers from agents'. `is_chat` knows the process of the chat gateway."""
+
+    def __init__(
+        self,
+        session_of: SessionOf,
+        tcp_callers: Callable[[Address, Address], Sequence[int]],
+        *,
+        is_chat: Callable[[Sequence[int]], bool] = lambda _pids: False,
+        only_in_chat: bool = False,
+        refused: Callable[[Refusal], Awaitable[None]] = _unheard,
+    ) -> None:
+        self._session_of = session_of
+        self._tcp_callers = tcp_callers
+        self._is_chat = is_chat
+        self._only_in_chat = only_in_chat
+        self._refused = refused
+
+    async def admit(self, scope: Scope) -> None:
+        """Let an order pass that this caller may give. Raises AgentMayNotDecide, CallerUnseen, OnlyInChat."""
+        order, path = order_at(scope["path"]), str(scope["path"])
+        if order is Order.OPEN:
+            return
+        pids: Sequence[int] = ()
+        session: SessionId | None = None
+        try:
+            pids = await asyncio.to_thread(self._pids, scope)
+            if await asyncio.to_thread(self._is_chat, pids):
+                return
+            session = await self._asked_from(pids, reduces=order is Order.REDUCING)
+            if session is not None:
+                raise AgentMayNotDecide(session=session)
+            if order is Order.APPROVAL and self._only_in_chat:
+                raise OnlyInChat
+        except OperatorError as why:
+            await self._refused(Refusal(why, path, tuple(pids), session))
+            raise
+
+    async def session_of(self, scope: Scope) -> SessionId | None:
+        """The supervised session from inside of which this asks; None for people. Raises CallerUnseen."""
+        return await self._asked_from(await asyncio.to_thread(self._pids, scope))
+
+    async def _asked_from(self, pids: Sequence[int], *, reduces: bool = False) -> SessionId | None:
+        try:
+            return await asyncio.to_thread(self._session_of, pids, reduces=reduces)
+        except ProcessGone:
+            raise CallerUnseen from None
+
+    def _pids(self, scope: Scope) -> Sequence[int]:
+        """The processes that ask. Raises CallerUnseen."""
+        peer, client, server = scope.get(PEER), scope.get("client"), scope.get("server")
+        found: Sequence[int] = ()
+        if peer is not None:
+            found = (peer.pid,) if peer.pid > 0 else ()
+        elif client and server:
+            found = self._tcp_callers(_address(client), _address(server))
+        if not found:
+            raise CallerUnseen
+        return found
+
+
+def _address(place: Any) -> Address:
+    return place[0], place[1]

@@ -1,0 +1,313 @@
+"""What a connection may cost: who is at its other end, how long it may take, how much it may send.
+
+These are uvicorn's connection classes with limits added. Whoever exceeds one gets a problem document where
+that is still possible, and is cut off; requests that pass are none of this file's business.
+"""
+
+import asyncio
+import logging
+import os
+import resource
+import socket
+import struct
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Final, cast
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
+from websockets.http11 import Request, Response
+from websockets.server import ServerProtocol
+
+from wakeful.core.descriptors import shares
+from wakeful.core.errors import WakefulError
+from wakeful.http.asgi import PEER, Peer
+from wakeful.http.problems import MEDIA_TYPE, problem_body
+from wakeful.http.refusals import (
+    HeadTooLarge,
+    HeadTooSlow,
+    NotHttp,
+    PathNotCanonical,
+    TooManyConnections,
+)
+
+HEAD_BYTES_MAX: Final = 64 * 1024
+# From the opening of a connection, or from its last answer, to the end of the next request's headers.
+HEAD_SECONDS_MAX: Final = 10
+# When a listener is full, a connection that has asked nothing for this long makes room for the next one.
+IDLE_SECONDS_MIN: Final = 0.1
+# Beyond this a second system call costs less than copying.
+COPIED_BYTES_MAX: Final = 64 * 1024
+# How long an answer may lie unread. A page of 10,000 sessions through a slow tunnel takes 15 s.
+STALL_SECONDS_MAX: Final = 30
+_CREDENTIALS: Final = struct.Struct("iII")
+_log: Final = logging.getLogger("wakeful.access")
+
+
+def connections_max() -> int:
+    """How many connections one listener may have; fewer where this process may have few descriptors."""
+    return shares(resource.getrlimit(resource.RLIMIT_NOFILE)[0]).connections
+
+
+class Connected(ServerState):
+    """The connections of one listener. `idle` are those that wait for a request, the longest first, and since when."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.idle: dict[HttpConnection, float] = {}
+
+    def make_room(self, now: float) -> bool:
+        """Close the connection that asked nothing for longest. False: all of them are at work, or came just now."""
+        longest = next(iter(self.idle), None)
+        if longest is None or now - self.idle[longest] < IDLE_SECONDS_MIN:
+            return False
+        del self.idle[longest]
+        longest.transport.abort()
+        return True
+
+
+def peer_of(transport: asyncio.BaseTransport) -> Peer | None:
+    """The process at the other end of a Unix socket; None for TCP."""
+    sock = transport.get_extra_info("socket")
+    if sock.family != socket.AF_UNIX:
+        return None
+    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return Peer(*_CREDENTIALS.unpack(credentials))
+
+
+def _problem_bytes(error: WakefulError) -> bytes:
+    """A whole answer, for where no application has seen the request."""
+    body = problem_body(error)
+    head = b"content-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+    return STATUS_LINE[error.http_status] + head % (MEDIA_TYPE.encode(), len(body)) + body
+
+
+class _Alarm:
+    """One timer of one connection: set anew, or put off, as often as needed."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, seconds: float, act: Callable[[], None]) -> None:
+        self.clear()
+        self._timer = self._loop.call_later(seconds, act)
+
+    def clear(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class _OneWrite:
+    """A transport that sends an answer's head together with its body: half the system calls of an answer."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.transport = transport
+        self._head = b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.transport, name)
+
+    def write(self, piece: bytes | memoryview) -> None:
+        if isinstance(piece, bytes) and piece.startswith(b"HTTP/1.1 ") and piece[9:12] != b"100":
+            self._head += piece
+        elif self._head and len(piece) <= COPIED_BYTES_MAX:
+            self.transport.write(self._head + piece)
+            self._head = b""
+        else:
+            self.flush()
+            self.transport.write(piece)
+
+    def flush(self) -> None:
+        """Send a head that stands alone."""
+        if self._head:
+            self.transport.write(self._head)
+            self._head = b""
+
+    def close(self) -> None:
+        self.flush()
+        self.transport.close()
+
+
+class HttpConnection(HttpToolsProtocol):
+    """One HTTP connection of either door."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._listener = cast("Connected", self.server_state)
+        self._peer: Peer | None = None
+        self._in_head = True
+        self._head_bytes = 0
+        self._fault: WakefulError = NotHttp()
+        self._overdue = _Alarm(self.loop)
+        self._stalled = _Alarm(self.loop)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._joined = _OneWrite(transport)
+        super().connection_made(cast("asyncio.Transport", self._joined))
+        self._peer = peer_of(transport)
+        if self._peer is not None and self._peer.uid != os.geteuid():
+            _log.warning("refused uid %d (pid %d) at the socket", self._peer.uid, self._peer.pid)
+            transport.abort()
+            return
+        most = connections_max()
+        if len(self.connections) > most and not self._listener.make_room(self.loop.time()):
+            self._cut(TooManyConnections(connections_max=most))
+        else:
+            self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._expected()
+        self._stalled.clear()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self._in_head and not self.transport.is_closing():
+            # The parser keeps an unfinished line to itself, so only what was fed can be counted.
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES_MAX:
+                self._cut(HeadTooLarge(bytes_max=HEAD_BYTES_MAX))
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head, self._head_bytes = True, 0
+        if self._peer is not None:
+            cast("dict[str, Any]", self.scope)[PEER] = self._peer
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._expected()
+        # Four more for the colon, the space and the end of each line.
+        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > HEAD_BYTES_MAX:
+            # The parser turns whatever is raised in here into an error of its own.
+            self._fault = HeadTooLarge(bytes_max=HEAD_BYTES_MAX)
+            raise self._fault
+        if not self.url.startswith(b"/") or b"#" in self.url:
+            # A whole address names a second host, and the parser would drop what is behind a #.
+            self._fault = PathNotCanonical()
+            raise self._fault
+        super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        self._joined.flush()
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._leave()
+        else:
+            self._expect_head()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stalled.set(STALL_SECONDS_MAX, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stalled.clear()
+
+    def timeout_keep_alive_handler(self) -> None:
+        self._leave()
+
+    def handle_websocket_upgrade(self) -> None:
+        self._expected()
+        self._stalled.clear()
+        self.transport = self._joined.transport
+        super().handle_websocket_upgrade()
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the parser's words are not for callers
+        self._cut(self._fault)
+
+    def _expect_head(self) -> None:
+        self._overdue.set(HEAD_SECONDS_MAX, self._give_up)
+        # Taken out first: the longest is the first of them.
+        self._listener.idle.pop(self, None)
+        self._listener.idle[self] = self.loop.time()
+
+    def _expected(self) -> None:
+        """A head has come, or none will."""
+        self._overdue.clear()
+        self._listener.idle.pop(self, None)
+
+    def _give_up(self) -> None:
+        """No complete head in time. Where none was begun (idle, or a body nobody reads) there is no answer."""
+        if self._in_head and self._head_bytes:
+            self._cut(HeadTooSlow(seconds_max=HEAD_SECONDS_MAX))
+        else:
+            self._leave()
+
+    def _cut(self, error: WakefulError) -> None:
+        self.transport.write(_problem_bytes(error))
+        self._leave()
+
+    def _leave(self) -> None:
+        """Close once everything was taken, but do not wait for it forever."""
+        self._expected()
+        self.transport.close()
+        self._stalled.set(STALL_SECONDS_MAX, self.transport.abort)
+
+
+class _Opening(ServerProtocol):
+    """The WebSocket's handshake, refusing in our own form."""
+
+    def reject(self, status: HTTPStatus | int, text: str) -> Response:  # noqa: ARG002 - see send_400_response
+        response = super().reject(status, problem_body(NotHttp()).decode())
+        del response.headers["Content-Type"]
+        response.headers["Content-Type"] = MEDIA_TYPE
+        return response
+
+
+class LiveConnection(WebSocketsSansIOProtocol):
+    """One WebSocket of either door. It tells and does not listen: what a client says has no content here."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.conn = _Opening(max_size=self.config.ws_max_size, logger=self.logger)
+        self._stalled = _Alarm(self.loop)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        # Beyond what the kernel takes, one message at a time is kept for a client that does not read.
+        self.transport.set_write_buffer_limits(high=0)
+
+    def handle_connect(self, event: Request) -> None:
+        super().handle_connect(event)
+        peer = peer_of(self.transport)
+        if peer is not None and hasattr(self, "scope"):
+            cast("dict[str, Any]", self.scope)[PEER] = peer
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self.handshake_initiated:
+            # The opening comes whole; one that the HTTP parser let pass and this one did not gets no better.
+            self.transport.write(_problem_bytes(NotHttp()))
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stalled.clear()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stalled.set(STALL_SECONDS_MAX, self.transport.abort)
+        # Every ping is answered: one who pings and reads nothing would fill the memory with answers.
+        self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stalled.clear()
+        if not self.read_paused:
+            self.transport.resume_reading()
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        # Closing waits until the peer has taken what was written; this one takes nothing any more.
+        self.transport.abort()
+
+    def send_receive_event_to_app(self) -> None:
+        # Undecoded: bytes that are no text would only make a traceback.
+        self.frames = [b""]
+        super().send_receive_event_to_app()

@@ -1,0 +1,86 @@
+"""Figures as OpenMetrics text, by Prometheus' own client. Imported with the first scrape: it costs 0.1 s.
+
+What is shown is said by the table in `domain/figures`; nothing is counted here.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import Final
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from wakeful.metrics.model import FAMILIES, SECONDS_BOUNDS, Family, Figures, Kind, Labels, Spread
+
+_OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0"
+_BOUNDS: Final = (*map(str, SECONDS_BOUNDS), "+Inf")
+
+
+class Exposition:
+    """The text of one scrape after the other. `figures` is asked anew for each."""
+
+    def __init__(self, figures: Callable[[], Figures]) -> None:
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(_Collected(figures))
+        # What every program shows of itself: memory, CPU time, descriptors.
+        ProcessCollector(registry=self._registry)
+
+    def text(self, accept: str) -> tuple[bytes, str]:
+        """The body and its media type: OpenMetrics, unless the older text is all that was asked for."""
+        encode, media_type = choose_encoder(accept if "text/plain" in accept else _OPEN_METRICS)
+        return encode(self._registry), media_type
+
+
+class _Collected(Collector):
+    def __init__(self, figures: Callable[[], Figures]) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterator[Metric]:
+        figures = self._figures()
+        for family in FAMILIES:
+            yield _metric(family, figures.get(family.name, {}))
+
+
+def _metric(family: Family, samples: Mapping[Labels, float | Spread]) -> Metric:
+    match family.kind:
+        case Kind.GAUGE:
+            return _counted(GaugeMetricFamily(family.name, family.meaning, labels=family.labels), samples)
+        case Kind.COUNTER:
+            return _counted(CounterMetricFamily(family.name, family.meaning, labels=family.labels), samples)
+        case Kind.INFO:
+            info = InfoMetricFamily(family.name, family.meaning)
+            for values in samples:
+                info.add_metric((), dict(zip(family.labels, values, strict=True)))
+            return info
+        case Kind.HISTOGRAM:
+            return _spread(family, samples)
+
+
+def _counted(
+    metric: GaugeMetricFamily | CounterMetricFamily, samples: Mapping[Labels, float | Spread]
+) -> Metric:
+    for values, count in samples.items():
+        assert not isinstance(count, Spread), "only histograms are spreads"
+        metric.add_metric(values, count)
+    return metric
+
+
+def _spread(family: Family, samples: Mapping[Labels, float | Spread]) -> Metric:
+    metric = HistogramMetricFamily(family.name, family.meaning, labels=family.labels)
+    for values, spread in samples.items():
+        assert isinstance(spread, Spread), "a histogram's samples are spreads"
+        metric.add_metric(values, _buckets(spread.counts), spread.total_seconds)
+    return metric
+
+
+def _buckets(counts: Iterable[int]) -> list[tuple[str, float]]:
+    """Each bound with everything up to it, as Prometheus counts."""
+    return list(zip(_BOUNDS, accumulate(counts), strict=True))

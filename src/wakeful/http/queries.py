@@ -1,0 +1,88 @@
+"""Query parameters, decoded into the struct of their route.
+
+Parameters that the struct does not name are refused: one that is mistyped would silently ask for something else.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, TypeVar, get_args, get_origin
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import fields
+
+from wakeful.core.errors import OperatorError
+from wakeful.core.text import plain
+from wakeful.http.problems import BadRequest
+
+T = TypeVar("T", bound=Struct)
+
+
+class UnknownParameter(OperatorError):
+    """There is no query parameter {shown!r} here. {known}"""
+
+    code = "unknown-parameter"
+
+
+class RepeatedParameter(OperatorError):
+    """The query parameter {shown!r} is given twice, and only one value counts."""
+
+    code = "repeated-parameter"
+
+
+def check(query: bytes, known: Mapping[str, bool]) -> dict[str, Any]:
+    """The values by name. `known` says of each parameter whether it may be repeated.
+
+    Raises UnknownParameter, RepeatedParameter.
+    """
+    values: dict[str, Any] = {}
+    for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True) if query else ():
+        if name not in known:
+            words = f"Known: {', '.join(known)}." if known else "It takes none."
+            raise UnknownParameter(shown=plain(name, 40), known=words)
+        if known[name]:
+            values.setdefault(name, []).append(value)
+        elif name in values:
+            raise RepeatedParameter(shown=name)
+        else:
+            values[name] = value
+    return values
+
+
+def decode_query(query: bytes, kind: type[T]) -> T:
+    """Raises UnknownParameter, RepeatedParameter, BadRequest."""
+    values = check(query, _known(kind))
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as problem:
+        raise BadRequest(reason="; ".join(_wrong(values, kind))) from problem
+
+
+def words_of(problem: msgspec.ValidationError, whole: str) -> str:
+    """What is wrong with which member, without the value; `whole` names the thing itself."""
+    said, _, place = str(problem).partition(" - ")
+    member = place.partition("`$.")[2].rstrip("`")
+    return f"{member or whole}: {said}"
+
+
+@lru_cache(maxsize=256)
+def _known(kind: type[Any]) -> Mapping[str, bool]:
+    """The parameters by the names they are asked with, in order; and which may be repeated."""
+    return {each.encode_name: _is_list(each.type) for each in fields(kind)}
+
+
+def _is_list(hint: Any) -> bool:
+    return get_origin(hint) is list or any(get_origin(each) is list for each in get_args(hint))
+
+
+def _wrong(values: Mapping[str, Any], kind: type[Any]) -> list[str]:
+    """Every parameter that is wrong: msgspec itself stops at the first."""
+    found = []
+    for each in fields(kind):
+        try:
+            if each.encode_name in values:
+                msgspec.convert(values[each.encode_name], each.type, strict=False)
+        except msgspec.ValidationError as problem:
+            found.append(words_of(problem, each.encode_name))
+    return found

@@ -1,0 +1,162 @@
+"""Every way a door says no. The messages tell an honest caller what to do, and a dishonest one nothing."""
+
+from wakeful.core.errors import OperatorError, WorldError
+
+
+class ForeignHost(OperatorError):
+    """This Host is not one of ours. Ask localhost or 127.0.0.1, at the port `wakeful status` shows."""
+
+    code = "foreign-host"
+    http_status = 403
+
+
+class ForeignOrigin(OperatorError):
+    """Pages of other origins may not ask Wakeful anything."""
+
+    code = "foreign-origin"
+    http_status = 403
+
+
+class DoubledHeader(OperatorError):
+    """The header {name!r} came twice; which of them counts is anybody's guess."""
+
+    code = "doubled-header"
+
+
+class TokenNeeded(OperatorError):
+    """Show the token (`Authorization: Bearer …`), or log in with a link from `wakeful open`."""
+
+    code = "token-needed"
+    http_status = 401
+
+
+class WrongCredential(OperatorError):
+    """This credential is not ours."""
+
+    code = "wrong-credential"
+    http_status = 401
+
+
+class TokenWrong(WrongCredential):
+    """This is not our token. It stands in the file `token` of Wakeful's state folder."""
+
+    code = "token-wrong"
+
+
+class LoggedOut(OperatorError):
+    """This login is over. `wakeful open` gives a new link."""
+
+    # No guess: nobody guesses 256 bits, and every tab of a daemon that was restarted comes with an old cookie.
+    code = "logged-out"
+    http_status = 401
+
+
+class LoginCodeWrong(WrongCredential):
+    """This link was used already or is older than ten minutes. `wakeful open` gives a new one."""
+
+    code = "login-code-wrong"
+
+
+class TooManyFailures(OperatorError):
+    """Too many wrong credentials at once. Wait a few seconds."""
+
+    code = "too-many-failures"
+    http_status = 429
+    retryable = True
+
+
+class CsrfNeeded(OperatorError):
+    """A logged-in page must send the x-wakeful-csrf header it was given at login."""
+
+    code = "csrf-needed"
+    http_status = 403
+
+
+class WrongDoor(OperatorError):
+    """This can be asked for only {how}."""
+
+    code = "wrong-door"
+    http_status = 403
+
+
+class NotJson(OperatorError):
+    """Everything but reading takes a body of content-type application/json."""
+
+    code = "not-json"
+    http_status = 415
+
+
+class BodyTooLarge(OperatorError):
+    """The body has more than {bytes_max} bytes."""
+
+    code = "body-too-large"
+    http_status = 413
+
+
+class BodyUnreadable(OperatorError):
+    """The body is not a JSON document in UTF-8, or it is nested too deeply."""
+
+    code = "body-unreadable"
+
+
+class PathNotCanonical(OperatorError):
+    """Write this path in its one form: no empty, `.` or `..` segment, no slash at its end, no `;`, and % only where needed."""
+
+    code = "path-not-canonical"
+
+
+class BodyTooSlow(OperatorError):
+    """The body did not arrive within {seconds_max} s."""
+
+    code = "body-too-slow"
+    http_status = 408
+    retryable = True
+
+
+class HeadTooLarge(OperatorError):
+    """The request's line and headers have more than {bytes_max} bytes."""
+
+    code = "head-too-large"
+    http_status = 431
+
+
+class HeadTooSlow(OperatorError):
+    """No complete request came within {seconds_max} s."""
+
+    code = "head-too-slow"
+    http_status = 408
+    retryable = True
+
+
+class NotHttp(OperatorError):
+    """This is not an HTTP request."""
+
+    code = "not-http"
+
+
+class TooManyConnections(WorldError):
+    """{connections_max} connections are open at this door already."""
+
+    code = "too-many-connections"
+    retryable = True
+
+
+class NoPage(WorldError):
+    """The page is not served: no TCP port is open. `wakeful status` says why."""
+
+    code = "no-page"
+    http_status = 409
+
+
+class CallerGone(WorldError):
+    """Whoever asked hung up before there was an answer."""
+
+    code = "caller-gone"
+    http_status = 499
+
+
+class GoingDown(WorldError):
+    """Wakeful is going down."""
+
+    code = "going-down"
+    retryable = True

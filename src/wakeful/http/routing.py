@@ -1,0 +1,264 @@
+"""The route table. A row names a method, a path, the handler, the struct it takes and the struct it answers with.
+
+The rows route requests, decode queries and bodies, and make the API description (`openapi`). The gate checks a request
+before it comes here, and answers every error raised here with a problem document.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, Generic, TypeVar, overload
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.core.decoding import decode_json
+from wakeful.http.access import WEBSOCKET
+from wakeful.http.answers import Encoded, Text
+from wakeful.http.asgi import Receive, Scope, Send
+from wakeful.http.problems import PROBLEMS, BadRequest, MethodNotAllowed, NoSuchRoute
+from wakeful.http.queries import check, decode_query, words_of
+
+JSON: Final = "application/json"
+# An id is always the third part of a path, as in /api/sessions/{session_id}/health: two dictionaries find every route.
+_ID_PART: Final = 3
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Request(Generic[T]):
+    """One request. `id` is the part of the path that the route's braces stand for, `input` the decoded query or body."""
+
+    __slots__ = ("id", "input", "receive", "scope")
+
+    def __init__(self, scope: Scope, receive: Receive, id_: str, input_: T) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.id = id_
+        self.input = input_
+
+    @property
+    def number(self) -> int:
+        """The id of a route that has `:int` in its path."""
+        return int(self.id)
+
+    def header(self, name: bytes) -> str | None:
+        """The first header of this name, written in small letters."""
+        for key, value in self.scope["headers"]:
+            if key == name:
+                return str(value, "latin-1")
+        return None
+
+
+Handler = Callable[[Request[T]], Awaitable[Encoded[R]]]
+
+
+class Route(Struct, frozen=True):
+    """A row of the table. `input` is the struct of the query (GET) or of the body (POST); None: it takes nothing."""
+
+    method: str
+    path: str
+    handler: Callable[..., Awaitable[Any]]
+    answers: Any = None
+    input: Any = None
+    status: int = 200
+    problems: Mapping[int, str] = {}
+    media_type: str = JSON
+    # The body may be missing or null.
+    optional: bool = False
+    # A file of the page: not part of the API, and its query is for the page to read.
+    of_page: bool = False
+
+
+@overload
+def get(
+    path: str,
+    handler: Handler[None, R],
+    answers: type[R],
+    *,
+    problems: Mapping[int, str] = PROBLEMS,
+    media_type: str = JSON,
+) -> Route: ...
+@overload
+def get(
+    path: str,
+    handler: Handler[T, R],
+    answers: type[R],
+    *,
+    query: type[T],
+    problems: Mapping[int, str] = PROBLEMS,
+    media_type: str = JSON,
+) -> Route: ...
+def get(
+    path: str,
+    handler: Callable[..., Awaitable[Any]],
+    answers: type[Any],
+    *,
+    query: type[Any] | None = None,
+    problems: Mapping[int, str] = PROBLEMS,
+    media_type: str = JSON,
+) -> Route:
+    """A row that reads."""
+    return Route("GET", path, handler, answers, query, problems=problems, media_type=media_type)
+
+
+@overload
+def post(
+    path: str,
+    handler: Handler[None, R],
+    answers: type[R],
+    *,
+    status: int = 200,
+    problems: Mapping[int, str] = PROBLEMS,
+) -> Route: ...
+@overload
+def post(
+    path: str,
+    handler: Handler[T, R],
+    answers: type[R],
+    *,
+    body: type[T],
+    status: int = 200,
+    problems: Mapping[int, str] = PROBLEMS,
+) -> Route: ...
+@overload
+def post(
+    path: str,
+    handler: Handler[T | None, R],
+    answers: type[R],
+    *,
+    optional_body: type[T],
+    status: int = 200,
+    problems: Mapping[int, str] = PROBLEMS,
+) -> Route: ...
+def post(
+    path: str,
+    handler: Callable[..., Awaitable[Any]],
+    answers: type[Any],
+    *,
+    body: type[Any] | None = None,
+    optional_body: type[Any] | None = None,
+    status: int = 200,
+    problems: Mapping[int, str] = PROBLEMS,
+) -> Route:
+    """A row that changes something."""
+    optional = optional_body is not None
+    input_ = optional_body | None if optional_body is not None else body
+    return Route("POST", path, handler, answers, input_, status, problems, optional=optional)
+
+
+def websocket(path: str, handler: Callable[[Receive, Send], Awaitable[None]]) -> Route:
+    """A row for a WebSocket."""
+    return Route(WEBSOCKET, path, handler)
+
+
+class Router:
+    """The application behind the gate."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self.routes = tuple(routes)
+        self._plain: dict[str, dict[str, Route]] = {}
+        self._with_id: dict[tuple[str, str], dict[str, Route]] = {}
+        for route in self.routes:
+            methods = self._methods_at(route.path)
+            assert route.method not in methods, f"{route.method} {route.path} is in the table twice"
+            methods[route.method] = route
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises NoSuchRoute, MethodNotAllowed, UnknownParameter, RepeatedParameter, BadRequest, and as the handler."""
+        methods, id_ = self._find(scope["path"])
+        if scope["type"] == "websocket":
+            await _follow(methods, receive, send)
+            return
+        method = scope["method"]
+        route = methods.get(method)
+        if route is None:
+            await _answer_options(method, methods, send)
+            return
+        if ":int}" in route.path:
+            _check_number(id_)
+        input_ = await _input(route, scope["query_string"], receive)
+        answer = await route.handler(Request(scope, receive, id_, input_))
+        await answer.send(send, route.status)
+
+    def _methods_at(self, path: str) -> dict[str, Route]:
+        if "{" not in path:
+            return self._plain.setdefault(path, {})
+        parts = path.split("/", _ID_PART + 1)
+        assert parts[_ID_PART].startswith("{"), f"{path} has its id in another place"
+        return self._with_id.setdefault(_key(parts), {})
+
+    def _find(self, path: str) -> tuple[dict[str, Route], str]:
+        """The routes at this path by method, and the id in it."""
+        plain = self._plain.get(path)
+        if plain is not None:
+            return plain, ""
+        parts = path.split("/", _ID_PART + 1)
+        found = self._with_id.get(_key(parts)) if len(parts) > _ID_PART else None
+        if found is None:
+            raise NoSuchRoute
+        return found, parts[_ID_PART]
+
+
+def _key(parts: list[str]) -> tuple[str, str]:
+    """What stands before the id and what stands behind it."""
+    return "/".join(parts[:_ID_PART]), parts[_ID_PART + 1] if len(parts) > _ID_PART + 1 else ""
+
+
+async def _follow(methods: Mapping[str, Route], receive: Receive, send: Send) -> None:
+    if WEBSOCKET not in methods:
+        raise NoSuchRoute
+    await methods[WEBSOCKET].handler(receive, send)
+
+
+async def _answer_options(method: str, methods: Mapping[str, Route], send: Send) -> None:
+    """Raises MethodNotAllowed, which names what the path takes. OPTIONS names the same."""
+    if WEBSOCKET in methods:
+        raise MethodNotAllowed(allow="websocket")
+    allow = ", ".join(sorted({*methods, "OPTIONS"}))
+    if method != "OPTIONS":
+        raise MethodNotAllowed(allow=allow)
+    await send({"type": "http.response.start", "status": 204, "headers": [(b"allow", allow.encode())]})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _check_number(text: str) -> None:
+    try:
+        int(text)
+    except ValueError:
+        raise NoSuchRoute from None
+
+
+async def _input(route: Route, query: bytes, receive: Receive) -> Any:
+    if route.of_page:
+        return None
+    if route.method == "GET" and route.input is not None:
+        return decode_query(query, route.input)
+    check(query, {})
+    return await _decode_body(route, receive) if route.input is not None else None
+
+
+async def _decode_body(route: Route, receive: Receive) -> Any:
+    """The body, which the gate has read whole. Raises BadRequest."""
+    body = (await receive())["body"]
+    if not body:
+        if route.optional:
+            return None
+        raise BadRequest(reason="its body is missing; one that says nothing is {}")
+    try:
+        given = decode_json(body)
+    except msgspec.DecodeError as problem:
+        raise BadRequest(reason="its body or parameters do not have the right shape") from problem
+    try:
+        # Not strict: programs in a shell write numbers as text.
+        return msgspec.convert(given, route.input, strict=False)
+    except msgspec.ValidationError as problem:
+        raise BadRequest(reason=words_of(problem, "data")) from problem
+
+
+def file_route(path: str, body: bytes, media_type: str) -> Route:
+    """A row for a file of the page."""
+
+    async def file(_request: Request[None]) -> Text:
+        return Text(body, media_type)
+
+    return Route("GET", path, file, of_page=True)

@@ -1,0 +1,1 @@
+"""Problems grouped by cause, and the issues filed about them."""

@@ -1,0 +1,33 @@
+"""Where trouble is filed for people to look into: an issue tracker, behind one act."""
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from wakeful.core.ids import SessionId
+
+
+class Report(Struct, frozen=True):
+    """What is filed about one trouble. Every text from outside in it is redacted by whoever files it."""
+
+    project: str
+    session_id: SessionId
+    reason: str
+    summary: str
+    duration_seconds: float
+    # The newest last: when, which tool, what about, and how it ended.
+    calls: tuple[tuple[str, str, str, str], ...] = ()
+    # Sessions of the same incident.
+    others: tuple[SessionId, ...] = ()
+
+
+class Filing(Struct, frozen=True):
+    """What became of a report. Without `url` nothing was filed, and `words` say why."""
+
+    url: str | None
+    words: str
+
+
+class Forge(Protocol):
+    async def file(self, report: Report) -> Filing:
+        """File it, or find the open issue about it. Within its deadline; never raises for the world's troubles."""

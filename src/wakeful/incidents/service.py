@@ -1,0 +1,260 @@
+"""The book of incidents: who is in which, opened once, resolved when the last session has left.
+
+Kept as notes in the store, so that an episode goes on over restarts and several daemons share one.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from typing import Final
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+import msgspec
+from msgspec.structs import replace
+
+from wakeful.core.clock import Clock
+from wakeful.core.decoding import json_decoder
+from wakeful.core.errors import WorldError
+from wakeful.core.ids import SessionId
+from wakeful.incidents.incident import Cause, Incident, Origin
+from wakeful.storage.readable import values
+from wakeful.storage.store import Note, Store
+
+KIND: Final = "incident"
+# Which incident of a cause and scope is open: the first daemon of a store that opens one says so here.
+OPEN: Final = "incident_open"
+# Resolved ones stay readable this long.
+KEPT_SECONDS: Final = 30 * 86_400.0
+# What comes back so soon is the same episode: sessions recover and fail at their own pace.
+SAME_SECONDS: Final = 120.0
+_decode: Final = json_decoder(Incident)
+
+log = logging.getLogger("wakeful.healing")
+
+
+class Incidents:
+    """Open ones in memory, all of them in the store."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._open: dict[str, Incident] = {}
+        self._lately: dict[str, Incident] = {}
+        self._of_session: dict[SessionId, str] = {}
+        # Opened by other daemons on this store: joined here, written down by them.
+        self._theirs: set[str] = set()
+        self._in_line = asyncio.Lock()
+        # Incidents whose newest value the store does not have yet, and who writes each.
+        self._unsaved: dict[str, Incident] = {}
+        self._saving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        # New ones since the start, by their cause.
+        self.opened: Counter[Cause] = Counter()
+
+    async def load(self) -> None:
+        """Take up what an earlier daemon left open, and forget what was over long ago."""
+        oldest = self._clock.now().wall - KEPT_SECONDS
+        for incident in await self.listed(include_resolved=True):
+            if incident.is_open:
+                self._remember(incident)
+            elif incident.resolved_at is not None and incident.resolved_at < oldest:
+                await self._store.drop_note(KIND, incident.id)
+            else:
+                self._lately[_key(incident)] = incident
+
+    async def listed(self, include_resolved: bool = False) -> list[Incident]:
+        """Open ones, or all; the newest last."""
+        found = {each.id: each for each in values(await self._store.notes(KIND), _decode)}
+        # What the store has not taken yet, be it slow or full, is open all the same.
+        found.update({each.id: each for each in self._open.values() if each.id not in self._theirs})
+        shown = [each for each in found.values() if include_resolved or each.is_open]
+        return sorted(shown, key=lambda each: each.opened_at)
+
+    def of(self, session_id: SessionId) -> Incident | None:
+        key = self._of_session.get(session_id)
+        return self._open.get(key) if key is not None else None
+
+    def newest(self, incident: Incident) -> Incident:
+        """As it stands now, if it is open or was until lately."""
+        known = (self._open.get(_key(incident)), self._lately.get(_key(incident)))
+        return next((each for each in known if each is not None and each.id == incident.id), incident)
+
+    @property
+    def open_count(self) -> int:
+        """How many are open, as far as this daemon knows."""
+        return len(self._open)
+
+    @property
+    def open_by_cause(self) -> Counter[Cause]:
+        """The same by their cause."""
+        return Counter(each.cause for each in self._open.values())
+
+    def sessions(self) -> list[SessionId]:
+        """Everybody who is in one."""
+        return list(self._of_session)
+
+    async def join(
+        self,
+        session_id: SessionId,
+        origin: Origin,
+        summary: str,
+        name: str = "",
+        *,
+        until: float | None = None,
+    ) -> Incident:
+        """The incident this trouble belongs to, opened if there is none with this cause and scope.
+
+        `until`: when that cause ends by itself; the latest word of its sessions counts.
+        """
+        # One after the other: two that join at once would each open one.
+        async with self._in_line:
+            known = self.of(session_id)
+            if known is not None and (known.cause, known.scope) == (origin.cause, origin.scope):
+                newest = known.lasting(until).called(session_id, name)
+                if newest == known:
+                    return known
+            else:
+                if known is not None:
+                    await self._leave(session_id, "its cause turned out to be another")
+                now = self._clock.now().wall
+                incident = self._open.get(origin.key) or await self._opened(origin, summary, now)
+                newest = incident.joined(session_id, now, name).lasting(until)
+                self._of_session[session_id] = origin.key
+        # Not in line: thousands that join one incident at once are written down together.
+        return await self.keep(newest)
+
+    async def begin(self, origin: Origin, summary: str) -> Incident:
+        """The incident of a cause that is seen by itself. Open here at once, also where the store takes nothing."""
+        async with self._in_line:
+            now = self._clock.now().wall
+            try:
+                incident = self._open.get(origin.key) or await self._opened(origin, summary, now)
+                return await self.keep(replace(incident, standing=True, updated_at=now))
+            except WorldError as error:
+                log.warning("an incident is only in memory: %s", error)
+                self.opened[origin.cause] += origin.key not in self._open
+                incident = self._open.get(origin.key) or _new(origin, summary, now)
+                self._remember(replace(incident, standing=True))
+                return self._open[origin.key]
+
+    async def end(self, origin: Origin) -> Incident | None:
+        """That cause is gone: its incident, over unless sessions are still in it; None if none is open."""
+        async with self._in_line:
+            incident = self._open.get(origin.key)
+            if incident is None or not incident.standing:
+                return None
+            return await self._closed(incident.ended(self._clock.now().wall))
+
+    def is_open(self, incident: Incident) -> bool:
+        """Whether it is, by now: what was over may have come back."""
+        known = self._open.get(_key(incident))
+        return known is not None and known.id == incident.id
+
+    async def leave(self, session_id: SessionId, ended: str = "") -> Incident | None:
+        """The incident without this session, over if it was the last; None if it was in none.
+
+        `ended` says how it left, where it was not seen well again.
+        """
+        async with self._in_line:
+            return await self._leave(session_id, ended)
+
+    async def _leave(self, session_id: SessionId, ended: str = "") -> Incident | None:
+        incident = self.of(session_id)
+        if incident is None:
+            return None
+        del self._of_session[session_id]
+        return await self._closed(incident.left(session_id, self._clock.now().wall, ended))
+
+    async def _closed(self, incident: Incident) -> Incident:
+        """The newest word about it, which may be that it is over. What the store refuses is not over yet."""
+        if incident.is_open:
+            return await self.keep(incident)
+        before = self._open.pop(_key(incident), None)
+        try:
+            await self.keep(incident)
+            await self._store.drop_note(OPEN, _key(incident))
+        except WorldError:
+            if before is not None:
+                self._remember(before)
+            raise
+        self._lately[_key(incident)] = incident
+        return incident
+
+    async def keep(self, incident: Incident) -> Incident:
+        """Take the newest word about an incident, known at once; answers with what is known of it when that is written.
+
+        Others change it meanwhile: what is made of an older value would undo what they did.
+        """
+        if incident.is_open:
+            self._open[_key(incident)] = incident
+        elif self.newest(incident) != incident:
+            self._lately[_key(incident)] = incident
+        if incident.id not in self._theirs or not incident.is_open:
+            await self._save(incident)
+        return self.newest(incident)
+
+    async def _save(self, incident: Incident) -> None:
+        """Durable when it returns. What comes while the same incident is being written is written once, together."""
+        self._unsaved[incident.id] = incident
+        async with self._saving.setdefault(incident.id, asyncio.Lock()):
+            newest = self._unsaved.pop(incident.id, None)
+            if newest is None:
+                return
+            try:
+                await self._store.keep_note(Note(KIND, newest.id, msgspec.json.encode(newest)))
+            except BaseException:
+                # The others who wait for this value try it themselves.
+                self._unsaved.setdefault(newest.id, newest)
+                raise
+
+    async def _opened(self, origin: Origin, summary: str, now: float) -> Incident:
+        """A new one, or one that was over just now; or the one that another daemon on this store opened first."""
+        over = self._reopened(origin, now)
+        incident = over or _new(origin, summary, now)
+        claim = Note(OPEN, origin.key, msgspec.json.encode(incident))
+        if await self._store.keep_new_note(claim):
+            self.opened[origin.cause] += over is None
+            return incident
+        claimed = values([note for note in await self._store.notes(OPEN) if note.key == origin.key], _decode)
+        kept = {each.id: each for each in await self.listed(include_resolved=True)}
+        theirs = next((kept.get(each.id, each) for each in claimed), None)
+        if theirs is None or not theirs.is_open:
+            # Whoever opened that one ended before it could say that it is over.
+            await self._store.keep_note(claim)
+            self.opened[origin.cause] += over is None
+            return incident
+        if theirs.id in kept:
+            self._theirs.add(theirs.id)
+        # Else the daemon that claimed it ended before it wrote it down: it continues here.
+        return theirs
+
+    def _reopened(self, origin: Origin, now: float) -> Incident | None:
+        self._lately = {
+            key: each
+            for key, each in self._lately.items()
+            if each.resolved_at is not None and now - each.resolved_at <= SAME_SECONDS
+        }
+        over = self._lately.pop(origin.key, None)
+        return replace(over, resolved_at=None) if over is not None else None
+
+    def _remember(self, incident: Incident) -> None:
+        self._open[_key(incident)] = incident
+        for session_id in incident.sessions:
+            self._of_session[session_id] = _key(incident)
+
+
+def _new(origin: Origin, summary: str, now: float) -> Incident:
+    return Incident(
+        id=f"i-{uuid4().hex[:12]}",
+        cause=origin.cause,
+        scope=origin.scope,
+        opened_at=now,
+        updated_at=now,
+        resolved_at=None,
+        sessions=(),
+        summary=summary,
+    )
+
+
+def _key(incident: Incident) -> str:
+    return Origin(incident.cause, incident.scope).key

@@ -1,0 +1,1 @@
+"""Claude Code: transcripts, registry, stream-json driver, login."""

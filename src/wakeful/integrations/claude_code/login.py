@@ -1,0 +1,62 @@
+"""Claude Code's login: `claude auth status`, a turn of one word, and the files its credentials live in.
+
+The status command does not ask the server; only a turn proves anything. Nothing it says is shown to anybody.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.control.auth_mode import AuthEvent
+from wakeful.control.auth_text import AuthTier, auth_tier
+from wakeful.core.decoding import decode_json
+from wakeful.linux.client_asking import PROBE_PROMPT, ClientAsking, stamp
+
+_REFUSED: Final = (401, 403)
+_VARIABLES: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+
+
+class _Status(Struct, rename={"logged_in": "loggedIn"}):
+    logged_in: bool
+
+
+class _Result(Struct):
+    is_error: bool
+    result: str = ""
+    api_error_status: int | None = None
+
+
+class ClaudeLogin:
+    """Implements ports.login.Login. `folder` is where a probe runs: one of ours, with nothing in it."""
+
+    provider = "claude"
+
+    def __init__(self, argv: Sequence[str], folder: str, environ: Mapping[str, str]) -> None:
+        self._client = ClientAsking(argv, folder, {**environ, "CLAUDE_CODE_MAX_RETRIES": "0"})
+        self._environ = environ
+
+    async def status(self) -> AuthEvent:
+        answer = await self._client.ask_status("auth", "status")
+        try:
+            said = decode_json(answer.output, _Status)
+        except (msgspec.DecodeError, UnicodeError):
+            return AuthEvent.STATUS_UNKNOWN
+        return AuthEvent.STATUS_GOOD if said.logged_in else AuthEvent.STATUS_GONE
+
+    async def probe(self) -> AuthEvent:
+        flags = ("--output-format", "json", "--max-turns", "1", "--no-session-persistence", "--tools", "")
+        answer = await self._client.ask_probe("-p", PROBE_PROMPT, *flags)
+        try:
+            said = decode_json(answer.output, _Result)
+        except (msgspec.DecodeError, UnicodeError):
+            return AuthEvent.STATUS_UNKNOWN
+        if not said.is_error:
+            return AuthEvent.TURN_WORKED
+        refused = said.api_error_status in _REFUSED or auth_tier(said.result) is AuthTier.SURE
+        return AuthEvent.PROBE_REFUSED if refused else AuthEvent.STATUS_UNKNOWN
+
+    def credentials(self) -> str:
+        folder = self._environ.get("CLAUDE_CONFIG_DIR") or f"{self._environ.get('HOME', '/')}/.claude"
+        return stamp((f"{folder}/.credentials.json", f"{folder}/settings.json"), self._environ, _VARIABLES)

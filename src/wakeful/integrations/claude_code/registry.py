@@ -1,0 +1,197 @@
+"""The registry of running Claude Code processes: `sessions/<pid>.json`, rewritten by each on every change.
+
+A file left behind by a process that is gone is the positive evidence a death needs; a normal exit removes it.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+from sys import intern
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from wakeful.core.decoding import json_decoder
+from wakeful.core.ids import ConversationId, SessionId, is_uuid
+from wakeful.core.process import Process
+from wakeful.judging.evidence import Status
+from wakeful.judging.subject import Subject
+from wakeful.linux.proc import boot_id
+from wakeful.linux.small_files import entries, read_small
+from wakeful.sources.base import Changes, Folders, Processes, Witness
+from wakeful.sources.small import watch_or_await
+
+ENTRY_BYTES_MAX: Final = 64 * 1024
+# Clients remove their files when they end. More than this were not written by them: those whose name is the number of a
+# process are read, then the newest.
+ENTRIES_MAX: Final = 20_000
+REFUSED_KEPT_MAX: Final = 1000
+REFUSED_SHOWN_MAX: Final = 3
+# A pid of Linux has 22 bits, a start in clock ticks fits in 62, and a time in milliseconds in a float without loss.
+Pid = Annotated[int, Meta(ge=1, le=2**22)]
+Ticks = Annotated[str, Meta(max_length=19)] | Annotated[int, Meta(ge=0, le=2**62)]
+Milliseconds = Annotated[float, Meta(ge=0, le=2**53)]
+
+
+class Entry(Struct, rename="camel"):
+    """One registry file; only what is read."""
+
+    pid: Pid
+    session_id: str
+    proc_start: Ticks
+    started_at: Milliseconds | None = None
+    cwd: str | None = None
+    status: str | None = None
+    status_updated_at: Milliseconds | None = None
+    waiting_for: str | None = None
+
+    @property
+    def process(self) -> Process:
+        return Process(self.pid, int(self.proc_start), boot_id())
+
+
+_decode: Final = json_decoder(Entry)
+
+
+class _Refused(Struct, frozen=True):
+    """An entry that is not believed: whose it claims to be, and why not."""
+
+    session_id: SessionId
+    reason: str
+
+
+class RegistryEye:
+    """Watches registry folders. Who holds which conversation is all it says."""
+
+    name = "claude-registry"
+
+    def __init__(
+        self,
+        config_folders: tuple[Path, ...],
+        host: str,
+        witness: Witness,
+        processes: Processes,
+        process_of: Callable[[Entry], Process],
+        folders: Folders | None = None,
+        apart: Sequence[str] = (),
+    ) -> None:
+        self._registries = tuple(folder / "sessions" for folder in config_folders)
+        self._host = host
+        self._witness = witness
+        self._processes = processes
+        self._folders = folders
+        # Who works in these folders was asked something by us, and is no session.
+        self._apart = apart
+        # Processes in a container write down the numbers they have inside.
+        self._process_of = process_of
+        self._held: dict[Process, SessionId] = {}
+        self._unwatched: list[str] = []
+        # Files that are not believed.
+        self._refused: dict[Path, _Refused] = {}
+        self._surplus = 0
+
+    @property
+    def left_out(self) -> str | None:
+        """Which entries are not believed: they name a process that is not the client. And how many are too many."""
+        first = islice(self._refused.items(), REFUSED_SHOWN_MAX)
+        shown = [f"{path.name}: {each.reason}" for path, each in first]
+        if more := len(self._refused) - len(shown):
+            shown.append(f"and {more} more")
+        if self._surplus:
+            shown.append(f"{self._surplus:,} older entries are too many to read")
+        return "; ".join(shown) or None
+
+    @property
+    def slow(self) -> str | None:
+        if not self._unwatched:
+            return None
+        return f"cannot be watched (inotify limit), swept instead: {', '.join(self._unwatched)}"
+
+    def look(self) -> None:
+        self._unwatched = []
+        self._refused = {}
+        self._surplus = 0
+        for registry in self._registries:
+            if self._folders is not None and not watch_or_await(self._folders, str(registry)):
+                self._unwatched.append(str(registry))
+            found = [path for path in entries(registry) if path.suffix == ".json"]
+            self._surplus += max(len(found) - ENTRIES_MAX, 0)
+            for path in found if len(found) <= ENTRIES_MAX else sorted(found, key=_rank)[-ENTRIES_MAX:]:
+                self._read(path)
+
+    def told(self, changes: Changes) -> None:
+        if any(changes.touch(str(folder)) for folder in self._registries):
+            self.look()
+            return
+        for changed in changes.changed:
+            path = Path(changed)
+            if path.suffix == ".json" and path.parent in self._registries:
+                self._read(path)
+
+    def catch_up(self, session_id: SessionId) -> None:
+        """Every change of a registry file is told. Only an entry that was not believed is looked at once more."""
+        for path in [path for path, each in self._refused.items() if each.session_id == session_id]:
+            self._read(path)
+
+    def _read(self, path: Path) -> None:
+        self._refused.pop(path, None)
+        entry = read_entry(path)
+        # What is no UUID, or no time, was not written by the client we know.
+        if entry is None or not is_uuid(entry.session_id) or entry.cwd in self._apart:
+            return
+        subject = subject_of(entry.session_id, self._host)
+        try:
+            process = self._named(path, entry)
+        except ValueError as problem:
+            if len(self._refused) < REFUSED_KEPT_MAX:
+                self._refused[path] = _Refused(subject.id, str(problem))
+            return
+        before = self._held.get(process)
+        if before is not None and before != subject.id:
+            self._witness.released(before, process)
+        self._held[process] = subject.id
+        self._witness.held(
+            subject,
+            process,
+            self._processes.watch(process),
+            source="registry",
+            status=Status(entry.status) if entry.status in set(Status) else None,
+            status_wall=entry.status_updated_at / 1000 if entry.status_updated_at else None,
+            waiting_for=entry.waiting_for,
+            cwd=entry.cwd,
+        )
+
+    def _named(self, path: Path, entry: Entry) -> Process:
+        """The process that a file means; the client calls it by its own number. Raises ValueError."""
+        if path.stem != str(entry.pid):
+            raise ValueError(f"it names process {entry.pid}")
+        return self._process_of(entry)
+
+
+def _rank(path: Path) -> tuple[bool, float]:
+    """Whether a process has the number that it is named after, and how new it is."""
+    is_seen = path.stem.isdecimal() and Path("/proc", path.stem).exists()
+    try:
+        return is_seen, path.lstat().st_mtime
+    except OSError:
+        return is_seen, 0.0
+
+
+def read_entry(path: Path) -> Entry | None:
+    """The file's entry; None while it is being written or if it is something else."""
+    content = read_small(path, ENTRY_BYTES_MAX)
+    try:
+        return _decode(content) if content else None
+    except msgspec.DecodeError:
+        return None
+
+
+def subject_of(conversation: str, host: str, folder: str = "") -> Subject:
+    """The session of a Claude Code conversation, which must be a UUID: that is always an id.
+
+    `folder` is where its log is, as far as that is known.
+    """
+    session_id, conversation_id = SessionId(f"claude-{conversation}"), ConversationId(conversation)
+    # One text for the many sessions of a folder.
+    return Subject(session_id, "claude", host, "claude-code", conversation_id, folder=intern(folder))

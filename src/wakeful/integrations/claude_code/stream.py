@@ -1,0 +1,132 @@
+"""What Claude Code says in stream-json, folded into the little a driver must know. Pure: lines in, state out.
+
+Lines that are torn, unknown or of another shape change nothing. What the agent says to people is not kept.
+"""
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from wakeful.core.decoding import json_decoder
+from wakeful.core.redact import redact
+from wakeful.core.text import plain
+
+# Ids are asked about right after they were sent; older ones nobody asks about.
+IDS_KEPT_MAX: Final = 256
+QUESTIONS_MAX: Final = 64
+WORDS_CHARS_MAX: Final = 300
+IDLE: Final = "idle"
+
+
+class AskedCall(Struct, frozen=True):
+    """A call that waits for a person's permission. `words` are the client's, of what the agent wants."""
+
+    id: str
+    tool: str
+    words: str
+    input: bytes
+
+
+class _Request(Struct, gc=False):
+    subtype: str = ""
+    tool_name: str = ""
+    description: str | None = None
+    input: Raw = Raw(b"{}")
+
+
+class _Response(Struct, gc=False):
+    request_id: str = ""
+
+
+class _Line(Struct, gc=False):
+    """Only what is read."""
+
+    type: str = ""
+    subtype: str | None = None
+    state: str | None = None
+    uuid: str = ""
+    is_replay: bool = msgspec.field(default=False, name="isReplay")
+    request_id: str = ""
+    request: _Request | None = None
+    response: _Response | None = None
+    is_error: bool = False
+    result: str | None = None
+    errors: list[str] | None = None
+    error: Any = None
+
+
+_decode: Final = json_decoder(_Line)
+
+
+class Stream:
+    """The newest of what was said."""
+
+    def __init__(self) -> None:
+        self._state = IDLE
+        self.questions: dict[str, AskedCall] = {}
+        # The newest ids of requests answered (ours, and questions whose answer arrived) and of prompts taken up.
+        self.answered: dict[str, None] = {}
+        self.taken: dict[str, None] = {}
+        self.results = 0
+        # How often the model, or the client on its behalf, was heard.
+        self.heard = 0
+        # How the newest turn failed: the client's code for it, and its words.
+        self.failure: str | None = None
+        self.last_words = ""
+
+    @property
+    def is_busy(self) -> bool:
+        """Inside a turn, waiting for a person included. Before its first prompt a client says nothing at all."""
+        return self._state != IDLE
+
+    def feed(self, line: bytes) -> None:
+        try:
+            said = _decode(line)
+        except msgspec.DecodeError:
+            return
+        match said.type:
+            case "system" if said.subtype == "session_state_changed":
+                self._state = said.state or IDLE
+            case "user" if said.is_replay:
+                _remember(self.taken, said.uuid)
+            case "stream_event" | "assistant":
+                self._model(said)
+            case "system" if said.subtype == "api_retry":
+                self._model(said)
+            case "control_request" if said.request is not None and said.request.subtype == "can_use_tool":
+                self._ask(said.request_id, said.request)
+            case "control_cancel_request":
+                self.questions.pop(said.request_id, None)
+            case "control_response" if said.response is not None:
+                _remember(self.answered, said.response.request_id)
+                self.questions.pop(said.response.request_id, None)
+            case "result":
+                self._end_turn(said)
+
+    def _model(self, said: _Line) -> None:
+        self.heard += 1
+        if isinstance(said.error, str):
+            self.failure = said.error
+
+    def _ask(self, question_id: str, request: _Request) -> None:
+        if len(self.questions) < QUESTIONS_MAX:
+            words = plain(redact(request.description or request.tool_name), WORDS_CHARS_MAX)
+            self.questions[question_id] = AskedCall(
+                question_id, request.tool_name, words, bytes(request.input)
+            )
+
+    def _end_turn(self, said: _Line) -> None:
+        self.results += 1
+        self.questions.clear()
+        words = said.result or " ".join(said.errors or ())
+        self.last_words = plain(redact(words), WORDS_CHARS_MAX)
+        if not said.is_error:
+            self.failure = None
+
+
+def _remember(ids: dict[str, None], new: str) -> None:
+    """A dict keeps its order: the oldest is the first."""
+    ids[new] = None
+    if len(ids) > IDS_KEPT_MAX:
+        del ids[next(iter(ids))]

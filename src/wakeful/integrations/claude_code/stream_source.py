@@ -1,0 +1,209 @@
+"""What a driven Claude Code says on its own stream, beyond its transcript: that the model speaks, that a request is
+tried again, that it asks for permission. A question lives on this stream only; everything else stays the transcript's,
+except what a client that was killed had no time to write there.
+
+Offsets are kept in memory: after a restart the end of the file says whether a question is still open.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.core.clock import Clock
+from wakeful.core.decoding import json_decoder
+from wakeful.core.errors import BadSessionId
+from wakeful.core.ids import ConversationId, SessionId, parse_session_id
+from wakeful.integrations.claude_code.transcript import calls_in
+from wakeful.judging.events import Answered, Asked, CallStarted, Event, Retried
+from wakeful.judging.subject import STREAM, Subject
+from wakeful.sources.base import Changes, Folders, Witness
+from wakeful.sources.small import watch_or_await
+
+OUTPUT: Final = "out.jsonl"
+# A question and what follows it are a few KB; partial messages between them many.
+TAIL_BYTES: Final = 256 * 1024
+_PARTIAL: Final = b'{"type":"stream_event"'
+
+
+class _Request(Struct, gc=False):
+    subtype: str = ""
+    tool_name: str = ""
+    description: str | None = None
+
+
+class _Line(Struct, gc=False):
+    type: str = ""
+    subtype: str | None = None
+    state: str | None = None
+    request: _Request | None = None
+    parent_tool_use_id: str | None = None
+
+
+_decode: Final = json_decoder(_Line)
+
+
+class _Place(Struct):
+    """How far one stream was read; `torn` is the beginning of a line whose end is not there yet."""
+
+    offset: int
+    torn: bytes = b""
+
+
+class _Fetched(Struct):
+    """A piece of a stream, and when that was last written."""
+
+    content: bytes
+    begin: int
+    written_at: float
+
+
+class StreamEye:
+    """Follows the streams below the folder of runs. Without `folders` it is a single look."""
+
+    name = "claude-streams"
+    slow = None
+    left_out = None
+
+    def __init__(
+        self, root: Path, host: str, clock: Clock, witness: Witness, folders: Folders | None = None
+    ) -> None:
+        self._root = root
+        self._host = host
+        self._clock = clock
+        self._witness = witness
+        self._folders = folders
+        self._places: dict[SessionId, _Place] = {}
+
+    def look(self) -> None:
+        if self._folders is not None:
+            watch_or_await(self._folders, str(self._root))
+        if not self._root.is_dir():
+            return
+        for folder in self._root.iterdir():
+            self._look_into(folder.name)
+
+    def told(self, changes: Changes) -> None:
+        root = str(self._root)
+        if changes.touch(root):
+            self.look()
+            return
+        for path in changes.changed:
+            if path.startswith(f"{root}/") and path.endswith(f"/{OUTPUT}"):
+                self._look_into(path[len(root) + 1 : -len(OUTPUT) - 1])
+
+    def catch_up(self, session_id: SessionId) -> None:
+        self._read(session_id)
+
+    def calls_after(self, session_id: SessionId, call: str) -> list[CallStarted]:
+        """The main agent's calls in the turn its stream ends with that began after this one; all, if it is not there."""
+        fetched = self._fetch(session_id, None)
+        if fetched is None:
+            return []
+        lines, _torn = _lines(fetched.content)
+        begun = _begun(lines, fetched.written_at)
+        known = next((number for number, each in enumerate(begun, 1) if each.call == call), 0)
+        return begun[known:]
+
+    def _look_into(self, name: str) -> None:
+        try:
+            session_id = parse_session_id(name)
+        except BadSessionId:
+            return
+        if name.startswith("claude-"):
+            if self._folders is not None and session_id not in self._places:
+                self._folders.add(str(self._root / name))
+            self._read(session_id)
+
+    def _read(self, session_id: SessionId) -> None:
+        """Report what was appended; at the first sight of a stream, only whether it asks something."""
+        place = self._places.get(session_id)
+        fetched = self._fetch(session_id, place.offset if place is not None else None)
+        if fetched is None:
+            self._places.pop(session_id, None)
+            return
+        fresh = fetched.content
+        lines, torn = _lines((place.torn if place is not None and fetched.begin else b"") + fresh)
+        self._places[session_id] = _Place(fetched.begin + len(fresh), torn)
+        if place is None:
+            self._report(session_id, _open_question(_events(lines, self._clock.now().wall)))
+        elif fresh:
+            self._report(session_id, _events(lines, self._clock.now().wall))
+            self._witness.moved(session_id)
+
+    def _fetch(self, session_id: SessionId, offset: int | None) -> _Fetched | None:
+        """What stands behind the offset, or all if the stream was begun anew; without one its end. None without a stream."""
+        try:
+            descriptor = os.open(self._root / session_id / OUTPUT, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            seen = os.fstat(descriptor)
+            size = seen.st_size
+            # Shorter than what was read: it was begun anew between two turns.
+            begin = max(0, size - TAIL_BYTES) if offset is None else offset if offset <= size else 0
+            return _Fetched(os.pread(descriptor, size - begin, begin), begin, seen.st_mtime)
+        finally:
+            os.close(descriptor)
+
+    def _report(self, session_id: SessionId, events: list[Event]) -> None:
+        if events:
+            conversation = ConversationId(session_id.removeprefix("claude-"))
+            subject = Subject(session_id, "claude", self._host, STREAM, conversation)
+            self._witness.heard(subject, events, live=True)
+
+
+def _lines(content: bytes) -> tuple[list[bytes], bytes]:
+    *lines, torn = content.split(b"\n")
+    return lines, torn
+
+
+def _events(lines: list[bytes], at: float) -> list[Event]:
+    told = (_event(said, at) for _line, said in _whole(lines))
+    return [event for event in told if event is not None]
+
+
+def _whole(lines: list[bytes]) -> Iterator[tuple[bytes, _Line]]:
+    """Every whole message with what it says, without the many that bring a piece of one."""
+    for line in lines:
+        if line.startswith(_PARTIAL):
+            continue
+        try:
+            yield line, _decode(line)
+        except msgspec.DecodeError:
+            continue
+
+
+def _event(said: _Line, at: float) -> Event | None:
+    match said.type, said.subtype:
+        case "control_request", _ if said.request is not None and said.request.subtype == "can_use_tool":
+            return Asked(at, said.request.description or said.request.tool_name)
+        case "control_cancel_request", _:
+            return Answered(at)
+        case "system", "session_state_changed" if said.state == "running":
+            return Answered(at)
+        case "system", "api_retry":
+            return Retried(at)
+        case _:
+            return None
+
+
+def _begun(lines: list[bytes], at: float) -> list[CallStarted]:
+    """The calls of the turn at the end; lines carry no time. What a subagent does stands for the call that began it."""
+    calls: list[CallStarted] = []
+    for line, said in _whole(lines):
+        if said.type == "result":
+            calls.clear()
+        elif said.type == "assistant" and said.parent_tool_use_id is None:
+            calls += calls_in(line, at)
+    return calls
+
+
+def _open_question(events: list[Event]) -> list[Event]:
+    """The question nobody has answered yet; what was tried again or answered before is history."""
+    told = [event for event in events if isinstance(event, Asked | Answered)]
+    newest = told[-1] if told else None
+    return [newest] if isinstance(newest, Asked) else []

@@ -1,0 +1,483 @@
+"""One line of a Claude Code transcript to events. Pure; knows every dialect from 2.0.76 on by shape, not version.
+
+Only the fields named here are decoded. A known record that lacks one of them has drifted; a record of an
+unknown type is skipped and counted, for formats grow.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+from zlib import crc32
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from wakeful.control.briefs import OPENINGS
+from wakeful.core.decoding import json_decoder
+from wakeful.integrations.claude_code.background import (
+    NOTIFICATION_BYTES_MAX,
+    ended_by,
+    is_notification,
+    left_running,
+    task_ended,
+)
+from wakeful.judging import events as e
+from wakeful.judging.activity import is_boundary
+from wakeful.judging.echoes import echoes_in
+from wakeful.sources.call_kinds import kind_of
+from wakeful.sources.failure_words import turn_failed
+from wakeful.sources.shapes import (
+    conversation_of,
+    declared_timeout_seconds,
+    path_in,
+    question_of,
+    read_strange,
+    text_of,
+)
+from wakeful.sources.stamps import wall_of
+
+
+# Fields stand in the order clients write them: the decoder looks for the next key behind the last one.
+class _Usage(Struct, gc=False):
+    input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    output_tokens: int = 0
+
+    @property
+    def weight(self) -> float:
+        """What they cost beside each other, by the price list of every model so far."""
+        written, read = 1.25 * self.cache_creation_input_tokens, 0.1 * self.cache_read_input_tokens
+        return self.input_tokens + written + read + 5.0 * self.output_tokens
+
+
+class _Budget(Struct, gc=False):
+    used: float
+    total: float
+
+
+class _Block(Struct, gc=False):
+    tool_use_id: str | UnsetType = UNSET
+    type: str | UnsetType = UNSET
+    id: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    input: Raw | UnsetType = UNSET
+    text: Raw = Raw(b"")
+    content: Raw = Raw(b"")
+    is_error: bool | None = None
+
+
+class _Message(Struct, gc=False):
+    id: str = ""
+    content: str | list[_Block] | UnsetType = UNSET
+    stop_reason: str | UnsetType | None = UNSET
+    usage: _Usage | None = None
+
+
+class _Record(Struct, gc=False, rename="camel"):
+    is_sidechain: bool = False
+    cwd: str | None = None
+    session_id: str | None = None
+    version: str | None = None
+    type: str | UnsetType = UNSET
+    message: _Message | None = None
+    subtype: str = ""
+    timestamp: datetime | None = None
+    permission_mode: str | None = None
+    entrypoint: str | None = None
+    is_meta: bool = False
+    is_compact_summary: bool = False
+    is_api_error_message: bool = False
+    error: Raw = Raw(b"")
+    api_error_status: int | None = None
+    content: Raw = Raw(b"")
+    attachment: Raw = Raw(b"")
+    prompt_source: Raw = Raw(b"")
+    tool_use_result: Raw = Raw(b"")
+    tool_ends_turn: Raw = Raw(b"")
+    mcp_meta: Raw = Raw(b"")
+    data: Raw = Raw(b"")
+
+
+_decode: Final = json_decoder(_Record)
+
+_FILE_TOOLS: Final = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Read", "Write"})
+# In modes that ask nothing about files the longest of 106 recorded calls took 1.0 s.
+_FILE_SECONDS_MAX: Final = 5.0
+# Claude Code ends a Bash call that declared nothing after two minutes, and any after ten.
+_BASH_TIMEOUT_SECONDS: Final = 120.0
+_BASH_SECONDS_MAX: Final = 600.0
+# `claude -p`, and whoever drives it by its stream: what is to be asked is refused or asked there.
+_HEADLESS_ENTRY: Final = "sdk-cli"
+_INTERRUPTED: Final = b"[Request interrupted by user"
+# Calls that never ran: a person said no, or another call of the same message failed.
+_REFUSED: Final = re.compile(
+    rb"The user doesn't want to (?:proceed with this tool use|take this action)|<tool_use_error>Sibling tool call errored"
+    # What our own driver says for a person; its test holds the two together.
+    rb"|A person refused this\."
+)
+_REFUSAL_BYTES_MAX: Final = 200
+# Typed by a person or written by the client, but addressed to the client: no turn follows.
+_LOCAL: Final = (
+    b"<command-",
+    b"<local-command-",
+    b"<bash-input>",
+    b"<bash-stdout>",
+    b"<bash-stderr>",
+    b"Caveat: ",
+)
+# Names a skill or a command whose text is the client's next record: the prompt of a turn.
+_COMMAND: Final = b"<command-message>"
+# A hook would not let the turn end, or the answer to a schema is missing: the model is asked again.
+_STOP_REFUSED: Final = (b"Stop hook feedback:", b"[structured-output-enforce]")
+# What the client writes in the place of a prompt that a hook let nothing follow.
+_STOPPED_BY_HOOK: Final = b"Operation stopped by hook"
+# An answer to a schema. Told so, the client gives up after five, or as many as it was told, and writes no word of it.
+_UNFIT: Final = b'"Output does not match required schema'
+_UNFIT_MAX: Final = 5
+# No field, or one without a value.
+_NOWHERE: Final = (b"", b"null")
+_SESSION_START: Final = b'"SessionStart"'
+# Enough to know any of the above by.
+_OPENING_MAX: Final = NOTIFICATION_BYTES_MAX
+_FINAL_STOPS: Final = frozenset({"end_turn", "stop_sequence", "refusal"})
+# Dialects that state no other stop reason state this one, for messages of the client's own.
+_CLIENTS_STOP: Final = "stop_sequence"
+# What a server may put beside its result.
+_END_TURN: Final = re.compile(rb'"claude/endTurn": ?true')
+_BUDGET: Final = re.compile(rb'\{"type": ?"budget_usd"')
+_decode_budget: Final = json_decoder(_Budget)
+# A run ended by its own limit, or by a hook that let nothing follow.
+_LIMIT_REACHED: Final = re.compile(rb'\{"type": ?"(?:max_turns_reached|hook_stopped_continuation)"')
+
+# Records that are known and say nothing about a turn.
+_QUIET: Final = frozenset(
+    {
+        "agent-color", "agent-name", "agent-setting", "ai-title", "attachment", "attribution-snapshot",
+        "bridge-session", "content-replacement", "custom-title", "file-history-snapshot", "fork-context-ref",
+        "mode", "pr-link", "queue-operation", "summary", "tag",
+        "worktree-state",
+    }
+)  # fmt: skip
+
+
+class TranscriptReader:
+    """Reads one transcript. Remembers the last message id, for every block of a message repeats its usage."""
+
+    def __init__(self) -> None:
+        self._counted_message = ""
+        self._header: tuple[str | None, str | None, str | None] = (None, None, None)
+        # The record before this one named a command; a hook refused the turn's end.
+        self._commanded = self._refused = False
+        self._mode: str | None = None
+        # How many answers to a schema in a row did not fit, and the failure it would be to end with the last one.
+        self._unfit = 0
+        self._gave_up: e.TurnFailed | None = None
+
+    def read(self, line: bytes) -> Sequence[e.Event]:
+        try:
+            record = _decode(line)
+        except msgspec.DecodeError as error:
+            return read_strange(line, error, self.read, _misshapen)
+        read = _READS.get(record.type)
+        if read is None:
+            return self._unread(record)
+        at = wall_of(record.timestamp)
+        if at is None:
+            return (e.Drifted(0.0, "timestamp"),)
+        events = (e.Progressed(at),) if record.is_sidechain else self._in_order(record, read(record, at), at)
+        message = record.message
+        if message is not None and message.usage is not None and not record.is_sidechain:
+            events = self._counted(events, message.id, message.usage, at)
+        if record.permission_mode is not None:
+            events = (*self._mode_set(record, at), *events)
+        header = (record.session_id, record.cwd, record.version)
+        if header == self._header:
+            return events
+        self._header = header
+        opened = e.Opened(at, conversation_of(record.session_id), record.cwd, record.version)
+        return (opened, *events)
+
+    def _in_order(self, record: _Record, events: Sequence[e.Event], at: float) -> Sequence[e.Event]:
+        """What a record means because of the one before it."""
+        if record.type == "user":
+            commanded, self._commanded = self._commanded, False
+            if not events and not record.is_compact_summary:
+                return self._client_wrote(record, at, commanded=commanded)
+            return self._answered(events, at)
+        if record.type == "assistant":
+            self._commanded = self._refused = False
+        elif record.subtype == "stop_hook_summary" and self._refused:
+            self._refused = False
+            return ()
+        return events
+
+    def _answered(self, events: Sequence[e.Event], at: float) -> Sequence[e.Event]:
+        """Count the answers to a schema that did not fit, and tell of the last that its client takes."""
+        ended = next((event for event in events if isinstance(event, e.CallEnded)), None)
+        if ended is None or not (ended.is_error and ended.result.startswith(_UNFIT)):
+            self._unfit, self._gave_up = 0, None
+            return events
+        self._unfit += 1
+        self._gave_up = e.TurnFailed(at, e.Failure.REQUEST, text_of(ended.result))
+        return events if self._unfit < _UNFIT_MAX else (*events, *self._closed())
+
+    def _closed(self) -> Sequence[e.Event]:
+        """The failure that the log ends with, if it is one that the client does not write; told once."""
+        failed, self._unfit, self._gave_up = self._gave_up, 0, None
+        return (failed,) if failed is not None else ()
+
+    def _client_wrote(self, record: _Record, at: float, *, commanded: bool) -> Sequence[e.Event]:
+        """A text of the client's own is a prompt behind a command, from its queue, or where a hook refused the end."""
+        opening = _opening(record)
+        if not record.is_meta:
+            self._commanded = opening.startswith(_COMMAND)
+            return ()
+        self._refused = opening.startswith(_STOP_REFUSED)
+        queued = bytes(record.prompt_source) not in _NOWHERE and not opening.startswith(_LOCAL)
+        is_prompt = commanded or queued or self._refused
+        return (e.Prompted(at, by_person=commanded),) if is_prompt else ()
+
+    def is_boundary(self, line: bytes) -> bool:
+        # Cheap looks first: marks between messages and the results of calls never begin a turn.
+        if b'"user"' not in line and b'"assistant"' not in line:
+            return False
+        if b'"tool_result"' in line or b'"thinking"' in line or b'"tool_use"' in line:
+            return False
+        return any(is_boundary(event) for event in TranscriptReader().read(line))
+
+    def _unread(self, record: _Record) -> Sequence[e.Event]:
+        if record.type == "permission-mode":
+            return self._mode_set(record, 0.0)
+        if record.type == "last-prompt":
+            return (*self._closed(), e.LogClosed(0.0))
+        return _quiet(record) if record.type in _QUIET else (_unknown(record.type),)
+
+    def _mode_set(self, record: _Record, at: float) -> Sequence[e.Event]:
+        """A person can change it in the middle of a turn."""
+        mode = e.HEADLESS if record.entrypoint == _HEADLESS_ENTRY else record.permission_mode
+        if mode is None or mode == self._mode:
+            return ()
+        self._mode = mode
+        return (e.PermissionModeSet(at, mode),)
+
+    def _counted(
+        self, events: Sequence[e.Event], message_id: str, usage: _Usage, at: float
+    ) -> Sequence[e.Event]:
+        """The events with the tokens of their message, if it was not counted yet."""
+        if message_id == self._counted_message:
+            return events
+        self._counted_message = message_id
+        tokens = usage.input_tokens + usage.cache_creation_input_tokens
+        return (*events, e.Spent(at, tokens, usage.output_tokens, usage.weight))
+
+
+def calls_in(line: bytes, at: float) -> list[e.CallStarted]:
+    """The calls that a message of the agent's begins, in a transcript or on a stream; none in what cannot be read."""
+    try:
+        record = _decode(line)
+    except msgspec.DecodeError:
+        return []
+    return [event for event in _assistant(record, at) if isinstance(event, e.CallStarted)]
+
+
+def _quiet(record: _Record) -> Sequence[e.Event]:
+    """Of the records between messages few tell of a turn: a task's end, a limit that was reached, a budget."""
+    if record.type == "queue-operation" and (at := wall_of(record.timestamp)) is not None:
+        return task_ended(bytes(record.content)[1:], at)
+    if record.type == "attachment" and not record.is_sidechain:
+        at = wall_of(record.timestamp)
+        return _attached(bytes(record.attachment), at) if at is not None else ()
+    return ()
+
+
+def _attached(attachment: bytes, at: float) -> Sequence[e.Event]:
+    if _LIMIT_REACHED.match(attachment) is not None:
+        return (e.TurnEnded(at, by_mark=True),)
+    if _BUDGET.match(attachment) is None:
+        return ()
+    try:
+        budget = _decode_budget(attachment)
+    except msgspec.DecodeError:  # a turn can be judged without it
+        return (e.Skipped(0.0, "attachment.budget_usd"),)
+    return (e.Budgeted(at, budget.used, budget.total),)
+
+
+def _unknown(kind: object) -> e.Event:
+    return e.Skipped(0.0, kind[:40]) if isinstance(kind, str) else e.Drifted(0.0, "type")
+
+
+def _misshapen(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
+    """Only a record we would have read can drift."""
+    kind = record.get("type")
+    known = isinstance(kind, str) and kind in _READS
+    return e.Drifted(0.0, path_in(error)) if known else _unknown(kind)
+
+
+def _user(record: _Record, at: float) -> Sequence[e.Event]:
+    if record.message is None or record.message.content is UNSET:
+        missing = "user.message" if record.message is None else "user.message.content"
+        return (e.Drifted(at, missing),)
+    if record.is_compact_summary:
+        return (e.Compacted(at),)
+    content = record.message.content
+    if isinstance(content, str):
+        return _said(content[:_OPENING_MAX].encode(), at, is_meta=record.is_meta)
+    events = _user_blocks(record, content, at)
+    return (*events, e.TurnEnded(at)) if _ends_turn(record, content) else events
+
+
+def _opening(record: _Record) -> bytes:
+    """The first words of a user's message."""
+    content = record.message.content if record.message is not None else UNSET
+    if isinstance(content, str):
+        return content[:_OPENING_MAX].encode()
+    blocks = content if isinstance(content, list) else []
+    text = next((block.text for block in blocks if block.type == "text"), Raw(b""))
+    return bytes(text)[1:_OPENING_MAX]
+
+
+def _ends_turn(record: _Record, blocks: list[_Block]) -> bool:
+    """Whether this result is the turn's last word, as the answer of a run that was given a schema is."""
+    said = bytes(record.tool_ends_turn) == b"true" or _END_TURN.search(bytes(record.mcp_meta)) is not None
+    return said and not any(block.is_error for block in blocks)
+
+
+def _said(opening: bytes, at: float, *, is_meta: bool) -> Sequence[e.Event]:
+    """What a person's message does, by its first words."""
+    if opening.startswith(_INTERRUPTED):
+        return (e.TurnInterrupted(at),)
+    if is_meta or opening.startswith(_LOCAL):
+        return ()
+    if opening.startswith(_STOPPED_BY_HOOK):
+        return (e.TurnEnded(at, by_mark=True),)
+    if is_notification(opening):
+        return (*task_ended(opening, at), e.Prompted(at, by_person=False))
+    return (e.Prompted(at, by_wakeful=opening.startswith(OPENINGS)),)
+
+
+def _user_blocks(record: _Record, blocks: list[_Block], at: float) -> list[e.Event]:
+    events: list[e.Event] = []
+    others: list[_Block] = []
+    for block in blocks:
+        if block.type == "tool_result":
+            events += _call_ended(block, bytes(record.tool_use_result), at)
+        else:
+            others.append(block)
+    # Text beside results is the client's, not a prompt; it can still say that the turn was cut.
+    is_meta = record.is_meta or bool(events)
+    for block in others:
+        if block.type == "text":
+            events += _text_said(block, at, is_meta=is_meta)
+        elif block.type is UNSET:
+            events.append(e.Drifted(at, "user.message.content.type"))
+    return events
+
+
+def _text_said(block: _Block, at: float, *, is_meta: bool) -> Sequence[e.Event]:
+    text = bytes(block.text)
+    if not text:
+        return (e.Drifted(at, "user.message.content.text"),)
+    return _said(text[1:_OPENING_MAX], at, is_meta=is_meta)
+
+
+def _call_ended(block: _Block, result: bytes, at: float) -> Sequence[e.Event]:
+    if block.tool_use_id is UNSET:
+        return (e.Drifted(at, "tool_result.tool_use_id"),)
+    content = bytes(block.content)
+    is_error = block.is_error is True
+    refused = is_error and _REFUSED.search(content, 0, _REFUSAL_BYTES_MAX) is not None
+    background = "" if is_error else left_running(result, content)
+    ended = e.CallEnded(at, block.tool_use_id, is_error, refused, content, background=background)
+    task = "" if is_error or background else ended_by(result)
+    return (ended, e.TaskEnded(at, task)) if task else (ended,)
+
+
+def _assistant(record: _Record, at: float) -> Sequence[e.Event]:
+    message = record.message
+    if message is None or not isinstance(message.content, list):
+        missing = "assistant.message" if message is None else "assistant.message.content"
+        return (e.Drifted(at, missing),)
+    if record.is_api_error_message:
+        return (_turn_failed(record, message.content, at),)
+    if message.stop_reason is UNSET:
+        return (e.Drifted(at, "assistant.message.stop_reason"),)
+    if len(message.content) == 1:  # as clients write them
+        return (_assistant_block(message.content[0], message, at),)
+    return [_assistant_block(block, message, at) for block in message.content]
+
+
+def _assistant_block(block: _Block, message: _Message, at: float) -> e.Event:
+    if block.type == "tool_use":
+        return _call_started(block, message.id, at)
+    if block.type == "text":
+        return _text(message.stop_reason or None, bytes(block.text), at)
+    if block.type is UNSET:
+        return e.Drifted(at, "assistant.message.content.type")
+    return e.Progressed(at)
+
+
+def _text(stop_reason: str | None, text: bytes, at: float) -> e.Event:
+    words = crc32(text)
+    if stop_reason in _FINAL_STOPS:
+        stated = words if stop_reason != _CLIENTS_STOP else 0
+        return e.TurnEnded(at, words=stated, asks=question_of(text))
+    echoes = echoes_in(text)
+    if stop_reason == "tool_use":
+        return e.Progressed(at, words, echoes)
+    return e.Spoke(at, words, echoes, question_of(text))
+
+
+def _call_started(block: _Block, message: str, at: float) -> e.Event:
+    if block.id is UNSET or block.name is UNSET or block.input is UNSET:
+        missing = next(name for name in ("id", "name", "input") if getattr(block, name) is UNSET)
+        return e.Drifted(at, f"tool_use.{missing}")
+    given = bytes(block.input)
+    seconds, kind = _timeout_seconds(block.name, given), kind_of(block.name)
+    limit = _limit_seconds(block.name, seconds)
+    return e.CallStarted(
+        at, block.id, block.name, kind, given, seconds, enforced=True, limit_seconds=limit, message=message
+    )
+
+
+def _timeout_seconds(tool: str, given: bytes) -> float | None:
+    declared = declared_timeout_seconds(given)
+    return _BASH_TIMEOUT_SECONDS if declared is None and tool == "Bash" else declared
+
+
+def _limit_seconds(tool: str, seconds: float | None) -> float | None:
+    """How long the client lets such a call run."""
+    if tool in _FILE_TOOLS:
+        return _FILE_SECONDS_MAX
+    return min(seconds, _BASH_SECONDS_MAX) if tool == "Bash" and seconds is not None else None
+
+
+def _turn_failed(record: _Record, blocks: list[_Block], at: float) -> e.Event:
+    text = " ".join(text_of(bytes(block.text)) for block in blocks)
+    code = bytes(record.error).decode("utf-8", "replace").strip('"')
+    return turn_failed(text, at, status=record.api_error_status, code=code)
+
+
+def _system(record: _Record, at: float) -> Sequence[e.Event]:
+    if not record.subtype:
+        return (e.Drifted(at, "system.subtype"),)
+    if record.subtype in {"turn_duration", "stop_hook_summary"}:
+        return (e.TurnEnded(at, by_mark=True),)
+    if record.subtype.endswith("compact_boundary"):
+        return (e.Compacted(at),)
+    return (e.Retried(at),) if record.subtype == "api_error" else ()
+
+
+def _progress(record: _Record, at: float) -> Sequence[e.Event]:
+    """Hooks that run when a session starts are at work before anybody asked for anything."""
+    return () if _SESSION_START in bytes(record.data)[:_OPENING_MAX] else (e.Progressed(at),)
+
+
+_Read = Callable[[_Record, float], Sequence[e.Event]]
+_READS: Final[Mapping[object, _Read]] = {
+    "user": _user,
+    "assistant": _assistant,
+    "system": _system,
+    "progress": _progress,
+}

@@ -1,0 +1,70 @@
+"""Codex's login: `codex login status`, a turn of one word, and the file its credentials live in.
+
+Its status says "not logged in" where another provider needs no login: the rules do not believe it alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.control.auth_mode import AuthEvent
+from wakeful.control.auth_text import AuthTier, auth_tier
+from wakeful.core.decoding import decode_json
+from wakeful.linux.client_asking import PROBE_PROMPT, ClientAsking, stamp
+
+_GONE: Final = b"Not logged in"
+_VARIABLES: Final = ("OPENAI_API_KEY", "CODEX_API_KEY")
+
+
+class _Error(Struct):
+    message: str = ""
+
+
+class _Line(Struct):
+    type: str
+    error: _Error = msgspec.field(default_factory=_Error)
+
+
+class CodexLogin:
+    """Implements ports.login.Login. `folder` is where a probe runs: one of ours, with nothing in it."""
+
+    provider = "codex"
+
+    def __init__(self, argv: Sequence[str], folder: str, environ: Mapping[str, str]) -> None:
+        self._client = ClientAsking(argv, folder, environ)
+        self._environ = environ
+
+    async def status(self) -> AuthEvent:
+        answer = await self._client.ask_status("login", "status")
+        if answer.exit_code == 0:
+            return AuthEvent.STATUS_GOOD
+        return AuthEvent.STATUS_GONE if _GONE in answer.errors + answer.output else AuthEvent.STATUS_UNKNOWN
+
+    async def probe(self) -> AuthEvent:
+        flags = ("--json", "--skip-git-repo-check", "--ephemeral", "-s", "read-only")
+        answer = await self._client.ask_probe("exec", *flags, PROBE_PROMPT)
+        for line in reversed(answer.output.splitlines()):
+            learnt = _learnt(line)
+            if learnt is not None:
+                return learnt
+        return AuthEvent.STATUS_UNKNOWN
+
+    def credentials(self) -> str:
+        folder = self._environ.get("CODEX_HOME") or f"{self._environ.get('HOME', '/')}/.codex"
+        return stamp((f"{folder}/auth.json", f"{folder}/config.toml"), self._environ, _VARIABLES)
+
+
+def _learnt(line: bytes) -> AuthEvent | None:
+    """What the last word about the turn says; None: another line."""
+    try:
+        said = decode_json(line, _Line)
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+    if said.type == "turn.completed":
+        return AuthEvent.TURN_WORKED
+    if said.type != "turn.failed":
+        return None
+    sure = auth_tier(said.error.message[:300]) is AuthTier.SURE
+    return AuthEvent.PROBE_REFUSED if sure else AuthEvent.STATUS_UNKNOWN

@@ -1,0 +1,378 @@
+"""One line of a Codex rollout to events. Pure; knows the dialects from 0.142 to 0.166 by shape, not version.
+
+Only the fields named here are decoded. A known record that lacks one of them has drifted; a record of an
+unknown type is skipped and counted, for formats grow.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+from zlib import crc32
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import replace
+
+from wakeful.control.briefs import OPENINGS
+from wakeful.core.decoding import json_decoder
+from wakeful.integrations.codex.outcomes import call_ended, turn_failed
+from wakeful.integrations.codex.permissions import is_escalated, own_limit_seconds
+from wakeful.judging import events as e
+from wakeful.judging.activity import BACKGROUND_MAX, is_boundary
+from wakeful.judging.echoes import echoes_in
+from wakeful.sources.call_kinds import kind_of
+from wakeful.sources.shapes import (
+    conversation_of,
+    declared_timeout_seconds,
+    path_in,
+    question_of,
+    read_strange,
+    text_of,
+)
+from wakeful.sources.stamps import wall_of
+
+
+class _Usage(Struct, gc=False):
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class _Counted(Struct, gc=False):
+    total_token_usage: _Usage | None = None
+    last_token_usage: _Usage | None = None
+
+
+class _Item(Struct, gc=False):
+    """What `item_completed` completes; its texts and outputs stay undecoded."""
+
+    type: str | UnsetType = UNSET
+    id: str = ""
+    status: str | None = None
+    content: Raw = Raw(b"")
+    aggregated_output: Raw = Raw(b"")
+
+
+class _Error(Struct, gc=False):
+    message: str = ""
+    codex_error_info: Raw = Raw(b"")
+
+
+class _Payload(Struct, frozen=True, gc=False):
+    type: str = ""
+    id: str | None = None
+    role: str = ""
+    content: Raw = Raw(b"")
+    name: str = ""
+    arguments: Raw | UnsetType = UNSET
+    call_id: str | None = None
+    output: Raw | UnsetType = UNSET
+    input: Raw | UnsetType = UNSET
+    action: Raw | UnsetType = UNSET
+    message: Raw = Raw(b"")
+    last_agent_message: Raw = Raw(b"")
+    cwd: str | None = None
+    cli_version: str | None = None
+    approval_policy: Raw = Raw(b"")
+    approvals_reviewer: str | None = None
+    item: _Item | UnsetType = UNSET
+    error: _Error | None = None
+    info: _Counted | None = None
+    usage: _Usage | UnsetType = UNSET
+    root_turn_id: Raw | UnsetType = UNSET
+    turn_attribution: Raw | UnsetType = UNSET
+    source: Raw = Raw(b"")
+
+
+_NO_PAYLOAD: Final = _Payload()
+
+
+class _Record(Struct, gc=False):
+    timestamp: datetime | None = None
+    type: str = ""
+    payload: _Payload = _NO_PAYLOAD
+
+
+_decode: Final = json_decoder(_Record)
+
+_NESTED: Final = frozenset({"event_msg", "response_item"})
+# Where a call's arguments stand, and its tool's name where the record has none.
+_CALLS: Final[Mapping[str, tuple[str, str]]] = {
+    "function_call": ("arguments", ""),
+    "custom_tool_call": ("input", ""),
+    "local_shell_call": ("action", "local_shell"),
+    "tool_search_call": ("arguments", "tool_search"),
+}
+_SESSION: Final = re.compile(rb'"session_id"\s*:\s*"?(\d{1,20})')
+# `codex exec` runs nothing but prompts. Dialects that attribute no turn say only who began the thread.
+_BY_EXEC: Final = re.compile(rb'"turn_trigger"\s*:\s*"exec"')
+_EXEC: Final = b'"exec"'
+# Codex wakes itself up by such a message; the parts of a user message are JSON inside JSON here.
+_HEARTBEAT: Final = b"<heartbeat>"
+_HEARTBEAT_BYTES_MAX: Final = 200
+# What stands before the first of several texts of a person.
+_FIRST_TEXT: Final = b'[{"type":"text","text":'
+# A message is a list of texts.
+_NO_TEXT: Final = b"[]"
+_TEXT_END: Final = b'"}]'
+# What a line that begins afresh must hold. Inside of texts these quotes are escaped.
+_BOUNDARY_WORDS: Final = (b'"user_message"', b'"UserMessage"', b'"task_complete"', b'"turn_aborted"')
+
+
+class RolloutReader:
+    """Reads one rollout. Remembers whose it is: a fork begins with a copy of another thread's records."""
+
+    def __init__(self) -> None:
+        self._thread: str | None = None
+        self._total: _Usage | None = None
+        self._has_usage_records = False
+        self._is_exec = False
+        # By call: the commands that went on when it came back, and those it asks for more.
+        self._running: dict[str, str] = {}
+        self._asked: dict[str, str] = {}
+
+    def read(self, line: bytes) -> Sequence[e.Event]:
+        try:
+            record = _decode(line)
+        except msgspec.DecodeError as error:
+            return read_strange(line, error, self.read, _misshapen)
+        payload = record.payload
+        read = _NESTED_READS.get((record.type, payload.type)) or _READS.get(record.type)
+        if read is None:
+            return _unread(record)
+        at = wall_of(record.timestamp)
+        if at is None:
+            return (e.Drifted(0.0, "timestamp"),)
+        return read(self, payload, at)
+
+    def is_boundary(self, line: bytes) -> bool:
+        if not any(word in line for word in _BOUNDARY_WORDS):
+            return False
+        return any(is_boundary(event) for event in RolloutReader().read(line))
+
+    def opened(self, payload: _Payload, at: float) -> Sequence[e.Event]:
+        """Only the first record is this thread's own; the ones after it may be its ancestors'."""
+        if payload.id is None:
+            return (e.Drifted(at, "session_meta.id"),)
+        self._thread = self._thread or payload.id
+        if payload.id != self._thread:
+            return ()
+        self._is_exec = bytes(payload.source) == _EXEC
+        return (e.Opened(at, conversation_of(payload.id), payload.cwd, payload.cli_version),)
+
+    def used(self, payload: _Payload, at: float) -> Sequence[e.Event]:
+        """Dialects with usage records repeat the same figures as counts: these are then left out."""
+        if payload.usage is UNSET:
+            return (e.Drifted(at, "token_usage_record.usage"),)
+        self._has_usage_records = True
+        return (_spent(payload.usage, at),)
+
+    def counted(self, payload: _Payload, at: float) -> Sequence[e.Event]:
+        """A count is repeated whenever a rate limit changes; only a new total is a new message."""
+        if self._has_usage_records or payload.info is None or payload.info.total_token_usage == self._total:
+            return ()
+        self._total = payload.info.total_token_usage
+        last = payload.info.last_token_usage
+        return (_spent(last, at),) if last is not None else ()
+
+    def ended(self, payload: _Payload, at: float) -> Sequence[e.Event]:
+        if not payload.call_id or payload.output is UNSET:
+            return (e.Drifted(at, f"{payload.type}.{'output' if payload.call_id else 'call_id'}"),)
+        ended = call_ended(payload.call_id, bytes(payload.output), at)
+        asked = self._asked.pop(payload.call_id, None)
+        if asked is not None:
+            # Asking a running command for more is no task of its own; the last answer is the task's end.
+            return (replace(ended, background=""),) if ended.background else (ended, e.TaskEnded(at, asked))
+        if ended.background:
+            _remember(self._running, payload.call_id, ended.background)
+        return (ended,)
+
+    def called(self, payload: _Payload, at: float) -> Sequence[e.Event]:
+        event = _called(payload, at)
+        if payload.name == "write_stdin" and isinstance(event, e.CallStarted):
+            session = _SESSION.search(event.input)
+            if session is not None:
+                _remember(self._asked, event.call, session[1].decode())
+        return (event,)
+
+    def turn_started(self, payload: _Payload, at: float) -> Sequence[e.Event]:
+        """Who asked is said by the message that follows; none does while a command typed with `!` runs.
+
+        Nor while `/compact` summarises: that alone, in dialects that attribute turns, is nobody's.
+        """
+        attribution = payload.turn_attribution
+        if payload.root_turn_id is not UNSET and attribution is UNSET:
+            return (e.Prompted(at, by_person=False), e.Compacting(at))
+        is_exec = self._is_exec if attribution is UNSET else _BY_EXEC.search(bytes(attribution)) is not None
+        return (e.Prompted(at, by_person=False, unasked=not is_exec),)
+
+    def completed(self, payload: _Payload, at: float) -> Sequence[e.Event]:
+        events, item = _item(payload, at), payload.item
+        task = self._running.pop(item.id, None) if item is not UNSET else None
+        return events if task is None else (*events, e.TaskEnded(at, task))
+
+
+def _remember(tasks: dict[str, str], call: str, task: str) -> None:
+    if len(tasks) >= BACKGROUND_MAX:
+        del tasks[next(iter(tasks))]
+    tasks[call] = task
+
+
+def _key_of(kind: str, nested: str) -> str:
+    return f"{kind}.{nested}" if kind in _NESTED else kind
+
+
+def _unread(record: _Record) -> Sequence[e.Event]:
+    """Quiet, unknown, or without the fields that say what a record is."""
+    if not record.type or (record.type in _NESTED and not record.payload.type):
+        missing = "payload.type" if record.type else "type"
+        return (e.Drifted(0.0, "payload" if record.payload is _NO_PAYLOAD and record.type else missing),)
+    key = _key_of(record.type, record.payload.type)
+    return () if key in _QUIET else (e.Skipped(0.0, key[:40]),)
+
+
+def _misshapen(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
+    """Only a record we would have read can drift."""
+    kind, payload = record.get("type"), record.get("payload")
+    if not isinstance(kind, str):
+        return e.Drifted(0.0, "type")
+    nested = payload.get("type") if isinstance(payload, dict) else None
+    key = _key_of(kind, str(nested))
+    known = key in _READS or (kind in _NESTED and not isinstance(nested, str))
+    return e.Drifted(0.0, path_in(error)) if known else e.Skipped(0.0, key[:40])
+
+
+def _spent(usage: _Usage, at: float) -> e.Event:
+    return e.Spent(at, max(0, usage.input_tokens - usage.cached_input_tokens), usage.output_tokens)
+
+
+def _context(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
+    """Stands before every request, so that a log read from its last turn on knows its folder and its permission mode."""
+    events = (e.Opened(at, cwd=payload.cwd), e.Progressed(at))
+    policy = bytes(payload.approval_policy)
+    if not policy:
+        return events
+    by_person = payload.approvals_reviewer in {None, "user"}
+    return (*events, e.PermissionModeSet(at, text_of(policy) if by_person else "auto"))
+
+
+def _prompted(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
+    return (_prompt(payload.message, at),)
+
+
+def _prompt(text: Raw, at: float) -> e.Event:
+    opening = bytes(text)[:_HEARTBEAT_BYTES_MAX]
+    by_wakeful = opening.removeprefix(_FIRST_TEXT)[1:].startswith(OPENINGS)
+    return e.Prompted(at, by_person=_HEARTBEAT not in opening, by_wakeful=by_wakeful)
+
+
+def _progressed(_reader: RolloutReader, _payload: _Payload, at: float) -> Sequence[e.Event]:
+    return (e.Progressed(at),)
+
+
+def _message(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
+    """What users and developers say here is mostly context; their prompts have a record of their own."""
+    if payload.role != "assistant":
+        return ()
+    text = bytes(payload.content)
+    if len(text) <= len(_NO_TEXT):
+        return (e.Progressed(at),)
+    return (e.Progressed(at, crc32(text), echoes_in(text.removesuffix(_TEXT_END))),)
+
+
+def _compacted(_reader: RolloutReader, _payload: _Payload, at: float) -> Sequence[e.Event]:
+    return (e.Compacted(at),)
+
+
+def _turn_ended(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
+    if payload.error is None:
+        return (e.TurnEnded(at, asks=question_of(bytes(payload.last_agent_message))),)
+    return (turn_failed(payload.error.message, bytes(payload.error.codex_error_info), at),)
+
+
+def _turn_aborted(_reader: RolloutReader, _payload: _Payload, at: float) -> Sequence[e.Event]:
+    return (e.TurnInterrupted(at),)
+
+
+def _item(payload: _Payload, at: float) -> Sequence[e.Event]:
+    item = payload.item
+    if item is UNSET or item.type is UNSET:
+        return (e.Drifted(at, "item_completed.item" if item is UNSET else "item_completed.item.type"),)
+    if item.type == "UserMessage":
+        return (_prompt(item.content, at),)
+    if item.type == "Plan":
+        return (e.Proposed(at),)
+    if item.type == "CommandExecution" and item.id and item.status in {"failed", "declined"}:
+        refused = item.status == "declined"
+        return (e.CallEnded(at, item.id, not refused, refused, bytes(item.aggregated_output)),)
+    return (e.Progressed(at),)
+
+
+def _called(payload: _Payload, at: float) -> e.Event:
+    field, tool = _CALLS[payload.type]
+    tool = tool or payload.name
+    given = getattr(payload, field)
+    if not tool or given is UNSET or not payload.call_id:
+        missing = "name" if not tool else field if given is UNSET else "call_id"
+        return e.Drifted(at, f"{payload.type}.{missing}")
+    # Arguments are JSON in a JSON string, or plain JSON.
+    text = bytes(given)
+    if text.startswith(b'"'):
+        text = text_of(text).encode()
+    seconds = declared_timeout_seconds(text)
+    limit, escalated = own_limit_seconds(tool, text, seconds), is_escalated(text)
+    return e.CallStarted(at, payload.call_id, tool, kind_of(tool), text, seconds, True, limit, escalated)
+
+
+def _search_ended(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
+    """The tools it found are no result that could repeat itself."""
+    if not payload.call_id:
+        return (e.Drifted(at, "tool_search_output.call_id"),)
+    return (e.CallEnded(at, payload.call_id),)
+
+
+_Read = Callable[[RolloutReader, _Payload, float], Sequence[e.Event]]
+_READS: Final[Mapping[str, _Read]] = {
+    "session_meta": RolloutReader.opened,
+    "turn_context": _context,
+    "compacted": _compacted,
+    "token_usage_record": RolloutReader.used,
+    "event_msg.task_started": RolloutReader.turn_started,
+    "event_msg.task_complete": _turn_ended,
+    "event_msg.turn_aborted": _turn_aborted,
+    "event_msg.user_message": _prompted,
+    "event_msg.token_count": RolloutReader.counted,
+    "event_msg.context_compacted": _compacted,
+    "event_msg.item_completed": RolloutReader.completed,
+    "event_msg.agent_message": _progressed,
+    "event_msg.agent_reasoning": _progressed,
+    "event_msg.mcp_tool_call_end": _progressed,
+    "event_msg.patch_apply_end": _progressed,
+    "event_msg.web_search_end": _progressed,
+    "event_msg.stream_error": _progressed,
+    "response_item.message": _message,
+    "response_item.reasoning": _progressed,
+    # Written when it is over; it has no id by which an end could be told.
+    "response_item.web_search_call": _progressed,
+    "response_item.function_call": RolloutReader.called,
+    "response_item.custom_tool_call": RolloutReader.called,
+    "response_item.local_shell_call": RolloutReader.called,
+    "response_item.tool_search_call": RolloutReader.called,
+    "response_item.function_call_output": RolloutReader.ended,
+    "response_item.custom_tool_call_output": RolloutReader.ended,
+    "response_item.tool_search_output": _search_ended,
+}
+# The same by both of their words: putting these together for every line would cost more than finding them.
+_NESTED_READS: Final = {
+    (kind, nested): read for key, read in _READS.items() for kind, _, nested in [key.partition(".")] if nested
+}
+# Known, and silent about the turn. A failure is told again by the end of its turn.
+_QUIET: Final = frozenset(
+    {
+        "world_state", "event_msg.error", "event_msg.warning", "event_msg.thread_settings_applied",
+        "event_msg.thread_rolled_back", "event_msg.plan_update", "event_msg.entered_review_mode",
+        "event_msg.exited_review_mode", "event_msg.hook_started", "event_msg.hook_completed",
+        "response_item.ghost_snapshot",
+    }
+)  # fmt: skip

@@ -1,0 +1,89 @@
+"""One turn of a driven Codex, out of what `codex exec --json` says. Pure: lines in, what is heard out.
+
+A process is a turn, and its file begins with it. Codex says a message when it is whole: there is nothing in between.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.control.turn_events import Ended, Heard, Spent, Taken, Words
+from wakeful.core.decoding import json_decoder
+from wakeful.sources.failure_words import failure_in
+
+BREAK: Final = "\n\n"
+
+
+class _Item(Struct, gc=False):
+    type: str = ""
+    text: str = ""
+
+
+class _Error(Struct, gc=False):
+    message: str = ""
+
+
+class _Usage(Struct, gc=False):
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class _Line(Struct, gc=False):
+    """Only what is read."""
+
+    type: str = ""
+    item: _Item | None = None
+    error: _Error | None = None
+    usage: _Usage | None = None
+
+
+_decode: Final = json_decoder(_Line)
+
+
+class CodexHearing:
+    """Hears the turn of one process. It never asks: `codex exec` has nobody to ask."""
+
+    def __init__(self, _prompt_id: str) -> None:
+        self._text = ""
+
+    def feed(self, line: bytes) -> Sequence[Heard]:
+        """What is new. Lines that are torn, unknown or of another shape tell nothing."""
+        try:
+            said = _decode(line)
+        except msgspec.DecodeError:
+            return ()
+        match said.type:
+            case "turn.started":
+                self._text = ""
+                return (Taken(),)
+            case "item.completed" if said.item is not None and said.item.type == "agent_message":
+                return self._said(said.item.text)
+            case "turn.completed":
+                used = said.usage or _Usage()
+                spent = Spent(used.input_tokens, used.output_tokens)
+                return (Ended(self._text, spent=spent, stop_reason="end_turn"),)
+            case "turn.failed":
+                return (_failed(said.error.message if said.error is not None else ""),)
+        return ()
+
+    def caught_up(self) -> Sequence[Heard]:
+        return ()
+
+    def given_here(self) -> None:
+        """Every process is one turn: its file has nothing else."""
+
+    def begin_anew(self) -> bool:
+        """Another process goes on in this conversation, with a file of its own. Every process has one prompt."""
+        self._text = ""
+        return True
+
+    def _said(self, text: str) -> Sequence[Heard]:
+        words = f"{BREAK}{text}" if self._text else text
+        self._text += words
+        return (Words(words),) if words else ()
+
+
+def _failed(message: str) -> Ended:
+    return Ended(message, failure_in(message))

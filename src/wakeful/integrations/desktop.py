@@ -1,0 +1,48 @@
+"""Alerts on the desktop, by `notify-send`. Only where a display is: a server's bus has nobody who would show them."""
+
+import shutil
+from collections.abc import Mapping
+from html import escape
+from typing import Final
+
+from wakeful.alerts.messenger import NotDelivered, Refused
+from wakeful.core.redact import redact
+from wakeful.core.text import plain
+from wakeful.linux.inquiry import ask
+
+NAME: Final = "desktop"
+PROGRAM: Final = "notify-send"
+SEND_SECONDS_MAX: Final = 5.0
+REASON_CHARS_MAX: Final = 200
+_DISPLAYS: Final = ("DISPLAY", "WAYLAND_DISPLAY")
+
+
+def has_desktop(environ: Mapping[str, str]) -> bool:
+    """Whether there is a display, and the program to put something on it."""
+    shown = any(environ.get(name) for name in _DISPLAYS)
+    return shown and shutil.which(PROGRAM, path=environ.get("PATH")) is not None
+
+
+class DesktopMessenger:
+    """The desktop of whoever started this process."""
+
+    name = NAME
+
+    async def send(self, text: str, *, chat: str | None = None) -> None:
+        if chat is not None:
+            raise Refused(channel=NAME, reason="it knows no chats")
+        title, _, body = text.partition("\n")
+        # Desktops read the body as markup, and what an agent wrote is none.
+        argv = (PROGRAM, "--app-name=Wakeful", "--", title, escape(body, quote=False))
+        try:
+            answer = await ask(argv, SEND_SECONDS_MAX)
+        except OSError as problem:
+            raise Refused(channel=NAME, reason=f"{PROGRAM}: {problem.strerror}") from problem
+        if answer.exit_code is None:
+            raise NotDelivered(channel=NAME, reason=f"no answer within {SEND_SECONDS_MAX:g} s")
+        if answer.exit_code != 0:
+            said = plain(redact(answer.errors.decode(errors="replace")), REASON_CHARS_MAX)
+            raise Refused(channel=NAME, reason=said or f"{PROGRAM} exited {answer.exit_code}")
+
+    async def close(self) -> None:
+        """Nothing is held open."""

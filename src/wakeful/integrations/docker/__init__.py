@@ -1,0 +1,1 @@
+"""Docker: engine, agents in containers, transcripts inside them."""

@@ -1,0 +1,300 @@
+"""The engine's API with a deadline on every question, and its answers in our words. What they mean is not decided here.
+
+Whatever keeps us from an answer is EngineGone; an answer that says no is EngineRefused. The environment of a program run
+in a container travels in the request alone: the engine neither stores nor shows it.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+from aiodocker import Docker, DockerError
+from msgspec import Struct
+
+from wakeful.agents.runtime import EngineGone
+from wakeful.core.errors import WorldError
+from wakeful.core.redact import redact
+from wakeful.core.text import plain
+from wakeful.linux.child_environment import given_environ
+
+ASK_SECONDS_MAX: Final = 5.0
+# Copying an image for a new container, or ending one whose processes are stuck, takes its time.
+ACT_SECONDS_MAX: Final = 60.0
+PING_SECONDS: Final = 10.0
+OUTPUT_BYTES_MAX: Final = 256 * 1024
+REASON_CHARS_MAX: Final = 300
+# What changes whether an agent runs. Programs run by health checks are events, too, and nobody wants to hear of them.
+_UNREACHED: Final = 900
+_EVENTS: Final = ("start", "die", "destroy", "pause", "unpause", "rename", "oom")
+
+
+class EngineRefused(WorldError):
+    """The engine refused ({status}): {reason}."""
+
+    code = "engine-refused"
+
+    @property
+    def status(self) -> int:
+        status = self.facts["status"]
+        assert isinstance(status, int), "HTTP numbers them"
+        return status
+
+    @property
+    def reason(self) -> str:
+        return str(self.facts["reason"])
+
+
+class _State(Struct, rename="pascal"):
+    status: str = ""
+    running: bool = False
+    paused: bool = False
+    restarting: bool = False
+    pid: int = 0
+    exit_code: int = 0
+
+
+class _Config(Struct, rename="pascal"):
+    image: str = ""
+    user: str = ""
+    labels: dict[str, str] | None = None
+    env: list[str] | None = None
+
+
+class Mount(Struct, frozen=True, rename="pascal"):
+    """Where a folder of the host, or a volume, is seen inside."""
+
+    source: str = ""
+    destination: str = ""
+
+
+class _Shown(Struct, rename="pascal"):
+    id: str
+    name: str
+    state: _State
+    config: _Config
+    mounts: list[Mount] | None = None
+
+
+class Container(Struct, frozen=True, kw_only=True):
+    """A container as the engine describes it. `pid` numbers its first process on the engine's host."""
+
+    id: str
+    name: str
+    status: str
+    running: bool
+    paused: bool
+    restarting: bool
+    pid: int
+    exit_code: int
+    image: str
+    user: str
+    labels: Mapping[str, str]
+    # HOME as the image sets it, empty if it does not.
+    home: str = ""
+    mounts: tuple[Mount, ...] = ()
+
+
+class Listed(Struct, frozen=True):
+    """One row of the engine's list of running containers."""
+
+    id: str
+    name: str
+    labels: Mapping[str, str]
+
+
+class Ran(Struct, frozen=True):
+    """How a program run in a container ended, and what it said."""
+
+    exit_code: int
+    output: bytes
+
+    @property
+    def words(self) -> str:
+        return shown(self.output.decode(errors="replace"))
+
+
+class Engine:
+    """The engine at one address. Its connections are made at first use and belong to the loop that is running then."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._client: Docker | None = None
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def inspect(self, name: str) -> Container | None:
+        """The container of this name or id, None if there is none. Raises EngineGone, EngineRefused."""
+        try:
+            async with self._asking(ASK_SECONDS_MAX) as client:
+                answer = await client.containers.container(name).show()
+        except EngineRefused as refusal:
+            if refusal.status == 404:
+                return None
+            raise
+        return _container(self._read(answer))
+
+    async def running(self) -> list[Listed]:
+        """Every running container. Raises EngineGone, EngineRefused."""
+        async with self._asking(ASK_SECONDS_MAX) as client:
+            rows = await client.containers.list()
+        return [
+            Listed(row.id, row["Names"][0].removeprefix("/"), row["Labels"] or {})
+            for row in rows
+            if row["Names"]
+        ]
+
+    async def create(self, name: str, wanted: Mapping[str, Any]) -> str:
+        """Make a container; its id. Raises EngineGone, EngineRefused (409: the name is taken, 404: no such image)."""
+        async with self._asking(ACT_SECONDS_MAX) as client:
+            return (await client.containers.create(dict(wanted), name=name)).id
+
+    async def begin(self, container_id: str) -> None:
+        """Start it. Raises EngineGone, EngineRefused."""
+        async with self._asking(ACT_SECONDS_MAX) as client:
+            await client.containers.container(container_id).start()
+
+    async def remove(self, container_id: str) -> None:
+        """End it and everything in it, and remove it; nothing if it is gone. Raises EngineGone, EngineRefused."""
+        try:
+            async with self._asking(ACT_SECONDS_MAX) as client:
+                await client.containers.container(container_id).delete(force=True)
+        except EngineRefused as refusal:
+            # 409: somebody else is removing it at this moment.
+            if refusal.status not in (404, 409):
+                raise
+
+    async def run(
+        self,
+        container_id: str,
+        argv: Sequence[str],
+        *,
+        environ: Mapping[str, str] | None = None,
+        workdir: str = "",
+        seconds_max: float = ASK_SECONDS_MAX,
+    ) -> Ran:
+        """Run a program in a running container to its end. Raises EngineGone, EngineRefused."""
+        async with self._asking(seconds_max) as client:
+            order = await client.containers.container(container_id).exec(
+                list(argv), environment=given_environ(environ or {}), workdir=workdir or None
+            )
+            output = bytearray()
+            async with order.start() as stream:
+                while (message := await stream.read_out()) is not None:
+                    output += message.data
+                    if len(output) > OUTPUT_BYTES_MAX:
+                        break
+            # 126 and 127 are the runtime's own: the program could not be run.
+            ended = await order.inspect()
+        return Ran(-1 if ended["ExitCode"] is None else ended["ExitCode"], bytes(output))
+
+    async def events(self, since: float) -> AsyncGenerator[Mapping[str, str], None]:
+        """Attributes of every container something happened to, from `since` on. Begins with an empty one, once it hears.
+
+        Raises EngineGone when the engine ends, or no longer answers.
+        """
+        filters = json.dumps({"type": ["container"], "event": list(_EVENTS)})
+        # A client of its own: aiodocker keeps one stream per client, and a failed one for good.
+        client = Docker(self.address)
+        try:
+            async with self._reporting(ASK_SECONDS_MAX):
+                await client.version()
+            # Untyped in aiodocker.
+            events: Any = client.events
+            heard = events.subscribe(filters=filters, since=f"{since:.9f}")
+            yield {}
+            while (event := await self._next(client, heard)) is not None:
+                yield event.get("Actor", {}).get("Attributes") or {}
+        finally:
+            await _end_listening(client)
+        raise EngineGone(address=self.address, reason="it ended the connection")
+
+    async def _next(self, client: Docker, heard: Any) -> Any:
+        """The next event, asking between two of them whether the engine still answers. None: it hung up."""
+        while True:
+            try:
+                # Not wait_for: before Python 3.12 it loses a cancellation that comes together with an event.
+                async with asyncio.timeout(PING_SECONDS):
+                    return await heard.get()
+            except TimeoutError:
+                async with self._reporting(ASK_SECONDS_MAX):
+                    await client.version()
+
+    @asynccontextmanager
+    async def _asking(self, seconds_max: float) -> AsyncIterator[Docker]:
+        if self._client is None:
+            self._client = Docker(self.address)
+        async with self._reporting(seconds_max):
+            yield self._client
+
+    @asynccontextmanager
+    async def _reporting(self, seconds_max: float) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(seconds_max):
+                yield
+        except TimeoutError as problem:
+            raise EngineGone(address=self.address, reason=f"no answer within {seconds_max:g} s") from problem
+        except DockerError as problem:
+            # aiodocker's own number for an engine that it could not reach.
+            if problem.status == _UNREACHED:
+                raise EngineGone(
+                    address=self.address, reason=_why(problem.__context__ or problem)
+                ) from problem
+            raise EngineRefused(status=problem.status, reason=shown(str(problem.message))) from problem
+        except (aiohttp.ClientError, OSError) as problem:
+            raise EngineGone(address=self.address, reason=_why(problem)) from problem
+
+    def _read(self, answer: object) -> _Shown:
+        try:
+            return msgspec.convert(answer, _Shown)
+        except msgspec.ValidationError as problem:
+            reason = f"it answered in a form we do not know: {problem}"
+            raise EngineGone(address=self.address, reason=reason) from problem
+
+
+def shown(text: str) -> str:
+    """Words from outside, as they may be shown."""
+    return plain(redact(text), REASON_CHARS_MAX)
+
+
+async def _end_listening(client: Docker) -> None:
+    try:
+        await client.close()
+    except (aiohttp.ClientError, OSError, DockerError):
+        # The stream's own end, told once more. Closing again closes what is left.
+        client.events.task = None
+        await client.close()
+
+
+def _why(problem: BaseException) -> str:
+    """The system's own word for it where there is one: aiohttp's says more than anybody wants to read."""
+    if isinstance(problem, OSError) and problem.errno:
+        return os.strerror(problem.errno)
+    return shown(str(problem)) or type(problem).__name__
+
+
+def _container(told: _Shown) -> Container:
+    state, config = told.state, told.config
+    homes = [each.removeprefix("HOME=") for each in config.env or () if each.startswith("HOME=")]
+    return Container(
+        id=told.id,
+        name=told.name.removeprefix("/"),
+        status=state.status,
+        running=state.running,
+        paused=state.paused,
+        restarting=state.restarting,
+        pid=state.pid,
+        exit_code=state.exit_code,
+        image=config.image,
+        user=config.user,
+        labels=config.labels or {},
+        home=homes[-1] if homes else "",
+        mounts=tuple(told.mounts or ()),
+    )

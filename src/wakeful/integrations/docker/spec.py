@@ -1,0 +1,111 @@
+"""What a container is to be: an agent's specification in the engine's words. It asks nobody and changes nothing.
+
+Never among them: privileges, capabilities, devices, the host's namespaces beside the network somebody asked for, the
+engine's own socket, and the values of the environment, which belong to a session and not to a container.
+"""
+
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from wakeful.agents.model import AgentSpec
+from wakeful.core.errors import OperatorError
+
+NAME_PREFIX: Final = "agent-"
+AGENT_LABEL: Final = "wakeful.agent"
+EPOCH_LABEL: Final = "wakeful.epoch"
+# Whoever reaches one of these owns the host.
+ENGINE_SOCKETS: Final = (
+    "/run/docker.sock",
+    "/var/run/docker.sock",
+    "/run/containerd/containerd.sock",
+    "/run/podman/podman.sock",
+    "/run/crio/crio.sock",
+)
+_MOUNT: Final = re.compile(r"(?P<source>[^:]+):(?P<target>[^:]+)(?::(?P<mode>ro|rw))?\Z")
+_UNIX: Final = "unix://"
+
+
+class AgentRefused(OperatorError):
+    """Agent {name} cannot be started as it is declared: {reason}."""
+
+    code = "agent-refused"
+
+
+def container_name(agent: str) -> str:
+    return f"{NAME_PREFIX}{agent}"
+
+
+def agent_of(name: str) -> str:
+    """The agent a container is named for, empty if for none."""
+    return name.removeprefix(NAME_PREFIX) if name.startswith(NAME_PREFIX) else ""
+
+
+def wanted(spec: AgentSpec, epoch: int, address: str) -> dict[str, Any]:
+    """The engine's description of the container to make. Raises AgentRefused."""
+    if not spec.image:
+        raise AgentRefused(name=spec.name, reason="it names no image")
+    return {
+        "Image": spec.image,
+        # Its entry point would run beside the agent, or instead of the sleep.
+        "Entrypoint": ["sleep"],
+        "Cmd": ["infinity"],
+        "User": spec.user,
+        "WorkingDir": spec.workdir,
+        "Labels": {AGENT_LABEL: spec.name, EPOCH_LABEL: str(epoch)},
+        "HostConfig": {
+            # A sleep reaps nobody: without this every tool that outlives its agent stays as a zombie.
+            "Init": True,
+            "NetworkMode": spec.network or "none",
+            "Mounts": _mounts(spec, address),
+        },
+    }
+
+
+def ready_pattern(spec: AgentSpec) -> re.Pattern[str] | None:
+    """What its screen shows once it is ready. Raises AgentRefused."""
+    if not spec.ready:
+        return None
+    try:
+        return re.compile(spec.ready)
+    except re.error as problem:
+        raise AgentRefused(name=spec.name, reason=f"`ready` is no pattern: {problem}") from problem
+
+
+def epoch_of(labels: Mapping[str, str]) -> int:
+    """The claim a container was made under, 0 if nobody's."""
+    text = labels.get(EPOCH_LABEL, "")
+    return int(text) if text.isdecimal() and len(text) < 19 else 0
+
+
+def _mounts(spec: AgentSpec, address: str) -> list[Mapping[str, Any]]:
+    sockets = (*ENGINE_SOCKETS, *([address.removeprefix(_UNIX)] if address.startswith(_UNIX) else ()))
+    return [_mount(spec.name, text, sockets) for text in spec.mounts]
+
+
+def _mount(agent: str, text: str, sockets: Sequence[str]) -> Mapping[str, Any]:
+    parts = _MOUNT.match(text)
+    if parts is None:
+        raise AgentRefused(
+            name=agent, reason=f"{text!r} is no mount: give host:container or host:container:ro"
+        )
+    source, target = Path(parts["source"]), parts["target"]
+    if not source.is_absolute() or not target.startswith("/"):
+        raise AgentRefused(name=agent, reason=f"both sides of the mount {text!r} must be absolute paths")
+    # Links are followed by the engine as well, so what they lead to is what is judged.
+    source = source.resolve()
+    if _is_socket(source) or any(Path(each).resolve().is_relative_to(source) for each in sockets):
+        raise AgentRefused(
+            name=agent, reason=f"the mount {text!r} would hand it a control socket of this host"
+        )
+    return {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": parts["mode"] == "ro"}
+
+
+def _is_socket(path: Path) -> bool:
+    try:
+        return stat.S_ISSOCK(path.stat().st_mode)
+    except OSError:
+        # Missing or closed to us: the engine says so itself.
+        return False

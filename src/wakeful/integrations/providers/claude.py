@@ -1,0 +1,21 @@
+"""Claude Code: one process for a conversation, which asks for permissions itself."""
+
+from wakeful.control.provider import Provider
+from wakeful.integrations.claude_code.driver import ClaudeDriver
+from wakeful.integrations.claude_code.login import ClaudeLogin
+from wakeful.integrations.claude_code.one_shot import ClaudeOneShot
+from wakeful.integrations.claude_code.turn_reader import ClaudeHearing
+
+
+def _flags(mode: str) -> tuple[str, ...]:
+    return () if mode == "default" else ("--permission-mode", mode)
+
+
+PROVIDER = Provider(
+    name="claude",
+    driver=lambda run, clock, _environ: ClaudeDriver(run, clock),
+    hearing=ClaudeHearing,
+    login=ClaudeLogin,
+    one_shot=ClaudeOneShot,
+    flags=_flags,
+)

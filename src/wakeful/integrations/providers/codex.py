@@ -1,0 +1,27 @@
+"""Codex: one process for each turn. It knows no permission questions without a terminal: what it may do is its sandbox."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from wakeful.control.provider import Provider
+from wakeful.integrations.codex.driver import CodexDriver
+from wakeful.integrations.codex.login import CodexLogin
+from wakeful.integrations.codex.one_shot import CodexOneShot
+from wakeful.integrations.codex.turn_reader import CodexHearing
+
+_SANDBOXES: Final[Mapping[str, tuple[str, ...]]] = {
+    "default": ("-s", "workspace-write"),
+    "acceptEdits": ("-s", "workspace-write"),
+    "plan": ("-s", "read-only"),
+    "bypassPermissions": ("--dangerously-bypass-approvals-and-sandbox",),
+}
+
+PROVIDER = Provider(
+    name="codex",
+    driver=CodexDriver,
+    hearing=CodexHearing,
+    login=CodexLogin,
+    one_shot=CodexOneShot,
+    flags=lambda mode: ("--skip-git-repo-check", *_SANDBOXES[mode]),
+    subcommand=("exec",),
+)

@@ -1,0 +1,1 @@
+"""tmux: panes as a source, typing, starting, agents."""

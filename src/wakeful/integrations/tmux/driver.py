@@ -1,0 +1,314 @@
+"""Any command in a tmux session of its own, spoken to by keys: each act looks before and after it, and says what it saw.
+
+Whether it may act was decided before. Only sessions that carry our mark are ended; a pane that a person opened is typed
+into, never closed.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from wakeful.control.driver import Begun, Order, Question, Reply, Seen, TypedText, unannounced
+from wakeful.core.clock import Clock
+from wakeful.core.ids import SessionId
+from wakeful.core.managed_session import Hosting
+from wakeful.core.process import Process, Sight
+from wakeful.integrations.claude_code.claude_status import status_of
+from wakeful.integrations.driving import absence
+from wakeful.integrations.tmux import acts, claude_dialogs, codex_dialogs
+from wakeful.integrations.tmux.claude_input import ClaudeInput, permission
+from wakeful.integrations.tmux.failure import TmuxFailed
+from wakeful.integrations.tmux.inputs import CodexInput, Input, PlainInput, ShellInput
+from wakeful.integrations.tmux.keys import digest, typable
+from wakeful.integrations.tmux.pane import PaneHand, shown, until
+from wakeful.integrations.tmux.panes import DEADLINE_SECONDS
+from wakeful.integrations.tmux.programs import program_of, resuming, unwrapped
+from wakeful.integrations.tmux.resuming import resume
+from wakeful.integrations.tmux.screen import Screen, last_words
+from wakeful.integrations.tmux.server import TmuxServer
+from wakeful.integrations.tmux.start_screens import Shown
+from wakeful.integrations.tmux.starting import READY_SECONDS_MAX, Starting
+from wakeful.integrations.tmux.stop import close_session, end_program, program_in_pane, stopped, sweep_tools
+from wakeful.integrations.tmux.terminal import terminal_state
+from wakeful.integrations.tmux.typed_notes import TypedNote, TypedNotes
+from wakeful.judging.evidence import DialogKind
+from wakeful.linux import proc
+from wakeful.storage.store import Outcome
+
+_READERS: Final[Mapping[str, type[Input]]] = {
+    each.__name__: each for each in (ClaudeInput, CodexInput, PlainInput, ShellInput)
+}
+_DIALOGS: Final[Mapping[type[Input], Callable[[Screen], Shown | None]]] = {
+    ClaudeInput: claude_dialogs.dialog_on,
+    CodexInput: codex_dialogs.dialog_on,
+}
+_NO_PANE: Final = Seen(Outcome.DECLINED, "nobody knows in which pane it runs")
+
+
+class TmuxDriver:
+    """Hosts sessions on a tmux server of our own, and speaks to those in panes of other servers."""
+
+    name = "tmux"
+    per_turn = False
+
+    def __init__(
+        self,
+        socket: str,
+        folder: str,
+        clock: Clock,
+        *,
+        config: str | None = None,
+        deadline_seconds: float = DEADLINE_SECONDS,
+    ) -> None:
+        """`folder` is for what lives a moment: scripts and texts. `config` replaces the user's tmux.conf."""
+        self._socket = socket
+        self._folder = folder
+        self._deadline_seconds = deadline_seconds
+        self._starting = Starting(TmuxServer(socket, deadline_seconds, config), folder, clock)
+        # Where something was typed whose outcome is not written down yet.
+        self._typed_in: dict[SessionId, PaneHand] = {}
+
+    def is_open(self, hosting: Hosting) -> bool:
+        """Its agent runs, the first process of its pane lives, and the server's socket is there."""
+        pane, process = hosting.pane, hosting.process
+        if pane is None or pane.process is None or process is None or not Path(pane.socket).is_socket():
+            return False
+        return proc.runs(process) and proc.sight(pane.process) is Sight.ALIVE
+
+    def is_lost(self, hosting: Hosting) -> bool:
+        """Its agent outlived its pane, or nobody can call its server any more."""
+        pane = hosting.pane
+        if pane is None or pane.process is None or absence(hosting) is not None:
+            return False
+        return proc.sight(pane.process) is Sight.DEAD or not Path(pane.socket).is_socket()
+
+    async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
+        """Start or resume in a new tmux session. Raises what the port names, BadTmuxName and TmuxFailed."""
+        reader = _checked(order)
+        given = await self._starting.begin(order)
+        hosting = given.hosting
+        await begun(hosting)
+        try:
+            ready = await self._starting.settle(
+                given, lambda screen: _is_ready(reader, screen, hosting.process)
+            )
+            seen = await self._greet(hosting, order.prompt, ready=ready)
+        except TmuxFailed as problem:
+            return Seen(Outcome.UNVERIFIED, f"started, and then: {problem}", hosting)
+        return replace(seen, hosting=seen.hosting or hosting)
+
+    async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
+        """Type the prompt, see it stand in the input line, press Enter, see it taken. Raises PromptRefused."""
+        del environ  # its process lives already
+        hand = self._hand(hosting)
+        if hand is None:
+            return _NO_PANE
+        self._typed_in[hosting.session_id] = hand
+        seen = await seen_through(hand, acts.deliver(hand, prompt))
+        if seen.outcome not in (Outcome.RECOVERED, Outcome.UNVERIFIED):
+            return seen
+        return replace(seen, hosting=replace(hosting, typed=digest(prompt)))
+
+    async def settle_typed(self) -> list[TypedText]:
+        """What became of every text whose typing was cut off by our end."""
+        return [
+            TypedText(
+                note.session_id,
+                note.at,
+                note.text,
+                await self._settled(note),
+                is_command=note.reader == ShellInput.__name__,
+            )
+            for note in TypedNotes(self._folder).all()
+        ]
+
+    async def _settled(self, note: TypedNote) -> Seen:
+        server = TmuxServer(note.pane.socket, self._deadline_seconds)
+        if (reader := _READERS.get(note.reader)) is None:
+            # Written by another version.
+            TypedNotes(self._folder).drop(note.pane)
+            return Seen(Outcome.UNVERIFIED, "it is unknown whether the text was taken")
+        hand = PaneHand(server, note.pane, note.process, reader(), self._folder, note.session_id)
+        self._typed_in[note.session_id] = hand
+        try:
+            return await hand.settle(note)
+        except TmuxFailed as problem:
+            return Seen(Outcome.UNVERIFIED, f"it is unknown whether the text was taken: {problem}")
+
+    def forget_typed(self, session_id: SessionId) -> None:
+        """Its outcome is written down: a note whose end was seen has done its work."""
+        if (hand := self._typed_in.pop(session_id, None)) is not None:
+            hand.forget()
+
+    async def questions(self, hosting: Hosting) -> tuple[Question, ...]:
+        """The permission question on the screen of Claude Code; none for other programs. Raises TmuxFailed."""
+        hand = self._hand(hosting)
+        if hand is None or not isinstance(hand.reader, ClaudeInput):
+            return ()
+        asked = permission(await hand.look())
+        return () if asked is None else (Question(asked.id, shown(asked.tool), shown(asked.text)),)
+
+    async def answer(self, hosting: Hosting, question_id: str, reply: Reply) -> Seen:
+        """Choose the option by its digit, if the question on the screen is still the one that was read."""
+        hand = self._hand(hosting)
+        return _NO_PANE if hand is None else await seen_through(hand, acts.answer(hand, question_id, reply))
+
+    async def interrupt(self, hosting: Hosting) -> Seen:
+        """Escape where the client knows it, else Ctrl-C; declined while a question is open."""
+        hand = self._hand(hosting)
+        return _NO_PANE if hand is None else await seen_through(hand, acts.interrupt(hand, hosting.typed))
+
+    async def resume(self, hosting: Hosting, order: Order) -> Seen:
+        """In the pane it was in, if a shell waits there; else in a tmux session of its own."""
+        if hosting.pane is not None:
+            try:
+                seen = await self.resume_in_pane(hosting, order)
+            except TmuxFailed:
+                # The pane, or its whole server, is gone.
+                return await self.start(order)
+            if seen.outcome is not Outcome.DECLINED:
+                return seen
+        return await self.start(order)
+
+    async def resume_in_pane(self, hosting: Hosting, order: Order) -> Seen:
+        """Type the command that continues the conversation into the shell its agent left behind.
+
+        The order is the one `start` would get; its environment is the shell's own instead. `hosting` in the answer is
+        set once a new agent was seen. Raises ArgumentRefused, ConversationUnknown, PromptRefused and TmuxFailed.
+        """
+        reader = _checked(order)
+        command = resuming(order.argv, order.conversation_id, order.cwd)
+        if hosting.pane is None:
+            return _NO_PANE
+        server = TmuxServer(hosting.pane.socket, self._deadline_seconds)
+        shell = proc.identify_if_seen((await server.look(hosting.pane.target)).pane_pid)
+        if shell is None:
+            return Seen(Outcome.DECLINED, "the shell of its pane is gone")
+        hand = PaneHand(server, hosting.pane, shell, ShellInput(), self._folder, hosting.session_id)
+        self._typed_in[hosting.session_id] = hand
+        seen = await seen_through(hand, resume(hand, hosting, order, command))
+        if seen.hosting is None:
+            return seen
+        greeted = await seen_through(hand, self._await_and_greet(hand, reader, seen.hosting, order.prompt))
+        hosting = greeted.hosting or seen.hosting
+        return replace(greeted, words=f"{seen.words}; {greeted.words}", hosting=hosting)
+
+    async def stop(self, hosting: Hosting) -> Seen:
+        """End the agent, its tmux session if that is ours, and the tools it left behind."""
+        if hosting.process is None:
+            return Seen(Outcome.DECLINED, "nobody knows its process")
+        if proc.sight(hosting.process) is Sight.ALIVE and status_of(hosting.process) == "busy":
+            await self._calm(hosting)
+        ending = await end_program(hosting.process, program_in_pane(hosting, self._socket))
+        left = await close_session(hosting, self._deadline_seconds)
+        return stopped(ending, await sweep_tools(hosting), left)
+
+    async def _calm(self, hosting: Hosting) -> None:
+        """An interrupted agent ends its own tools. One that cannot be interrupted is ended all the same."""
+        try:
+            await self.interrupt(hosting)
+        except TmuxFailed:
+            return
+
+    async def _greet(self, hosting: Hosting, prompt: str | None, *, ready: bool) -> Seen:
+        """Give a started program its first prompt."""
+        hand = self._hand(hosting)
+        if not ready or hand is None:
+            return Seen(Outcome.UNVERIFIED, f"started, but not ready after {READY_SECONDS_MAX:g} s")
+        if (asked := await _dialog_at(hand)) is not None:
+            return _kept_waiting(hosting, asked, prompt)
+        if prompt is None:
+            return Seen(Outcome.RECOVERED, f"started in the tmux session {hand.address.session}")
+        seen = await self.deliver(hosting, prompt)
+        if seen.outcome is Outcome.INEFFECTIVE:
+            # A client that has just come up may lose a paste. Enter was not pressed, and a draft would refuse it.
+            seen = await self.deliver(hosting, prompt)
+        outcome = seen.outcome if seen.outcome is Outcome.RECOVERED else Outcome.UNVERIFIED
+        return replace(seen, outcome=outcome, words=f"started; its prompt: {seen.words}")
+
+    async def _await_and_greet(
+        self, hand: PaneHand, reader: Input, hosting: Hosting, prompt: str | None
+    ) -> Seen:
+        """Wait until the program that came up below a shell is ready, then give it its prompt."""
+        process = hosting.process
+        assert process is not None, "it was seen below the shell"
+
+        async def settled() -> bool | None:
+            return _is_ready(reader, await hand.look(), process) or proc.sight(process) is Sight.DEAD or None
+
+        ready = await until(settled, READY_SECONDS_MAX) is not None
+        if proc.sight(process) is Sight.DEAD:
+            said = shown(last_words((await hand.look()).rows))
+            return Seen(Outcome.INEFFECTIVE, "it ended again", untrusted=said)
+        return await self._greet(hosting, prompt, ready=ready)
+
+    def _hand(self, hosting: Hosting) -> PaneHand | None:
+        if hosting.pane is None or hosting.process is None:
+            return None
+        server = TmuxServer(hosting.pane.socket, self._deadline_seconds)
+        reader = reader_of(hosting.argv)
+        return PaneHand(server, hosting.pane, hosting.process, reader, self._folder, hosting.session_id)
+
+
+async def seen_through(hand: PaneHand, act: Awaitable[Seen]) -> Seen:
+    """The act's own report. When tmux fails in its middle, keys may have been pressed; before that, it is an error."""
+    try:
+        return await act
+    except TmuxFailed as problem:
+        if not hand.touched:
+            raise
+        return Seen(Outcome.UNVERIFIED, f"keys were sent, and then nobody could see what they did: {problem}")
+
+
+def _checked(order: Order) -> Input:
+    """How its program shows its input; its prompt is refused before anything runs. Raises PromptRefused."""
+    reader = reader_of(order.argv)
+    if order.prompt is not None:
+        typable(order.prompt, several_lines=reader.several_lines)
+    return reader
+
+
+def _is_ready(reader: Input, screen: Screen, process: Process | None) -> bool:
+    """Claude Code and Codex are ready with their first question, or with their input line once they read keys; Claude
+    Code also says how it is.
+
+    It draws its input line before it reads, and what is typed in between is lost. Another program is ready when it runs.
+    """
+    if not isinstance(reader, (ClaudeInput, CodexInput)):
+        return True
+    if reader.draft(screen) is None:
+        return reader.question(screen) is not None
+    state = terminal_state(screen.tty)
+    reads = state is not None and not state.canonical and not state.unread
+    told = isinstance(reader, CodexInput) or (process is not None and status_of(process) is not None)
+    return reads and told
+
+
+async def _dialog_at(hand: PaneHand) -> Shown | None:
+    """The dialog that the program waits at, if it is one that is known."""
+    dialog_on = _DIALOGS.get(type(hand.reader))
+    seen = dialog_on(await hand.look()) if dialog_on is not None else None
+    return seen if seen is not None and seen.kind is not DialogKind.UNKNOWN else None
+
+
+def _kept_waiting(hosting: Hosting, asked: Shown, prompt: str | None) -> Seen:
+    """It runs, and a person has to answer it before it takes a prompt. Nothing is typed there."""
+    attach, at = f"`wakeful attach {hosting.session_id}`", f"a dialog of its client is open ({asked.kind})"
+    if prompt is None:
+        words = f"started; {at}: {attach} and answer it"
+        return Seen(Outcome.RECOVERED, words, untrusted=shown(asked.words))
+    untyped = f"its first prompt was not typed, because {at}: {attach}, answer it, then send the prompt again"
+    kept = replace(hosting, note=untyped)
+    return Seen(Outcome.UNVERIFIED, f"started; {untyped}", kept, untrusted=shown(asked.words))
+
+
+def reader_of(argv: tuple[str, ...]) -> Input:
+    match program_of(unwrapped(argv)):
+        case "claude":
+            return ClaudeInput()
+        case "codex":
+            return CodexInput()
+        case _:
+            return PlainInput()

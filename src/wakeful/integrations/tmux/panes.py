@@ -1,0 +1,172 @@
+"""Every pane of every tmux server of this user, by one listing per server. It looks; it never types or ends.
+
+A server that hangs, refuses us or answers otherwise than expected is `unknown`. Names and titles are text from
+outside. tmux's control mode is not used: it has crashed servers.
+"""
+
+import os
+import secrets
+import socket as unix
+import stat
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.core.errors import WorldError
+from wakeful.core.process import Sight
+from wakeful.core.text import plain
+from wakeful.linux.inquiry import Answer, ask
+
+DEADLINE_SECONDS: Final = 5.0
+# Names that were made plain once: a listing repeats them every tick.
+TEXTS_KEPT: Final = 4096
+TEXT_CHARS_MAX: Final = 500
+_EMPTY_SERVER: Final = b"no current target"
+# In the order of _parse_row, the only one with spaces last. No more than is needed: what a pane runs is asked of
+# /proc by its pid, for every field costs the server, and the current command alone as much as all of these.
+_FIELDS: Final = ("pane_id", "pane_pid", "pane_dead", "window_activity", "session_name")
+_ROW: Final = " ".join(f"#{{{field}}}" for field in _FIELDS)
+
+
+class TmuxFolderClosed(WorldError):
+    """The folder of this user's tmux sockets, {folder}, cannot be read: {reason}."""
+
+    code = "tmux-folder-closed"
+
+
+class PaneRow(Struct, frozen=True):
+    """One pane as tmux lists it. `pane_id` (`%3`) is its address on this server; names are for people."""
+
+    session: str
+    pane_id: str
+    # A dead pane's pid is history and may be somebody else's by now.
+    pid: int
+    dead: bool
+
+
+class Listing(Struct, frozen=True):
+    """What one socket showed. `dead`: nobody serves it. `unknown`: we could not find out, and `reason` is why."""
+
+    socket: Path
+    sight: Sight
+    panes: tuple[PaneRow, ...] = ()
+    reason: str = ""
+    # When each pane's window last showed something new, in whole seconds since the epoch. No part of a row: a row
+    # that did not change is the same pane, however busy it is.
+    wrote: tuple[int, ...] = ()
+    # tmux could not be asked, and yet the socket is served: its server may have only just come up.
+    came_up: bool = False
+
+
+def sockets(uid: int, extra: Iterable[Path] = ()) -> list[Path]:
+    """Every tmux socket of this user: in tmux's own folder, and those named. Raises TmuxFolderClosed."""
+    # tmux's own default, which is safe because tmux and we both insist on the owner.
+    root = os.environ.get("TMUX_TMPDIR") or "/tmp"  # noqa: S108
+    named = (*_entries(Path(root) / f"tmux-{uid}", uid), *extra)
+    return sorted({path for path in named if _is_socket_of(path, uid)})
+
+
+async def list_panes(socket: Path, deadline_seconds: float = DEADLINE_SECONDS) -> Listing:
+    """All panes of the server on this socket; never later than the deadline, never an exception for the world."""
+    listing = await _list_once(socket, deadline_seconds)
+    if listing.came_up:
+        # A server began to serve between tmux's refusal and our look at its socket.
+        listing = await _list_once(socket, deadline_seconds)
+    return listing
+
+
+async def _list_once(socket: Path, deadline_seconds: float) -> Listing:
+    # A program may put newlines and tabs into its name and so forge rows; it cannot guess this.
+    separator = secrets.token_hex(8)
+    argv = ("tmux", "-u", "-S", str(socket), "list-panes", "-a", "-F", separator + _ROW)
+    try:
+        answer = await ask(argv, deadline_seconds)
+    except OSError as problem:
+        return Listing(socket, Sight.UNKNOWN, reason=f"tmux cannot be run: {problem.strerror}")
+    if answer.exit_code is None:
+        reason = f"tmux gave no complete answer within {deadline_seconds:g} s"
+        return Listing(socket, Sight.UNKNOWN, reason=reason)
+    if answer.exit_code != 0:
+        return _refused(socket, answer)
+    return _listed(socket, answer.output, separator.encode())
+
+
+def parse_panes(output: bytes, separator: bytes) -> list[tuple[PaneRow, int]]:
+    """Every pane that tmux printed, and when its window last showed something new.
+
+    Raises ValueError if it is not what we asked for.
+    """
+    before, *rows = output.split(separator)
+    if before:
+        raise ValueError("these are not the rows we asked for")
+    return [_parse_row(row) for row in rows]
+
+
+def _parse_row(row: bytes) -> tuple[PaneRow, int]:
+    fields = row.split(b" ", len(_FIELDS) - 1)
+    if len(fields) != len(_FIELDS) or not row.endswith(b"\n"):
+        raise ValueError("this is not a row we asked for")
+    pane_id, pid, dead, wrote, session = fields
+    return PaneRow(_text(session[:-1]), pane_id.decode("ascii"), int(pid), dead == b"1"), int(wrote)
+
+
+def _listed(socket: Path, output: bytes, separator: bytes) -> Listing:
+    try:
+        found = parse_panes(output, separator)
+    except ValueError:
+        return Listing(socket, Sight.UNKNOWN, reason="tmux answered in a form we do not know")
+    return Listing(
+        socket, Sight.ALIVE, tuple(row for row, _ in found), wrote=tuple(wrote for _, wrote in found)
+    )
+
+
+def _refused(socket: Path, answer: Answer) -> Listing:
+    """tmux said no. Whether a server is there is asked of the socket: messages change with versions."""
+    sight = served(socket)
+    if sight is Sight.DEAD:
+        return Listing(socket, Sight.DEAD, reason="no server on this socket")
+    if sight is Sight.ALIVE and answer.errors.startswith(_EMPTY_SERVER):
+        return Listing(socket, Sight.ALIVE)
+    reason = _text(answer.errors) or f"tmux exited {answer.exit_code}"
+    return Listing(socket, Sight.UNKNOWN, reason=reason, came_up=sight is Sight.ALIVE)
+
+
+def served(socket: Path) -> Sight:
+    """Whether anybody serves the socket: one connection, no program."""
+    with unix.socket(unix.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(socket))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return Sight.DEAD
+        except OSError:
+            return Sight.UNKNOWN
+    return Sight.ALIVE
+
+
+def _entries(folder: Path, uid: int) -> list[Path]:
+    """What lies in the folder, if it is one and the user's own."""
+    try:
+        found = folder.lstat()
+        return list(folder.iterdir()) if stat.S_ISDIR(found.st_mode) and found.st_uid == uid else []
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as problem:
+        raise TmuxFolderClosed(folder=folder, reason=problem.strerror) from problem
+
+
+def _is_socket_of(path: Path, uid: int) -> bool:
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISSOCK(found.st_mode) and found.st_uid == uid
+
+
+@lru_cache(TEXTS_KEPT)
+def _text(raw: bytes) -> str:
+    # Replaced, not escaped as surrogates: those cannot be encoded again on their way to a client.
+    return plain(raw.decode(errors="replace"), TEXT_CHARS_MAX)

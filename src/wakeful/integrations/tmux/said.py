@@ -1,0 +1,76 @@
+"""Whether the log of a conversation shows that its client took a text. Pure.
+
+Claude Code and Codex write down what they were asked as soon as they take it. That proves a prompt was sent; a log
+without it proves nothing.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.core.decoding import json_decoder
+from wakeful.integrations.tmux.keys import squeezed
+from wakeful.sources.stamps import wall_of
+
+
+class _Block(Struct, frozen=True):
+    type: str = ""
+    text: str = ""
+
+
+class _Message(Struct, frozen=True):
+    content: str | list[_Block] = ""
+
+
+class _Payload(Struct, frozen=True):
+    type: str = ""
+    message: str = ""
+
+
+class _Line(Struct, frozen=True):
+    """A line of either client: a prompt, one in the queue of a busy Claude Code, or something else."""
+
+    type: str
+    timestamp: str
+    message: _Message = _Message()
+    operation: str = ""
+    content: str = ""
+    payload: _Payload = _Payload()
+
+    @property
+    def prompt(self) -> str:
+        match self.type, self.operation or self.payload.type:
+            case "queue-operation", "enqueue":
+                return self.content
+            case "event_msg", "user_message":
+                return self.payload.message
+            case "user", _:
+                said = self.message.content
+                return (
+                    said
+                    if isinstance(said, str)
+                    else "".join(each.text for each in said if each.type == "text")
+                )
+            case _:
+                return ""
+
+
+_decode: Final = json_decoder(_Line)
+
+
+def was_said(lines: Iterable[bytes], text: str, since: float) -> bool:
+    """Whether one of these lines is a prompt with this text that the client took at `since` or later."""
+    wanted = squeezed(text)
+    return any(squeezed(said) == wanted for line in lines if (said := _prompt(line, since)))
+
+
+def _prompt(line: bytes, since: float) -> str:
+    try:
+        read = _decode(line)
+    except msgspec.DecodeError:
+        # Another kind of line, or a torn one.
+        return ""
+    at = wall_of(read.timestamp)
+    return read.prompt if at is not None and at >= since else ""

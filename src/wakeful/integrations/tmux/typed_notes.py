@@ -1,0 +1,105 @@
+"""What is being typed into which pane, kept on disk until what became of it is written down elsewhere.
+
+A daemon that is killed in between leaves its text in an input line, where it looks like somebody's draft. By the note it
+is known again. The text itself is kept, readable by its owner alone: a part of it cannot be told by a digest.
+"""
+
+import hashlib
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.core.decoding import json_decoder
+from wakeful.core.ids import SessionId
+from wakeful.core.managed_session import PaneAddress
+from wakeful.core.process import Process
+from wakeful.integrations.tmux.private import discard, write_private
+from wakeful.linux.small_files import read_small
+
+_PREFIX: Final = "typing-"
+_UNFINISHED: Final = ".new"
+# A prompt may have a MiB, and JSON writes a character in up to six bytes.
+NOTE_BYTES_MAX: Final = 8 * 1024 * 1024
+
+
+class Stage(StrEnum):
+    """How far it came, at least."""
+
+    BEGUN = "begun"
+    # The terminal has the whole text.
+    PASTED = "pasted"
+    # The whole text was seen in the input line, and Enter was about to be pressed.
+    ENTER = "enter"
+    # What became of it was seen: the program took it, or it was removed again.
+    TAKEN = "taken"
+    REMOVED = "removed"
+
+
+class TypedNote(Struct, frozen=True):
+    """One text on its way, since `at`. `prompt` is what stood before the cursor of the empty input line, `reader` who
+    reads it."""
+
+    session_id: SessionId
+    pane: PaneAddress
+    process: Process
+    reader: str
+    text: str
+    prompt: str
+    stage: Stage = Stage.BEGUN
+    at: float = 0.0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing more can become of it."""
+        return self.stage in (Stage.TAKEN, Stage.REMOVED)
+
+
+_decode: Final = json_decoder(TypedNote)
+
+
+class TypedNotes:
+    """The notes of one folder: one for each pane at most."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def keep(self, note: TypedNote) -> None:
+        """Write it, in the place of an older one. Raises TmuxFailed."""
+        path = self._path(note.pane)
+        new = f"{Path(path).name}{_UNFINISHED}"
+        discard(f"{self._folder}/{new}")
+        Path(write_private(self._folder, new, msgspec.json.encode(note))).replace(path)
+
+    def find(self, pane: PaneAddress) -> TypedNote | None:
+        return _read(Path(self._path(pane)))
+
+    def drop(self, pane: PaneAddress) -> None:
+        discard(self._path(pane))
+
+    def all(self) -> list[TypedNote]:
+        """What earlier daemons left. A file that is no note is removed, and so is one that never took its place: the
+        older note of the same text is the one that was acted on."""
+        found = []
+        for path in sorted(Path(self._folder).glob(f"{_PREFIX}*")):
+            note = None if path.suffix == _UNFINISHED else _read(path)
+            if note is None:
+                discard(str(path))
+            else:
+                found.append(note)
+        return found
+
+    def _path(self, pane: PaneAddress) -> str:
+        name = hashlib.sha256(f"{pane.socket}\n{pane.target}".encode()).hexdigest()[:16]
+        return f"{self._folder}/{_PREFIX}{name}"
+
+
+def _read(path: Path) -> TypedNote | None:
+    """None if there is none, or none that was written whole."""
+    content = read_small(path, NOTE_BYTES_MAX)
+    try:
+        return _decode(content) if content else None
+    except msgspec.DecodeError:
+        return None

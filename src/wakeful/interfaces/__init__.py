@@ -1,1 +1,0 @@
-"""The doors: command line, HTTP, socket, page. They show what services answer and decide nothing themselves."""

@@ -1,1 +1,0 @@
-"""Agents ask over MCP. Importing `server` costs a second; only `wakeful mcp` does."""

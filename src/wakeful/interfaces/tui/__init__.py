@@ -1,1 +1,0 @@
-"""`wakeful top`: the sessions in a terminal, live. Only this folder imports Textual."""

@@ -1,0 +1,43 @@
+"""A journal for any program: its steps can be resumed after a crash, and nothing is repeated without approval."""
+
+# What mypy reads and the interpreter skips.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from wakeful.journal.api import (
+        Journal,
+        JournalClosed,
+        JournalHeld,
+        JournalInUse,
+        KeyChanged,
+        Ran,
+        StateLost,
+        Step,
+        StepCompleted,
+        StepFailed,
+        StepRuns,
+        Traits,
+    )
+
+__all__ = [
+    "Journal",
+    "JournalClosed",
+    "JournalHeld",
+    "JournalInUse",
+    "KeyChanged",
+    "Ran",
+    "StateLost",
+    "Step",
+    "StepCompleted",
+    "StepFailed",
+    "StepRuns",
+    "Traits",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import the journal when one of its names is asked for: other packages use only parts of it."""
+    if name not in __all__:
+        raise AttributeError(f"module 'wakeful.journal' has no attribute {name!r}")
+    from wakeful.journal import api  # noqa: PLC0415 - see above
+
+    return getattr(api, name)

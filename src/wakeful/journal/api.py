@@ -1,0 +1,379 @@
+"""A journal for any program: its steps can be taken up after a crash, and nothing is repeated that nobody approved.
+
+`Journal(root)` keeps its files under `root`. Everything of it is on the disk before the step it speaks of begins,
+and after it ends. No daemon, no configuration.
+"""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from shlex import join
+from types import TracebackType
+from typing import Any, Self, TypedDict, Unpack
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wakeful.config.paths import Places
+from wakeful.core.errors import WorldError
+from wakeful.core.redact import redact
+from wakeful.journal.base import CheckpointDesk
+from wakeful.journal.checkpoint_store import JOURNALS, StoreDesk
+from wakeful.journal.integrity import fingerprint, inside
+from wakeful.journal.model import STALE_SECONDS, BadTrait, OnAlive, StepEffects, StepEntry, parse_step
+from wakeful.journal.processes import (
+    KEY_VARIABLE,
+    MARK_VARIABLE,
+    QUERY_SECONDS_MAX,
+    GatedProcess,
+    Query,
+    StepProcesses,
+)
+from wakeful.journal.recovery import JournalInUse
+from wakeful.journal.recovery_rules import Recovered
+from wakeful.journal.registry import register_root
+from wakeful.journal.writer import (
+    Book,
+    JournalClosed,
+    JournalHeld,
+    KeyChanged,
+    StateLost,
+    StepCompleted,
+    StepRuns,
+)
+from wakeful.linux import proc
+from wakeful.linux.child_environment import given_environ
+
+__all__ = [
+    "Journal",
+    "JournalClosed",
+    "JournalHeld",
+    "JournalInUse",
+    "KeyChanged",
+    "Ran",
+    "StateLost",
+    "Step",
+    "StepCompleted",
+    "StepFailed",
+    "StepRuns",
+    "Traits",
+]
+AnyPath = str | PathLike[str]
+
+
+class StepFailed(WorldError):
+    """Step {step} ended with exit code {exit_code}. What it said is in {errors_path}"""
+
+    code = "step-failed"
+
+
+class Traits(TypedDict, total=False):
+    """What a step says about itself. Without `effects` it counts as remote.
+
+    `undo` and `query` are commands as lists of words; a query exits 0 for done, 10 for absent, 11 for partial.
+    `temp` is removed before the step is run again.
+    """
+
+    effects: str
+    key: str | None
+    undo: Sequence[str]
+    query: Sequence[str]
+    detachable: bool
+    orphanable: bool
+    on_alive: str
+    temp: Sequence[AnyPath]
+
+
+class Ran(Struct, frozen=True):
+    """A program that ended well, and where its words are."""
+
+    step: str
+    exit_code: int
+    stdout_path: str
+    stderr_path: str
+
+
+class Journal:
+    """One program's journal; one program at a time has it.
+
+    `kind` says when silence is stale: 5 minutes `interactive`, 30 minutes `batch`. `register` lets the daemon recover it
+    by itself. `steps` is the plan, for `next_step`. `query(step, key)` asks the other side about a step that was cut
+    off: `done`, `absent`, `partial` or `unknown`. `fresh` begins anew. Opening it recovers what a crash left. Raises
+    JournalHeld while a person has to decide, JournalInUse, StateLost, StateForeign, StateOutdated.
+    """
+
+    def __init__(
+        self,
+        root: AnyPath,
+        kind: str = "interactive",
+        register: bool = False,
+        *,
+        steps: Sequence[str] = (),
+        query: Query | None = None,
+        query_seconds: float = QUERY_SECONDS_MAX,
+        fresh: bool = False,
+        desk: CheckpointDesk | None = None,
+    ) -> None:
+        if kind not in STALE_SECONDS:
+            raise BadTrait(name="kind", allowed=" or ".join(STALE_SECONDS), shown=kind)
+        self.kind = kind
+        self.root = Path(os.path.realpath(root))
+        self._book = Book(
+            self.root,
+            kind,
+            plan=[parse_step(step) for step in steps],
+            processes=StepProcesses(
+                self.root, query=query, query_seconds=query_seconds, environ=given_environ(os.environ)
+            ),
+            desk=desk if desk is not None else StoreDesk(),
+            fresh=fresh,
+        )
+        try:
+            if register:
+                register_root(Path(Places.of(os.environ).home) / JOURNALS, self.root)
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    async def open(
+        cls, root: AnyPath, kind: str = "interactive", register: bool = False, **rest: Any
+    ) -> Self:
+        """The same without blocking the loop."""
+        return await asyncio.to_thread(cls, root, kind, register, **rest)
+
+    @property
+    def trace_id(self) -> str:
+        """Stays the same until the journal is begun anew: part of a good idempotency key."""
+        return self._book.state.trace_id
+
+    @property
+    def recovered(self) -> Recovered | None:
+        """What was recovered last, if anything had to be."""
+        return self._book.recovered
+
+    def is_completed(self, step: str) -> bool:
+        return self._book.is_completed(step)
+
+    def next_step(self) -> str | None:
+        """The step that was cut off, else the next one of the plan; None if there is none."""
+        return self._book.next_step()
+
+    def step(self, name: str, **traits: Unpack[Traits]) -> "Step":
+        """A step, for `with` and `async with`: it is completed when its block ends, and failed when that raises.
+
+        Beginning it raises StepRuns, StepCompleted, KeyChanged, and JournalHeld where an earlier attempt has to be decided on.
+        """
+        return Step(self._book, self.root, parse_step(name), self._entry(traits))
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        step: str | None = None,
+        cwd: AnyPath | None = None,
+        environ: Mapping[str, str] | None = None,
+        **traits: Unpack[Traits],
+    ) -> Ran:
+        """Run a program as a step and wait for it; its words go to `.tmp/logs`. Raises StepFailed.
+
+        It begins after its pid is on the disk, and carries the step's key as $WAKEFUL_JOURNAL_KEY.
+        """
+        running = self._launched(argv, step, cwd, environ, traits)
+        try:
+            exit_code = running.gated.wait()
+        except BaseException as problem:
+            self._book.fail(running.step, problem)
+            raise
+        return self._ran(running, exit_code)
+
+    async def run_async(
+        self,
+        argv: Sequence[str],
+        *,
+        step: str | None = None,
+        cwd: AnyPath | None = None,
+        environ: Mapping[str, str] | None = None,
+        **traits: Unpack[Traits],
+    ) -> Ran:
+        """The same without blocking the loop. Cancelled, the program is ended."""
+        launching = asyncio.ensure_future(asyncio.to_thread(self._launched, argv, step, cwd, environ, traits))
+        try:
+            # Its thread goes on whatever is cancelled, and what it starts must not be left running.
+            running = await asyncio.shield(launching)
+            exit_code = await asyncio.to_thread(running.gated.wait)
+        except BaseException as problem:
+            if await _is_begun(launching):
+                await asyncio.to_thread(launching.result().gated.turn_away)
+                await asyncio.to_thread(self._book.fail, launching.result().step, problem)
+            raise
+        return await asyncio.to_thread(self._ran, running, exit_code)
+
+    def beat(self) -> None:
+        """Say that a long step is well: `last_sync` is now."""
+        with self._book.mutex:
+            self._book.write(self._book.state)
+
+    def close(self) -> None:
+        """Let go of the journal; twice is once."""
+        self._book.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    def _entry(self, traits: Traits) -> StepEntry:
+        temp = tuple(os.fspath(path) for path in traits.get("temp", ()))
+        for path in temp:
+            inside(self.root, path)
+        return StepEntry(
+            cmd=_told(proc.command(os.getpid())),
+            effects=_closed(StepEffects, "effects", traits.get("effects", "unknown")),
+            key=traits.get("key"),
+            undo=_words("undo", traits.get("undo", ())),
+            query=_words("query", traits.get("query", ())),
+            detachable=traits.get("detachable", False),
+            orphanable=traits.get("orphanable", False),
+            on_alive=_closed(OnAlive, "on_alive", traits.get("on_alive", "wait")),
+            temp=temp,
+        )
+
+    def _launched(
+        self,
+        argv: Sequence[str],
+        step: str | None,
+        cwd: AnyPath | None,
+        environ: Mapping[str, str] | None,
+        traits: Traits,
+    ) -> "_Running":
+        """The program, let through its gate once the disk knows of it."""
+        name = parse_step(step if step is not None else Path(argv[0]).name)
+        logs = self._book.files.places.logs / f"{name}-{self._book.files.stamp()}"
+        output, errors = logs.with_name(f"{logs.name}.out"), logs.with_name(f"{logs.name}.err")
+        with self._book.mutex:
+            entry = self._entry(traits)
+            mark = f"{self.trace_id}/{name}/{self._book.attempt_of(name, entry)}"
+            marks = {MARK_VARIABLE: mark, KEY_VARIABLE: entry.key or ""}
+            given = given_environ(os.environ if environ is None else environ) | marks
+            gated = GatedProcess(
+                argv, cwd=Path(cwd or self.root), environ=given, output=output, errors=errors
+            )
+            paths = [str(path.relative_to(self.root)) for path in (output, errors)]
+            told = replace(entry, cmd=_told(argv), mark=mark, stdout_path=paths[0], stderr_path=paths[1])
+            try:
+                self._book.start(name, told, gated.process)
+            except BaseException:
+                gated.turn_away()
+                raise
+        gated.let_through()
+        return _Running(name, gated, str(output), str(errors))
+
+    def _ran(self, running: "_Running", exit_code: int) -> Ran:
+        if exit_code != 0:
+            self._book.fail(running.step, f"exit code {exit_code}")
+            raise StepFailed(step=running.step, exit_code=exit_code, errors_path=running.errors)
+        self._book.complete(running.step, {"exit_code": exit_code})
+        return Ran(running.step, exit_code, running.output, running.errors)
+
+
+class _Running(Struct, frozen=True):
+    step: str
+    gated: GatedProcess
+    output: str
+    errors: str
+
+
+async def _is_begun(launching: "asyncio.Future[Any]") -> bool:
+    """Whether it came to run, once that is known."""
+    await asyncio.wait({launching})
+    return launching.exception() is None
+
+
+class Step:
+    """One step of a journal, begun by `with` or `async with`."""
+
+    def __init__(self, book: Book, root: Path, name: str, entry: StepEntry) -> None:
+        self.name = name
+        self._book = book
+        self._root = root
+        self._entry = entry
+        self._artefacts: set[str] = set()
+
+    @property
+    def key(self) -> str | None:
+        """The idempotency key to send along."""
+        return self._entry.key
+
+    @property
+    def attempt(self) -> int:
+        return self._entry.attempt
+
+    def artefact(self, path: AnyPath) -> None:
+        """A file this step leaves: its hash is kept when the step ends, and compared after a crash."""
+        inside(self._root, path)
+        self._artefacts.add(os.fspath(path))
+
+    def __enter__(self) -> Self:
+        self._entry = self._book.start(self.name, self._entry)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._book.fail(self.name, error)
+            return
+        try:
+            found = {path: fingerprint(inside(self._root, path)) for path in sorted(self._artefacts)}
+        except OSError as problem:
+            self._book.fail(self.name, problem)
+            raise
+        self._book.complete(self.name, {"artefacts": found} if found else {})
+
+    async def __aenter__(self) -> Self:
+        entering = asyncio.ensure_future(asyncio.to_thread(self.__enter__))
+        try:
+            # Its thread goes on whatever is cancelled.
+            return await asyncio.shield(entering)
+        except asyncio.CancelledError:
+            if await _is_begun(entering):
+                await asyncio.to_thread(self._book.take_back, self.name, "cancelled before its block began")
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.__exit__, kind, error, trace)
+
+
+def _told(argv: Sequence[str]) -> str:
+    """A command for people: without secrets, and not without end."""
+    return redact(join(argv))[:2000]
+
+
+def _closed(words: Any, name: str, given: str) -> Any:
+    try:
+        return words(given)
+    except ValueError as problem:
+        raise BadTrait(name=name, allowed=" or ".join(words), shown=str(given)[:40]) from problem
+
+
+def _words(name: str, given: Sequence[str]) -> tuple[str, ...]:
+    """A command as its words; one text would be taken for a list of letters."""
+    if isinstance(given, str):
+        raise BadTrait(name=name, allowed="a list of words", shown=given[:40])
+    return tuple(given)

@@ -1,0 +1,130 @@
+"""The backlog of a folder for any program: add, change, list, and bring its two homes together.
+
+`gaia.db` is the truth once it exists; `doc/todo-archive.ndjson` gets a line for every change. No daemon.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from wakeful.core.errors import OperatorError
+from wakeful.journal.backlog_items import ItemExists, ItemUnknown, changed, checked, master
+from wakeful.journal.database import Item
+from wakeful.journal.files import RootFiles
+from wakeful.journal.folders import JournalPlaces
+from wakeful.journal.journal_backlog import append_items, read_archive
+from wakeful.journal.model import StateMissing, StateTorn
+from wakeful.journal.state_file import put_whole
+
+__all__ = ["Backlog", "Synced"]
+AnyPath = str | PathLike[str]
+
+
+class FolderMissing(OperatorError):
+    """{shown} is no folder."""
+
+    code = "folder-missing"
+
+
+class Synced(Struct, frozen=True):
+    """What the two homes of a backlog said differently. `differing` is as gaia.db has it, unless asked otherwise."""
+
+    items: int
+    imported: tuple[str, ...]
+    differing: tuple[str, ...]
+    archived: tuple[str, ...]
+    left_out: tuple[str, ...]
+    master_path: str | None
+
+
+class Backlog:
+    """The backlog below one root. Methods raise what its files raise: full, busy, unusable."""
+
+    def __init__(self, root: AnyPath) -> None:
+        folder = Path(os.path.realpath(root))
+        if not folder.is_dir():
+            raise FolderMissing(shown=os.fspath(root))
+        self._places = JournalPlaces(folder)
+        self._files = RootFiles(self._places, command="wakeful backlog")
+
+    def add(self, item: Mapping[str, Any]) -> dict[str, Any]:
+        """Keep a new item; `added_at` is now unless it says so. Raises BadItem, ItemExists."""
+        added = checked({"added_at": self._files.now(), **item})
+
+        def first(found: Item | None) -> Item:
+            if found is not None:
+                raise ItemExists(shown=added["id"])
+            return added
+
+        return self._put(added["id"], first)
+
+    def update(self, item_id: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Change fields of an item. Raises BadItem, ItemUnknown."""
+
+        def other(found: Item | None) -> Item:
+            if found is None:
+                raise ItemUnknown(shown=item_id[:40])
+            return changed(found, fields)
+
+        return self._put(item_id, other)
+
+    def items(self, status: str | None = None) -> list[dict[str, Any]]:
+        """Every item, or those with this status, in the order in which they were added. Nothing is made for it."""
+        self._places.check()
+        if os.path.lexists(self._places.database):
+            with closing(self._files):
+                known = self._files.database().items()
+        else:
+            # The archive is all there is: a database is made of it by whoever changes something.
+            archive, _ = read_archive(self._places.archive)
+            known = sorted(archive.values(), key=lambda each: (each["added_at"], each["id"]))
+        return [each for each in known if status in {None, each["status"]}]
+
+    def sync(self, *, prefer_archive: bool = False, write_master: bool = False) -> Synced:
+        """Take over what only the archive has, add to it what only gaia.db has, and tell where they differ.
+
+        A recovery.sync event and audit row tell the counts.
+        """
+        with closing(self._opened()):
+            database = self._files.database()
+            archive, left_out = read_archive(self._places.archive)
+            known = {each["id"]: each for each in database.items()}
+            differing = tuple(name for name, item in archive.items() if name in known and known[name] != item)
+            imported = tuple(name for name in archive if name not in known)
+            missing = tuple(name for name in known if name not in archive)
+            taken = imported + (differing if prefer_archive else ())
+            database.put_items(archive[name] for name in taken)
+            owed = missing + (() if prefer_archive else differing)
+            if owed:
+                append_items(self._places.archive, [known[name] for name in owed])
+            details = {"rows_imported": len(taken), "differing": list(differing), "rows_archived": len(owed)}
+            self._files.trace("recovery.sync", self._trace_id(), None, details)
+            path = self._write_master(database.items()) if write_master else None
+            return Synced(len(known) + len(imported), imported, differing, missing, left_out, path)
+
+    def _opened(self) -> RootFiles:
+        self._places.make()
+        self._files.database()
+        return self._files
+
+    def _put(self, item_id: str, make: Callable[[Item | None], Item]) -> dict[str, Any]:
+        with closing(self._opened()):
+            # The truth first: killed in between, the next sync adds the line.
+            item = dict(self._files.database().change_item(item_id, make))
+            append_items(self._places.archive, [item])
+        return item
+
+    def _write_master(self, items: list[dict[str, Any]]) -> str:
+        put_whole(self._places.master, master(items, self._files.now()).encode("utf-8", "replace"))
+        return str(self._places.master)
+
+    def _trace_id(self) -> str:
+        try:
+            return self._files.read().trace_id
+        except (StateMissing, StateTorn):
+            return self._files.new_trace_id()

@@ -1,0 +1,97 @@
+"""Items of the backlog: which fields are required, and how people read them. Pure."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from wakeful.core.errors import OperatorError
+from wakeful.core.text import plain
+
+REQUIRED: Final = ("id", "title", "status", "priority", "est_hours", "added_at")
+# What would be a million hours was meant as something else.
+_HOURS_MAX: Final = 1_000_000.0
+_TEXT_CHARS_MAX: Final = 2000
+
+
+class BadItem(OperatorError):
+    """An item of the backlog needs {field}: {wanted}."""
+
+    code = "bad-backlog-item"
+
+
+class ItemUnknown(OperatorError):
+    """The backlog has no item {shown!r}. `wakeful backlog list` lists every one."""
+
+    code = "backlog-item-unknown"
+    http_status = 404
+
+
+class ItemExists(OperatorError):
+    """The backlog has an item {shown!r} already. `wakeful backlog update` changes it."""
+
+    code = "backlog-item-exists"
+    http_status = 409
+
+
+def checked(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The item with the required fields first, in their order, then its other fields. Raises BadItem."""
+    for field in ("id", "title", "status"):
+        text = item.get(field)
+        if not isinstance(text, str) or not text.strip() or len(text) > _TEXT_CHARS_MAX:
+            raise BadItem(field=field, wanted=f"a text of at most {_TEXT_CHARS_MAX} characters")
+    priority = item.get("priority")
+    if isinstance(priority, bool) or not isinstance(priority, str | int | float) or priority == "":
+        raise BadItem(field="priority", wanted="a word or a number")
+    hours = item.get("est_hours")
+    if isinstance(hours, bool) or not isinstance(hours, int | float) or not 0 <= hours <= _HOURS_MAX:
+        raise BadItem(field="est_hours", wanted="a number of hours, 0 or more")
+    if not _is_time(item.get("added_at")):
+        raise BadItem(field="added_at", wanted="a time in ISO 8601")
+    known = {field: item[field] for field in REQUIRED}
+    rest = {str(name): value for name, value in item.items() if name not in REQUIRED}
+    return {**known, "est_hours": float(hours), **rest}
+
+
+def changed(item: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The item with other fields; its id stays. Raises BadItem."""
+    return checked({**item, **fields, "id": item["id"]})
+
+
+def master(items: Iterable[Mapping[str, Any]], at: str) -> str:
+    """MASTER_BACKLOG.md: the backlog for people, by status."""
+    by_status: dict[str, list[Mapping[str, Any]]] = {}
+    for item in items:
+        by_status.setdefault(str(item["status"]), []).append(item)
+    lines = [
+        "# Backlog",
+        "",
+        f"Written {at} by `wakeful backlog sync --master` from gaia.db; changes belong there.",
+    ]
+    for status, rows in sorted(by_status.items()):
+        lines += ["", f"## {_cell(status)} ({len(rows)})", ""]
+        lines += ["| id | title | priority | hours | added |", "|---|---|---|---|---|"]
+        lines += [_row(item) for item in rows]
+    return "\n".join([*lines, ""])
+
+
+def _row(item: Mapping[str, Any]) -> str:
+    cells = (item["id"], item["title"], item["priority"], f"{item['est_hours']:g}", item["added_at"])
+    return f"| {' | '.join(_cell(str(cell)) for cell in cells)} |"
+
+
+def _cell(text: str) -> str:
+    """Text of others inside Markdown: no new cell, no markup, no picture from elsewhere."""
+    shown = plain(text, 200).replace("\\", "\\\\")
+    for mark in "|`*<&[":
+        shown = shown.replace(mark, f"\\{mark}")
+    return shown
+
+
+def _is_time(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,116 @@
+"""What recovery needs of a journal's world: its files, its processes, and a desk for questions to a person.
+
+All of it blocks; whoever has a loop calls it in a thread. `adapters/journal` implements the first two.
+"""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from wakeful.checkpoints.model import Checkpoint
+from wakeful.core.process import Process, Sight
+from wakeful.journal.model import SessionState, StepEntry, Trace
+from wakeful.journal.recovery_rules import Answer, Suspect
+
+
+class Locked(Struct, frozen=True):
+    """The recovery lock is ours. `owner` is the program that still has the journal; `taken_over` a dead recovery."""
+
+    owner: Process | None
+    taken_over: str | None
+
+
+class Reading(Struct, frozen=True):
+    """What events say from a cursor on, where they end, and what is odd about them."""
+
+    traces: tuple[Trace, ...]
+    end: int
+    notes: tuple[str, ...]
+
+
+class JournalFiles(Protocol):
+    """Raises LogFull, LogBusy, LogUnusable and what a store raises; then nothing was changed."""
+
+    @property
+    def root(self) -> str: ...
+
+    @property
+    def state_path(self) -> str: ...
+
+    @property
+    def timeline_path(self) -> str: ...
+
+    def lock(self, wait_seconds: float) -> AbstractContextManager[Locked]:
+        """Hold the journal's recovery. Raises RecoveryRuns."""
+
+    def read(self) -> SessionState:
+        """Raises StateMissing, StateForeign, StateTorn."""
+
+    def write(self, state: SessionState) -> None:
+        """Replace the state, durably."""
+
+    def set_aside(self) -> str:
+        """Move the torn state to where suspects lie; its new place."""
+
+    def told(self, cursor: int) -> Reading:
+        """The events behind the cursor."""
+
+    def known(self, trace_id: str) -> tuple[Trace, ...]:
+        """What events or audit rows tell of one session's steps, oldest first."""
+
+    def newest_session(self) -> str | None:
+        """The session that was opened or began a step last, as events or audit rows tell."""
+
+    def later_session(self, trace_id: str) -> str | None:
+        """The last session that began a step since this one was opened or began one; any that did if it never was."""
+
+    def trace(self, event: str, trace_id: str, step: str | None, details: dict[str, Any]) -> int:
+        """Write an event and its audit row, durably; the byte behind it."""
+
+    def new_trace_id(self) -> str:
+        """For a journal of which nothing is known."""
+
+    def now(self) -> str:
+        """This moment in ISO 8601, UTC."""
+
+    def seconds_since(self, stamp: str) -> float:
+        """How long ago that was; 0 for what is no time."""
+
+    def stale_seconds(self, trace_id: str) -> float:
+        """After how long without a word this journal is stale."""
+
+    def suspects(self, trace_id: str) -> tuple[Suspect, ...]:
+        """Journaled files that are not what they were, moved away."""
+
+    def tell(self, lines: Sequence[str]) -> None:
+        """Add lines to the timeline people read."""
+
+
+class StepProcesses(Protocol):
+    def sight(self, entry: StepEntry) -> Sight:
+        """Whether anything of the step still runs."""
+
+    def wait(self, entry: StepEntry, seconds: float) -> Sight:
+        """What is seen of it once it is no longer alive, or at the end of that time."""
+
+    def end(self, entry: StepEntry) -> Sight:
+        """End what runs of it, by identity; what is seen afterwards."""
+
+    def ask(self, step: str, entry: StepEntry) -> Answer:
+        """What the other side says of it, within a deadline."""
+
+    def undo(self, step: str, entry: StepEntry, log: str) -> bool:
+        """Run the step's own way back; whether it says that it succeeded. What it says goes to `log` below the root."""
+
+    def clean(self, entry: StepEntry) -> tuple[str, ...]:
+        """Remove what the step declared as unfinished work; what was there."""
+
+
+class CheckpointDesk(Protocol):
+    def open(self, draft: Checkpoint) -> Checkpoint:
+        """Ask a person, durably; an open checkpoint that asks the same is returned instead."""
+
+    def find(self, number: int) -> Checkpoint | None:
+        """None: this store knows none of that number."""

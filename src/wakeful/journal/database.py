@@ -1,0 +1,241 @@
+"""`gaia.db`: every trace as a row of `audit`, every item of the backlog as a row of `backlog`.
+
+The events are the truth about traces: rows that a crash kept from being written are taken over from there. A database
+with tables of these names and other columns is somebody else's, and is left as it is.
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from wakeful.core.decoding import decode_json
+from wakeful.core.errors import OperatorError
+from wakeful.core.fault_points import reach
+from wakeful.journal.backlog_items import BadItem, checked
+from wakeful.journal.events import Placed
+from wakeful.journal.model import Trace
+from wakeful.storage.sqlite.errors import BUSY_SECONDS_MAX, StoreCorrupt, translate
+from wakeful.storage.sqlite.opening import CHECKED_BYTES_MAX
+
+AUDIT_COLUMNS: Final = ("id", "at", "event", "trace_id", "step", "details", "events_end")
+ITEM_COLUMNS: Final = ("id", "title", "status", "priority", "est_hours", "added_at", "rest")
+_TABLES: Final = {"audit": AUDIT_COLUMNS, "backlog": ITEM_COLUMNS}
+_CREATE: Final = (
+    """CREATE TABLE audit (id TEXT PRIMARY KEY, at TEXT NOT NULL, event TEXT NOT NULL, trace_id TEXT NOT NULL,
+       step TEXT, details TEXT NOT NULL, events_end INTEGER NOT NULL)""",
+    """CREATE TABLE backlog (id TEXT PRIMARY KEY, title TEXT NOT NULL, status TEXT NOT NULL,
+       priority TEXT NOT NULL, est_hours REAL NOT NULL, added_at TEXT NOT NULL, rest TEXT NOT NULL)""",
+    "CREATE INDEX audit_end ON audit (events_end)",
+)
+_INSERT_TRACE: Final = "INSERT OR IGNORE INTO audit VALUES (?, ?, ?, ?, ?, ?, ?)"
+_PUT_ITEM: Final = "INSERT OR REPLACE INTO backlog VALUES (?, ?, ?, ?, ?, ?, ?)"
+_NEWEST_SESSION: Final = """SELECT trace_id FROM audit WHERE event IN ('session.start', 'action.started')
+    ORDER BY rowid DESC LIMIT 1"""
+_LATER_SESSION: Final = """SELECT trace_id FROM audit WHERE event = 'action.started' AND trace_id != ?1 AND rowid >
+    (SELECT coalesce(max(rowid), 0) FROM audit WHERE trace_id = ?1 AND event IN ('session.start', 'action.started'))
+    ORDER BY rowid DESC LIMIT 1"""
+# How every database begins; SQLite takes an empty file for a new one.
+_HEADER: Final = b"SQLite format 3\0"
+
+Item = Mapping[str, Any]
+
+
+class GaiaForeign(OperatorError):
+    """{path} belongs to another program ({why}) and was left as it is. Move it away, or use another folder."""
+
+    code = "gaia-foreign"
+
+
+class GaiaDatabase:
+    """One database, for one thread at a time. Methods raise what a store raises: full, busy, unwritable, corrupt."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with self._explained():
+            _inspect(path)
+            self._rows = sqlite3.connect(
+                path, timeout=BUSY_SECONDS_MAX, isolation_level=None, check_same_thread=False
+            )
+            try:
+                # Rows may be lost with the power, never torn: the events have them all.
+                self._rows.execute("PRAGMA journal_mode = WAL")
+                self._rows.execute("PRAGMA synchronous = NORMAL")
+                _check(self._rows, path)
+                self.is_new = not _known_tables(self._rows, path)
+            except BaseException:
+                self._rows.close()
+                raise
+
+    def create(self, items: Iterable[Item]) -> None:
+        """Make the tables with the first items, all or nothing; another process may have been first."""
+        with self._transaction():
+            if not _known_tables(self._rows, self.path):
+                for statement in _CREATE:
+                    self._rows.execute(statement)
+                self._rows.executemany(_PUT_ITEM, map(_item_row, items))
+        self.is_new = False
+
+    def audit(self, placed: Iterable[Placed]) -> None:
+        """Keep events as rows; those that are there already stay."""
+        rows = [_trace_row(each) for each in placed]
+        with self._transaction():
+            self._rows.executemany(_INSERT_TRACE, rows)
+
+    def audited_end(self) -> tuple[str, int]:
+        """The id of the row that lies furthest behind in the events, and the byte behind it; ("", 0) if there is none."""
+        query = "SELECT id, events_end FROM audit ORDER BY events_end DESC, rowid DESC LIMIT 1"
+        with self._explained():
+            return msgspec.convert(self._rows.execute(query).fetchone() or ("", 0), tuple[str, int])
+
+    def details(self, events: Iterable[str], trace_id: str) -> list[tuple[str, str | None, dict[str, Any]]]:
+        """Event, step and details of a trace's rows of these kinds, oldest first."""
+        kinds = tuple(events)
+        query = (
+            f"SELECT event, step, details FROM audit WHERE trace_id = ? AND event IN ({', '.join('?' * len(kinds))})"  # noqa: S608 - placeholders only
+            " ORDER BY rowid"
+        )
+        with self._explained():
+            rows = self._rows.execute(query, (trace_id, *kinds)).fetchall()
+            return [(str(event), step, _object(details)) for event, step, details in rows]
+
+    def traces(self, trace_id: str) -> tuple[Trace, ...]:
+        """What is known of one session's steps, in the order it was written."""
+        query = "SELECT at, event, step, id, details FROM audit WHERE trace_id = ? AND step IS NOT NULL ORDER BY rowid"
+        with self._explained():
+            rows = self._rows.execute(query, (trace_id,)).fetchall()
+            names = ("at", "event", "step", "id", "details", "trace_id")
+            # The details last: they are JSON of their own.
+            found = (zip(names, (*row[:-1], _object(row[-1]), trace_id), strict=True) for row in rows)
+            return tuple(msgspec.convert(dict(each), Trace) for each in found)
+
+    def newest_session(self) -> str | None:
+        """The session that was opened or began a step last."""
+        return self._found(_NEWEST_SESSION)
+
+    def later_session(self, trace_id: str) -> str | None:
+        """The last session that began a step since this one was opened or began one; any that did if it never was."""
+        return self._found(_LATER_SESSION, trace_id)
+
+    def _found(self, query: str, *values: str) -> str | None:
+        with self._explained():
+            row = self._rows.execute(query, values).fetchone()
+        return str(row[0]) if row is not None else None
+
+    def kind_of(self, trace_id: str) -> str | None:
+        """How the newest session of a trace was opened; None if no row tells."""
+        rows = self.details(["session.start"], trace_id)
+        return str(rows[-1][2].get("kind")) if rows else None
+
+    def change_item(self, item_id: str, make: Callable[[Item | None], Item]) -> Item:
+        """Put what `make` makes of the item with this id, of None if there is none; nobody changes it meanwhile."""
+        with self._transaction():
+            row = self._rows.execute("SELECT * FROM backlog WHERE id = ?", (item_id,)).fetchone()
+            item = make(_item(row) if row is not None else None)
+            self._rows.execute(_PUT_ITEM, _item_row(item))
+        return item
+
+    def put_items(self, items: Iterable[Item]) -> None:
+        """Keep items of the backlog, each in the place of the one with its id."""
+        with self._transaction():
+            self._rows.executemany(_PUT_ITEM, map(_item_row, items))
+
+    def items(self) -> list[dict[str, Any]]:
+        """The whole backlog, in the order in which it was added."""
+        with self._explained():
+            rows = self._rows.execute("SELECT * FROM backlog ORDER BY added_at, id").fetchall()
+            return [_item(row) for row in rows]
+
+    def close(self) -> None:
+        self._rows.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._explained():
+            self._rows.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                reach("journal.commit")
+                self._rows.execute("COMMIT")
+            except BaseException:
+                self._rows.rollback()
+                raise
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise translate(error, self.path) from error
+        except msgspec.DecodeError as error:
+            raise StoreCorrupt(path=self.path, why="a row does not hold what Wakeful writes") from error
+
+
+def _inspect(path: Path) -> None:
+    """Raises GaiaForeign or StoreCorrupt for a file that SQLite must not be let at."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise GaiaForeign(path=path, why="it is not a file of its own")
+    if not path.exists():
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        return
+    with path.open("rb") as stream:
+        head = stream.read(len(_HEADER))
+    if head and head != _HEADER:
+        raise StoreCorrupt(path=path, why="it is no SQLite database")
+
+
+def _check(rows: sqlite3.Connection, path: Path) -> None:
+    if path.stat().st_size <= CHECKED_BYTES_MAX:
+        complaint = str(rows.execute("PRAGMA quick_check(1)").fetchone()[0])
+        if complaint != "ok":
+            raise StoreCorrupt(path=path, why=complaint.splitlines()[-1])
+
+
+def _known_tables(rows: sqlite3.Connection, path: Path) -> bool:
+    """Whether our tables are there. Raises GaiaForeign where they are others'."""
+    present = 0
+    for table, columns in _TABLES.items():
+        found = tuple(row[1] for row in rows.execute(f"PRAGMA table_info({table})"))
+        if found and found != columns:
+            raise GaiaForeign(path=path, why=f"its table {table} has other columns")
+        present += bool(found)
+    return present == len(_TABLES)
+
+
+def _trace_row(placed: Placed) -> tuple[object, ...]:
+    trace = placed.trace
+    details = msgspec.json.encode(trace.details).decode()
+    return trace.id, trace.at, trace.event, trace.trace_id, trace.step, details, placed.end
+
+
+def _item_row(item: Item) -> tuple[object, ...]:
+    rest = {name: value for name, value in item.items() if name not in ITEM_COLUMNS}
+    known = [item[name] for name in ITEM_COLUMNS[:-1]]
+    # A priority may be a word or a number: it comes back as it was given.
+    known[3] = msgspec.json.encode(item["priority"]).decode()
+    return *known, msgspec.json.encode(rest).decode()
+
+
+def _item(row: tuple[Any, ...]) -> dict[str, Any]:
+    item = dict(zip(ITEM_COLUMNS, row, strict=True))
+    rest = _object(item.pop("rest"))
+    try:
+        return checked({**item, "priority": _decoded(item["priority"], Any), **rest})
+    except BadItem as problem:
+        raise msgspec.DecodeError(str(problem)) from problem
+
+
+def _object(text: object) -> dict[str, Any]:
+    found: dict[str, Any] = _decoded(text, dict[str, Any])
+    return found
+
+
+def _decoded(text: object, kind: Any) -> Any:
+    """A column of JSON. A number or nothing at all may be in its place. Raises msgspec.DecodeError."""
+    if not isinstance(text, str | bytes):
+        raise msgspec.DecodeError("no text")
+    return decode_json(text, kind)

@@ -1,0 +1,202 @@
+"""A journal's files as recovery and the library use them: state, events, audit, timeline, suspects, locks.
+
+Implements ports.journal.JournalFiles. Events are written before their audit rows, so that a row is never all there is.
+"""
+
+import os
+import sys
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from wakeful.core.moment import iso
+from wakeful.incidents.whole_lines import append, explained, locked
+from wakeful.journal.base import Locked, Reading
+from wakeful.journal.database import GaiaDatabase
+from wakeful.journal.events import EventLog, Placed
+from wakeful.journal.folders import JournalPlaces
+from wakeful.journal.integrity import ACCEPTED, move_away, suspects
+from wakeful.journal.journal_backlog import read_archive
+from wakeful.journal.locks import Claim, recovery_lock
+from wakeful.journal.model import STALE_SECONDS, SessionState, Trace
+from wakeful.journal.recovery_rules import Suspect
+from wakeful.journal.state_file import load_state, replace_state
+from wakeful.linux.clock import SystemClock
+from wakeful.sources.stamps import wall_of
+from wakeful.storage.sqlite.errors import StoreCorrupt
+
+_DATABASE_ENDINGS: Final = ("", "-wal", "-shm")
+
+
+class RootFiles:
+    """The files below one root. `claimed`: the program itself holds the journal, nobody else has to be asked."""
+
+    def __init__(self, places: JournalPlaces, *, command: str, claimed: bool = False) -> None:
+        self.places = places
+        self._command = command
+        self._claimed = claimed
+        self._clock = SystemClock()
+        self._events = EventLog(places.events)
+        self._database: GaiaDatabase | None = None
+        self._trace_id: str | None = None
+
+    @property
+    def root(self) -> str:
+        return str(self.places.root)
+
+    @property
+    def state_path(self) -> str:
+        return str(self.places.state)
+
+    @property
+    def timeline_path(self) -> str:
+        return str(self.places.timeline)
+
+    @contextmanager
+    def lock(self, wait_seconds: float) -> Iterator[Locked]:
+        with explained(self.places.tmp):
+            self.places.make()
+        with ExitStack() as held:
+            # The journal first and its lock second, as programs do: nobody waits for the other with one of them.
+            owner = None
+            if not self._claimed:
+                claim = Claim(self.places.state.parent)
+                held.callback(claim.close)
+                owner = None if claim.take(wait_seconds) else claim.holder()
+            taken_over = held.enter_context(
+                recovery_lock(
+                    self.places.lock, since=self.now(), command=self._command, wait_seconds=wait_seconds
+                )
+            )
+            held.callback(self.close)
+            yield Locked(owner, taken_over)
+
+    def read(self) -> SessionState:
+        self.places.check()
+        state = load_state(self.places.state)
+        self._trace_id = state.trace_id
+        return state
+
+    def write(self, state: SessionState) -> None:
+        replace_state(self.places.state, state)
+        self._trace_id = state.trace_id
+
+    def set_aside(self) -> str:
+        return self._moved(self.places.state)
+
+    def told(self, cursor: int) -> Reading:
+        told = self._events.read(cursor)
+        return Reading(told.traces, told.end, told.notes)
+
+    def known(self, trace_id: str) -> tuple[Trace, ...]:
+        return self.database().traces(trace_id) if self._is_begun() else ()
+
+    def newest_session(self) -> str | None:
+        return self.database().newest_session() if self._is_begun() else None
+
+    def later_session(self, trace_id: str) -> str | None:
+        return self.database().later_session(trace_id) if self._is_begun() else None
+
+    def events_end(self) -> int:
+        return self._events.size()
+
+    def trace(self, event: str, trace_id: str, step: str | None, details: dict[str, Any]) -> int:
+        trace = Trace(self.now(), event, trace_id, step, uuid.uuid4().hex, details)
+        self._trace_id = trace_id
+        end = self._events.append(trace)
+        self.database().audit([Placed(trace, end)])
+        return end
+
+    def append(self, event: str, trace_id: str, step: str | None, details: dict[str, Any]) -> Placed:
+        """Write an event alone; its row is owed."""
+        trace = Trace(self.now(), event, trace_id, step, uuid.uuid4().hex, details)
+        return Placed(trace, self._events.append(trace))
+
+    def new_trace_id(self) -> str:
+        return str(uuid.uuid4())
+
+    def now(self) -> str:
+        return iso(self._clock.now().wall)
+
+    def seconds_since(self, stamp: str) -> float:
+        wall = wall_of(stamp)
+        return max(0.0, self._clock.now().wall - wall) if wall is not None else 0.0
+
+    def stale_seconds(self, trace_id: str) -> float:
+        kind = self.database().kind_of(trace_id)
+        return STALE_SECONDS.get(kind or "", STALE_SECONDS["interactive"])
+
+    def suspects(self, trace_id: str) -> tuple[Suspect, ...]:
+        known: dict[str, tuple[str, str]] = {}
+        kinds = ("action.completed", "artefact.accepted")
+        for event, step, details in self.database().details(kinds, trace_id):
+            if event == "artefact.accepted":
+                known |= dict.fromkeys(details.get("paths", ()), ("", ACCEPTED))
+            else:
+                known |= {path: (step or "", found) for path, found in details.get("artefacts", {}).items()}
+        return suspects(self.places.root, self.places.corrupt, known, self.stamp())
+
+    def tell(self, lines: Sequence[str]) -> None:
+        text = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+        with explained(self.places.timeline), locked(self.places.timeline) as file:
+            append(file, text)
+
+    def stamp(self) -> str:
+        """This moment as a part of a file's name."""
+        return self.now().replace("-", "").replace(":", "").replace(".", "")
+
+    def database(self) -> GaiaDatabase:
+        """`gaia.db`, made and filled where it is missing, with every event that it does not have yet."""
+        if self._database is None:
+            self._database = self._opened()
+        return self._database
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def _opened(self) -> GaiaDatabase:
+        try:
+            database = GaiaDatabase(self.places.database)
+        except StoreCorrupt as problem:
+            moved = [
+                self._moved(path)
+                for ending in _DATABASE_ENDINGS
+                if (path := Path(f"{self.places.database}{ending}")).exists()
+            ]
+            self.tell(
+                [f"  ! {problem.facts['path']} was damaged ({problem.facts['why']}): {', '.join(moved)}"]
+            )
+            database = GaiaDatabase(self.places.database)
+        try:
+            self._fill(database)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _fill(self, database: GaiaDatabase) -> None:
+        if database.is_new:
+            items, wrong = read_archive(self.places.archive)
+            details = {"rows_imported": len(items), "lines_left_out": len(wrong)}
+            self.append("recovery.sync", self._trace_id or self.new_trace_id(), None, details)
+            database.create(items.values())
+        newest, end = database.audited_end()
+        # A log that was put back or cut off and has grown since has other events there.
+        told = self._events.read(end if self._events.holds(newest, end) else 0)
+        database.audit(told.placed)
+
+    def _is_begun(self) -> bool:
+        """Whether there is something to look into; looking makes no database in an empty folder."""
+        return self._database is not None or self.places.database.exists() or self._events.size() > 0
+
+    def _moved(self, path: Path) -> str:
+        return str(move_away(path, self.places.corrupt, self.stamp()).relative_to(self.places.root))
+
+
+def own_command() -> str:
+    """How this program was started, for people who look at a lock."""
+    return " ".join(os.path.basename(word) for word in sys.argv[:3]) or "python"  # noqa: PTH119 - words, not paths

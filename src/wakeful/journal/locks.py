@@ -1,0 +1,202 @@
+"""Who may touch a journal: its program while it runs, one recovery at a time.
+
+A program's claim is the kernel's lock on `.copilot`, which nobody can leave behind. A recovery's lock is a file that
+says who holds it, as (pid, start, boot) and never as a bare pid; it appears with its content and its kernel lock in
+one step, so that one without a kernel lock belongs to somebody who is gone, or to another program.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.core.decoding import json_decoder
+from wakeful.core.errors import WorldError
+from wakeful.core.process import Process, Sight
+from wakeful.core.text import plain
+from wakeful.incidents.whole_lines import explained
+from wakeful.linux import proc
+
+# A lock outlives whoever took it where a child has inherited it.
+NOBODY_SEEN: Final = Process(0, 0, "")
+_AGAIN_SECONDS: Final = 0.02
+_LOCK_BYTES_MAX: Final = 4096
+
+
+class RecoveryRuns(WorldError):
+    """Another recovery holds {path}: {owner}. `--wait 60` waits for it."""
+
+    code = "recovery-runs"
+    retryable = True
+
+
+class LockHolder(Struct, frozen=True):
+    """What stands in `.tmp/agent_recovery.lock`."""
+
+    pid: int
+    started: int
+    boot_id: str
+    since: str
+    command: str
+
+    @property
+    def process(self) -> Process:
+        return Process(self.pid, self.started, self.boot_id)
+
+
+class _Found(NamedTuple):
+    """A lock that is there: whose it is, in words, and whether its owner is gone."""
+
+    owner: str
+    gone: bool
+
+
+_decode: Final = json_decoder(LockHolder)
+
+
+@contextmanager
+def recovery_lock(path: Path, *, since: str, command: str, wait_seconds: float) -> Iterator[str | None]:
+    """Hold the recovery of a journal; what was taken over from a dead owner, if anything. Raises RecoveryRuns."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}-{time.monotonic_ns()}")
+    with explained(path):
+        file = _drafted(draft, since, command)
+    try:
+        with explained(path):
+            taken_over = _taken(path, draft, time.monotonic() + wait_seconds)
+            draft.unlink()
+            _sweep_drafts(path)
+        yield taken_over
+    finally:
+        with suppress(FileNotFoundError):
+            draft.unlink()
+        if _lies_at(path, file):
+            path.unlink()
+        os.close(file)
+
+
+class Claim:
+    """A program's hold on its journal, for as long as it runs or until it is closed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def take(self, wait_seconds: float = 0.0) -> bool:
+        """False: another process has it, and had it all that time."""
+        deadline = time.monotonic() + wait_seconds
+        while True:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    return False
+                time.sleep(_AGAIN_SECONDS)
+            else:
+                return True
+
+    def holder(self) -> Process:
+        """Who has it; NOBODY_SEEN where that cannot be told."""
+        found = os.fstat(self._file)
+        pid = proc.flock_holders([(found.st_dev, found.st_ino)]).get((found.st_dev, found.st_ino))
+        return (proc.identify_if_seen(pid) if pid is not None else None) or NOBODY_SEEN
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def _drafted(draft: Path, since: str, command: str) -> int:
+    """A lock that nobody sees yet, held by us and on the disk."""
+    process = proc.identify(os.getpid())
+    assert process is not None, "we live"
+    holder = LockHolder(process.pid, process.started, process.boot_id, since, command)
+    file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        os.write(file, msgspec.json.encode(holder) + b"\n")
+        os.fsync(file)
+    except OSError:
+        draft.unlink()
+        os.close(file)
+        raise
+    return file
+
+
+def _taken(path: Path, draft: Path, deadline: float) -> str | None:
+    taken_over = None
+    while True:
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            found = _look(path)
+            if found is not None and found.gone:
+                taken_over = found.owner
+            elif found is not None and time.monotonic() >= deadline:
+                raise RecoveryRuns(path=path, owner=found.owner) from None
+            elif found is not None:
+                time.sleep(_AGAIN_SECONDS)
+        else:
+            return taken_over
+
+
+def _look(path: Path) -> _Found | None:
+    """The lock at this path, removed if its owner is gone; None if it went meanwhile."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        content = os.read(file, _LOCK_BYTES_MAX)
+        found = _judged(content)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _Found(found.owner, gone=False)
+        if not _lies_at(path, file):
+            return None
+        if found.gone:
+            path.unlink()
+        return found
+    finally:
+        os.close(file)
+
+
+def _judged(content: bytes) -> _Found:
+    """Whose lock it is. One that names nobody was made by another program, and may be held."""
+    try:
+        holder = _decode(content)
+    except msgspec.DecodeError:
+        return _bare(content)
+    owner = f"pid {holder.pid} ({plain(holder.command, 80)}) since {plain(holder.since, 40)}"
+    return _Found(owner, gone=proc.sight(holder.process) is Sight.DEAD)
+
+
+def _bare(content: bytes) -> _Found:
+    words = content.split()
+    pid = int(words[0]) if words and words[0].isdigit() and len(words[0]) < 10 else 0
+    if not pid:
+        return _Found("somebody it does not name; remove it if no recovery runs", gone=False)
+    try:
+        gone = proc.identify(pid) is None
+    except proc.ProcessHidden:
+        gone = False
+    return _Found(f"pid {pid}", gone=gone)
+
+
+def _lies_at(path: Path, file: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def _sweep_drafts(path: Path) -> None:
+    """Remove what recoveries left that were killed before they had the lock."""
+    for draft in path.parent.glob(f"{path.name}.*"):
+        with suppress(OSError), draft.open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            draft.unlink()

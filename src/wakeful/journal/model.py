@@ -1,0 +1,317 @@
+"""A program's journal: the state from which it can go on, and the events that led there. Pure.
+
+The state has exactly eight keys; what recovery has to know about a step stands in its entry of `process_map`. A file
+with other keys was written by somebody else or by a newer Wakeful, and is refused: rewriting it would lose them.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from wakeful.core.decoding import decode_json, json_decoder
+from wakeful.core.errors import OperatorError, WorldError
+from wakeful.core.process import Process
+
+# Step names become parts of file names.
+_STEP_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_AWAITING: Final = re.compile(r"awaiting-approval: CHECKPOINT_([1-9][0-9]{0,5})\.md(?:\n|\Z)")
+# A journal without a write for this long is stale.
+STALE_SECONDS: Final[Mapping[str, float]] = {"interactive": 300.0, "batch": 1800.0}
+
+
+class BadStep(OperatorError):
+    """{shown!r} is no name of a step: letters, digits and . _ - only, a letter or digit first, 100 at most."""
+
+    code = "bad-step"
+
+
+class BadTrait(OperatorError):
+    """A step's {name} is {allowed}, not {shown!r}."""
+
+    code = "bad-step-trait"
+
+
+class StateMissing(OperatorError):
+    """{path} does not exist: there is nothing to recover."""
+
+    code = "state-missing"
+    http_status = 404
+
+
+class StateForeign(OperatorError):
+    """{path} is not a state this Wakeful can take up: {reason}. It was left as it is."""
+
+    code = "state-foreign"
+
+
+class StateOutdated(OperatorError):
+    """{path} is not of session {later}, of whose steps events.ndjson or gaia.db tell last. Put back what belongs together,
+    or begin anew with fresh=True."""
+
+    code = "state-outdated"
+
+
+class StateTorn(WorldError):
+    """{path} is torn: {reason}."""
+
+    code = "state-torn"
+
+
+class StepEffects(StrEnum):
+    """What a step may change. `unknown` is treated as `remote`."""
+
+    NONE = "none"
+    LOCAL = "local"
+    REMOTE = "remote"
+    UNKNOWN = "unknown"
+
+
+class OnAlive(StrEnum):
+    """What is done about a process that outlived its program."""
+
+    WAIT = "wait"
+    RERUN = "rerun"
+
+
+class Last(StrEnum):
+    """The last thing that is known of a step. `cleared`: it may be run again."""
+
+    STARTED = "started"
+    FAILED = "failed"
+    COMPLETED = "completed"
+    CLEARED = "cleared"
+    UNDOING = "undoing"
+    ABORTED = "aborted"
+
+
+class StepEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """One step that was begun: the five fields of its process, then what recovery decides by.
+
+    `started` and `boot_id` make the pid an identity. `mark` is in the environment of what the step started; a step
+    that runs inside the program has none. `undo_of` is the checkpoint by whose decision its undoing was begun.
+    """
+
+    pid: int | None = None
+    cmd: str | tuple[str, ...] = ""
+    started_at: str = ""
+    stdout_path: str | None = None
+    stderr_path: str | None = None
+    started: int | None = None
+    boot_id: str = ""
+    mark: str = ""
+    effects: StepEffects = StepEffects.UNKNOWN
+    key: str | None = None
+    undo: tuple[str, ...] = ()
+    query: tuple[str, ...] = ()
+    detachable: bool = False
+    orphanable: bool = False
+    on_alive: OnAlive = OnAlive.WAIT
+    temp: tuple[str, ...] = ()
+    then: str | None = None
+    attempt: int = 1
+    last: Last = Last.STARTED
+    undo_of: int | None = None
+
+    @property
+    def process(self) -> Process | None:
+        """Whose the pid is; None where nobody wrote that down."""
+        if self.pid is None or self.started is None or not self.boot_id:
+            return None
+        return Process(self.pid, self.started, self.boot_id)
+
+    @property
+    def is_open(self) -> bool:
+        return self.last not in {Last.COMPLETED, Last.CLEARED}
+
+
+class SessionState(Struct, frozen=True, forbid_unknown_fields=True):
+    """`.copilot/session_state.json`, key by key (docs/specs/recovery.md)."""
+
+    current_task_id: str | None
+    steps_completed: tuple[str, ...]
+    next_immediate_step: str | None
+    last_sync: str
+    trace_id: str
+    process_map: dict[str, StepEntry]
+    events_cursor: int
+    notes: str | None = None
+
+    @property
+    def awaited(self) -> tuple[int, ...]:
+        """The numbers of the checkpoints that hold this journal."""
+        return _awaited(self.notes or "")[0]
+
+    def awaiting(self, numbers: Iterable[int]) -> "SessionState":
+        """The same, held by these checkpoints or by none; what else the notes say stays."""
+        held = [f"awaiting-approval: CHECKPOINT_{number}.md" for number in numbers]
+        others = _awaited(self.notes or "")[1]
+        return replace(self, notes="\n".join(part for part in (*held, others) if part) or None)
+
+    def with_entry(self, step: str, entry: StepEntry) -> "SessionState":
+        return replace(self, process_map={**self.process_map, step: entry})
+
+    def completed(self, step: str) -> "SessionState":
+        """The step counts as done and its process as gone."""
+        entry = self.process_map.get(step)
+        then = entry.then if entry is not None else None
+        left = {name: each for name, each in self.process_map.items() if name != step}
+        open_ones = [name for name, each in left.items() if each.is_open]
+        return replace(
+            self,
+            current_task_id=open_ones[-1] if open_ones else None,
+            steps_completed=(*(each for each in self.steps_completed if each != step), step),
+            next_immediate_step=open_ones[-1] if open_ones else then,
+            process_map=left,
+        )
+
+
+def _awaited(notes: str) -> tuple[tuple[int, ...], str]:
+    """The checkpoints that notes begin with, and the rest of them."""
+    numbers = []
+    while found := _AWAITING.match(notes):
+        numbers.append(int(found[1]))
+        notes = notes[found.end() :]
+    return tuple(numbers), notes
+
+
+class Trace(Struct, frozen=True):
+    """One line of `events.ndjson`, and one row of `audit`."""
+
+    at: str
+    event: str
+    trace_id: str
+    step: str | None
+    id: str
+    details: dict[str, Any]
+
+
+_decode: Final = json_decoder(SessionState)
+_decode_trace: Final = json_decoder(Trace)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def state_bytes(state: SessionState) -> bytes:
+    """The state as its file holds it, for people to read as well."""
+    return msgspec.json.format(_encode(state), indent=2) + b"\n"
+
+
+def read_state(content: bytes, path: str) -> SessionState:
+    """The state in a file's content. Raises StateTorn where the content is no JSON, StateForeign where it is other JSON."""
+    try:
+        return _decode(content)
+    except msgspec.ValidationError as problem:
+        # Decoders complain about the first wrong type they meet, also in a text that is torn behind it.
+        if _is_json(content):
+            raise StateForeign(path=path, reason=_reason(problem)) from problem
+        raise StateTorn(path=path, reason="it ends in the middle") from problem
+    except msgspec.DecodeError as problem:
+        reason = "it is empty" if not content.strip(b"\0 \n") else "it is no JSON"
+        raise StateTorn(path=path, reason=reason) from problem
+
+
+def _is_json(content: bytes) -> bool:
+    try:
+        decode_json(content)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+def _reason(problem: msgspec.ValidationError) -> str:
+    said = str(problem)
+    newer = "unknown field" in said
+    return f"{said}; a newer Wakeful or another program wrote it" if newer else said
+
+
+def trace_line(trace: Trace) -> bytes:
+    return _encode(trace) + b"\n"
+
+
+def read_trace(line: bytes) -> Trace | None:
+    """The event of a line; None for one that is torn or another program's."""
+    try:
+        return _decode_trace(line)
+    except msgspec.DecodeError:
+        return None
+
+
+def details_of(entry: StepEntry) -> dict[str, Any]:
+    """What an event says of a step that begins: enough to decide about it without the state.
+
+    Its commands are left out. Events are read by whoever the owner shows them to, and commands may hold secrets.
+    """
+    defaults = replace(StepEntry(), undo=entry.undo, query=entry.query)
+    told = {name: value for name, value in asdict(entry).items() if value != getattr(defaults, name)}
+    return {"attempt": entry.attempt, "effects": str(entry.effects), **told}
+
+
+def without_completed(state: SessionState) -> SessionState:
+    """Without the processes of completed steps, which other programs may leave there."""
+    left = {step: each for step, each in state.process_map.items() if step not in state.steps_completed}
+    return replace(state, process_map=left)
+
+
+def reconciled(state: SessionState, traces: Iterable[Trace]) -> SessionState:
+    """The state with what its traces tell: whatever they say was begun or completed counts.
+
+    The traces may come in any order, twice, and from before the state: a state can be older than its events (a restored
+    backup, a git checkout), and then only they know what happened since. One that does not say which attempt it is about,
+    as earlier versions wrote them, is about the one before it.
+    """
+    attempts: dict[str, int] = {}
+    for trace in traces:
+        if trace.step is None or trace.trace_id != state.trace_id:
+            continue
+        attempt = trace.details.get("attempt", attempts.get(trace.step))
+        if isinstance(attempt, int):
+            attempts[trace.step] = attempt
+            state = _with_trace(state, trace, trace.step, attempt)
+    return state
+
+
+# What an event says of one attempt. Within an attempt nothing is followed by something further up.
+_LAST_OF: Final[Mapping[str, Last]] = {
+    "action.started": Last.STARTED,
+    "action.failed": Last.FAILED,
+    "recovery.undo_started": Last.UNDOING,
+    "checkpoint.aborted": Last.ABORTED,
+    "recovery.cleared": Last.CLEARED,
+    "action.completed": Last.COMPLETED,
+}
+_LATER: Final = tuple(_LAST_OF.values())
+
+
+def _with_trace(state: SessionState, trace: Trace, step: str, attempt: int) -> SessionState:
+    last = _LAST_OF.get(trace.event)
+    if last is None or step in state.steps_completed:
+        return state
+    before = state.process_map.get(step)
+    if last is Last.COMPLETED:
+        return state.completed(step)
+    if before is not None and (before.attempt, _LATER.index(before.last)) >= (attempt, _LATER.index(last)):
+        return state
+    same = before if before is not None and before.attempt == attempt else _entry_of(trace, attempt)
+    undo_of = trace.details.get("checkpoint")
+    asked = undo_of if isinstance(undo_of, int) else same.undo_of
+    return state.with_entry(step, replace(same, last=last, undo_of=asked))
+
+
+def _entry_of(trace: Trace, attempt: int) -> StepEntry:
+    if trace.event == "action.started":
+        with suppress(msgspec.ValidationError):
+            return msgspec.convert(trace.details, StepEntry)
+    # Whatever it was, nothing about it is known for sure.
+    return StepEntry(started_at=trace.at, attempt=attempt)
+
+
+def parse_step(name: str) -> str:
+    """Raises BadStep."""
+    if _STEP_NAME.fullmatch(name) is None:
+        raise BadStep(shown=name[:40])
+    return name

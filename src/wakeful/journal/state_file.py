@@ -1,0 +1,82 @@
+"""`.copilot/session_state.json` on the disk: read with suspicion, replaced whole or not at all.
+
+A reader sees the old state or the new one, also after a power cut: the new one is on the disk before it gets the name,
+and the name is on the disk before anybody is told. Whoever writes holds the journal.
+"""
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from wakeful.core.fault_points import reach
+from wakeful.incidents.whole_lines import explained, sync_folder
+from wakeful.journal.model import SessionState, StateForeign, StateMissing, read_state, state_bytes
+
+# Ten thousand steps have about a megabyte.
+STATE_BYTES_MAX: Final = 64 * 1024 * 1024
+_SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def load_state(path: Path) -> SessionState:
+    """Raises StateMissing, StateForeign or StateTorn."""
+    return read_state(_content(path), str(path))
+
+
+def replace_state(path: Path, state: SessionState) -> None:
+    """Put the state in the place of the old one. Raises LogFull or LogUnusable, and then the old one is there."""
+    put_whole(path, state_bytes(state))
+
+
+def put_whole(path: Path, content: bytes) -> None:
+    """Replace a file by its whole new content, durably. Raises LogFull or LogUnusable, and then nothing changed."""
+    draft = path.with_name(f".{path.name}.new")
+    with explained(path):
+        try:
+            _write(draft, content)
+            reach("journal.rename")
+            draft.rename(path)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+        reach("journal.renamed")
+        sync_folder(path.parent)
+
+
+def _write(draft: Path, content: bytes) -> None:
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _SAFE, 0o600)
+    try:
+        left = content
+        while left:
+            reach("journal.write")
+            left = left[os.write(file, left) :]
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        file = os.open(path, os.O_RDONLY | _SAFE)
+    except (FileNotFoundError, NotADirectoryError) as problem:
+        raise StateMissing(path=path) from problem
+    except OSError as problem:
+        link = problem.errno == errno.ELOOP
+        reason = "it is a symbolic link, which could lead anywhere" if link else problem.strerror
+        raise StateForeign(path=path, reason=reason) from problem
+    try:
+        _check(os.fstat(file), path)
+        with open(file, "rb", closefd=False) as stream:
+            return stream.read(STATE_BYTES_MAX)
+    finally:
+        os.close(file)
+
+
+def _check(found: os.stat_result, path: Path) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise StateForeign(path=path, reason="it is not a regular file")
+    if found.st_uid != os.geteuid():
+        raise StateForeign(path=path, reason="it belongs to another user")
+    if found.st_size >= STATE_BYTES_MAX:
+        raise StateForeign(path=path, reason=f"it has {found.st_size:,} bytes")

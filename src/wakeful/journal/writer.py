@@ -1,0 +1,308 @@
+"""A journal in the hands of its program: what is on the disk before a step begins and after it ends, in which order.
+
+State before the started event, completed event before the state: whatever is cut in between, the two together tell what
+happened. How steps are run is for `journal`; what becomes of one that was cut off is for recovery.
+"""
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from wakeful.core.errors import OperatorError
+from wakeful.core.process import Process
+from wakeful.core.redact import redact
+from wakeful.core.text import plain
+from wakeful.journal.base import CheckpointDesk
+from wakeful.journal.files import RootFiles, own_command
+from wakeful.journal.folders import JournalPlaces
+from wakeful.journal.locks import Claim
+from wakeful.journal.model import (
+    Last,
+    SessionState,
+    StateMissing,
+    StateOutdated,
+    StateTorn,
+    StepEntry,
+    details_of,
+)
+from wakeful.journal.processes import StepProcesses
+from wakeful.journal.recovery import ABORTED, JournalInUse, current_state, rebuilt, recover, updated
+from wakeful.journal.recovery_rules import Course, Recovered, Status
+from wakeful.linux import proc
+
+# A recovery has the journal for milliseconds; another program has it for as long as it runs.
+OPEN_SECONDS_MAX: Final = 2.0
+
+
+class JournalHeld(OperatorError):
+    """{root} waits for a person: {reason}. Nothing was run."""
+
+    code = "journal-held"
+    exit_code = 1
+    http_status = 409
+
+
+class StateLost(OperatorError):
+    """{path} is missing while {events} tells of steps: put it back, or open the journal with fresh=True to begin anew."""
+
+    code = "state-lost"
+
+
+class StepCompleted(OperatorError):
+    """Step {step} is completed already: ask is_completed({step!r}) before it."""
+
+    code = "step-completed"
+
+
+class StepRuns(OperatorError):
+    """Step {step} is being run by this program already: wait for its end."""
+
+    code = "step-runs"
+    http_status = 409
+
+
+class KeyChanged(OperatorError):
+    """Step {step} was cut off with the key {before!r}; with {now!r} it might happen twice."""
+
+    code = "key-changed"
+
+
+class JournalClosed(OperatorError):
+    """The journal of {root} is closed."""
+
+    code = "journal-closed"
+
+
+class Book:
+    """The open journal of one root; its methods may be called from several threads."""
+
+    def __init__(
+        self,
+        root: Path,
+        kind: str,
+        *,
+        plan: Sequence[str],
+        processes: StepProcesses,
+        desk: CheckpointDesk,
+        fresh: bool,
+    ) -> None:
+        """Raises JournalInUse, JournalHeld, StateLost, StateForeign, StateOutdated."""
+        self.files = RootFiles(JournalPlaces(root), command=own_command(), claimed=True)
+        self.recovered: Recovered | None = None
+        self._root = root
+        self._kind = kind
+        self._plan = tuple(plan)
+        self._processes = processes
+        self._desk = desk
+        self.mutex = threading.RLock()
+        # The steps that this program is inside of now.
+        self._running: set[str] = set()
+        self.files.places.make()
+        self._claim = Claim(self.files.places.state.parent)
+        self._is_open = True
+        try:
+            self._take()
+            self.state = self._begun(fresh=fresh)
+            self.write(self.state)
+        except BaseException:
+            self.close()
+            raise
+
+    def is_completed(self, step: str) -> bool:
+        return step in self.state.steps_completed
+
+    def following(self, besides: Sequence[str] = ()) -> str | None:
+        """The first step of the plan that is not completed."""
+        left = (step for step in self._plan if not self.is_completed(step) and step not in besides)
+        return next(left, None)
+
+    def next_step(self) -> str | None:
+        """The step that was cut off, else the next one of the plan, else what the state says."""
+        cut_off = [step for step in self.state.process_map if not self.is_completed(step)]
+        if cut_off:
+            return cut_off[0]
+        step = self.following() if self._plan else self.state.next_immediate_step
+        return None if step is None or self.is_completed(step) else step
+
+    def attempt_of(self, step: str, entry: StepEntry) -> int:
+        """Which attempt would begin now; what an earlier one left is settled first.
+
+        Raises StepRuns, StepCompleted, KeyChanged, JournalHeld.
+        """
+        self._require_open()
+        if step in self._running:
+            raise StepRuns(step=step)
+        before = self.state.process_map.get(step)
+        if before is not None and before.is_open:
+            try:
+                self._recover(only=step)
+            finally:
+                # Held or not: what other steps write from now on must not take the checkpoint out of it.
+                self.state = self.files.read()
+            before = self.state.process_map.get(step)
+        if self.is_completed(step):
+            raise StepCompleted(step=step)
+        if before is not None and before.key is not None and before.key != entry.key:
+            raise KeyChanged(step=step, before=before.key, now=entry.key)
+        return 1 if before is None else before.attempt + 1
+
+    def start(self, step: str, entry: StepEntry, process: Process | None = None) -> StepEntry:
+        """Put on the disk that the step begins, in this process or in another. Raises as `attempt_of` does."""
+        with self.mutex:
+            attempt = self.attempt_of(step, entry)
+            process = process or proc.identify(os.getpid())
+            assert process is not None, "we live"
+            begun = replace(
+                entry,
+                pid=process.pid,
+                started=process.started,
+                boot_id=process.boot_id,
+                started_at=self.files.now(),
+                attempt=attempt,
+                then=self.following((step,)),
+            )
+            state = self.state.with_entry(step, begun)
+            self.write(replace(state, current_task_id=step, next_immediate_step=step))
+            self.files.trace("action.started", self.state.trace_id, step, details_of(begun))
+            self._running.add(step)
+            return begun
+
+    def complete(self, step: str, details: Mapping[str, Any]) -> None:
+        with self.mutex:
+            entry = self.state.process_map[step]
+            self._running.discard(step)
+            told = {"attempt": entry.attempt, **details}
+            placed = self.files.append("action.completed", self.state.trace_id, step, told)
+            state = self.state.completed(step)
+            following = state.next_immediate_step if state.process_map else self.following((step,))
+            self.write(replace(state, next_immediate_step=following))
+            self.files.database().audit([placed])
+
+    def fail(self, step: str, problem: BaseException | str) -> None:
+        reason = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
+        self._end(step, "action.failed", Last.FAILED, {"error": plain(redact(reason), 500)})
+
+    def take_back(self, step: str, reason: str) -> None:
+        """The step was begun and nothing of it ran: it may be run again."""
+        self._end(step, "recovery.cleared", Last.CLEARED, {"reason": reason, "removed": []})
+
+    def _end(self, step: str, event: str, last: Last, details: Mapping[str, Any]) -> None:
+        with self.mutex:
+            entry = self.state.process_map[step]
+            self._running.discard(step)
+            told = {"attempt": entry.attempt, **details}
+            placed = self.files.append(event, self.state.trace_id, step, told)
+            self.write(self.state.with_entry(step, replace(entry, last=last)))
+            self.files.database().audit([placed])
+
+    def write(self, state: SessionState) -> None:
+        """Replace the state; `last_sync` is now, and every event so far is behind the cursor."""
+        self._require_open()
+        state = replace(state, last_sync=self.files.now(), events_cursor=self.files.events_end())
+        self.files.write(state)
+        self.state = state
+
+    def close(self) -> None:
+        """Let go of the journal; twice is once."""
+        with self.mutex:
+            if self._is_open:
+                self._is_open = False
+                self._claim.close()
+                self.files.close()
+
+    def _take(self) -> None:
+        if not self._claim.take(OPEN_SECONDS_MAX):
+            seconds = self.files.seconds_since(self.files.read().last_sync)
+            raise JournalInUse(root=self._root, pid=self._claim.holder().pid, seconds=seconds)
+
+    def _begun(self, *, fresh: bool) -> SessionState:
+        """The state to go on from: found, recovered or new."""
+        try:
+            found = self._settled()
+        except StateMissing:
+            if not fresh:
+                return self._first()
+            self._settle_last(self.files.newest_session())
+            return self._new()
+        except StateOutdated as problem:
+            if not fresh or _is_cut_off(updated(self.files, self.files.read())):
+                raise
+            self._settle_last(str(problem.facts["later"]))
+            return self._new()
+        if found is None:
+            self._recover(fresh=fresh)
+            found = self.files.read()
+        if fresh:
+            return self._new()
+        self._announce(found.trace_id)
+        return found
+
+    def _settle_last(self, trace_id: str | None) -> None:
+        """Settle what a session left whose state is not there: to begin anew is no answer to what it has to ask."""
+        left = rebuilt(self.files, trace_id) if trace_id is not None else None
+        if left is not None and _is_cut_off(left):
+            self.files.write(left)
+            self._recover(fresh=True)
+
+    def _settled(self) -> SessionState | None:
+        """The state with what its events tell beyond it; None where something has to be recovered first."""
+        try:
+            found, _ = current_state(self.files)
+        except StateTorn:
+            return None
+        return None if found.awaited or _is_cut_off(found) else found
+
+    def _first(self) -> SessionState:
+        if self.files.later_session("") is not None:
+            raise StateLost(path=self.files.places.state, events=self.files.places.events)
+        return self._new()
+
+    def _announce(self, trace_id: str) -> None:
+        self.files.trace("session.start", trace_id, None, {"kind": self._kind, "pid": os.getpid()})
+
+    def _new(self) -> SessionState:
+        trace_id = self.files.new_trace_id()
+        # Before its state: one whose session nobody knows is another journal's, or from another time.
+        self._announce(trace_id)
+        state = SessionState(
+            current_task_id=None,
+            steps_completed=(),
+            next_immediate_step=self._plan[0] if self._plan else None,
+            last_sync=self.files.now(),
+            trace_id=trace_id,
+            process_map={},
+            events_cursor=self.files.events_end(),
+        )
+        self.files.write(state)
+        return state
+
+    def _recover(self, *, only: str | None = None, fresh: bool = False) -> None:
+        """Settle what was cut off. Raises JournalHeld unless all of it is settled, or aborted and to be begun anew."""
+        recovered = recover(self.files, self._processes, self._desk, only=only, wait_seconds=OPEN_SECONDS_MAX)
+        self.recovered = recovered
+        given_up = fresh and recovered.approval == ABORTED
+        if recovered.status is not Status.OK and not given_up:
+            raise JournalHeld(root=self._root, reason=_held_reason(recovered))
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise JournalClosed(root=self._root)
+
+
+def _is_cut_off(state: SessionState) -> bool:
+    return any(each.is_open for each in state.process_map.values())
+
+
+def _held_reason(recovered: Recovered) -> str:
+    if recovered.checkpoint is not None:
+        more = f", {len(recovered.checkpoints) - 1} more after it" if len(recovered.checkpoints) > 1 else ""
+        return (
+            f"read {recovered.checkpoint_path}, then `wakeful checkpoint show {recovered.checkpoint}`{more}"
+        )
+    unsettled = {Course.WAIT, Course.STOP}
+    waiting = [f"step {each.step}: {each.reason}" for each in recovered.steps if each.course in unsettled]
+    return "; ".join(waiting) or f"see {recovered.timeline_path}"

@@ -1,0 +1,1 @@
+"""Events to activity, findings, verdict, record and explanation. Pure."""

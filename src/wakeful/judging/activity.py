@@ -1,0 +1,619 @@
+"""What a session's log has told so far, folded: constant time per event, bounded memory.
+
+`fold` is the only writer of an Activity. Live reading and replay call the same function, and a log read
+from its last turn boundary on must lead to the same judgement as the whole of it (a property test).
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from zlib import crc32
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from wakeful.core.ids import ConversationId
+from wakeful.core.moment import Instant
+from wakeful.judging import events as e
+from wakeful.judging.budget import Budget, Spending
+from wakeful.judging.call_identity import Call, beginning, call_of, is_spawn, is_write, result_key
+from wakeful.judging.loops import (
+    Circles,
+    asks_the_same,
+    came_back,
+    compacted,
+    forget,
+    forget_calls,
+    forget_words,
+    spoke,
+)
+from wakeful.judging.outage import says_outage
+from wakeful.judging.spawns import Spawns, spawned, taken_back
+from wakeful.judging.turn_state import OPEN, TRANSITIONS, Phase, Step
+
+# Bump when folding changes: bookmarks of another version are read again from the log.
+RULE_VERSION: Final = 10
+# An assistant message opened at most 20 calls at once in the recordings.
+OPEN_CALLS_MAX: Final = 128
+# Results that stood before their call in the log; client 2.1.98 wrote 7 of 449 so, all within one message.
+EARLY_RESULTS_MAX: Final = 16
+INPUT_BYTES_KEPT_MAX: Final = 2048
+# Servers, builds and agents left running; the oldest is forgotten first.
+BACKGROUND_MAX: Final = 32
+# Ids and names are short; a log that says otherwise must not fill the memory.
+NAME_CHARS_MAX: Final = 200
+TEXT_CHARS_KEPT_MAX: Final = 2000
+ERROR_BYTES_KEPT_MAX: Final = 400
+# A wait that nobody marked (a permission, a host that slept unseen) hides in a gap: it counts this much at most.
+GAP_SECONDS_MAX: Final = 600.0
+LATE_SECONDS_MAX: Final = 60.0
+_SLEEP: Final = re.compile(rb"\bsleep[ (]([0-9]{1,6})(?:\.[0-9]+)?([smhd]?)\b")
+_TIMEOUT: Final = re.compile(rb"\bg?timeout (?:-[ks] \S+ |-\S+ )*([0-9]{1,6})([smhd]?) ")
+_UNIT_SECONDS: Final = {b"": 1.0, b"s": 1.0, b"m": 60.0, b"h": 3600.0, b"d": 86_400.0}
+
+# Read for every record; before Python 3.12 an enum's member is looked up anew each time it is named.
+_PERSON: Final = e.CallKind.PERSON
+_SUBAGENT: Final = e.CallKind.SUBAGENT
+_ASKING: Final = Phase.PERSON
+_CALL_OPENED, _CALLS_REMAIN, _CALLS_DONE = Step.CALL_OPENED, Step.CALLS_REMAIN, Step.CALLS_DONE
+_PROGRESSED: Final = Step.PROGRESSED
+_AT_WORK: Final = OPEN - {Phase.PERSON}
+_DONE: Final = frozenset({Phase.ENDED, Phase.PROPOSED, Phase.SETTLING})
+
+
+class OpenCall(Struct, frozen=True, gc=False):
+    """A call that has not come back."""
+
+    call: str
+    tool: str
+    kind: e.CallKind
+    since: Instant
+    input: bytes
+    about: Call
+    timeout_seconds: float | None
+    enforced: bool
+    limit_seconds: float | None = None
+    escalated: bool = False
+    # A number for the message that made it.
+    step: int = 0
+
+
+class BackgroundTask(Struct, frozen=True, gc=False):
+    """What a call left running behind the turn."""
+
+    tool: str
+    since: Instant
+    input: bytes
+
+
+class Activity(Struct, gc=False):
+    """Everything folded from one conversation's log. Fields about the turn are cleared when a turn begins."""
+
+    phase: Phase = Phase.UNSEEN
+    phase_since: Instant | None = None
+    calls: dict[str, OpenCall] = field(default_factory=dict)
+    # Results whose call has not been read yet, with the task that goes on behind them.
+    early_results: dict[str, str] | None = None
+    # The last call that began; what its client's stream shows behind it never reached the log.
+    newest_call: str = ""
+    asked_about: str | None = None
+    asked_at: Instant | None = None
+    # The turn brought a plan: it will end with a question.
+    proposed: bool = False
+    # The last call never ran: a person said no, or one beside it failed.
+    refused: bool = False
+    compacting_since: Instant | None = None
+    # Its texts say whether more follows: one that does not say so is no end. Of 26 recordings of clients up to
+    # 2.1.41 none has such a text, though some state the reason of a call; from 2.1.100 on all do.
+    states_stops: bool = False
+    # Told by the call that began it: a log read from its last turn on does not know those of earlier turns.
+    background: dict[str, BackgroundTask] = field(default_factory=dict)
+
+    first_at: Instant | None = None
+    last_at: Instant | None = None
+    progress_at: Instant | None = None
+    # When a call last began or came back; a bookmark of an earlier version does not know.
+    call_at: Instant | None = None
+    closed: bool = False
+
+    # The question that its last words end with; nobody is called waiting for it.
+    asks: str = ""
+
+    failure: e.Failure | None = None
+    failure_message: str = ""
+
+    errors_in_a_row: int = 0
+    errors_since: Instant | None = None
+    # The last of them, and how it failed.
+    failed: Call | None = None
+    failed_with: bytes = b""
+    failed_step: int = 0
+    retries_in_a_row: int = 0
+    circles: Circles = field(default_factory=Circles)
+    # The agents that this turn sent out, if any.
+    spawns: Spawns | None = None
+
+    # When a person asked for something last. None: not in what was read of the log.
+    person_at: Instant | None = None
+    # Of the turn so far, a person's waits left out; what runs away is measured by these.
+    turn_since: Instant | None = None
+    active_seconds: float = 0.0
+    turn_calls: int = 0
+    turn_tokens: int = 0
+    turn_output_tokens: int = 0
+    # Prompts that failed one after the other in the same way, over turns.
+    failures_alike: int = 0
+    failure_key: int = 0
+    limit_until: Instant | None = None
+
+    # What the run may spend, where its client says so; and whether the client has ended its log.
+    budget: Budget | None = None
+    log_closed: bool = False
+
+    calls_total: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    known: int = 0
+    # Of those, what merely says that a turn goes on or is over: nobody's words, calls or prompts.
+    marks: int = 0
+    skipped: int = 0
+    malformed: int = 0
+    drifted: str | None = None
+
+    conversation_id: ConversationId | None = None
+    cwd: str | None = None
+    version: str | None = None
+    pid: int | None = None
+    project: str | None = None
+    # Empty where nobody said it.
+    permission_mode: str = ""
+
+    @property
+    def in_turn(self) -> bool:
+        return self.phase in OPEN
+
+    @property
+    def is_out_of_budget(self) -> bool:
+        """Its client does nothing more in this turn, and says so nowhere."""
+        return self.budget is not None and self.phase in OPEN and self.budget.spending is Spending.USED_UP
+
+    @property
+    def may_be_out_of_budget(self) -> bool:
+        """Its client ended in the middle of a turn, in order: by its budget, or by a person or a program."""
+        is_unclear = self.budget is not None and self.budget.spending is Spending.UNKNOWN
+        return is_unclear and self.log_closed and self.phase in OPEN
+
+    @property
+    def ended_well(self) -> bool:
+        """The agent itself ended its last turn; nobody cut it short or said no to what it wanted to do last."""
+        return self.phase in _DONE and not self.refused
+
+
+def fold(activity: Activity, event: e.Event, at: Instant) -> None:
+    """Take one event into account. `at` is the event's time, translated by the clock's timeline."""
+    _FOLDS[type(event)](activity, event, at)
+    if not event.at:  # a mark about bytes that have no time
+        return
+    last_at = activity.last_at
+    if last_at is None:
+        activity.first_at = activity.last_at = at
+    elif at.awake > last_at.awake or at > last_at:  # two numbers are compared faster than two moments
+        activity.last_at = at
+
+
+def is_boundary(event: e.Event) -> bool:
+    """Whether all that is judged of a turn follows this event, so that folding may begin with it.
+
+    A prompt is none: that the prompts before it failed, and how, belongs to the judgement. Two things are lost: which
+    tasks earlier turns left running, and that the last one ended with a plan. An idle session then says nothing of
+    them; no finding depends on it.
+    """
+    if isinstance(event, e.TurnEnded):
+        return not event.by_mark
+    return isinstance(event, e.TurnInterrupted)
+
+
+def _step(activity: Activity, step: Step, at: Instant) -> None:
+    activity.known += 1
+    before, progress_at = activity.phase, activity.progress_at
+    if progress_at is None:
+        activity.progress_at = at
+    elif (gap_seconds := at.awake - progress_at.awake) > 0.0 or at > progress_at:
+        if before in _AT_WORK:
+            counted_seconds = gap_seconds if gap_seconds < GAP_SECONDS_MAX else GAP_SECONDS_MAX  # noqa: FURB136 - no call
+            activity.active_seconds += counted_seconds
+        activity.progress_at = at
+    after = TRANSITIONS[before, step]
+    if after is not before and not (before is _ASKING and _precedes_question(activity, at)):
+        activity.phase, activity.phase_since = after, at
+
+
+def _precedes_question(activity: Activity, at: Instant) -> bool:
+    """A hook or a stream is quicker than the log: what happened before a question does not answer it."""
+    return activity.asked_at is not None and at.wall < activity.asked_at.wall
+
+
+def _opened(activity: Activity, event: e.Opened, _at: Instant) -> None:
+    activity.conversation_id = event.conversation_id or activity.conversation_id
+    activity.cwd = _cut(event.cwd) or activity.cwd
+    activity.version = _cut(event.version) or activity.version
+    activity.pid = event.pid or activity.pid
+    activity.project = _cut(event.project) or activity.project
+    activity.closed = False
+
+
+def _permission_mode_set(activity: Activity, event: e.PermissionModeSet, _at: Instant) -> None:
+    activity.permission_mode = event.mode[:NAME_CHARS_MAX]
+
+
+def _cut(text: str | None) -> str | None:
+    return text[:TEXT_CHARS_KEPT_MAX] if text else None
+
+
+def _is_late(activity: Activity, at: Instant) -> bool:
+    """A client may write its first batch out of order: what came of a prompt then stands before it.
+
+    Only by a little: whatever is older was stamped by a clock that was set since. And only what came of it: where the
+    turn before it is over, a mark of another source (a stream says that the client is busy) is merely quicker.
+    """
+    progress_at, since = activity.progress_at, activity.phase_since
+    if activity.phase not in OPEN and since is not None and since.wall < at.wall:
+        return False
+    return progress_at is not None and 0 < progress_at.wall - at.wall <= LATE_SECONDS_MAX
+
+
+def _prompted(activity: Activity, event: e.Prompted, at: Instant) -> None:
+    if event.by_person and not event.by_wakeful:
+        activity.person_at = max(activity.person_at or at, at)
+    if _is_late(activity, at):
+        activity.known += 1
+        if event.by_person or activity.turn_since is None:
+            # What stands before it is of the turn that began with it.
+            activity.turn_since = at
+        return
+    # A resumed client leaves the calls of a killed turn dangling; a new prompt starts from none.
+    activity.calls.clear()
+    activity.early_results = None
+    activity.compacting_since = None
+    activity.refused = activity.proposed = False
+    if not _precedes_question(activity, at):
+        activity.asked_about = None
+    activity.failure, activity.failure_message = None, ""
+    activity.asks = ""
+    activity.closed = activity.log_closed = False
+    if event.by_person:
+        _forget_work(activity)
+        forget(activity.circles)
+    else:
+        forget_words(activity.circles)
+    activity.turn_since = activity.turn_since or at
+    _step(activity, Step.OPENED if event.unasked else Step.PROMPTED, at)
+
+
+def _forget_work(activity: Activity) -> None:
+    activity.errors_in_a_row = activity.retries_in_a_row = activity.turn_calls = 0
+    activity.turn_tokens = activity.turn_output_tokens = 0
+    activity.errors_since = activity.turn_since = activity.failed = activity.spawns = activity.budget = None
+    activity.active_seconds = 0.0
+    forget_calls(activity.circles)
+
+
+def _progressed(activity: Activity, event: e.Progressed, at: Instant) -> None:
+    if event.words or activity.retries_in_a_row:
+        _said(activity, event.words, event.echoes, at)
+    if event.words:
+        activity.states_stops = True
+    else:
+        activity.marks += 1
+    _step(activity, _PROGRESSED, at)
+
+
+def _compacting(activity: Activity, _event: e.Compacting, at: Instant) -> None:
+    activity.compacting_since = at
+    _step(activity, _PROGRESSED, at)
+
+
+def _compacted(activity: Activity, _event: e.Compacted, at: Instant) -> None:
+    activity.compacting_since = None
+    compacted(activity.circles, at)
+    _step(activity, _PROGRESSED, at)
+
+
+def _spoke(activity: Activity, event: e.Spoke, at: Instant) -> None:
+    activity.asks = event.asks.decode("utf-8", "replace")
+    _said(activity, event.words, event.echoes, at)
+    _step(activity, _PROGRESSED if activity.states_stops else Step.SPOKE, at)
+
+
+def _said(activity: Activity, words: int, echoes: int, at: Instant) -> None:
+    activity.retries_in_a_row = 0
+    if words:
+        spoke(activity.circles, words, echoes, at)
+
+
+def _retried(activity: Activity, _event: e.Retried, _at: Instant) -> None:
+    activity.known += 1
+    activity.retries_in_a_row += 1
+
+
+def _call_started(activity: Activity, event: e.CallStarted, at: Instant) -> None:
+    step = _step_number(activity, event)
+    activity.asks = ""
+    activity.calls_total += 1
+    activity.turn_calls += 1
+    activity.call_at = at
+    if activity.retries_in_a_row or activity.compacting_since is not None:
+        activity.retries_in_a_row, activity.compacting_since = 0, None
+    call, tool = event.call[:NAME_CHARS_MAX], event.tool[:NAME_CHARS_MAX]
+    about = call_of(tool, event.input)
+    if len(activity.calls) >= OPEN_CALLS_MAX:
+        del activity.calls[next(iter(activity.calls))]
+    activity.newest_call = call
+    opened = OpenCall(
+        call,
+        tool,
+        event.kind,
+        at,
+        event.input[:INPUT_BYTES_KEPT_MAX],
+        about,
+        _patience_seconds(event, about),
+        event.enforced,
+        event.limit_seconds,
+        event.escalated,
+        step,
+    )
+    if activity.budget is not None and event.kind is _SUBAGENT:
+        activity.budget = replace(activity.budget, shared=True)
+    if is_spawn(tool):
+        activity.spawns = activity.spawns or Spawns()
+        spawned(activity.spawns, event.input, at, step)
+    elif activity.spawns is not None and is_write(about) and about.plan is None:
+        activity.spawns.prompts.clear()
+    if activity.early_results is not None and call in activity.early_results:
+        _came_back_early(activity, opened, at)
+        return
+    activity.calls[call] = opened
+    if event.kind is _PERSON:
+        activity.asked_about = tool
+        _step(activity, Step.CALL_ASKED, at)
+    else:
+        _step(activity, _CALL_OPENED, at)
+
+
+def _came_back_early(activity: Activity, call: OpenCall, at: Instant) -> None:
+    """Its result stands before it in the log: it is over."""
+    assert activity.early_results is not None, "its result was read"
+    task = activity.early_results.pop(call.call)
+    if task:
+        _leave_running(activity, task, call)
+    _step(activity, _PROGRESSED, at)
+
+
+def _step_number(activity: Activity, event: e.CallStarted) -> int:
+    """Of the message that makes a call; where the log names none, calls with no result between them are of one."""
+    if event.message:
+        return crc32(event.message.encode())
+    return activity.calls_total - len(activity.calls) + 1
+
+
+def _patience_seconds(event: e.CallStarted, about: Call) -> float | None:
+    """How long a call may take by its own word: its timeout, or what its command asks for if that is longer."""
+    if about.meaning is None or is_write(about):  # nobody looked at it: it has no such word
+        return event.timeout_seconds
+    given = event.input[:INPUT_BYTES_KEPT_MAX]
+    asleep_seconds = sum(_seconds(*found) for found in _SLEEP.findall(given)) if about.polls else 0.0
+    limit_seconds = sum(_seconds(*found) for found in _TIMEOUT.findall(given))
+    return max(event.timeout_seconds or 0.0, asleep_seconds, limit_seconds) or None
+
+
+def _seconds(count: bytes, unit: bytes) -> float:
+    return int(count) * _UNIT_SECONDS[unit]
+
+
+def _call_ended(activity: Activity, event: e.CallEnded, at: Instant) -> None:
+    call = _take(activity, event)
+    if call is None and event.call:
+        _expect_call(activity, event)
+    activity.call_at = at
+    activity.refused = event.refused
+    if (event.is_error or activity.errors_in_a_row) and (call is not None or not event.call):
+        _count_errors(activity, event, call, at)
+    if call is not None and _is_outage(event, call) and activity.spawns is not None:
+        taken_back(activity.spawns, call.input)
+    elif call is not None and not event.refused:
+        result = event.result
+        if event.background:  # a launch is the same launch under any id
+            result = result.replace(event.background.encode(), b"~")
+        came_back(activity.circles, call.about, result, call.since, at, failed=event.is_error, step=call.step)
+        if event.background:
+            _leave_running(activity, event.background, call)
+    step = _step_of_end(activity, call)
+    if step is not _CALLS_REMAIN:
+        activity.asked_about = None
+    _step(activity, step, at)
+
+
+def _is_outage(event: e.CallEnded, call: OpenCall) -> bool:
+    return event.is_error and call.kind is _SUBAGENT and says_outage(event.result)
+
+
+def _leave_running(activity: Activity, task: str, call: OpenCall) -> None:
+    if len(activity.background) >= BACKGROUND_MAX:
+        del activity.background[next(iter(activity.background))]
+    activity.background[task[:NAME_CHARS_MAX]] = BackgroundTask(call.tool, call.since, call.input)
+
+
+def _task_ended(activity: Activity, event: e.TaskEnded, _at: Instant) -> None:
+    activity.background.pop(event.task[:NAME_CHARS_MAX], None)
+
+
+def _take(activity: Activity, event: e.CallEnded) -> OpenCall | None:
+    if event.call:
+        return activity.calls.pop(event.call[:NAME_CHARS_MAX], None)
+    tool = event.tool[:NAME_CHARS_MAX]
+    newest = next((call for call in reversed(activity.calls.values()) if call.tool == tool), None)
+    return activity.calls.pop(newest.call) if newest is not None else None
+
+
+def _expect_call(activity: Activity, event: e.CallEnded) -> None:
+    early = activity.early_results = activity.early_results or {}
+    if len(early) >= EARLY_RESULTS_MAX:
+        del early[next(iter(early))]
+    early[event.call[:NAME_CHARS_MAX]] = event.background[:NAME_CHARS_MAX]
+
+
+def _step_of_end(activity: Activity, ended: OpenCall | None) -> Step:
+    if not activity.calls:
+        return _CALLS_DONE
+    asked = ended is not None and ended.kind is _PERSON
+    still_asking = any(call.kind is _PERSON for call in activity.calls.values())
+    return Step.ANSWERED if asked and not still_asking else _CALLS_REMAIN
+
+
+def _count_errors(activity: Activity, event: e.CallEnded, call: OpenCall | None, at: Instant) -> None:
+    if event.refused:
+        return
+    if not event.is_error:
+        activity.errors_in_a_row, activity.errors_since, activity.failed = 0, None, None
+        return
+    is_same_step = call is not None and _failed_beside(activity, call)
+    activity.failed = call.about if call is not None else None
+    activity.failed_with = beginning(event.result, ERROR_BYTES_KEPT_MAX)
+    activity.failed_step = call.step if call is not None else 0
+    activity.errors_in_a_row += not is_same_step
+    activity.errors_since = activity.errors_since or at
+
+
+def _failed_beside(activity: Activity, call: OpenCall) -> bool:
+    """Whether an equal call of the same message failed just before."""
+    failed = activity.failed
+    return failed is not None and activity.failed_step == call.step and asks_the_same(failed, call.about)
+
+
+def _asked(activity: Activity, event: e.Asked, at: Instant) -> None:
+    activity.asked_about = event.about[:NAME_CHARS_MAX] or activity.asked_about
+    activity.asked_at = at
+    _step(activity, Step.ASKED, at)
+
+
+def _answered(activity: Activity, event: e.Answered, at: Instant) -> None:
+    if event.about is not None and activity.asked_about not in {None, event.about}:
+        _step(activity, _PROGRESSED, at)
+        return
+    activity.asked_about = None
+    _step(activity, Step.ANSWERED, at)
+
+
+def _proposed(activity: Activity, _event: e.Proposed, at: Instant) -> None:
+    activity.proposed = True
+    _step(activity, _PROGRESSED, at)
+
+
+def _end_turn(activity: Activity, step: Step, at: Instant) -> None:
+    activity.calls.clear()
+    activity.early_results = None
+    activity.asked_about = activity.compacting_since = None
+    _step(activity, step, at)
+
+
+def _turn_ended(activity: Activity, event: e.TurnEnded, at: Instant) -> None:
+    _forget_work(activity)
+    if not event.by_mark:
+        activity.closed = False
+        activity.failures_alike = 0
+        # What is known from before a boundary must stand in the boundary itself.
+        activity.states_stops = bool(event.words)
+        if event.asks or event.words:
+            activity.asks = event.asks.decode("utf-8", "replace")
+        # A text that was brought to its end is over, whatever it said.
+        _said(activity, event.words, 0, at)
+    else:
+        activity.marks += 1
+    ended = Step.PROPOSED if activity.proposed else Step.ENDED
+    _end_turn(activity, Step.MARKED if event.by_mark else ended, at)
+
+
+def _turn_failed(activity: Activity, event: e.TurnFailed, at: Instant) -> None:
+    message = event.message[:TEXT_CHARS_KEPT_MAX]
+    key = result_key(message.encode(), len(event.failure))
+    activity.failures_alike = activity.failures_alike + 1 if key == activity.failure_key else 1
+    activity.failure, activity.failure_message, activity.failure_key = event.failure, message, key
+    activity.asks = ""
+    activity.limit_until = at.plus(event.until - event.at) if event.until is not None else None
+    _end_turn(activity, Step.FAILED, at)
+
+
+def _turn_interrupted(activity: Activity, _event: e.TurnInterrupted, at: Instant) -> None:
+    _forget_work(activity)
+    forget(activity.circles)
+    activity.asks = ""
+    activity.closed = activity.states_stops = activity.proposed = False
+    activity.failures_alike = 0
+    _end_turn(activity, Step.INTERRUPTED, at)
+
+
+def _closed(activity: Activity, _event: e.Closed, _at: Instant) -> None:
+    activity.closed = True
+    activity.compacting_since = None
+    activity.background.clear()
+
+
+def _spent(activity: Activity, event: e.Spent, _at: Instant) -> None:
+    activity.turn_tokens += event.input_tokens + event.output_tokens
+    activity.turn_output_tokens += event.output_tokens
+    activity.input_tokens += event.input_tokens
+    activity.output_tokens += event.output_tokens
+    if activity.budget is not None:
+        weight = activity.budget.newest_weight + event.weight
+        activity.budget = replace(activity.budget, newest_weight=weight)
+
+
+def _budgeted(activity: Activity, event: e.Budgeted, _at: Instant) -> None:
+    activity.log_closed = False
+    before = activity.budget or Budget(event.used_usd, event.total_usd)
+    activity.budget = before.told(event.used_usd, event.total_usd)
+
+
+def _log_closed(activity: Activity, _event: e.LogClosed, _at: Instant) -> None:
+    activity.log_closed = True
+
+
+def _skipped(activity: Activity, _event: e.Skipped, _at: Instant) -> None:
+    activity.skipped += 1
+
+
+def _malformed(activity: Activity, _event: e.Malformed, _at: Instant) -> None:
+    activity.malformed += 1
+
+
+def _drifted(activity: Activity, event: e.Drifted, _at: Instant) -> None:
+    activity.drifted = activity.drifted or event.field
+
+
+_FOLDS: Final[Mapping[type[e.Event], Callable[[Activity, Any, Instant], None]]] = {
+    e.Opened: _opened,
+    e.PermissionModeSet: _permission_mode_set,
+    e.Prompted: _prompted,
+    e.Progressed: _progressed,
+    e.Compacting: _compacting,
+    e.Compacted: _compacted,
+    e.Retried: _retried,
+    e.Spoke: _spoke,
+    e.CallStarted: _call_started,
+    e.CallEnded: _call_ended,
+    e.TaskEnded: _task_ended,
+    e.Asked: _asked,
+    e.Answered: _answered,
+    e.Proposed: _proposed,
+    e.TurnEnded: _turn_ended,
+    e.TurnFailed: _turn_failed,
+    e.TurnInterrupted: _turn_interrupted,
+    e.Closed: _closed,
+    e.LogClosed: _log_closed,
+    e.Spent: _spent,
+    e.Budgeted: _budgeted,
+    e.Skipped: _skipped,
+    e.Malformed: _malformed,
+    e.Drifted: _drifted,
+}

@@ -1,0 +1,91 @@
+"""What is folded of a session, as it may be written to disk: no text in it holds a secret. Pure.
+
+Whatever is only compared is kept as a digest of what it was, so that a restart changes no verdict; whatever is shown is
+redacted. In memory it stays as it is: a log is folded faster than it can be redacted.
+"""
+
+from msgspec.structs import replace
+
+from wakeful.core.redact import redact
+from wakeful.judging.activity import INPUT_BYTES_KEPT_MAX, Activity, BackgroundTask, OpenCall
+from wakeful.judging.call_identity import BORDER_BYTES, Call, meaning_of
+from wakeful.judging.evidence import Holder
+from wakeful.judging.loops import Circles, fixed
+
+
+def activity_at_rest(activity: Activity) -> Activity:
+    """A copy whose texts are redacted; `activity` is not changed."""
+    return replace(
+        activity,
+        calls={key: _call(call) for key, call in activity.calls.items()},
+        background={key: _task(task) for key, task in activity.background.items()},
+        asks=redact(activity.asks),
+        failure_message=redact(activity.failure_message),
+        failed=_about(activity.failed),
+        failed_with=_bytes(activity.failed_with),
+        circles=_circles(activity.circles),
+        asked_about=_text(activity.asked_about),
+        drifted=_text(activity.drifted),
+        # A folder or a project that is not what it was leads nowhere; the log says it again.
+        cwd=_unchanged(activity.cwd),
+        project=_unchanged(activity.project),
+    )
+
+
+def holder_at_rest(holder: Holder) -> Holder:
+    return replace(holder, waiting_for=_text(holder.waiting_for)) if holder.waiting_for else holder
+
+
+def _circles(circles: Circles) -> Circles:
+    alike, plan = circles.alike, circles.plan
+    return replace(
+        circles,
+        made=[fixed(made, _call_of, _bytes) for made in circles.made],
+        polls=tuple(replace(poll, made=fixed(poll.made, _call_of, _bytes)) for poll in circles.polls),
+        failing=_about(circles.failing),
+        alike=replace(alike, call=_call_of(alike.call)) if alike is not None else None,
+        plan=replace(plan, call=_call_of(plan.call)) if plan is not None else None,
+    )
+
+
+def _call(call: OpenCall) -> OpenCall:
+    return replace(call, tool=redact(call.tool), input=_input(call.input), about=_call_of(call.about))
+
+
+def _task(task: BackgroundTask) -> BackgroundTask:
+    return replace(task, tool=redact(task.tool), input=_input(task.input))
+
+
+def _about(call: Call | None) -> Call | None:
+    return _call_of(call) if call is not None else None
+
+
+def _call_of(call: Call) -> Call:
+    """With its meaning: a digest of all that it was, and the command as it is spelled in what was redacted."""
+    meaning, given = meaning_of(call), _bytes(call.given)
+    if given == call.given and redact(meaning.command) == meaning.command:
+        return replace(call, meaning=meaning)
+    command = meaning_of(replace(call, given=given, meaning=None)).command
+    return replace(call, given=given, meaning=replace(meaning, command=redact(command)))
+
+
+def _input(given: bytes) -> bytes:
+    """An input that was cut ends with what may be half a secret."""
+    if len(given) < INPUT_BYTES_KEPT_MAX:
+        return _bytes(given)
+    # As long as before: that it was cut is seen by its length.
+    return _bytes(given)[:-BORDER_BYTES].ljust(INPUT_BYTES_KEPT_MAX)
+
+
+def _bytes(raw: bytes) -> bytes:
+    text = raw.decode("utf-8", "replace")
+    shown = redact(text)
+    return raw if shown == text else shown.encode()
+
+
+def _text(text: str | None) -> str | None:
+    return redact(text) if text else text
+
+
+def _unchanged(text: str | None) -> str | None:
+    return text if text is None or redact(text) == text else None

@@ -1,0 +1,391 @@
+"""When two calls are the same call: a number for what was asked, and one for what came back.
+
+Free text beside a call (descriptions, timeouts) is dropped, keys are sorted, spaces collapsed, spellings of one
+read-only inspection made equal; ids, pids, clock times and durations are masked. Bare numbers are not: a line
+number or a count that moves is progress.
+"""
+
+import re
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
+
+import msgspec
+
+from wakeful.core.decoding import json_decoder
+from wakeful.judging.masking import masked, masked_command
+from wakeful.judging.plan_items import PlanShape, is_plan, plan_shape
+
+if TYPE_CHECKING:
+    from wakeful.effects.rules import Rule
+
+# A longer input is hashed as it is, but for its description: it is not worth decoding it.
+INPUT_BYTES_DECODED_MAX: Final = 4096
+# A longer one is looked at at once: what is kept of a call until it is made again has no more room.
+GIVEN_BYTES_KEPT_MAX: Final = 512
+# A secret whose beginning is longer than this is recognised by it.
+BORDER_BYTES: Final = 64
+# Of a result its beginning and its end: folding takes the same time for any.
+RESULT_END_BYTES: Final = 256
+
+_BESIDE: Final = frozenset(
+    {
+        "description", "explanation", "justification", "max_output_tokens", "timeout", "timeout_ms",
+        "timeout_seconds", "yield_time_ms",
+    }
+)  # fmt: skip
+# For an agent that is sent out it is the name of its errand: several may be sent with the same words.
+_ERRAND: Final = "description"
+# Inside of a text its quotes are escaped.
+_DESCRIBED: Final = re.compile(rb'"description" ?: ?"(?:[^"\\]|\\.)*"')
+_SENDING_NAME: Final = re.compile(
+    r"^(?:Task|Agent)$|sub_?agent|(?:spawn|launch|dispatch|delegate)_(?:agent|task)", re.IGNORECASE
+)
+_COMMAND_KEYS: Final = ("command", "cmd")
+_WRITING_NAME: Final = re.compile(r"edit|write(?!_stdin)|patch|replace|create|delete|move", re.IGNORECASE)
+_READING_TOOLS: Final = frozenset(
+    {
+        "Glob", "Grep", "LS", "NotebookRead", "Read", "TodoRead", "ToolSearch", "WebFetch", "WebSearch",
+        "list_dir", "read_file", "view_image", "web_search",
+    }
+)  # fmt: skip
+_READING_NAME: Final = re.compile(
+    r"(?:^|[_.-])(?:describe|fetch|find|get|glob|grep|list|lookup|query|read|search|show|view)(?:[_.-]|$)"
+)
+# One part of a command line, and what stands between two of them.
+_READING_COMMAND: Final = re.compile(
+    r"(?:ls|cat|head|tail|grep|egrep|rg|ag|find|fd|pwd|wc|which|type|tree|file|stat|nl|jq|echo|sed -n|awk|diff|du|df|cd|sort"
+    r"|uniq|cut|tr|column|less|true|test|git (?:status|diff|log|show|ls-files|blame|rev-parse|grep|branch(?=$| -[av]| --)"
+    r"|remote(?=$| -v| show)))(?![\w-])"
+)
+_PARTS: Final = re.compile(r" ?(?:&&|\|\||[;|]) ?")
+_WRITING_COMMAND: Final = re.compile(
+    r"(?<![<=-])>(?!&\d|>? ?/dev/null)|<<| -(?:delete|exec|execdir|ok|fprint)\b"
+)
+_POLLING_TOOLS: Final = frozenset(
+    {
+        "AgentOutputTool",
+        "BashOutput",
+        "Monitor",
+        "TaskOutput",
+        "write_stdin",
+    }
+)
+# What is typed into a running program is no wait: only an empty line asks how it goes.
+_TYPED: Final = re.compile(rb'"chars" ?: ?"(?!")')
+_POLLING_NAME: Final = re.compile(
+    r"(?:^|[_.-])(?:await|poll|sleep|wait|watch)(?:[_.-]|$)"
+    r"|(?:build|check|command|deploy\w*|job|pipeline|process|run|task|workflow)s?[_.-]?status",
+    re.IGNORECASE,
+)
+_POLLING_COMMAND: Final = re.compile(
+    r"\bsleep [0-9.$]|\bsleep\(|\bwait\(|\bStart-Sleep\b|(?:^|[;&|(] ?|\bdo )(?:wait\b|watch |inotifywait )|--watch\b"
+    r"|\btail (?:[^;&|]* )?(?:-\w*[fF]\b|--follow)|\bkubectl [^;&|]*-w\b|\brollout status\b"
+    r"|\b(?:docker|kubectl|podman|aws \S+) wait\b|\brun watch\b|\bwait-for|^(?:true|:) ?;?$"
+)
+# A command that leaves something running is no look, however long it waits behind it.
+_LAUNCHING_COMMAND: Final = re.compile(r"\s&(?=\s|$|\))|(?:^|[;&|(] ?)(?:nohup|setsid) ")
+# Looks at what goes on elsewhere: builds, deployments, containers. Also work of its own, unless what it says is not over.
+_LOOKING_COMMAND: Final = re.compile(
+    r"(?:gh (?:run|pr|workflow) (?:view|list|checks|status)|glab (?:ci|pipeline|mr)|kubectl (?:get|describe)"
+    r"|(?:docker|podman)(?: compose|-compose)? (?:ps|inspect)|aws \S+ (?:describe|get|list)-|gcloud .*\b(?:describe|list)"
+    r"|az .*\bshow)\b"
+)
+# What sets something going, in a command whose program is not known or in the name of a tool.
+_STARTING: Final = re.compile(
+    r"(?:^|[^a-z])(?:build|create|daemon|deploy|dev|launch|publish|restart|run|send|serve|server|spawn|start|submit|trigger"
+    r"|up)(?![a-z])",
+    re.IGNORECASE,
+)
+# At processes, whose presence is all they say, at the end of a file that may grow, at what a background task has written.
+_MOVING_COMMAND: Final = re.compile(r"(?:ps|pgrep|jobs|squeue|sacct|qstat|tail)\b")
+_TASK_OUTPUT: Final = re.compile(rb"/tasks/[\w-]+\.output\b")
+# What an answer says of something that is not over. Test runners count their skipped tests as pending.
+_NOT_YET: Final = re.compile(
+    rb"\b(?:pending|queued|still (?:running|building|waiting)|not (?:yet )?ready|waiting for)\b|in[ _-]progress",
+    re.IGNORECASE,
+)
+_GOING_ON: Final = re.compile(
+    rb"\b(?:running|working|building|creating|starting|\w*creating)\b", re.IGNORECASE
+)
+_OVER: Final = re.compile(rb"fail|error|pass|\d pending", re.IGNORECASE)
+NOT_YET_BYTES_MAX: Final = 200
+_SLEPT: Final = re.compile(rb"\bsleep [0-9.]+[smhd]?")
+# The same inside other calls: a script that asks again, an empty line sent to a running program.
+_POLLING_INPUT: Final = re.compile(
+    rb'"(?:action|operation)" ?: ?"(?:poll|wait|status)"|"chars" ?: ?""|"(?:command|cmd)" ?: ?"\s*"'
+    rb"|\bwait\(|\bsleep [0-9]|\bwrite_stdin\((?![^)]*\bchars[\\\"']*\s*:\s*\\?[\"'`](?!\\?[\"'`]))"
+)
+
+# What it needs, looked for first: nearly every call has none of it, and a word is found faster than a pattern.
+_POLLING_WORDS: Final = (
+    b"sleep ",
+    b"wait(",
+    b"write_stdin(",
+    b'"action"',
+    b'"operation"',
+    b'"chars"',
+    b'"command"',
+    b'"cmd"',
+)
+
+# One of these stands in every input of a call that waits, or says how long it may take.
+_WAITING_WORDS: Final = (
+    b"leep",
+    b"wait",
+    b"watch",
+    b"tail -f",
+    b"tail -F",
+    b"--follow",
+    b"kubectl ",
+    b"timeout ",
+    b"write_stdin(",
+    b'"action"',
+    b'"operation"',
+    b'"chars"',
+    b':""',
+    b': ""',
+    b':" ',
+    b': " ',
+    b'"true',
+    b':":',
+    b': ":',
+)
+
+_decode: Final = json_decoder(dict[str, Any])
+_encode: Final = msgspec.json.Encoder(order="sorted").encode
+
+
+class Meaning(msgspec.Struct, frozen=True, gc=False):
+    """Which call it is. What its command does is worked out when somebody asks."""
+
+    key: int
+    # A number for the folder and the variables its command was given, if any.
+    place: str
+    command: str
+    reads_by_name: bool
+
+    @property
+    def reads(self) -> bool:
+        """Whether it only reads."""
+        return self.reads_by_name or (self.command != "" and _only_reads(self.command))
+
+    def is_same(self, other: "Meaning") -> bool:
+        """Whether both ask for the same thing; one that names no folder asks where the other one did."""
+        return self.key == other.key and (self.place == other.place or not (self.place and other.place))
+
+
+class Call(msgspec.Struct, frozen=True, gc=False):
+    """A call as it was made, and whether it waits. What else it means is worked out when somebody asks."""
+
+    tool: str
+    # All of it, or its beginning if it was looked at.
+    given: bytes
+    polls: bool
+    meaning: Meaning | None = None
+    # Of a plan that is written: how many items it has and how many are done.
+    plan: PlanShape | None = None
+
+    @property
+    def text(self) -> str:
+        """What it asked for; the agent's words."""
+        return f"{self.tool} {self.given.decode('utf-8', 'replace')}"
+
+
+class _Manner(msgspec.Struct, frozen=True, gc=False):
+    """What the name of a tool says by itself."""
+
+    key: int
+    reads: bool
+    writes: bool
+    polls: bool
+    # Whether it waits is for its input to say.
+    may_poll: bool
+    # It sends out another agent; it writes the plan.
+    spawns: bool
+    plans: bool
+    # What stands beside the call and is no part of it.
+    beside: frozenset[str]
+
+
+def beginning(raw: bytes, bytes_max: int) -> bytes:
+    """As much as is kept and shown, up to the last blank: half a secret would not be recognised."""
+    if len(raw) <= bytes_max:
+        return raw
+    blank = raw.rfind(b" ", bytes_max - BORDER_BYTES, bytes_max)
+    return raw[: blank if blank >= 0 else bytes_max - BORDER_BYTES]
+
+
+def call_of(tool: str, given: bytes) -> Call:
+    """Take a call down. Constant time: nearly every one is made once, and nobody asks what it means."""
+    manner = _manner(tool)
+    may_poll = manner.may_poll and max(map(given.find, _WAITING_WORDS)) >= 0
+    plan = plan_shape(given) if manner.plans else None
+    polls = manner.polls and not (tool == "write_stdin" and _TYPED.search(given) is not None)
+    if not may_poll and len(given) <= GIVEN_BYTES_KEPT_MAX:
+        return Call(tool, given, polls, plan=plan)
+    command, place, plain = _normalised(manner, given)
+    polls = polls or (may_poll and _polls_inside(given[:INPUT_BYTES_DECODED_MAX], command))
+    if polls:
+        # How long it waits this time is no part of what it waits for.
+        plain = _SLEPT.sub(b"sleep", plain)
+    return Call(
+        tool, beginning(given, GIVEN_BYTES_KEPT_MAX), polls, _meaning(manner, command, place, plain), plan
+    )
+
+
+def meaning_of(call: Call) -> Meaning:
+    """Look at a call. Constant time: long inputs are not decoded."""
+    if call.meaning is not None:
+        return call.meaning
+    manner = _manner(call.tool)
+    return _meaning(manner, *_normalised(manner, call.given))
+
+
+def is_write(call: Call) -> bool:
+    """Whether its name alone says that something is written."""
+    return _manner(call.tool).writes
+
+
+def is_spawn(tool: str) -> bool:
+    """Whether it sends out another agent."""
+    return _manner(tool).spawns
+
+
+def writes_nothing(meaning: Meaning) -> bool:
+    """Whether a call only looks: at files, at a page, at a server that it asks for something."""
+    return meaning.reads or (meaning.command != "" and _changes_nothing(meaning.command))
+
+
+def starts_something(tool: str, meaning: Meaning) -> bool:
+    """Whether a call sets something going: by what its command does, or by a word in it or in the tool's name."""
+    if not meaning.command:
+        return _STARTING.search(tool) is not None
+    if writes_nothing(meaning):
+        return False
+    return not _is_unknown(meaning.command) or _STARTING.search(meaning.command) is not None
+
+
+@lru_cache(maxsize=256)
+def _changes_nothing(command: str) -> bool:
+    from wakeful.effects.rules import MEANINGS  # noqa: PLC0415 - as for the speller
+
+    return MEANINGS[_rule_of(command)].reads_only
+
+
+@lru_cache(maxsize=256)
+def _is_unknown(command: str) -> bool:
+    """Whether it runs a program that nobody knows: it may as well show how something goes."""
+    return _rule_of(command) in {"project-program", "unknown-program"}
+
+
+def _rule_of(command: str) -> "Rule":
+    from wakeful.effects.shell import judge_text  # noqa: PLC0415 - as for the speller
+
+    return judge_text(command).rule
+
+
+def _meaning(manner: _Manner, command: str, place: str, plain: bytes) -> Meaning:
+    # Nobody can tell of a long one what all of it does.
+    kept = command if len(command) <= GIVEN_BYTES_KEPT_MAX else ""
+    # Its variables may be secret, and are only compared.
+    where = f"{crc32(place.encode()):08x}" if place else ""
+    return Meaning(crc32(plain, manner.key), where, kept, manner.reads)
+
+
+@lru_cache(maxsize=256)
+def _only_reads(command: str) -> bool:
+    """Whether all parts of a command line read and none of its output goes into a file."""
+    if _WRITING_COMMAND.search(command) is not None:
+        return False
+    return all(map(_READING_COMMAND.match, filter(None, _PARTS.split(command))))
+
+
+@lru_cache(maxsize=256)
+def _manner(tool: str) -> _Manner:
+    writes = _WRITING_NAME.search(tool) is not None
+    reads = tool in _READING_TOOLS or (not writes and _READING_NAME.search(tool) is not None)
+    polls = tool in _POLLING_TOOLS or _POLLING_NAME.search(tool) is not None
+    # What is written into a file may speak of waiting; that is no poll.
+    may_poll = not (reads or writes or polls)
+    sends = _SENDING_NAME.search(tool) is not None
+    beside = _BESIDE - {_ERRAND} if sends else _BESIDE
+    spawns = sends and not (reads or polls)
+    return _Manner(crc32(tool.encode()), reads, writes, polls, may_poll, spawns, is_plan(tool), beside)
+
+
+def _polls_inside(given: bytes, command: str) -> bool:
+    """Whether the command waits; without one, whether anything in the input does."""
+    if command:
+        waits = _POLLING_COMMAND.search(command) is not None
+        return waits and _LAUNCHING_COMMAND.search(command) is None
+    # The last place of any of them. Not `in`: bytes take what is looked for as a number first, and fail.
+    return max(map(given.find, _POLLING_WORDS)) >= 0 and bool(_POLLING_INPUT.search(given))
+
+
+def says_not_over(call: Call, meaning: Meaning, result: bytes) -> bool:
+    """Whether a look says of something that goes on elsewhere that it is not over. Whoever starts it does not look."""
+    if starts_something(call.tool, meaning):
+        return False
+    said = result.replace(b"\\n", b"\n").replace(b"\\t", b"\t")
+    if len(said) > NOT_YET_BYTES_MAX or _OVER.search(said) is not None:
+        return False
+    looks = _LOOKING_COMMAND.match(meaning.command) is not None
+    return _NOT_YET.search(said) is not None or (looks and _GOING_ON.search(said) is not None)
+
+
+def may_move(call: Call, meaning: Meaning) -> bool:
+    """Whether a call looks at something that may change by itself."""
+    return _MOVING_COMMAND.match(meaning.command) is not None or _TASK_OUTPUT.search(call.given) is not None
+
+
+def essence(result: bytes) -> bytes:
+    """All of a result that is ever compared: its beginning, its end and its length."""
+    if len(result) <= 2 * RESULT_END_BYTES:
+        return result
+    return b"%b ... %b / %d" % (result[:RESULT_END_BYTES], result[-RESULT_END_BYTES:], len(result))
+
+
+def result_key(result: bytes, seed: int) -> int:
+    """A number for what came back, with everything volatile masked."""
+    return crc32(masked(essence(result)), seed)
+
+
+# The folder that most commands of a session are run in, over and over.
+_masked_beside: Final = lru_cache(maxsize=64)(masked_command)
+
+
+@cache
+def _speller() -> Callable[[object], tuple[str, str]]:
+    from wakeful.judging.command_normalization import plain_command  # noqa: PLC0415 - its patterns take as long as all else here
+
+    return plain_command
+
+
+def _normalised(manner: _Manner, given: bytes) -> tuple[str, str, bytes]:
+    """The command inside an input with its place, if there is one, and the input as it is compared."""
+    if not given.startswith(b"{"):  # a patch, a script
+        return "", "", given
+    if len(given) > INPUT_BYTES_DECODED_MAX:
+        return "", "", _DESCRIBED.sub(b"", given, count=1) if _ERRAND in manner.beside else given
+    try:
+        asked = _decode(given)
+    except msgspec.DecodeError:
+        return "", "", given
+    for key in manner.beside.intersection(asked):
+        del asked[key]
+    command = place = ""
+    for key in _COMMAND_KEYS:
+        if key in asked:
+            spelled, place = _speller()(asked.pop(key))
+            command += spelled
+    beside = _encode(asked) if asked else b""
+    # Only commands name pids and locks; a file written with another date in it is another file.
+    plain = _masked_command(command) + _masked_beside(beside) if command else beside
+    return command, place, plain
+
+
+def _masked_command(command: str) -> bytes:
+    # To git an id is a commit: what the command is about.
+    return command.encode() if command.startswith("git ") else masked_command(command.encode())

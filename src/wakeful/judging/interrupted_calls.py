@@ -1,0 +1,246 @@
+"""Effects of an interrupted call: what a session's unfinished tool calls may have changed, and where.
+
+`local` can be done again or looked at here, `remote` cannot be taken back, `unknown` is treated as remote. Healing and
+recovery ask; nothing here decides what to do. The rules stand in docs/reference/effects.md.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.core.decoding import json_decoder
+from wakeful.core.moment import Instant
+from wakeful.core.redact import redact
+from wakeful.effects.rules import MEANINGS, RANK, Effect, Rule
+from wakeful.effects.shell import Ruling, judge_text, judge_words
+from wakeful.effects.tool_script import read_tool_script
+from wakeful.judging.activity import INPUT_BYTES_KEPT_MAX, Activity, BackgroundTask, OpenCall
+from wakeful.judging.events import CallKind
+
+_decode: Final = json_decoder(dict[str, Any])
+
+
+class EffectVerdict(Struct, frozen=True):
+    """The class of a call, the rule that decided and the words it decided by, which an agent wrote."""
+
+    effect: Effect
+    rule: Rule
+    words: str
+
+    @property
+    def reads_only(self) -> bool:
+        """Whether nothing at all was changed, not even here."""
+        return MEANINGS[self.rule].reads_only
+
+
+class InterruptedCall(Struct, frozen=True):
+    """A call that had not come back when its session ended. `given`: the beginning of its input."""
+
+    call: str
+    tool: str
+    since: Instant
+    verdict: EffectVerdict
+    given: bytes = b""
+
+
+def classify(tool: str, given: bytes) -> EffectVerdict:
+    """The class of one call. Never raises; an input that cannot be read is unknown."""
+    return _verdict(_judge(tool, given), tool, given)
+
+
+def interrupted(activity: Activity) -> tuple[InterruptedCall, ...]:
+    """What a session had not finished, oldest first: its open calls, and the commands it left running behind them."""
+    behind = [
+        InterruptedCall(handle, task.tool, task.since, _seen(_kept(task.tool, task.input), task), task.input)
+        for handle, task in activity.background.items()
+    ]
+    calls = [
+        InterruptedCall(call.call, call.tool, call.since, _seen(_of_call(call, activity), call), call.input)
+        for call in activity.calls.values()
+    ]
+    return tuple(sorted([*behind, *calls], key=lambda each: each.since))
+
+
+def _of_call(call: OpenCall, activity: Activity) -> Ruling:
+    if call.kind is CallKind.SUBAGENT:
+        return Ruling(Rule.SUBAGENT, call.tool)
+    if call.kind is CallKind.PERSON:
+        return Ruling(Rule.ASKS_PERSON, call.tool)
+    ruling = _kept(call.tool, call.input)
+    if ruling.rule is Rule.POLLS and not _polls_known(call.input, activity):
+        return Ruling(Rule.POLLS_UNSEEN, ruling.words)
+    return ruling
+
+
+def _kept(tool: str, given: bytes) -> Ruling:
+    """The ruling for an input of which only the beginning may have been kept."""
+    ruling = _judge(tool, given)
+    if len(given) < INPUT_BYTES_KEPT_MAX or tool in TOOLS:
+        return ruling
+    return _worst(ruling, Ruling(Rule.UNREADABLE, ruling.words))
+
+
+_HANDLE: Final = re.compile(rb'\b(?:session_id|task_id|bash_id|shell_id)"?\s*:\s*"?([\w-]+)')
+
+
+def _polls_known(given: bytes, activity: Activity) -> bool:
+    """Whether what a call waits for stands among the commands left running, with a class of its own."""
+    handles = [handle.decode("ascii", "replace") for handle in _HANDLE.findall(given)]
+    return bool(handles) and all(handle in activity.background for handle in handles)
+
+
+def _seen(ruling: Ruling, call: OpenCall | BackgroundTask) -> EffectVerdict:
+    return _verdict(ruling, call.tool, call.input)
+
+
+def _verdict(ruling: Ruling, tool: str, given: bytes) -> EffectVerdict:
+    """With its words as people may see them: those of the redacted input, whose quotes still say where a secret ends."""
+    text = given.decode("utf-8", "replace")
+    clean = redact(text)
+    words = ruling.words if clean == text else redact(_judge(tool, clean.encode()).words)
+    return EffectVerdict(MEANINGS[ruling.rule].effect, ruling.rule, words)
+
+
+def _worst(*rulings: Ruling) -> Ruling:
+    return max(rulings, key=lambda ruling: RANK[ruling.rule])
+
+
+def _tools(**rules: str) -> Mapping[str, Rule]:
+    return {name: Rule(rule.replace("_", "-")) for rule, names in rules.items() for name in names.split()}
+
+
+# Whatever their input.
+TOOLS: Final[Mapping[str, Rule]] = _tools(
+    reads="EnterPlanMode Glob Grep LS LSP ListMcpResourcesTool NotebookRead Read ReadMcpResourceTool Skill TaskCreate "
+    "TaskGet TaskList TaskUpdate TodoRead TodoWrite ToolSearch glob grep list_dir list_mcp_resources ls read "
+    "read_file read_mcp_resource search_file_content todoread todowrite tool_search update_plan view_image",
+    network_read="WebFetch WebSearch web__run web_fetch web_search webfetch",
+    local_write="Edit KillBash KillShell MultiEdit NotebookEdit TaskStop Write apply_patch create_file edit "
+    "replace write write_file",
+    polls="BashOutput TaskOutput wait",
+    asks_person="AskUserQuestion ExitPlanMode request_permissions request_user_input",
+    subagent="Agent AgentOutputTool Task send_input spawn_agent task wait_agent",
+)
+SHELL_TOOLS: Final = (
+    "Bash", "bash", "container.exec", "exec_command", "execute_command", "local_shell", "run_shell_command",
+    "run_terminal_cmd", "shell", "shell_command",
+)  # fmt: skip
+
+
+def _judge(tool: str, given: bytes) -> Ruling:
+    if tool in TOOLS:
+        return Ruling(TOOLS[tool], tool)
+    look = _LOOKS.get(tool)
+    if look is not None:
+        return look(given)
+    return Ruling(_mcp_rule(tool) if tool.startswith("mcp__") else Rule.UNKNOWN_TOOL, tool[:200])
+
+
+_CUT_COMMAND: Final = re.compile(rb'"(?:command|cmd)"\s*:\s*"((?:[^"\\]|\\.)*)', re.DOTALL)
+
+
+def shell_command(given: bytes) -> str | list[str] | None:
+    """What a shell tool was given to run: a text or an argument list. Raises ValueError if its input was cut."""
+    try:
+        asked = _decode(given)
+    except msgspec.DecodeError as error:
+        raise ValueError("not whole") from error
+    inner = asked.get("action")
+    asked = inner if isinstance(inner, dict) else asked
+    command = next((asked[key] for key in ("command", "cmd", "script") if key in asked), None)
+    if isinstance(command, list) and command:
+        return [str(word) for word in command]
+    return command if isinstance(command, str) else None
+
+
+def _shell(given: bytes) -> Ruling:
+    try:
+        command = shell_command(given)
+    except ValueError:
+        return _cut_shell(given)
+    if isinstance(command, list):
+        return judge_words(command)
+    return judge_text(command) if command is not None else Ruling(Rule.UNREADABLE)
+
+
+def _cut_shell(given: bytes) -> Ruling:
+    """What is left of a cut input can still say that it is remote."""
+    found = _CUT_COMMAND.search(given)
+    text = found[1].decode("utf-8", "replace").replace("\\n", "\n").replace('\\"', '"') if found else ""
+    return _worst(judge_text(text), Ruling(Rule.UNREADABLE))
+
+
+def _typed(given: bytes) -> Ruling:
+    """An empty line asks how it goes, Ctrl-C ends it, anything else is typed into it."""
+    try:
+        chars = _decode(given).get("chars", "")
+    except msgspec.DecodeError:
+        return Ruling(Rule.UNREADABLE)
+    return _typed_chars(chars if isinstance(chars, str) else None)
+
+
+def _typed_chars(chars: str | None) -> Ruling:
+    if chars == "":
+        return Ruling(Rule.POLLS, "write_stdin")
+    if chars == "\x03":
+        return Ruling(Rule.LOCAL_WRITE, "write_stdin: Ctrl-C")
+    return Ruling(Rule.TYPED_INPUT, "write_stdin")
+
+
+def _script(given: bytes) -> Ruling:
+    """Code that calls tools: each of its calls is judged; what cannot be read as such is hidden."""
+    script = read_tool_script(given.decode("utf-8", "replace"))
+    rulings = [_called(call.tool, call.argument) for call in script.calls]
+    if not script.whole:
+        # The texts in it may be the commands it runs.
+        afar = [
+            ruling
+            for ruling in map(judge_text, script.texts)
+            if MEANINGS[ruling.rule].effect is Effect.REMOTE
+        ]
+        rulings += [Ruling(Rule.HIDDEN_COMMAND, "tools in a script"), *afar]
+    return _worst(Ruling(Rule.READS, "a script without tools"), *rulings)
+
+
+def _called(tool: str, argument: str | None) -> Ruling:
+    if tool in SHELL_TOOLS:
+        return judge_text(argument) if argument is not None else Ruling(Rule.HIDDEN_COMMAND, tool)
+    if tool == "write_stdin":
+        return _typed_chars(argument)
+    return _judge(tool, b"{}") if tool not in _LOOKS else Ruling(Rule.HIDDEN_COMMAND, tool)
+
+
+_LOOKS: Final[Mapping[str, Callable[[bytes], Ruling]]] = {
+    **dict.fromkeys(SHELL_TOOLS, _shell),
+    "exec": _script,
+    "write_stdin": _typed,
+}
+
+_NAME_PART: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_MCP_READS: Final = frozenset(
+    {
+        "browse", "count", "describe", "diff", "explain", "fetch", "find", "get", "grep", "inspect", "list", "lookup",
+        "query", "read", "retrieve", "search", "show", "stat", "status", "view",
+    }
+)  # fmt: skip
+_MCP_WRITES: Final = frozenset(
+    {
+        "add", "apply", "approve", "assign", "call", "cancel", "click", "close", "comment", "commit", "copy", "create",
+        "delete", "deploy", "disable", "do", "drop", "edit", "email", "enable", "eval", "exec", "execute", "fill",
+        "insert", "invoke", "kill", "lock", "mark", "merge", "message", "move", "notify", "open", "patch", "pay", "post",
+        "publish", "push", "put", "refund", "remove", "rename", "reply", "resolve", "restart", "rotate", "run", "save",
+        "send", "set", "share", "start", "stop", "submit", "subscribe", "sync", "trigger", "type", "update", "upload",
+        "upsert", "write",
+    }
+)  # fmt: skip
+
+
+def _mcp_rule(tool: str) -> Rule:
+    """A tool reads if a reading verb is among the first two words of its name and no writing one in any."""
+    parts = [part.lower() for part in _NAME_PART.findall(tool[:200].rsplit("__", 1)[-1])]
+    # A query may change what it asks, as SQL does.
+    reads = bool(_MCP_READS.intersection(parts[:2])) and parts[0] != "query"
+    return Rule.MCP_READ if reads and not _MCP_WRITES.intersection(parts) else Rule.MCP_TOOL

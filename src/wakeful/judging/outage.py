@@ -1,0 +1,39 @@
+"""Whether a turn failed because nobody answered: a provider or the network, which no new conversation helps. Pure."""
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from wakeful.judging.events import Failure
+
+if TYPE_CHECKING:
+    from wakeful.judging.activity import Activity
+
+_NETWORK: Final = re.compile(
+    r"ECONNREFUSED|ECONNRESET|ENOTFOUND|EAI_AGAIN|ENETUNREACH|EHOSTUNREACH|ETIMEDOUT|getaddrinfo|"
+    r"connection ?(?:error|refused|reset)|unable to connect|network is unreachable|dns error|error sending request|"
+    r"socket (?:connection was closed|hang up)|fetch failed",
+    re.IGNORECASE,
+)
+
+_REFUSED: Final = re.compile(rb"API Error:? \(?(?:5\d\d|429|Connection)|overloaded_error|Overloaded")
+_OPENING_BYTES_MAX: Final = 200
+
+
+def says_outage(result: bytes) -> bool:
+    """Whether the result of a subagent is a provider's refusal: it never got to work."""
+    return _REFUSED.search(result, 0, _OPENING_BYTES_MAX) is not None
+
+
+def is_network(activity: "Activity") -> bool:
+    """Whether the last failed turn says that it did not get through."""
+    return says_network(activity.failure_message)
+
+
+def says_network(text: str) -> bool:
+    """Whether a sentence says that a request did not get through."""
+    return _NETWORK.search(text) is not None
+
+
+def is_outage(activity: "Activity") -> bool:
+    """Whether it ended because nobody answered, wherever that lies."""
+    return activity.failure is Failure.PROVIDER or is_network(activity)

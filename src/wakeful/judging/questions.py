@@ -1,0 +1,28 @@
+"""The question at the end of an agent's last words. Pure.
+
+One in five final texts ends with one, mostly an offer ("Shall I also …?"): it is shown beside idle, and nobody is called
+waiting for it.
+"""
+
+import re
+from typing import Final
+
+from wakeful.core.redact import redact
+
+QUESTION_CHARS_MAX: Final = 300
+_LOOKED_AT_CHARS: Final = 3000
+_MARKS: Final = ("?", "\uff1f", "\u061f")
+# Emphasis and quotes around a sentence, and what opens a line of a list or a heading.
+_BEHIND: Final = " \t\r\n*_`~\"')]}\u201d\u2019\u00bb"
+_BEFORE: Final = " \t*_`~\"'([{#>-\u2022\u201c\u2018\u00ab"
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?:\u2026\uff1f\u3002])\s+")
+
+
+def question_in(text: str) -> str:
+    """The last sentence of a text if that asks something, else nothing."""
+    said = text.rstrip(_BEHIND)
+    if not said.endswith(_MARKS):
+        return ""
+    # What says that a word is secret may stand in the sentence before.
+    line = redact(said[-_LOOKED_AT_CHARS:]).rpartition("\n")[2]
+    return _SENTENCE_END.split(line)[-1].lstrip(_BEFORE)[-QUESTION_CHARS_MAX:]

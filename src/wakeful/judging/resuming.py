@@ -1,0 +1,70 @@
+"""The client's own command that goes on with a conversation, as it works from any folder. Pure.
+
+Clients look for a conversation in the folder they are started in, so the command goes there first. How a command is
+shown to people is decided here as well, for every interface but the page, whose `dom.js` follows the same rule.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from shlex import join, quote
+from typing import Final
+
+from wakeful.core.redact import redact
+from wakeful.core.text import plain
+
+# A path has 4,096 bytes at most.
+PATH_CHARS_MAX: Final = 4096
+_CLIENTS: Final[dict[str, tuple[str, ...]]] = {"claude": ("claude", "--resume"), "codex": ("codex", "resume")}
+RESUMED_BY_HAND: Final = frozenset(_CLIENTS)
+_NOT_IN_FOLDERS: Final = re.compile("[^a-zA-Z0-9]")
+_SHELL: Final = ("sh", "-c")
+# Nothing to redact and nothing to escape: no secret is as short as these names are. Most folders of a cold start.
+_SIMPLE: Final = re.compile(r"(?:/[a-zA-Z0-9_.-]{1,15})+", re.ASCII)
+
+
+def resume_argv(provider: str, conversation: str, place: str) -> tuple[str, ...]:
+    """Goes to its folder, then on with the conversation."""
+    return (*_SHELL, _resume_in(provider, place) + quote(conversation))
+
+
+@lru_cache(maxsize=1024)
+def _resume_in(provider: str, place: str) -> str:
+    # Cached: a cold start writes it for every session, and most folders hold several.
+    return f"{join(('cd', place))} && {join(_CLIENTS[provider])} "
+
+
+def command_line(argv: Sequence[str]) -> str:
+    """A command as a person types it; what a shell is to run is typed as it is."""
+    return argv[2] if len(argv) == 3 and tuple(argv[:2]) == _SHELL else join(argv)
+
+
+def project_folder(cwd: str) -> str:
+    """What Claude Code calls the folder in which it keeps the conversations that were begun in `cwd`."""
+    return _NOT_IN_FOLDERS.sub("-", cwd)
+
+
+@lru_cache(maxsize=1024)
+def resume_place(folder: str, *cwds: str | None) -> str | None:
+    """Where to start the client, of the working directories that are known; None if no such place can be told.
+
+    `folder` is the one of Claude Code's that the log is in. An agent that changes its directory keeps that folder: the
+    conversation is found only where it was begun.
+    """
+    known = [cwd for cwd in cwds if cwd and _is_typed(cwd)]
+    if not folder:
+        return next(iter(known), None)
+    return next((each for cwd in known for each in _upwards(cwd) if project_folder(each) == folder), None)
+
+
+def _upwards(cwd: str) -> Iterator[str]:
+    while cwd:
+        yield cwd
+        cwd = cwd.rstrip("/").rpartition("/")[0]
+
+
+def _is_typed(cwd: str) -> bool:
+    """Whether what a person reads is what the folder is called."""
+    if _SIMPLE.fullmatch(cwd) is not None and len(cwd) <= PATH_CHARS_MAX:
+        return True
+    return cwd.startswith("/") and plain(redact(cwd), PATH_CHARS_MAX) == cwd

@@ -1,0 +1,330 @@
+"""The session record: documented fields in a fixed order, added to and never renamed. One model, domain to wire.
+
+Whatever an agent, a client or a provider wrote stands only under keys named `untrusted`, redacted and plain.
+"""
+
+from functools import lru_cache
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.labels import label, path_label
+from wakeful.core.moment import Instant, iso, latest
+from wakeful.core.process import Sight
+from wakeful.core.redact import redact
+from wakeful.core.text import plain
+from wakeful.judging.activity import RULE_VERSION, Activity
+from wakeful.judging.available_actions import Action, possible_actions, restrained
+from wakeful.judging.evidence import Holder, Presence, Rung
+from wakeful.judging.findings import EXIT_CODES, MEANINGS, Attention, Code, Health, Severity, State
+from wakeful.judging.subject import Subject
+from wakeful.judging.verdict import ExpectedWait, Finding, Verdict, WaitKind
+from wakeful.judging.wake_eligibility import OUT_OF_REACH, Facts, Reach, Reason, ineligibility
+
+SCHEMA: Final = 1
+# Bump when judging changes. Folding has a version of its own: what was folded by another one is read again.
+JUDGE_VERSION: Final = 6
+RULES: Final = f"{RULE_VERSION}.{JUDGE_VERSION}"
+"""By which rules a verdict was reached, so that two verdicts can be told apart by more than their time."""
+UNTRUSTED_CHARS_MAX: Final = 300
+# Asked for with every record; before Python 3.12 an enum's member is looked up anew each time it is named.
+_ALIVE, _DEAD = Sight.ALIVE, Sight.DEAD
+_IDLE, _STARTING, _STOPPED = State.IDLE, State.STARTING, State.STOPPED
+_BETWEEN_TURNS: Final = frozenset({State.IDLE, State.DETACHED})
+_NOT_OURS: Final = ineligibility(Facts())
+
+
+class FindingRecord(Struct, frozen=True, gc=False):
+    code: Code
+    severity: Severity
+    since: str
+    summary: str
+    evidence: tuple[str, ...]
+    untrusted: tuple[str, ...]
+
+
+class WaitRecord(Struct, frozen=True, gc=False):
+    kind: WaitKind
+    since: str
+    until: str | None
+    evidence: str
+    untrusted: str
+    # A guess: nobody said that it waits for this.
+    probable: bool = False
+
+
+class ErrorRecord(Struct, frozen=True, gc=False):
+    code: Code
+    at: str
+    untrusted: str
+
+
+class AskRecord(Struct, frozen=True, gc=False):
+    """The question that the last turn ended with; the session is idle all the same."""
+
+    at: str
+    untrusted: str
+
+
+class SessionWords(Struct, frozen=True, gc=False):
+    """Names as an agent or a person chose them, redacted and plain."""
+
+    project: str
+    cwd: str | None
+    name: str | None
+
+
+class SessionRecord(Struct, frozen=True, gc=False):
+    """What every door shows of a session."""
+
+    schema: int
+    id: SessionId
+    project: str
+    agent: str | None
+    provider: str
+    host: str
+    source: str
+    conversation_id: ConversationId | None
+    attempt: int
+    managed: bool
+    state: State
+    health: Health
+    active_prompt: bool
+    attachable: bool
+    eligible_for_wake: bool
+    ineligibility_reason: Reason | None
+    session_alive: bool
+    attention: Attention
+    findings: tuple[FindingRecord, ...]
+    expected_waits: tuple[WaitRecord, ...]
+    alive_to: Rung
+    broken_at: Rung | None
+    actions: tuple[Action, ...]
+    last_activity_at: str | None
+    last_presence_at: str | None
+    last_error: ErrorRecord | None
+    started_at: str | None
+    judged_at: str
+    valid_until: str | None
+    updated_at: str
+    cwd: str | None
+    pid: int | None
+    rules: str
+    name: str | None = None
+    asks: AskRecord | None = None
+    # Where `project`, `cwd` or `name` are labels that differ from what was chosen.
+    untrusted: SessionWords | None = None
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.health]
+
+
+class HealthView(Struct, frozen=True, gc=False):
+    """The health fields and nothing else."""
+
+    schema: int
+    id: SessionId
+    state: State
+    health: Health
+    active_prompt: bool
+    attachable: bool
+    eligible_for_wake: bool
+    ineligibility_reason: Reason | None
+    last_activity_at: str | None
+    last_presence_at: str | None
+    last_error: ErrorRecord | None
+    updated_at: str
+
+
+def health_view(record: SessionRecord) -> HealthView:
+    return HealthView(*(getattr(record, name) for name in HealthView.__struct_fields__))
+
+
+def describe(
+    subject: Subject,
+    activity: Activity,
+    presence: Presence,
+    verdict: Verdict,
+    now: Instant,
+    reach: Reach = OUT_OF_REACH,
+    *,
+    held: bool = False,
+) -> SessionRecord:
+    """The record of a verdict. Nothing in it is computed again when it is read.
+
+    `held`: a call was cut off that may have happened elsewhere, and nobody has looked.
+    """
+    holder = presence.newest
+    reason = _ineligibility(verdict, reach)
+    state = _state(verdict, reach)
+    cwd = activity.cwd or presence.cwd
+    chosen = activity.project or project_of(subject, cwd)
+    stamp = _stamp(now.wall)
+    attachable = reach.ours and reach.path_open
+    possible = possible_actions(subject, activity, presence, verdict, state, path_open=attachable)
+    return SessionRecord(
+        schema=SCHEMA,
+        id=subject.id,
+        project=label(chosen),
+        agent=subject.agent,
+        provider=subject.provider,
+        host=subject.host,
+        source=subject.source,
+        conversation_id=activity.conversation_id or subject.conversation_id,
+        attempt=subject.attempt,
+        managed=subject.ours,
+        state=state,
+        health=verdict.health,
+        active_prompt=verdict.active_prompt,
+        attachable=attachable,
+        eligible_for_wake=reason is None,
+        ineligibility_reason=reason,
+        session_alive=verdict.agent is _ALIVE,
+        attention=verdict.attention,
+        findings=_findings(verdict),
+        expected_waits=tuple(map(_wait, verdict.waits)),
+        alive_to=verdict.alive_to,
+        broken_at=verdict.broken_at,
+        actions=restrained(possible, observing=reach.observing, held=held),
+        last_activity_at=_iso(latest((activity.last_at, presence.grown_at))),
+        last_presence_at=_iso(_last_presence(presence, holder, verdict, now)),
+        last_error=_last_error(verdict),
+        started_at=_iso(activity.first_at or (holder.seen_at if holder is not None else None)),
+        judged_at=stamp,
+        valid_until=_iso(verdict.next_check_at),
+        updated_at=stamp,
+        cwd=path_label(cwd) if cwd else None,
+        pid=holder.process.pid if holder is not None and holder.sight is _ALIVE else None,
+        rules=RULES,
+        name=label(subject.name) if subject.name else subject.name,
+        asks=_asks(activity, state),
+        untrusted=_words(chosen, cwd, subject.name),
+    )
+
+
+def _state(verdict: Verdict, reach: Reach) -> State:
+    """The verdict's, but where a start, a stop or a lost way says more than evidence of the agent can.
+
+    A start is over once its agent is seen, and a stop once it is not. Only who is idle is called detached: whoever works
+    or asks is not waiting for a prompt.
+    """
+    state = verdict.state
+    if reach.underway is not None and (reach.underway is _STARTING) == (state is _STOPPED):
+        return reach.underway
+    return State.DETACHED if state is _IDLE and reach.ours and reach.path_lost else state
+
+
+def laid_to_rest(stored: SessionRecord, at: str) -> SessionRecord:
+    """A record whose session left nothing behind: it is over, and nobody knows how it ended."""
+    return replace(
+        stored,
+        state=State.STOPPED,
+        health=Health.UNKNOWN,
+        active_prompt=False,
+        attachable=False,
+        eligible_for_wake=False,
+        ineligibility_reason=_NOT_OURS,
+        session_alive=False,
+        attention=Attention.NONE,
+        findings=(),
+        expected_waits=(),
+        alive_to=Rung.HOST,
+        broken_at=None,
+        actions=(),
+        valid_until=None,
+        judged_at=at,
+        updated_at=at,
+        pid=None,
+        asks=None,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _words(project: str, cwd: str | None, name: str | None) -> SessionWords | None:
+    """None, as for nearly every session, where all of them are labels."""
+    labels = label(project), path_label(cwd) if cwd else cwd, label(name) if name else name
+    if labels == (project, cwd, name):
+        return None
+    return SessionWords(safe(project), safe(cwd) if cwd else None, safe(name) if name else None)
+
+
+def _asks(activity: Activity, state: State) -> AskRecord | None:
+    if not activity.asks or state not in _BETWEEN_TURNS or activity.phase_since is None:
+        return None
+    return AskRecord(iso(activity.phase_since.wall), safe(activity.asks))
+
+
+def project_shown(subject: Subject, activity: Activity, presence: Presence) -> str:
+    """What doors call the project of a session."""
+    return label(activity.project or project_of(subject, activity.cwd or presence.cwd))
+
+
+def project_of(subject: Subject, cwd: str | None) -> str:
+    """The last part of the working directory; what a person calls the project."""
+    return (cwd or "").rstrip("/").rpartition("/")[2] or subject.project
+
+
+def safe(text: str) -> str:
+    """Text from outside as it may be shown: redacted, plain, short."""
+    return plain(redact(text), UNTRUSTED_CHARS_MAX)
+
+
+# Sessions are judged many at once, at one time.
+_stamp = lru_cache(maxsize=1)(iso)
+
+
+def _iso(instant: Instant | None) -> str | None:
+    return iso(instant.wall) if instant is not None else None
+
+
+def _findings(verdict: Verdict) -> tuple[FindingRecord, ...]:
+    if not verdict.findings:
+        return ()
+    return tuple(_finding(finding, verdict.state) for finding in verdict.findings)
+
+
+def _finding(finding: Finding, state: State) -> FindingRecord:
+    return FindingRecord(
+        finding.code,
+        MEANINGS[finding.code, state].severity,
+        iso(finding.since.wall),
+        finding.summary,
+        tuple(safe(line) for line in finding.evidence),
+        tuple(safe(line) for line in finding.untrusted),
+    )
+
+
+def _wait(wait: ExpectedWait) -> WaitRecord:
+    since, until = iso(wait.since.wall), _iso(wait.until)
+    return WaitRecord(wait.kind, since, until, wait.evidence, safe(wait.untrusted), wait.probable)
+
+
+_ERRORS: Final = frozenset({Code.AUTH_REQUIRED, Code.USAGE_LIMITED, Code.TURN_FAILED})
+
+
+def _last_error(verdict: Verdict) -> ErrorRecord | None:
+    for finding in verdict.findings:
+        if finding.code in _ERRORS:
+            return ErrorRecord(finding.code, iso(finding.since.wall), safe(" ".join(finding.untrusted)))
+    return None
+
+
+def _last_presence(
+    presence: Presence, holder: Holder | None, verdict: Verdict, now: Instant
+) -> Instant | None:
+    """A process whose end we would be told of is present until that moment."""
+    if presence.agent is _ALIVE:
+        return now
+    grown_at = presence.grown_at if verdict.agent is not _DEAD else None
+    return grown_at if holder is None else latest((holder.ended_at, grown_at))
+
+
+def _ineligibility(verdict: Verdict, reach: Reach) -> Reason | None:
+    """What the session itself and the configuration say; hours, files and cooldowns are asked when it is woken."""
+    if not reach.ours:
+        # Nearly every session there is.
+        return _NOT_OURS
+    return ineligibility(Facts(reach=reach, health=verdict.health, active_prompt=verdict.active_prompt))

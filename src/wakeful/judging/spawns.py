@@ -1,0 +1,111 @@
+"""How many other agents a turn sends out: at once, in ten minutes, and with one prompt over and over. Pure.
+
+Counted within a turn. Equal prompts of one message count once, for some ask several agents the same on purpose; and one
+that is given again after something was written is another errand: a review of what was changed.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
+
+import msgspec
+from msgspec import Struct, field
+
+from wakeful.core.decoding import json_decoder
+from wakeful.core.moment import Instant
+from wakeful.judging.call_identity import is_spawn
+
+if TYPE_CHECKING:
+    from wakeful.judging.activity import Activity, OpenCall
+    from wakeful.judging.thresholds import Policy
+
+WINDOW_SECONDS: Final = 600.0
+# More than any policy is likely to allow; the oldest are forgotten first.
+SPAWNS_KEPT_MAX: Final = 128
+PROMPTS_KEPT_MAX: Final = 32
+_PROMPT_KEYS: Final = ("prompt", "message", "task", "instructions")
+_decode: Final = json_decoder(dict[str, Any])
+
+
+class _Prompted(Struct, gc=False):
+    """One prompt: how often it was given, first when and last in which message."""
+
+    since: Instant
+    step: int
+    count: int = 1
+
+
+class Spawns(Struct, gc=False):
+    """The agents that one turn sent out."""
+
+    times: list[Instant] = field(default_factory=list)
+    prompts: dict[int, _Prompted] = field(default_factory=dict)
+
+
+class Storm(Struct, frozen=True):
+    """More agents than a working session sends out."""
+
+    since: Instant
+    summary: str
+
+
+def spawned(spawns: Spawns, given: bytes, at: Instant, step: int) -> None:
+    """An agent was sent out by a call with this input."""
+    spawns.times = [*spawns.times[1 - SPAWNS_KEPT_MAX :], at]
+    key = _prompt_key(given)
+    before = spawns.prompts.pop(key, None)
+    if before is None:
+        before = _Prompted(at, step)
+    elif before.step != step:
+        before.step, before.count = step, before.count + 1
+    spawns.prompts[key] = before
+    if len(spawns.prompts) > PROMPTS_KEPT_MAX:
+        del spawns.prompts[next(iter(spawns.prompts))]
+
+
+def taken_back(spawns: Spawns, given: bytes) -> None:
+    """An agent never got to work: its prompt was not given."""
+    each = spawns.prompts.get(_prompt_key(given))
+    if each is not None:
+        each.count -= 1
+
+
+def _prompt_key(given: bytes) -> int:
+    """A number for what the agent is asked to do, however the call is described; of any input if it has no prompt."""
+    try:
+        asked = _decode(given)
+    except msgspec.DecodeError:
+        return crc32(given)
+    prompt = next((asked[key] for key in _PROMPT_KEYS if isinstance(asked.get(key), str)), None)
+    return crc32(given if prompt is None else " ".join(prompt.split()).encode())
+
+
+def storm(activity: "Activity", policy: "Policy") -> Storm | None:
+    """What is too much of the agents this turn sent out, if anything is."""
+    spawns = activity.spawns
+    if spawns is None:
+        return None
+    if len(running := _running(activity)) > policy.spawns_open_max:
+        return Storm(running[0], f"{len(running)} agents sent out and not back")
+    if len(recent := _recent(spawns)) > policy.spawns_max:
+        return Storm(recent[0], f"{len(recent)} agents sent out within {WINDOW_SECONDS / 60:.0f} min")
+    for each in spawns.prompts.values():
+        if each.count > policy.spawn_repeats_max:
+            return Storm(each.since, f"{each.count} agents sent out with one prompt")
+    return None
+
+
+def _running(activity: "Activity") -> list[Instant]:
+    """Since when agents of this turn are at work; those of earlier turns are not known from every log."""
+    since = activity.turn_since
+    calls: list[OpenCall] = [call for call in activity.calls.values() if is_spawn(call.tool)]
+    behind = [task for task in activity.background.values() if is_spawn(task.tool)]
+    return sorted(
+        [call.since for call in calls]
+        + [task.since for task in behind if since is None or task.since >= since]
+    )
+
+
+def _recent(spawns: Spawns) -> list[Instant]:
+    """Those of the last ten minutes before the newest: a storm does not end by time, but with its turn."""
+    newest = spawns.times[-1]
+    return [at for at in spawns.times if newest.seconds_since(at) < WINDOW_SECONDS]

@@ -1,0 +1,76 @@
+"""Two ways to get nowhere without repeating a call: other questions with one answer, a plan that is only worded anew.
+
+Pure. A run is made of steps: equal work of one message counts once.
+"""
+
+from typing import Final
+from zlib import crc32
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wakeful.core.moment import Instant
+from wakeful.judging.call_identity import Call, meaning_of, writes_nothing
+from wakeful.judging.plan_items import PlanShape
+
+# A shorter answer says little: "No matches found", "true", an empty list.
+RESULT_BYTES_MIN: Final = 40
+# What stands around a text in a result's JSON.
+_AROUND: Final = (b'[{"type":"text","text":', b'[{"type": "text", "text": ', b"Output:\\n", b'"')
+_BEHIND: Final = (b"}]", b'"')
+
+
+class Alike(Struct, frozen=True, gc=False):
+    """Reading calls of one tool in a row that all got the same answer. Most runs have one call."""
+
+    call: Call
+    answer: int
+    since: Instant
+    step: int
+    count: int = 1
+
+
+class PlanRun(Struct, frozen=True, gc=False):
+    """Writes of a plan in a row, with no item created or done after the first."""
+
+    call: Call
+    shape: PlanShape
+    since: Instant
+    step: int
+    count: int = 1
+
+
+def alike_with(run: Alike | None, call: Call, result: bytes, since: Instant, step: int) -> Alike | None:
+    """The run with a call that was not made before; what is asked again is no other question."""
+    if _text_bytes(result) < RESULT_BYTES_MIN:
+        return None
+    answer = crc32(result)
+    if run is None or run.answer != answer or run.call.tool != call.tool:
+        return Alike(call, answer, since, step)
+    if step and run.step == step:
+        return run
+    if run.count == 1 and not writes_nothing(meaning_of(run.call)):
+        return Alike(call, answer, since, step)
+    if not writes_nothing(meaning_of(call)):
+        return None
+    return replace(run, call=call, step=step, count=run.count + 1)
+
+
+def _text_bytes(result: bytes) -> int:
+    """How much an answer says, its JSON left aside."""
+    for opening in _AROUND:
+        result = result.removeprefix(opening)
+    for closing in _BEHIND:
+        result = result.removesuffix(closing)
+    return len(result)
+
+
+def planned(run: PlanRun | None, call: Call, since: Instant, step: int) -> PlanRun | None:
+    """The run with this call; any call that writes no plan ends it."""
+    if call.plan is None:
+        return None
+    if run is None or call.plan.goes_beyond(run.shape):
+        return PlanRun(call, call.plan, since, step)
+    if step and run.step == step:
+        return replace(run, shape=call.plan)
+    return replace(run, call=call, shape=call.plan, step=step, count=run.count + 1)

@@ -1,0 +1,124 @@
+"""What a person taught about a project: commands that begin like this are local there. Pure.
+
+A lesson speaks for one simple command, never for the rest of its line: what stands beside it is judged as ever. It
+turns unknown into local; what a rule knows to be remote stays remote unless the lesson says that it means even that.
+"""
+
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wakeful.core.errors import OperatorError
+from wakeful.core.text import hides_something
+from wakeful.effects.command_effects import WRAPPERS
+from wakeful.effects.rules import MEANINGS, RANK, Effect, Rule
+from wakeful.effects.shell import Ruling, judge_command
+from wakeful.effects.shell_commands import Command, read_script
+from wakeful.effects.shell_words import is_open
+from wakeful.judging.activity import INPUT_BYTES_KEPT_MAX
+from wakeful.judging.interrupted_calls import SHELL_TOOLS, EffectVerdict, InterruptedCall, shell_command
+
+PREFIX_CHARS_MAX: Final = 300
+# Programs that run whatever they are given: a lesson must say what.
+_RUN_ANYTHING: Final = frozenset(
+    {"ash", "bash", "dash", "fish", "ksh", "sh", "zsh", "eval", "exec", "source", ".", "ssh", "python", "python3"}
+    | {"node", "perl", "ruby", "php", "docker", "podman", "kubectl", *WRAPPERS}
+)  # fmt: skip
+_WITH_TEXT: Final = 3
+
+
+class BadLesson(OperatorError):
+    """{shown!r} cannot be taught: {reason}."""
+
+    code = "bad-lesson"
+
+
+class Lesson(Struct, frozen=True):
+    """In this project, commands that begin with these words change nothing elsewhere."""
+
+    project: str
+    prefix: str
+    even_remote: bool
+    by: str
+    at: float
+
+
+def prefix_words(prefix: str) -> list[str]:
+    """The words a command must begin with. Raises BadLesson for what is no beginning, or of nearly everything."""
+    if len(prefix) > PREFIX_CHARS_MAX or hides_something(prefix):
+        raise BadLesson(shown=prefix[:60], reason="it is too long, or something in it cannot be seen")
+    try:
+        words = shlex.split(prefix)
+    except ValueError as error:
+        raise BadLesson(shown=prefix, reason="its quotes do not close") from error
+    if not words:
+        raise BadLesson(shown=prefix, reason="it is empty")
+    if any(sign in prefix for sign in "$`;&|<>()\n"):
+        raise BadLesson(shown=prefix, reason="it is more than the beginning of one command")
+    program = _name(words[0])
+    needed = 2 + (WRAPPERS[program].operands if program in WRAPPERS else 0)
+    if program in _RUN_ANYTHING and (len(words) < needed or words[1].startswith("-")):
+        raise BadLesson(shown=prefix, reason=f"{words[0]} runs whatever it is given; name that as well")
+    return words
+
+
+def apply_lessons(calls: Iterable[InterruptedCall], lessons: Sequence[Lesson]) -> tuple[InterruptedCall, ...]:
+    """The same calls, classed by what was taught where no rule is sure."""
+    if not lessons:
+        return tuple(calls)
+    taught = [(prefix_words(each.prefix), each.even_remote) for each in lessons]
+    return tuple(_relearned(call, taught) for call in calls)
+
+
+_Taught = tuple[list[str], bool]
+
+
+def _relearned(call: InterruptedCall, taught: Sequence[_Taught]) -> InterruptedCall:
+    text = _text_of(call) if call.verdict.effect is not Effect.LOCAL else None
+    script = read_script(text) if text is not None else None
+    if script is None or not script.whole or script.functions:
+        return call
+    rulings = [_ruled(command, taught) for command in script.commands]
+    worst = max(rulings, key=lambda each: RANK[each.rule], default=None)
+    if worst is None or Rule.TAUGHT not in {each.rule for each in rulings}:
+        return call
+    return replace(call, verdict=EffectVerdict(MEANINGS[worst.rule].effect, worst.rule, worst.words))
+
+
+def _text_of(call: InterruptedCall) -> str | None:
+    """The shell text of a call that was kept whole."""
+    if call.tool not in SHELL_TOOLS or len(call.given) >= INPUT_BYTES_KEPT_MAX:
+        return None
+    try:
+        command = shell_command(call.given)
+    except ValueError:
+        return None
+    if not isinstance(command, list):
+        return command
+    # `bash -lc TEXT`, which is how Codex runs everything.
+    runs_text = len(command) == _WITH_TEXT and command[1] in {"-c", "-lc"}
+    return command[2] if runs_text and _name(command[0]) in {"bash", "sh", "zsh"} else None
+
+
+def _ruled(command: Command, taught: Sequence[_Taught]) -> Ruling:
+    ruling = judge_command(command)
+    effect = MEANINGS[ruling.rule].effect
+    if effect is Effect.LOCAL or any(map(_leads_away, command.targets)):
+        return ruling
+    fits = any(
+        command.words[: len(words)] == words and (even_remote or effect is Effect.UNKNOWN)
+        for words, even_remote in taught
+    )
+    return Ruling(Rule.TAUGHT, ruling.words) if fits else ruling
+
+
+def _name(program: str) -> str:
+    return program.rpartition("/")[2]
+
+
+def _leads_away(target: str) -> bool:
+    """A file that is a connection: what is written into it is no matter of the program that writes."""
+    return "/dev/tcp" in target or "/dev/udp" in target or (is_open(target) and target.startswith("/dev"))

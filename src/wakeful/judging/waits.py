@@ -1,0 +1,246 @@
+"""What a session may be silent for: every expected wait, named, with its evidence and its end. Pure.
+
+Silence is judged only against these. Without `until` only a person ends a wait; every other one runs out by itself.
+Whether it has, and what that amounts to, is decided elsewhere.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wakeful.core.moment import JUMP_SECONDS_MIN, Instant, latest
+from wakeful.judging.activity import Activity, OpenCall
+from wakeful.judging.call_identity import is_spawn
+from wakeful.judging.events import CallKind
+from wakeful.judging.evidence import Dialog, DialogKind, Presence, Status
+from wakeful.judging.permission import asking
+from wakeful.judging.thresholds import Policy
+from wakeful.judging.turn_state import OPEN, Phase
+from wakeful.judging.verdict import ExpectedWait, WaitKind
+from wakeful.judging.wording import length
+
+# What each wait rests on, and when it is over though nothing happens; `docs/reference/findings.md` shows it.
+WAIT_WORDS: Final[Mapping[WaitKind, tuple[str, str]]] = {
+    WaitKind.MODEL: ("a prompt or a result, and no answer yet", "`silence_seconds` after the last progress"),
+    WaitKind.TOOL: (
+        "an open call, or a command that a person typed into the client",
+        "its own timeout or `sleep`, else `tool_seconds`; later while it is seen alive; never if a person typed it",
+    ),
+    WaitKind.SUBAGENT: (
+        "an open call of a subagent",
+        "`silence_seconds` after its own log grew; `subagent_seconds` where that is not seen",
+    ),
+    WaitKind.PERSON: (
+        (
+            "a question, a permission, a dialog on the client's screen, the client's own word; `probable`: only a call"
+            " open longer than its client lets it run"
+        ),
+        "never",
+    ),
+    WaitKind.RETRY: (
+        "a refused request that the client repeats",
+        "`silence_seconds` after the last progress",
+    ),
+    WaitKind.LIMIT: ("a turn that failed, and the end of the limit in the provider's words", "that end"),
+    WaitKind.COMPACTION: ("a hook's word that the conversation is summarised", "`compaction_seconds`"),
+    WaitKind.BACKGROUND: (
+        "a call that came back while its command or agent goes on; only between turns",
+        "`tool_seconds`; later while a process of it is seen alive, or the log of an agent grows",
+    ),
+    WaitKind.SLEEP: (
+        "the host's clocks: it slept since the last progress",
+        "`wake_grace_seconds` after it woke, and never before `silence_seconds` awake",
+    ),
+}
+
+PROBABLY_ASKS: Final = "probably asks for a permission"
+
+
+class Scene(Struct, frozen=True, gc=False):
+    """What waits are read from: the log, what else was seen, and where the turn stands by both."""
+
+    activity: Activity
+    presence: Presence
+    policy: Policy
+    now: Instant
+    phase: Phase
+
+
+def expected_waits(scene: Scene) -> tuple[ExpectedWait, ...]:
+    """Every wait of a living session, those that have run out too."""
+    if (dialog := scene.presence.dialog) is not None:
+        return _dialog_waits(dialog)
+    if scene.phase in OPEN:
+        return _within_turn(scene)
+    return (*_plan_waits(scene), *limit_waits(scene), *_background_waits(scene))
+
+
+def _within_turn(scene: Scene) -> tuple[ExpectedWait, ...]:
+    activity, presence = scene.activity, scene.presence
+    since = activity.progress_at or activity.last_at or _seen_at(presence)
+    if since is None:
+        return ()
+    if scene.phase is Phase.PERSON:
+        call = asking(activity, presence, scene.policy, scene.now)
+        return (_person_wait(activity, presence, since) if call is None else _permission_wait(call),)
+    if scene.phase is Phase.OPENED:
+        return (ExpectedWait(WaitKind.TOOL, since, None, "a command typed into the client"),)
+    if scene.phase is Phase.TOOL and activity.calls:
+        waits = tuple(_call_wait(call, scene, since) for call in activity.calls.values())
+    else:
+        waits = (_model_wait(scene, since),)
+    return (*waits, *_sleep_waits(scene, since)) if presence.slept is not None else waits
+
+
+def _dialog_waits(dialog: Dialog) -> tuple[ExpectedWait, ...]:
+    """Only a person answers a dialog. Of a screen that is not understood nobody knows what it waits for."""
+    if dialog.kind is DialogKind.UNKNOWN:
+        return ()
+    told = f"a dialog of its client is open ({dialog.kind}): no prompt gets past it"
+    return (ExpectedWait(WaitKind.PERSON, dialog.since, None, told, dialog.words),)
+
+
+def _model_wait(scene: Scene, since: Instant) -> ExpectedWait:
+    activity, policy = scene.activity, scene.policy
+    compacting_since = activity.compacting_since
+    if compacting_since is not None:
+        until = compacting_since.plus(policy.compaction_seconds)
+        told = "its hook said that it summarises the conversation"
+        return ExpectedWait(WaitKind.COMPACTION, compacting_since, until, told)
+    started = latest((since, _status_at(scene.presence))) or since
+    until = started.plus(policy.settle_seconds if scene.phase is Phase.SETTLING else policy.silence_seconds)
+    if activity.retries_in_a_row:
+        told = f"the client retries a refused request ({activity.retries_in_a_row} so far)"
+        return ExpectedWait(WaitKind.RETRY, started, until, told)
+    return ExpectedWait(WaitKind.MODEL, started, until, "the model's answer is pending")
+
+
+def _person_wait(activity: Activity, presence: Presence, since: Instant) -> ExpectedWait:
+    holder = presence.newest
+    about = activity.asked_about or (holder.waiting_for if holder is not None else None) or "an answer"
+    calls = " ".join(map(call_text, activity.calls.values()))
+    if any(call.tool == about for call in activity.calls.values()):
+        about = calls
+    elif calls:
+        about = f"{about}: {calls}"
+    return ExpectedWait(WaitKind.PERSON, since, None, "a question is open", about)
+
+
+def _plan_waits(scene: Scene) -> tuple[ExpectedWait, ...]:
+    since = scene.activity.phase_since
+    if scene.phase is not Phase.PROPOSED or since is None:
+        return ()
+    return (ExpectedWait(WaitKind.PERSON, since, None, "a question is open", "approval of its plan"),)
+
+
+def _permission_wait(call: OpenCall) -> ExpectedWait:
+    evidence = f"{PROBABLY_ASKS}: {_why_asked(call)}"
+    return ExpectedWait(WaitKind.PERSON, call.since, None, evidence, call_text(call), probable=True)
+
+
+def _why_asked(call: OpenCall) -> str:
+    if call.escalated or call.limit_seconds is None:
+        return "the call asks to run outside of its sandbox"
+    return f"such a call comes back within {call.limit_seconds:.0f} s, and no process of it is seen"
+
+
+def _call_wait(call: OpenCall, scene: Scene, progress_at: Instant) -> ExpectedWait:
+    """A call may take its own time, and nobody is silent before the silence is long."""
+    if call.kind is CallKind.PERSON:
+        return ExpectedWait(WaitKind.PERSON, call.since, None, "a question is open", call.tool)
+    policy, presence = scene.policy, scene.presence
+    until, evidence = call_end(call, policy), "call open"
+    if call.timeout_seconds is not None:
+        evidence = f"call open, may run {call.timeout_seconds:.0f} s"
+    if call.kind is CallKind.SUBAGENT and presence.grown_at is not None:
+        # Its own log is in sight: while that stands still, so does the subagent.
+        until = presence.grown_at.plus(policy.silence_seconds)
+    until = max(until, progress_at.plus(policy.silence_seconds))
+    if presence.tool_seen_at is not None:
+        seen_until = presence.tool_seen_at.plus(policy.silence_seconds)
+        if seen_until > until:
+            until, evidence = seen_until, "call open and its process was seen alive"
+    kind = WaitKind.SUBAGENT if call.kind is CallKind.SUBAGENT else WaitKind.TOOL
+    return ExpectedWait(kind, call.since, until, evidence, call_text(call))
+
+
+def _sleep_waits(scene: Scene, since: Instant) -> tuple[ExpectedWait, ...]:
+    """Whoever was at work when the host fell asleep may take up its work for a while after it woke."""
+    slept, policy = scene.presence.slept, scene.policy
+    if slept is None or since > slept.woke:
+        return ()
+    told = f"the host slept for {length(slept.seconds)}"
+    until = max(slept.woke.plus(policy.wake_grace_seconds), since.plus(policy.silence_seconds))
+    return (ExpectedWait(WaitKind.SLEEP, slept.began, until, told),)
+
+
+def limit_waits(scene: Scene) -> tuple[ExpectedWait, ...]:
+    """A limit holds whether or not the program that met it still runs."""
+    activity, now = scene.activity, scene.now
+    if scene.phase is not Phase.FAILED or activity.limit_until is None or activity.phase_since is None:
+        return ()
+    # The provider's clock does not stand still while this host sleeps.
+    until = now.plus(activity.limit_until.wall - now.wall)
+    told = "the provider said when the limit ends"
+    return (ExpectedWait(WaitKind.LIMIT, activity.phase_since, until, told),)
+
+
+def _background_waits(scene: Scene) -> tuple[ExpectedWait, ...]:
+    """Between turns a task may go on, and its end begins the next turn. Within one the model is what counts:
+    a server left running would excuse any silence."""
+    policy, seen_at, grown_at = scene.policy, scene.presence.tool_seen_at, scene.presence.grown_at
+    waits = []
+    for task in scene.activity.background.values():
+        until, told = task.since.plus(policy.tool_seconds), "a call left it running behind the turn"
+        if grown_at is not None and is_spawn(task.tool):
+            # An agent has no process of its own; its log is in sight.
+            until = max(until, grown_at.plus(policy.silence_seconds))
+        if seen_at is not None and seen_at.plus(policy.silence_seconds) > until:
+            until, told = seen_at.plus(policy.silence_seconds), f"{told}; a process of it was seen alive"
+        text = f"{task.tool} {task.input.decode('utf-8', 'replace')}"
+        waits.append(ExpectedWait(WaitKind.BACKGROUND, task.since, until, told, text))
+    return tuple(waits)
+
+
+def call_end(call: OpenCall, policy: Policy) -> Instant:
+    """When a call should have come back by its own word, or by that of the policy."""
+    if call.timeout_seconds is None:
+        is_agent = call.kind is CallKind.SUBAGENT
+        return call.since.plus(policy.subagent_seconds if is_agent else policy.tool_seconds)
+    return call.since.plus(call.timeout_seconds + policy.tool_grace_seconds)
+
+
+def call_text(call: OpenCall) -> str:
+    return f"{call.tool} {call.input.decode('utf-8', 'replace')}"
+
+
+def current(waits: tuple[ExpectedWait, ...], now: Instant) -> tuple[ExpectedWait, ...]:
+    """Those that have not run out, each with the time of day at which it will."""
+    return tuple(_shown(wait, now) for wait in waits if wait.until is None or wait.until > now)
+
+
+def _shown(wait: ExpectedWait, now: Instant) -> ExpectedWait:
+    until = on_clock(wait.until, now) if wait.until is not None else None
+    return wait if until is wait.until else replace(wait, until=until)
+
+
+def on_clock(moment: Instant, now: Instant) -> Instant:
+    """The same awake moment with the wall time it will come at: a sleep since then has moved it."""
+    moved_seconds = (now.wall - now.awake) - (moment.wall - moment.awake)
+    return (
+        moment
+        if abs(moved_seconds) < JUMP_SECONDS_MIN
+        else Instant(moment.awake, moment.wall + moved_seconds)
+    )
+
+
+def _seen_at(presence: Presence) -> Instant | None:
+    holder = presence.newest
+    return holder.seen_at if holder is not None else None
+
+
+def _status_at(presence: Presence) -> Instant | None:
+    holder = presence.newest
+    return holder.status_at if holder is not None and holder.status is Status.BUSY else None

@@ -1,0 +1,167 @@
+"""Whether a session may be woken: one function, thirteen closed reasons, one order. Pure.
+
+Whether Wakeful may touch the session at all comes first, then what lasts until somebody changes it, then how the
+session is, then what passes by itself, and last what only an attempt shows. The record's own `eligible_for_wake` is the
+same function over what the session and the configuration say: no file of an agent changes it.
+`docs/reference/wake.md` is made from RULES.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from wakeful.judging.findings import Health, State
+
+
+class Reason(StrEnum):
+    """Closed: docs/specs/session-health.md lists them."""
+
+    SESSION_NOT_FOUND = "session_not_found"
+    SESSION_UNHEALTHY = "session_unhealthy"
+    SESSION_NOT_ATTACHABLE = "session_not_attachable"
+    SESSION_PROMPT_ACTIVE = "session_prompt_active"
+    SESSION_PROMPT_ACTIVE_RACE = "session_prompt_active_race"
+    COOLDOWN_ACTIVE = "cooldown_active"
+    QUIET_WINDOW = "quiet_window"
+    HEARTBEAT_DISABLED = "heartbeat_disabled"
+    HEARTBEAT_INVALID = "heartbeat_invalid"
+    HEARTBEAT_NO_POLICY = "heartbeat_no_policy"
+    HEARTBEAT_RATE_LIMITED = "heartbeat_rate_limited"
+    WAKE_COALESCED = "wake_coalesced"
+    SYNTHETIC_PROMPT_FAILED = "synthetic_prompt_failed"
+
+
+class PolicyState(StrEnum):
+    """What an agent's HEARTBEAT.md amounts to."""
+
+    VALID = "valid"
+    DISABLED = "disabled"
+    INVALID = "invalid"
+    MISSING = "missing"
+
+
+class Reach(Struct, frozen=True, gc=False):
+    """What stands between Wakeful and a session: whether it may act on it, and whether a prompt would arrive.
+
+    `enabled` is the configuration's word about waking as such.
+    """
+
+    ours: bool = False
+    path_open: bool = False
+    enabled: bool = True
+    # Its agent was seen alive and the way to it gone: more than a way that is shut for a moment.
+    path_lost: bool = False
+    # What Wakeful is bringing it to just now: `starting` or `stopping`.
+    underway: State | None = None
+    # The mode is observe: whoever asks, nothing is done.
+    observing: bool = False
+
+
+OUT_OF_REACH: Final = Reach()
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """Everything a wake is decided by. The defaults speak for nothing and against nothing."""
+
+    found: bool = True
+    reach: Reach = OUT_OF_REACH
+    policy: PolicyState = PolicyState.VALID
+    health: Health = Health.UNKNOWN
+    active_prompt: bool = False
+    # Another wake of this session is under way.
+    waking: bool = False
+    quiet: bool = False
+    cooling: bool = False
+    cycle_spent: bool = False
+    # A prompt began inside the gate, after the session had been found ready.
+    raced: bool = False
+    # The prompt was given and not seen taken.
+    failed: bool = False
+
+
+class Rule(NamedTuple):
+    """A reason, when it is given, and the same in words."""
+
+    reason: Reason
+    speaks: Callable[[Facts], bool]
+    words: str
+
+
+RULES: Final = (
+    Rule(Reason.SESSION_NOT_FOUND, lambda f: not f.found, "nobody of that name has a session"),
+    Rule(
+        Reason.SESSION_NOT_ATTACHABLE,
+        lambda f: not f.reach.ours,
+        "the session was found and never handed over, or the mode is observe",
+    ),
+    Rule(
+        Reason.HEARTBEAT_DISABLED,
+        lambda f: not f.reach.enabled or f.policy is PolicyState.DISABLED,
+        "`[agents.heartbeat] enabled = false`, or HEARTBEAT.md says `enabled: false`",
+    ),
+    Rule(
+        Reason.HEARTBEAT_INVALID,
+        lambda f: f.policy is PolicyState.INVALID,
+        "HEARTBEAT.md is wrong, or lies in the agent's folder and is not trusted; `heartbeat status` says which line or what to run",
+    ),
+    Rule(
+        Reason.HEARTBEAT_NO_POLICY,
+        lambda f: f.policy is PolicyState.MISSING,
+        "the agent has no HEARTBEAT.md, neither in `$WAKEFUL_HOME/agents/NAME` nor in its folder's `.wakeful/agents/NAME`",
+    ),
+    Rule(
+        Reason.SESSION_UNHEALTHY,
+        lambda f: f.health is not Health.HEALTHY,
+        "health is degraded, stale, dead or unknown",
+    ),
+    Rule(
+        Reason.SESSION_PROMPT_ACTIVE,
+        lambda f: f.active_prompt,
+        "a turn is under way; one that waits for a person is, too",
+    ),
+    Rule(
+        Reason.SESSION_NOT_ATTACHABLE,
+        lambda f: not f.reach.path_open,
+        "the way its driver would deliver a prompt is not proven open",
+    ),
+    Rule(Reason.WAKE_COALESCED, lambda f: f.waking, "another wake of it is under way"),
+    Rule(
+        Reason.QUIET_WINDOW,
+        lambda f: f.quiet,
+        "inside a quiet window, or outside all active hours",
+    ),
+    Rule(
+        Reason.COOLDOWN_ACTIVE,
+        lambda f: f.cooling,
+        "the last wake is less than `wake_cooldown`, or the file's `min_interval`, ago",
+    ),
+    Rule(
+        Reason.HEARTBEAT_RATE_LIMITED,
+        lambda f: f.cycle_spent,
+        "`max_wakes_per_cycle` wakes were sent in this cycle",
+    ),
+    Rule(
+        Reason.SESSION_PROMPT_ACTIVE_RACE,
+        lambda f: f.raced,
+        "a prompt began between the decision and the delivery; nothing was sent",
+    ),
+    Rule(
+        Reason.SYNTHETIC_PROMPT_FAILED,
+        lambda f: f.failed,
+        "the prompt was not taken, or nobody saw whether it was",
+    ),
+)
+"""In order of precedence: the first that speaks is the answer."""
+
+
+def refusal(facts: Facts) -> Rule | None:
+    """The one rule by which a session may not be woken; None if it may."""
+    return next((rule for rule in RULES if rule.speaks(facts)), None)
+
+
+def ineligibility(facts: Facts) -> Reason | None:
+    """The one reason why a session may not be woken; None if it may."""
+    rule = refusal(facts)
+    return rule.reason if rule is not None else None

@@ -1,0 +1,116 @@
+"""Facts in a person's words: what a call is about, how long, until when. Pure, and plain by construction.
+
+Nothing here decides anything, and nothing an agent wrote leaves it unmarked.
+"""
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from wakeful.core.decoding import decode_json
+from wakeful.core.moment import Instant, iso
+from wakeful.core.redact import redact
+from wakeful.core.text import plain
+
+# What a call is about, in the order in which it says most. The rest of its input stays in `inspect`.
+_TELLING: Final = (
+    "command",
+    "cmd",
+    "file_path",
+    "path",
+    "pattern",
+    "query",
+    "url",
+    "description",
+    "prompt",
+    "question",
+    "questions",
+)
+_TELLING_CUT: Final = re.compile(rf'"(?:{"|".join(_TELLING)})"\s*:\s*\[?"((?:[^"\\]|\\.)*)')
+# What an error says of itself, however deep it is.
+_MESSAGE: Final = re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)+)')
+# A text, or a list of parts that begins with one; it may be cut anywhere.
+_RESULT_TEXT: Final = re.compile(r'(?:\[\{"type": ?"text", ?"text": ?)?"((?:[^"\\]|\\.)*)', re.DOTALL)
+# A sentence stays one line of a terminal.
+QUOTED_CHARS_MAX: Final = 60
+
+
+def telling(arguments: str) -> str:
+    """The part of a call's JSON input that a person would name; empty if it has none."""
+    try:
+        decoded = decode_json(arguments, dict[str, Any])
+    except msgspec.DecodeError:
+        # Records keep the beginning of a long input only.
+        found = _TELLING_CUT.search(arguments)
+        return plain(found[1]) if found else ""
+    value = next((decoded[key] for key in _TELLING if key in decoded), "")
+    return plain(" ".join(map(_part, value)) if isinstance(value, list) else str(value))
+
+
+def _part(value: Any) -> str:
+    """One of several questions is named by its own words."""
+    return str(value.get("question", value) if isinstance(value, dict) else value)
+
+
+def call_text(text: str) -> str:
+    """A call in a person's words: `Bash {"command": "make test"}` is `Bash: make test`.
+
+    Of a question about a call (`permission prompt: Bash {…}`) the call is what matters.
+    """
+    # Whole: the part that is left out may say that the other one is secret.
+    text = redact(text)
+    question, _, asked = text.partition(": ")
+    if " {" in asked and " {" not in question:
+        text = asked
+    tool, _, arguments = text.partition(" ")
+    about = telling(arguments) if arguments.startswith("{") else ""
+    return f"{tool}: {about}" if about else text
+
+
+def in_words(text: str) -> str:
+    """What a client or provider said, without JSON: of a call what it is about, of an answer its message."""
+    text = redact(text)
+    said = call_text(text)
+    before, brace, rest = text.partition("{")
+    if "{" not in said or not brace or '"' not in rest:
+        return said
+    found = _MESSAGE.search(rest)
+    about = found[1].replace('\\"', '"').replace("\\n", " ") if found is not None else "…"
+    return f"{before}{about}".strip()
+
+
+def result_text(raw: bytes) -> str:
+    """What a call said at its end, from the beginning of the JSON it said it in."""
+    # Before its lines are one: where a line ends, a secret ends.
+    text = redact(raw.decode("utf-8", "replace"))
+    found = _RESULT_TEXT.match(text)
+    return " ".join((found[1] if found is not None else text).replace("\\n", " ").replace('\\"', '"').split())
+
+
+def quoted(text: str) -> str:
+    """Text from outside inside a sentence of ours: redacted, plain, short, and it cannot leave its backquotes.
+
+    Of a call (`Bash {"command": "make"}`) only what it is about.
+    """
+    tool, _, arguments = redact(text).partition(" ")
+    about = (telling(arguments) or tool) if arguments.startswith("{") else f"{tool} {arguments}"
+    return f"`{plain(redact(about), QUOTED_CHARS_MAX).replace('`', chr(39))}`"
+
+
+def length(seconds: float) -> str:
+    """A length in whole minutes, so that two doors asked one after the other say the same."""
+    minutes = int(seconds // 60)
+    if minutes < 1:
+        return "less than a minute"
+    if minutes < 120:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if hours < 48 else f"{hours // 24} days"
+
+
+def clock(moment: Instant, now: Instant) -> str:
+    """The time of day in UTC, with its date where that is another one than today's."""
+    stamp, today = iso(moment.wall), iso(now.wall)[:10]
+    day = "" if stamp.startswith(today) else f"{stamp[:10]} "
+    return f"{day}{stamp[11:16]} UTC"

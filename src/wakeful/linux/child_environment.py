@@ -1,0 +1,71 @@
+"""The environment of every program that Wakeful starts: one function for each kind of program, and no other way.
+
+What a process must keep to itself is known once its configuration is read: see `learn`.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from wakeful.core.child_environ import AGENT, GH, HELPER, USUAL, chosen, without_secrets, words_of
+
+
+class _Known:
+    """What this process was configured with."""
+
+    def __init__(self) -> None:
+        self.withheld: frozenset[str] = frozenset()
+        self.passed: tuple[str, ...] = ()
+
+
+_known = _Known()
+
+
+def learn(secrets: Iterable[str], passed: Iterable[str] = ()) -> None:
+    """From now on no program gets a value with one of these secrets in it; agents and hooks get what `passed` matches."""
+    _known.withheld = frozenset(word for each in secrets for word in words_of(each))
+    _known.passed = tuple(passed)
+
+
+def helper_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """For tmux, git, docker, systemctl, notify-send and their like."""
+    return without_secrets(chosen(environ, HELPER), _known.withheld)
+
+
+def gh_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """For `gh`, which gets its user's own token."""
+    return without_secrets(chosen(environ, GH), _known.withheld)
+
+
+def hook_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """For a program that the configuration names."""
+    return without_secrets(chosen(environ, (*HELPER, *_known.passed)), _known.withheld)
+
+
+def agent_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """For an agent that the daemon or the gateway starts from its own environment."""
+    return without_secrets(chosen(environ, (*AGENT, *_known.passed)), _known.withheld)
+
+
+def declared_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """For an agent of the configuration: what it has without naming it in `env`."""
+    return without_secrets(chosen(environ, USUAL), _known.withheld)
+
+
+def given_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """For a program whose caller chose every variable: a person's own shell, or one of the functions above."""
+    return without_secrets(environ, _known.withheld)
+
+
+def own_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """For Wakeful's daemon and gateway, which read their settings there. For nothing else."""
+    return dict(environ)
+
+
+def leaked_names(held: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:
+    """Of the variables a tmux server holds: those that it must not hand on, and those it took from an earlier daemon.
+
+    A variable that a person set on the server, which the daemon's environment does not have, stays.
+    """
+    harmless = helper_environ(held)
+    inherited = {name for name, value in held.items() if environ.get(name) == value}
+    kept = given_environ(held)
+    return sorted(name for name in held if name not in kept or (name in inherited and name not in harmless))

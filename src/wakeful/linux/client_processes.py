@@ -1,0 +1,128 @@
+"""Which processes are the agent clients themselves, and which may be believed to hold a session.
+
+Files that other programs wrote name processes by their pid, and every program of this user can write such a file. A process
+counts only if the kernel says the same: it runs the client's executable with the client's arguments, belongs to this
+user, and is neither the first process, nor this one, nor one that this one descends from.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.core.process import Process
+from wakeful.linux import proc
+
+INIT: Final = 1
+
+
+class ClientProgram(Struct, frozen=True):
+    """How the files of one client are called. `packages` are the folders in which its script has any name of `scripts`."""
+
+    names: frozenset[str]
+    prefixes: tuple[str, ...] = ()
+    scripts: frozenset[str] = frozenset()
+    packages: frozenset[str] = frozenset()
+
+
+CLIENTS: Final[Mapping[str, ClientProgram]] = {
+    # Native: `claude`, `…/claude-code/bin/claude.exe`, `…/claude/versions/2.1.197`. Before that: `node …/cli.js`.
+    "claude": ClientProgram(
+        names=frozenset({"claude", "claude.exe"}),
+        scripts=frozenset({"cli.js", "cli.mjs"}),
+        packages=frozenset({"claude-code", "claude-agent-sdk"}),
+    ),
+    # Native: `codex`, `codex-x86_64-unknown-linux-musl`. npm starts it below `node …/codex.js`.
+    "codex": ClientProgram(
+        names=frozenset({"codex", "codex.js", "codex-exec"}), prefixes=("codex-x86_64-", "codex-aarch64-")
+    ),
+}
+# With a version behind them, as python3.12.
+_INTERPRETERS: Final = ("node", "bun", "deno", "python")
+# Options of these interpreters that take the next word.
+_WITH_WORD: Final = frozenset({"-r", "--require", "--import", "--loader", "-C", "--conditions", "-W", "-X"})
+# `bun run FILE`, `deno run FILE`.
+_RUN: Final = "run"
+# The kernel says so of a file that an update replaced while it runs.
+_DELETED: Final = " (deleted)"
+
+
+def client_of(pid: int) -> str | None:
+    """The client that this process is; None for every other program, and for one that is gone."""
+    executable, words = proc.executable(pid), proc.command(pid)
+    return next((name for name, each in CLIENTS.items() if runs_client(executable, words, each)), None)
+
+
+def is_client(pid: int, provider: str) -> bool:
+    """Whether this process is that provider's client, by its executable and its arguments."""
+    program = CLIENTS.get(provider)
+    return program is not None and runs_client(proc.executable(pid), proc.command(pid), program)
+
+
+def runs_client(executable: str | None, words: Sequence[str], program: ClientProgram) -> bool:
+    """The same of an executable and its arguments. Where the kernel hides the executable, the first word stands for it."""
+    if not words:
+        return False
+    path = executable.removesuffix(_DELETED) if executable is not None else words[0]
+    if _is_native(PurePosixPath(path), program):
+        return True
+    if not PurePosixPath(path).name.startswith(_INTERPRETERS):
+        return False
+    # A script of Node may replace its arguments by a title of its own.
+    titled = PurePosixPath(words[0]).name in program.names
+    script = _script(words[1:])
+    return titled or (script is not None and _is_script(PurePosixPath(script), program))
+
+
+def reason_against(process: Process, provider: str, *, any_user: bool = False) -> str | None:
+    """Why this living process cannot hold a session of this client; None if it can."""
+    reason = reason_to_spare(process, any_user=any_user)
+    if reason is None and not is_client(process.pid, provider):
+        reason = f"process {process.pid} does not run {provider}"
+    return reason
+
+
+def reason_to_spare(process: Process, *, any_user: bool = False) -> str | None:
+    """Why this process must never be signalled or taken for a session's, whatever it runs; None if nothing forbids it."""
+    if process.pid == INIT:
+        return "process 1 is the first process of this host"
+    if process.pid == os.getpid():
+        return f"process {process.pid} is Wakeful"
+    if any(each.pid == process.pid for each in proc.ancestors(os.getpid())):
+        return f"process {process.pid} started Wakeful"
+    if not any_user and user_of(process.pid) != os.getuid():
+        return f"process {process.pid} belongs to another user"
+    return None
+
+
+def user_of(pid: int) -> int | None:
+    """Whose it is: its real user; None when it is gone, or when its effective user is another one."""
+    for line in proc.status(pid).splitlines():
+        if line.startswith(b"Uid:"):
+            real, effective = line.split()[1:3]
+            return int(real) if real == effective else None
+    return None
+
+
+def _is_native(path: PurePosixPath, program: ClientProgram) -> bool:
+    name = path.name
+    installed = path.parent.name == "versions" and path.parent.parent.name in program.names
+    return name in program.names or name.startswith(program.prefixes) or installed
+
+
+def _is_script(path: PurePosixPath, program: ClientProgram) -> bool:
+    packaged = path.name in program.scripts and program.packages.intersection(path.parts)
+    return path.name in program.names or bool(packaged)
+
+
+def _script(words: Sequence[str]) -> str | None:
+    """The file that an interpreter runs."""
+    left = iter(words)
+    for word in left:
+        if word in _WITH_WORD:
+            next(left, None)
+        elif word != _RUN and not word.startswith("-"):
+            return word
+    return None

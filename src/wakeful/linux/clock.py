@@ -1,0 +1,58 @@
+"""The host's clocks behind the Clock port. The only place that asks what time it is."""
+
+import asyncio
+import time
+from typing import Final
+
+from wakeful.core.moment import Instant, Reading, Sleep, Timeline
+
+# Three calls take a microsecond. Longer apart, we were stopped between them and they do not belong together.
+READING_SECONDS_MAX: Final = 0.01
+READING_ATTEMPTS_MAX: Final = 5
+
+
+class SystemClock:
+    """Implements ports.clock.Clock."""
+
+    def __init__(self) -> None:
+        self._timeline = Timeline(_read())
+
+    @property
+    def jumps(self) -> int:
+        """How often the host slept or its clock was set while we watched."""
+        return self._timeline.jumps
+
+    @property
+    def slept(self) -> Sleep | None:
+        """The host's last sleep, as far as somebody looked."""
+        return self._timeline.slept
+
+    def now(self) -> Instant:
+        return self._timeline.observe(_read())
+
+    def instant(self, wall: float) -> Instant:
+        # A record newer than our last look would count as written back then: look again first.
+        if wall > self._timeline.newest.wall:
+            self.now()
+        return self._timeline.instant(wall)
+
+    async def sleep_until(self, awake: float) -> None:
+        # Whoever walks through deadlines that have passed must still let others run.
+        await asyncio.sleep(0)
+        # The loop's timers run on the same clock, and may come a tick early.
+        while (seconds_left := awake - self.now().awake) > 0:  # noqa: ASYNC110 - it waits for time itself
+            await asyncio.sleep(seconds_left)
+
+
+def _read(attempts_left: int = READING_ATTEMPTS_MAX) -> Reading:
+    """All three clocks at one moment."""
+    began = time.clock_gettime(time.CLOCK_MONOTONIC)
+    reading = Reading(
+        wall=time.clock_gettime(time.CLOCK_REALTIME),
+        monotonic=began,
+        boottime=time.clock_gettime(time.CLOCK_BOOTTIME),
+    )
+    took_seconds = time.clock_gettime(time.CLOCK_MONOTONIC) - began
+    if took_seconds > READING_SECONDS_MAX and attempts_left > 0:
+        return _read(attempts_left - 1)
+    return reading

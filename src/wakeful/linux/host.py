@@ -1,0 +1,71 @@
+"""The host as healing sees it: its name, its boot, its folders, and whether it ran out of memory lately."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from wakeful.core.clock import Clock
+from wakeful.linux import proc
+
+OOM_SECONDS: Final = 60.0
+LOOK_SECONDS: Final = 20.0
+_VMSTAT: Final = Path("/proc/vmstat")
+
+
+class Disk:
+    """The disk that holds a folder."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def free_bytes(self) -> int | None:
+        """What a user may still write there; nothing where no file can be made any more."""
+        try:
+            seen = os.statvfs(self.folder)
+        except OSError:
+            return None
+        full_of_files = seen.f_files > 0 and seen.f_favail == 0
+        return 0 if full_of_files else seen.f_bavail * seen.f_frsize
+
+
+class HostPlace:
+    """Implements what healing asks of its surroundings."""
+
+    def __init__(self, host: str, clock: Clock, vmstat: Path = _VMSTAT) -> None:
+        self.host = host
+        self.boot_id = proc.boot_id()
+        self._clock = clock
+        self._vmstat = vmstat
+        self._oom_kills = _oom_kills(vmstat)
+        self._looked_at = clock.now().awake
+        self._oom_at: float | None = None
+
+    async def run(self) -> None:
+        """Look now and then, until cancelled: the kernel says how often it ended processes, never when."""
+        while True:
+            self._look()
+            await self._clock.sleep_until(self._clock.now().awake + LOOK_SECONDS)
+
+    def exists(self, folder: str) -> bool:
+        # The path comes from a log: however long it is and whatever it holds, it is a folder or none.
+        return os.path.isdir(folder)  # noqa: PTH112 - pathlib raises for paths that are too long
+
+    def oom_killed(self) -> bool:
+        self._look()
+        return self._oom_at is not None and self._clock.now().awake - self._oom_at <= OOM_SECONDS
+
+    def _look(self) -> None:
+        kills, now = _oom_kills(self._vmstat), self._clock.now().awake
+        # After a long time without a look nobody can say that it was lately.
+        if kills > self._oom_kills and now - self._looked_at <= OOM_SECONDS:
+            self._oom_at = now
+        self._oom_kills, self._looked_at = kills, now
+
+
+def _oom_kills(vmstat: Path) -> int:
+    """How many processes the kernel has ended for memory since it booted; 0 where it does not say."""
+    try:
+        rows = vmstat.read_text("ascii").splitlines()
+    except OSError:
+        return 0
+    return next((int(row.split()[1]) for row in rows if row.startswith("oom_kill ")), 0)

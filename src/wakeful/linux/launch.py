@@ -1,0 +1,119 @@
+"""Starts programs that outlive us: a session of their own, no descriptor of ours but the three given, never a shell.
+
+Our children are reaped as they end and nobody waits for them; once we are gone, the first process does that.
+"""
+
+import asyncio
+import os
+import resource
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from wakeful.core.errors import ClientMissing, FolderGone, StartFailed
+from wakeful.core.process import Process
+from wakeful.linux import proc
+from wakeful.linux.child_environment import given_environ
+
+# The daemon raises its own limit for pidfds; programs that use select() expect the one their user has.
+_DESCRIPTORS: Final = resource.getrlimit(resource.RLIMIT_NOFILE)
+# Kept until reaped, as the kernel keeps them: a child that is forgotten stays as a zombie.
+_children: Final[dict[int, subprocess.Popen[bytes]]] = {}
+
+
+class Streams(NamedTuple):
+    """The three descriptors a program is given."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+
+
+def launch(argv: Sequence[str], *, cwd: str, environ: Mapping[str, str], streams: Streams) -> Process:
+    """Start a program; to be called inside the loop that will reap it.
+
+    The program is looked for on the PATH of `environ`. Raises FolderGone, ClientMissing or StartFailed: nothing runs.
+    """
+    reap()
+    program = find_program(argv[0], cwd=cwd, path=environ.get("PATH", os.defpath))
+    child = _spawn(program, argv, cwd, environ, streams)
+    _children[child.pid] = child
+    resource.prlimit(child.pid, resource.RLIMIT_NOFILE, _DESCRIPTORS)
+    # Read before anybody reaps it, so that even one that has ended already has an identity.
+    process = proc.parse_stat(Path(f"/proc/{child.pid}/stat").read_bytes()).process
+    _reap_at_its_end(child)
+    return process
+
+
+def find_program(name: str, *, cwd: str, path: str) -> str:
+    """The program's path. Raises FolderGone or ClientMissing."""
+    # Path.is_dir raises for a name that is too long.
+    if not os.path.isdir(cwd):  # noqa: PTH112
+        raise FolderGone(folder=cwd)
+    # A relative entry would mean another program in every folder, among them those an agent may write to.
+    folders = os.pathsep.join(folder for folder in path.split(os.pathsep) if folder.startswith("/"))
+    wanted = str(Path(cwd) / name) if "/" in name else name
+    found = shutil.which(wanted, path=folders) if name else None
+    if found is None:
+        raise ClientMissing(program=name)
+    return found
+
+
+def launched() -> frozenset[int]:
+    """Those of our children that are to outlive us."""
+    return frozenset(_children)
+
+
+def reap() -> None:
+    """Collect every child that has ended."""
+    for child in tuple(_children.values()):
+        _collect(child)
+
+
+def _spawn(
+    program: str,
+    argv: Sequence[str],
+    cwd: str,
+    environ: Mapping[str, str],
+    streams: Streams,
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            argv,
+            executable=program,
+            cwd=cwd,
+            env=given_environ(environ),
+            stdin=streams.stdin,
+            stdout=streams.stdout,
+            stderr=streams.stderr,
+            start_new_session=True,
+        )
+    except (FileNotFoundError, NotADirectoryError, PermissionError) as problem:
+        # The folder may have gone since it was looked at; a script's interpreter may never have been there.
+        if problem.filename == cwd:
+            raise FolderGone(folder=cwd) from problem
+        raise ClientMissing(program=argv[0]) from problem
+    except (OSError, ValueError) as problem:
+        raise StartFailed(program=argv[0], reason=str(problem)) from problem
+
+
+def _reap_at_its_end(child: subprocess.Popen[bytes]) -> None:
+    try:
+        pidfd = os.pidfd_open(child.pid)
+    except OSError:
+        # No descriptor to be had: the next start collects it.
+        return
+    asyncio.get_running_loop().add_reader(pidfd, _ended, child, pidfd)
+
+
+def _ended(child: subprocess.Popen[bytes], pidfd: int) -> None:
+    asyncio.get_running_loop().remove_reader(pidfd)
+    os.close(pidfd)
+    _collect(child)
+
+
+def _collect(child: subprocess.Popen[bytes]) -> None:
+    if child.poll() is not None:
+        _children.pop(child.pid, None)

@@ -1,0 +1,90 @@
+"""One process at a time: a lock that the kernel holds and gives back when its holder ends, however it ends.
+
+A file's is for those who share its folder; a name's for all of this host, whoever they are and wherever they work.
+"""
+
+import asyncio
+import errno
+import fcntl
+import hashlib
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from wakeful.core.errors import WorldError
+
+# What a socket knows of the process at its other end: pid, uid and gid.
+_PEER: Final = struct.Struct("3i")
+_HOLDER_SECONDS_MAX: Final = 1.0
+
+
+class HeldByAnother(WorldError):
+    """{what} runs already: pid {pid}. End it first."""
+
+    code = "held-by-another"
+    exit_code = 1
+
+
+@contextmanager
+def sole(path: Path, what: str) -> Iterator[None]:
+    """Be the only one inside. Raises HeldByAnother."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
+            raise HeldByAnother(what=what, pid=holder or "unknown") from None
+        os.truncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def sole_on_host(name: str, what: str) -> Iterator[None]:
+    """Be the only one of this host with the name; inside a running loop. Raises HeldByAnother."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        try:
+            # An address without a file: nothing is left behind, and no folder has to be agreed upon.
+            listener.bind(f"\0{name}")
+        except OSError as problem:
+            if problem.errno != errno.EADDRINUSE:
+                raise
+            raise HeldByAnother(what=what, pid=holder_on_host(name) or "unknown") from None
+        listener.listen()
+        listener.setblocking(False)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(listener, _hang_up, listener)
+        try:
+            yield
+        finally:
+            loop.remove_reader(listener)
+
+
+def gateway_name(token: str) -> str:
+    """The name of a bot's gateway on its host. All users can read names on a host; none can read the token from it."""
+    return f"wakeful-gateway-{hashlib.sha256(token.encode()).hexdigest()}"
+
+
+def _hang_up(listener: socket.socket) -> None:
+    """Whoever calls knows by now who we are."""
+    with suppress(BlockingIOError):
+        listener.accept()[0].close()
+
+
+def holder_on_host(name: str) -> int | None:
+    """The process that has the name. None: it has gone meanwhile, or is in a container whose processes we do not see."""
+    with socket.socket(socket.AF_UNIX) as asker:
+        asker.settimeout(_HOLDER_SECONDS_MAX)
+        try:
+            asker.connect(f"\0{name}")
+            pid: int = _PEER.unpack(asker.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0]
+        except OSError:
+            return None
+    return pid or None

@@ -1,0 +1,48 @@
+"""`wakeful mcp`: a server for agents that speak MCP, started by their client, ended with it."""
+
+import os
+import sys
+from types import ModuleType
+
+import click
+
+from wakeful.cli.commands.session import ancestor_pids, own_conversations
+from wakeful.cli.output import note
+from wakeful.client.client import Client
+from wakeful.config.paths import Places
+from wakeful.core.errors import WorldError
+
+
+class McpMissing(WorldError):
+    """`wakeful mcp` needs {missing}, which is not installed: pip install 'wakeful[mcp]'"""
+
+    code = "mcp-missing"
+
+
+@click.command(epilog="Example: claude mcp add wakeful -- wakeful mcp")
+@click.option(
+    "--allow",
+    type=click.Choice(["wake"]),
+    multiple=True,
+    help="Also let agents wake agents. Without it everything is read-only.",
+)
+def mcp(*, allow: tuple[str, ...]) -> int:
+    """Speak MCP on standard input and output: sessions, health, why, waiting, incidents, self.
+
+    An agent's client starts it and ends it; it asks the running daemon.
+    """
+    server = _server()
+    questions = server.Questions(Client(Places.of(os.environ)), own_conversations(), list(ancestor_pids()))
+    if sys.stdin.isatty():
+        note("this speaks MCP, for a client to start: claude mcp add wakeful -- wakeful mcp (Ctrl-D ends it)")
+    server.build_server(questions, allow_wake="wake" in allow).run("stdio")
+    return 0
+
+
+def _server() -> ModuleType:
+    """The SDK takes a second to import: a mistake in the options does not wait for it."""
+    try:
+        from wakeful.mcp import server  # noqa: PLC0415 - see above
+    except ImportError as problem:
+        raise McpMissing(missing=problem.name or "a library") from problem
+    return server

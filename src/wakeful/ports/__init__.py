@@ -1,1 +1,0 @@
-"""What services need of the world, as Protocols. Adapters implement them; `wakeful.testing` publishes fakes."""

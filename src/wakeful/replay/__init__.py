@@ -1,0 +1,1 @@
+"""Recorded logs judged again, tuning and labelled cases."""

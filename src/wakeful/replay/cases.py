@@ -1,0 +1,293 @@
+"""A verdict that somebody called wrong, as a labelled case that `replay` reads. Pure, but for the book it goes to.
+
+The format is that of cases files: a call is one entry with the time it came back; one without a result still runs.
+Everything is redacted and cut, and what a case cannot tell (a prompt's words) is left out.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from wakeful.core.decoding import decode_json
+from wakeful.core.errors import OperatorError, WorldError
+from wakeful.core.ids import SessionId
+from wakeful.core.moment import Instant, iso
+from wakeful.core.named_secrets import SECRET, names_a_secret
+from wakeful.core.process import Sight
+from wakeful.core.redact import redact
+from wakeful.judging import events as e
+from wakeful.judging.findings import Code, Health, State
+from wakeful.judging.session_record import SessionRecord, safe
+from wakeful.judging.verdict import Verdict
+
+ENTRIES_MAX: Final = 200
+# A call has two events, and many events have no entry.
+EVENTS_RECALLED_MAX: Final = 1000
+NOTE_CHARS_MAX: Final = 2000
+# Both ends of a result tell two of them apart; detectors look no further either.
+RESULT_END_CHARS: Final = 1000
+# Words that the reader of cases takes for a person's refusal.
+_REFUSED: Final = "The user doesn't want to proceed"
+
+
+class Expect(StrEnum):
+    """What should have been said."""
+
+    OK = "ok"
+    LOOP = "loop"
+    ERROR_CASCADE = "error_cascade"
+    RUNAWAY = "runaway"
+    SILENT = "silent"
+    DEAD = "dead"
+
+
+# The label of a case does not say in which way an agent died.
+_LABELS: Final = {Code.SESSION_DEAD: "dead", Code.AGENT_EXITED: "dead"}
+
+
+class Entry(Struct, frozen=True):
+    """One event of a case."""
+
+    t: float
+    tool: str | UnsetType = UNSET
+    input: Any = UNSET
+    result: str | UnsetType = UNSET
+    is_error: bool | UnsetType = UNSET
+    user: str | UnsetType = UNSET
+    text: str | UnsetType = UNSET
+    system: str | UnsetType = UNSET
+
+
+class Said(Struct, frozen=True):
+    """The verdict that was called wrong, and the rules it was reached by."""
+
+    state: State
+    health: Health
+    findings: tuple[Code, ...]
+    rules: str
+
+
+class WrongCase(Struct, frozen=True):
+    """One line of the cases file."""
+
+    id: str
+    events: tuple[Entry, ...]
+    now: float
+    proc: str
+    expect: Expect
+    verdict: Said
+    at: str
+    note: str
+
+
+class KeptCase(Struct, frozen=True):
+    """What became of a report."""
+
+    id: str
+    path: str
+    events: int
+    expect: Expect
+    verdict: Said
+
+
+class NoCaseBook(WorldError):
+    """Only the running daemon keeps cases. Start it with `wakeful up --detach`."""
+
+    code = "no-case-book"
+
+
+class NothingWrong(OperatorError):
+    """{shown} is {said} now, so `{expect}` is nothing else. Say what it should be, like --expect silent."""
+
+    code = "nothing-wrong"
+    http_status = 409
+
+
+class CaseBook(Struct, frozen=True):
+    """Where cases come from and go to: the newest events of a session's log, and a file that lines are added to."""
+
+    path: str
+    recall: Callable[[SessionId, int], Sequence[e.Event]]
+    append: Callable[[bytes], None]
+
+
+def label_of(verdict: Verdict) -> str:
+    """The verdict in the words of a case: its first finding, or ok."""
+    findings = verdict.findings
+    return _LABELS.get(findings[0].code, findings[0].code.value) if findings else Expect.OK
+
+
+def case_of(
+    record: SessionRecord,
+    verdict: Verdict,
+    events: Iterable[e.Event],
+    now: Instant,
+    *,
+    expect: Expect,
+    note: str,
+) -> WrongCase:
+    """The case of a verdict that should have been `expect`. Raises NothingWrong if it is."""
+    at = iso(now.wall)
+    codes = tuple(each.code for each in record.findings)
+    if label_of(verdict) == expect:
+        said = ", ".join((record.state, record.health, *codes))
+        raise NothingWrong(shown=record.id, said=said, expect=expect)
+    entries = case_entries(events)
+    if verdict.state is State.WAITING and not any(_asks(entry) for entry in entries):
+        # Only a hook or a registry file told that it asks; the log does not.
+        entries.append(_question(now.wall, ""))
+    return WrongCase(
+        id=f"{record.id}@{at}",
+        events=tuple(entries[-ENTRIES_MAX:]),
+        now=round(now.wall, 3),
+        proc="gone" if verdict.agent is Sight.DEAD else "alive",
+        expect=expect,
+        verdict=Said(record.state, record.health, codes, record.rules),
+        at=at,
+        note=redact(note)[:NOTE_CHARS_MAX],
+    )
+
+
+def case_entries(events: Iterable[e.Event]) -> list[Entry]:
+    """A log's events as a case tells them, in order of time."""
+    writer = _Writer()
+    for event in events:
+        writer.take(event)
+    return writer.finished()
+
+
+class _Writer:
+    """Joins calls with their results; what is still open comes last into place."""
+
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+        self._calls: dict[str, e.CallStarted] = {}
+        self._asked: e.Asked | None = None
+
+    def take(self, event: e.Event) -> None:
+        if isinstance(event, e.CallStarted):
+            self._calls[event.call] = event
+        elif isinstance(event, e.CallEnded):
+            self._end(event)
+        elif isinstance(event, e.Asked):
+            self._asked = event
+        elif isinstance(event, e.Answered):
+            self._asked = None
+        else:
+            self._say(event)
+
+    def finished(self) -> list[Entry]:
+        still_open = [_open(call) for call in self._calls.values()]
+        if self._asked is not None:
+            still_open.append(_question(self._asked.at, self._asked.about))
+        return sorted((*self._entries, *still_open), key=lambda entry: entry.t)
+
+    def _end(self, event: e.CallEnded) -> None:
+        call = self._calls.pop(event.call, None) if event.call else self._newest_of(event.tool)
+        if call is not None:
+            self._entries.append(_ended(call, event))
+
+    def _newest_of(self, tool: str) -> e.CallStarted | None:
+        newest = next((call for call in reversed(self._calls.values()) if call.tool == tool), None)
+        return self._calls.pop(newest.call) if newest is not None else None
+
+    def _say(self, event: e.Event) -> None:
+        if isinstance(event, (e.Prompted, e.TurnEnded, e.TurnFailed, e.TurnInterrupted)):
+            # Whatever was open belongs to a turn that is over.
+            self._calls.clear()
+            self._asked = None
+        entry = _spoken(event)
+        if entry is not None:
+            self._entries.append(entry)
+
+
+def _spoken(event: e.Event) -> Entry | None:
+    """What is no call. Words are told by their number: equal ones stay equal, and nobody reads them."""
+    at = round(event.at, 3)
+    match event:
+        case e.Prompted(by_person=True):
+            return Entry(at, user="[a prompt]")
+        case e.Spoke() | e.TurnEnded(by_mark=False):
+            return Entry(at, text=f"[words {event.words}]")
+        case e.Progressed() | e.Proposed() | e.Prompted():
+            return Entry(at, system="progress")
+        case e.Compacted():
+            return Entry(at, system="context compacted")
+        case e.Retried():
+            return Entry(at, system="API Error: retried")
+        case e.TurnFailed():
+            return Entry(at, system=f"API Error: {safe(event.message)}")
+        case e.TurnInterrupted():
+            # Like a turn that ended: nothing more is expected.
+            return Entry(at, text="[interrupted]")
+    return None
+
+
+def _open(call: e.CallStarted) -> Entry:
+    return Entry(round(call.at, 3), tool=safe(call.tool), input=_input(call))
+
+
+def _ended(call: e.CallStarted, end: e.CallEnded) -> Entry:
+    result = _REFUSED if end.refused else _result(end.result)
+    return Entry(
+        round(end.at, 3),
+        tool=safe(call.tool),
+        input=_input(call),
+        result=result,
+        is_error=end.is_error or end.refused,
+    )
+
+
+def _question(at: float, about: str) -> Entry:
+    return Entry(round(at, 3), tool="AskUserQuestion", input={"question": safe(about)})
+
+
+def _asks(entry: Entry) -> bool:
+    return entry.tool == "AskUserQuestion" and entry.result is UNSET
+
+
+def _input(call: e.CallStarted) -> Any:
+    try:
+        given = _redacted(decode_json(call.input))
+    except msgspec.DecodeError:
+        return {"text": _shown(call.input.decode("utf-8", "replace"))}
+    if call.timeout_seconds is not None and isinstance(given, dict) and "timeout_ms" not in given:
+        given.setdefault("timeout", round(call.timeout_seconds * 1000))
+    return given
+
+
+def _redacted(value: Any) -> Any:
+    """The same shape with every string redacted; cutting JSON as text would break it."""
+    match value:
+        case str():
+            return _shown(value)
+        case dict():
+            return {safe(key): _named(key, each) for key, each in value.items()}
+        case list():
+            return [_redacted(each) for each in value]
+    return value
+
+
+def _named(key: str, value: Any) -> Any:
+    """A value whose key says that it is a secret is one, whatever it looks like."""
+    return SECRET if isinstance(value, str) and names_a_secret(key, value) else _redacted(value)
+
+
+def _result(raw: bytes) -> str:
+    try:
+        decoded = _redacted(decode_json(raw)) if raw else ""
+        return decoded if isinstance(decoded, str) else _shown(msgspec.json.encode(decoded).decode())
+    except msgspec.DecodeError:
+        return _shown(raw.decode("utf-8", "replace"))
+
+
+def _shown(text: str) -> str:
+    """Redacted first and cut then, so that no half of a secret is left."""
+    clean = redact(text)
+    if len(clean) <= 2 * RESULT_END_CHARS:
+        return clean
+    left_out = len(text) - 2 * RESULT_END_CHARS
+    return f"{clean[:RESULT_END_CHARS]}[{left_out} characters left out]{clean[-RESULT_END_CHARS:]}"

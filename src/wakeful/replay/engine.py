@@ -1,0 +1,351 @@
+"""A recorded session stepped through time: the same `fold` and `judge` as live, at every moment they would speak.
+
+A verdict can change when something happens and when a deadline passes; both are visited, so episodes begin when
+they would have been told. Most events change no verdict: those are folded and not judged, and `thorough` stepping,
+which judges after each, must come to the same episodes (a property test). No files and no clock here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from math import inf
+from typing import Final
+
+from msgspec import Struct, field
+
+from wakeful.core.moment import Instant
+from wakeful.core.process import Process, Sight
+from wakeful.judging import events as e
+from wakeful.judging.activity import Activity, fold
+from wakeful.judging.echoes import ECHOES_MIN
+from wakeful.judging.evidence import Holder, Presence, hold
+from wakeful.judging.findings import Code
+from wakeful.judging.judge import judge
+from wakeful.judging.loops import unchanged_seconds
+from wakeful.judging.thresholds import Policy
+from wakeful.judging.turn_state import Phase
+from wakeful.judging.verdict import Finding, Verdict
+
+# A verdict repeated for ever at one moment would be a bug of a detector; a year of silence has fewer deadlines.
+DEADLINES_AT_ONCE_MAX: Final = 10_000
+
+
+class Episode(Struct):
+    """A finding from the moment it would have been told to the moment it was over; still going on without `ended`."""
+
+    code: Code
+    began: Instant
+    found: Finding
+    waiting_for: Phase
+    ended: Instant | None = None
+
+
+class Outcome(Struct, frozen=True):
+    """What one policy would have said of a session: at the end, and on the way there."""
+
+    verdict: Verdict
+    episodes: tuple[Episode, ...]
+    now: Instant
+
+
+class _Bench(Struct):
+    """One policy's judgement so far."""
+
+    policy: Policy
+    episodes: list[Episode] = field(default_factory=list)
+    going_on: dict[Code, Episode] = field(default_factory=dict)
+    next_check_at: Instant | None = None
+    verdict: Verdict | None = None
+
+
+class Replay:
+    """One session under one or several policies. Events in, outcomes at the end."""
+
+    def __init__(
+        self, policies: Sequence[Policy], *, until: float | None = None, thorough: bool = False
+    ) -> None:
+        self.activity = Activity()
+        self.events = 0
+        self.began: float | None = None
+        self._presence = Presence()
+        self._benches = [_Bench(policy) for policy in policies]
+        self._until = inf if until is None else until
+        self._thorough = thorough
+        self._limits = limits_of(tuple(policies))
+        self._clock = 0.0
+        # No verdict changes by time alone before this; kept too early rather than too late.
+        self._horizon = -inf
+        # Something is found or nearly so: every event is judged.
+        self._tense = thorough
+        self._finishing = False
+
+    @property
+    def clock(self) -> float:
+        """The latest time any record stated."""
+        return self._clock
+
+    def take(self, events: Sequence[e.Event]) -> None:
+        """Step over these events, in the order their log has them."""
+        if self._until < inf:
+            events = [event for event in events if event.at <= self._until]
+        self.events += len(events)
+        activity, limits, calm_after = self.activity, self._limits, _CALM_AFTER.get
+        for event in events:
+            wall = event.at
+            if self._tense or not self._clock <= wall <= self._horizon:
+                self._take_warily(event)
+                continue
+            self._clock = wall
+            fold(activity, event, Instant(wall, wall))
+            if not calm_after(type(event), _never)(activity, limits):
+                self._judge_all()
+
+    def finish(
+        self, now: float | None = None, *, gone: bool = False, written: float | None = None
+    ) -> list[Outcome]:
+        """Let time pass up to `now`, by default the last record; `gone`: the process ended with that record.
+
+        `written` is when the log was written, for one of which no record has a time.
+        """
+        if self.began is None:
+            self._clock = now if now is not None else written or 0.0
+        self._finishing = True
+        if gone:
+            self._bury()
+        self._judge_all()
+        if now is not None and now > self._clock:
+            self._pass_deadlines(now)
+            self._clock = now
+            self._judge_all()
+        return [_outcome(bench, Instant(self._clock, self._clock)) for bench in self._benches]
+
+    def _take_warily(self, event: e.Event) -> None:
+        """An event out of order, past the horizon, or while something is found."""
+        wall = event.at
+        late = self._move_to(wall) if wall else False
+        fold(self.activity, event, Instant(wall, wall))
+        if late or self._tense or not _CALM_AFTER.get(type(event), _never)(self.activity, self._limits):
+            self._judge_all()
+
+    def _move_to(self, wall: float) -> bool:
+        """Let time pass until this event; True if the event must be judged whatever it is."""
+        if self.began is None:
+            self._begin(wall)
+        if wall <= self._clock:
+            return wall < self._clock
+        # What was skipped since the last verdict moved the deadlines: look where they are now, then ask.
+        if wall > self._horizon:
+            self._horizon = self._quiet_until()
+        if wall > self._horizon:
+            self._judge_all()
+            self._pass_deadlines(wall)
+        late = wall > self._horizon
+        self._clock = wall
+        self._horizon = min(self._horizon, self._silent_at())
+        return late
+
+    def _begin(self, wall: float) -> None:
+        self.began = self._clock = wall
+        self._horizon = self._silent_at()
+        hold(self._presence, Holder(Process(0, 0, "replay"), Sight.ALIVE, Instant(wall, wall), "replay"))
+
+    def _bury(self) -> None:
+        ended_at = Instant(self._clock, self._clock)
+        pid = self.activity.pid or 0
+        dead = Holder(Process(pid, 0, "replay"), Sight.DEAD, ended_at, "replay", ended_at=ended_at)
+        self._presence.holders = {pid: dead}
+
+    def _judge_all(self) -> None:
+        at = Instant(self._clock, self._clock)
+        # Marks without a time may come first; the first time stated is never passed over.
+        self._horizon = inf if self.began is not None else -inf
+        self._tense = self._thorough or not is_calm(self.activity, self._limits)
+        if not self._tense:
+            self._horizon = min(self._horizon, self._busy_until(), self._silent_at())
+        # Before any time is known nothing can be told of when; the end knows one.
+        if self.began is not None or self._finishing:
+            for bench in self._benches:
+                self._judge(bench, at)
+
+    def _silent_at(self) -> float:
+        """Whatever begins from now on, no silence of it is found before this."""
+        return self._clock + self._limits.silence_seconds
+
+    def _quiet_until(self) -> float:
+        """Up to here nothing is found by time alone: never between turns, within one not before a silence lasted."""
+        activity = self.activity
+        if self._tense or activity.compacting_since is not None:
+            return self._horizon
+        if not activity.in_turn or activity.progress_at is None:
+            return inf
+        return min(activity.progress_at.wall + self._limits.silence_seconds, self._busy_until())
+
+    def _busy_until(self) -> float:
+        """Up to here a turn cannot have been at work for too long: it is so for no more time than passes."""
+        since = self.activity.progress_at
+        left_seconds = self._limits.active_seconds - self.activity.active_seconds
+        return (since.wall if since is not None else self._clock) + left_seconds
+
+    def _judge(self, bench: _Bench, at: Instant) -> None:
+        verdict = bench.verdict = judge(self.activity, self._presence, bench.policy, at)
+        _note(bench, verdict, at, self.activity.phase)
+        bench.next_check_at = next_at = verdict.next_check_at
+        if next_at is not None and next_at.wall < self._horizon:
+            self._horizon = next_at.wall
+        if verdict.findings:
+            self._tense = True
+
+    def _pass_deadlines(self, wall: float) -> None:
+        """Visit every deadline before `wall`, in each bench on its own."""
+        for bench in self._benches:
+            for _ in range(DEADLINES_AT_ONCE_MAX):
+                at = bench.next_check_at
+                if at is None or at.wall >= wall:
+                    break
+                self._judge(bench, at)
+
+
+class Limits(Struct, frozen=True, gc=False):
+    """The smallest of several policies' limits: below these none of them finds anything by counting."""
+
+    silence_seconds: float
+    errors: int
+    run: int
+    words: int
+    compactions: int
+    duplicates: int
+    poll_seconds: float
+    active_seconds: float
+    calls: int
+    tokens: float
+    alike_results: int
+    plan_writes: int
+
+
+# Asked for every session, and mostly about the same policies.
+@lru_cache(maxsize=4)
+def limits_of(policies: tuple[Policy, ...]) -> Limits:
+    # Nothing is found by time alone sooner after an event than a silence lasts, but for a turn near its end.
+    silence_seconds = min(policy.silence_seconds for policy in policies)
+    return Limits(
+        silence_seconds=silence_seconds,
+        errors=min(policy.errors_in_a_row_max for policy in policies),
+        # A cycle of two calls has twice as many repeats as rounds, a longer one more.
+        run=min(min(policy.repeats_max, 2 * policy.cycles_max) for policy in policies),
+        words=min(policy.cycles_max for policy in policies),
+        compactions=min(policy.compactions_max for policy in policies),
+        duplicates=min(policy.duplicates_max for policy in policies),
+        poll_seconds=min(policy.poll_seconds for policy in policies),
+        active_seconds=min(policy.runaway_seconds for policy in policies) - silence_seconds - 1.0,
+        calls=min(policy.runaway_calls_max for policy in policies),
+        tokens=min(min(policy.runaway_tokens_max, _tokens_affordable(policy)) for policy in policies),
+        alike_results=min(policy.alike_results_max for policy in policies),
+        plan_writes=min(policy.plan_writes_max for policy in policies),
+    )
+
+
+def _tokens_affordable(policy: Policy) -> float:
+    """Fewer tokens than this cannot cost too much, whichever kind they are."""
+    dearest = max(policy.input_usd_per_million, policy.output_usd_per_million)
+    return policy.runaway_cost_usd * 1e6 / dearest if dearest else inf
+
+
+def is_calm(activity: Activity, limits: Limits) -> bool:
+    """Whether no count has reached the least of its limits: cheap, and never wrongly true."""
+    return (
+        activity.active_seconds < limits.active_seconds
+        and activity.retries_in_a_row <= limits.errors
+        and _has_few_calls(activity, limits)
+        and _has_few_tokens(activity, limits)
+        and _has_new_words(activity, limits)
+        and _has_few_compactions(activity, limits)
+        and _is_going_on(activity, limits)
+    )
+
+
+def _has_few_calls(activity: Activity, limits: Limits) -> bool:
+    """Of a turn that sends out other agents every call is judged: there are few."""
+    return activity.turn_calls <= limits.calls and activity.spawns is None
+
+
+def _has_few_tokens(activity: Activity, limits: Limits) -> bool:
+    return activity.turn_tokens <= limits.tokens
+
+
+def _has_new_words(activity: Activity, limits: Limits) -> bool:
+    circles = activity.circles
+    return circles.words_repeats < limits.words and circles.echoes < ECHOES_MIN
+
+
+def _has_few_compactions(activity: Activity, limits: Limits) -> bool:
+    return activity.circles.compactions <= limits.compactions
+
+
+def _is_going_on(activity: Activity, limits: Limits) -> bool:
+    """Whether calls succeed, and nothing is repeated often enough to be a circle."""
+    circles = activity.circles
+    if activity.errors_in_a_row > limits.errors:
+        return False
+    if circles.failures > limits.run:
+        return False
+    if circles.runs and any(run.length >= limits.run for run in circles.runs):
+        return False
+    # Only the call that came back last can have been counted up.
+    if circles.last_count > limits.duplicates:
+        return False
+    if circles.alike is not None and circles.alike.count > limits.alike_results:
+        return False
+    if circles.plan is not None and circles.plan.count > limits.plan_writes:
+        return False
+    return not circles.polls or unchanged_seconds(circles) < limits.poll_seconds
+
+
+def _always(_activity: Activity, _limits: Limits) -> bool:
+    return True
+
+
+def _never(_activity: Activity, _limits: Limits) -> bool:
+    return False
+
+
+# Events that bring a finding only by what they count, and what that is: all else was calm before and still is. An
+# event that is not here is judged. Time at work counts up with any of them, and is watched by the horizon.
+_CALM_AFTER: Final[Mapping[type[e.Event], Callable[[Activity, Limits], bool]]] = {
+    e.CallEnded: _is_going_on,
+    e.CallStarted: _has_few_calls,
+    e.Spent: _has_few_tokens,
+    e.Progressed: _has_new_words,
+    e.Spoke: _has_new_words,
+    e.TurnEnded: _has_new_words,
+    e.Compacted: _has_few_compactions,
+    e.Opened: _always,
+    # A call open too long is judged by the horizon.
+    e.PermissionModeSet: _always,
+    # Only how a session ended that is gone depends on it.
+    e.LogClosed: _always,
+    e.Prompted: _always,
+    e.Proposed: _always,
+    # Its task was waited for between turns only, and nothing is found there by time.
+    e.TaskEnded: _always,
+    e.TurnInterrupted: _always,
+}
+
+
+def _note(bench: _Bench, verdict: Verdict, at: Instant, phase: Phase) -> None:
+    if not verdict.findings and not bench.going_on:
+        return
+    found = {finding.code: finding for finding in verdict.findings}
+    for code in [code for code in bench.going_on if code not in found]:
+        bench.going_on.pop(code).ended = at
+    for code, finding in found.items():
+        episode = bench.going_on.get(code)
+        if episode is None:
+            episode = bench.going_on[code] = Episode(code, at, finding, phase)
+            bench.episodes.append(episode)
+        episode.found = finding
+
+
+def _outcome(bench: _Bench, now: Instant) -> Outcome:
+    assert bench.verdict is not None, "an outcome needs a verdict"
+    # What ended in the moment it began was never there to be told.
+    told = tuple(episode for episode in bench.episodes if episode.ended != episode.began)
+    return Outcome(bench.verdict, told, now)

@@ -1,0 +1,192 @@
+"""What a replay says: per session the verdict at the end and its episodes, and totals over all of them.
+
+These structs are the JSON of `wakeful replay --json`. Text an agent wrote stands only under `untrusted`.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from msgspec import UNSET, Struct, UnsetType
+
+from wakeful.core.moment import iso
+from wakeful.judging.findings import Code, Health, State
+from wakeful.judging.session_record import safe
+from wakeful.replay.cases import label_of
+from wakeful.replay.engine import Episode, Outcome
+
+
+class FindingReport(Struct, frozen=True):
+    code: Code
+    at: str
+    since: str
+    summary: str
+    evidence: tuple[str, ...]
+    untrusted: tuple[str, ...]
+
+
+class EpisodeReport(Struct, frozen=True, rename={"began": "from", "ended": "to"}):
+    """`from`: when it would have been told. `to`: when it was over; null while it goes on."""
+
+    code: Code
+    began: str
+    ended: str | None
+    since: str
+    seconds: float
+    waiting_for: str
+    summary: str
+    evidence: tuple[str, ...]
+    untrusted: tuple[str, ...]
+
+
+class SessionReport(Struct, frozen=True):
+    id: str
+    format: str
+    project: str
+    state: State
+    health: Health
+    findings: tuple[FindingReport, ...]
+    episodes: tuple[EpisodeReport, ...]
+    events: int
+    started_at: str | None
+    now: str
+    expect: str | UnsetType = UNSET
+    verdict: str | UnsetType = UNSET
+    right: bool | UnsetType = UNSET
+
+
+class Score(Struct, frozen=True):
+    """How often a label was given when it should be. None where nothing was there to be right about."""
+
+    precision: float | None
+    recall: float | None
+    right: int
+    expected: int
+    said: int
+
+
+class CasesReport(Struct, frozen=True):
+    total: int
+    right: int
+    wrong: tuple[str, ...]
+    labels: dict[str, Score]
+
+
+class CodeCount(Struct, frozen=True):
+    episodes: int
+    sessions: int
+
+
+class Summary(Struct, frozen=True):
+    sessions: int
+    events: int
+    health: dict[str, int]
+    codes: dict[str, CodeCount]
+    cases: CasesReport | UnsetType = UNSET
+
+
+class ReplayReport(Struct, frozen=True):
+    sessions: tuple[SessionReport, ...]
+    summary: Summary
+
+
+class Stepped(Struct, frozen=True):
+    """A session that was stepped through, with one outcome for each policy."""
+
+    id: str
+    format: str
+    project: str
+    events: int
+    began: float | None
+    outcomes: tuple[Outcome, ...]
+    expect: str | None = None
+
+
+def report(stepped: Sequence[Stepped], index: int = 0) -> ReplayReport:
+    """The report of one of the policies."""
+    sessions = tuple(_session(each, each.outcomes[index]) for each in stepped)
+    return ReplayReport(sessions, _summary(sessions))
+
+
+def _session(stepped: Stepped, outcome: Outcome) -> SessionReport:
+    label = label_of(outcome.verdict)
+    expect = stepped.expect
+    return SessionReport(
+        id=stepped.id,
+        format=stepped.format,
+        project=stepped.project,
+        state=outcome.verdict.state,
+        health=outcome.verdict.health,
+        findings=_findings(outcome),
+        episodes=tuple(_episode(each, outcome.now.wall) for each in outcome.episodes),
+        events=stepped.events,
+        started_at=iso(stepped.began) if stepped.began is not None else None,
+        now=iso(outcome.now.wall),
+        expect=expect if expect is not None else UNSET,
+        verdict=label if expect is not None else UNSET,
+        right=label == expect if expect is not None else UNSET,
+    )
+
+
+def _findings(outcome: Outcome) -> tuple[FindingReport, ...]:
+    began = {episode.code: episode.began for episode in outcome.episodes if episode.ended is None}
+    return tuple(
+        FindingReport(
+            finding.code,
+            iso(began[finding.code].wall),
+            iso(finding.since.wall),
+            finding.summary,
+            tuple(map(safe, finding.evidence)),
+            tuple(map(safe, finding.untrusted)),
+        )
+        for finding in outcome.verdict.findings
+    )
+
+
+def _episode(episode: Episode, now: float) -> EpisodeReport:
+    ended = episode.ended.wall if episode.ended is not None else None
+    return EpisodeReport(
+        code=episode.code,
+        began=iso(episode.began.wall),
+        ended=iso(ended) if ended is not None else None,
+        since=iso(episode.found.since.wall),
+        seconds=round((now if ended is None else ended) - episode.began.wall, 3),
+        waiting_for=episode.waiting_for,
+        summary=episode.found.summary,
+        evidence=tuple(map(safe, episode.found.evidence)),
+        untrusted=tuple(map(safe, episode.found.untrusted)),
+    )
+
+
+def _summary(sessions: Sequence[SessionReport]) -> Summary:
+    counts = Counter(episode.code for session in sessions for episode in session.episodes)
+    touched = Counter(code for session in sessions for code in {episode.code for episode in session.episodes})
+    codes = {code.value: CodeCount(counts[code], touched[code]) for code in Code if counts[code]}
+    health = Counter(session.health for session in sessions)
+    labelled = [session for session in sessions if session.expect is not UNSET]
+    return Summary(
+        sessions=len(sessions),
+        events=sum(session.events for session in sessions),
+        health={each.value: health[each] for each in Health if health[each]},
+        codes=codes,
+        cases=_cases(labelled) if labelled else UNSET,
+    )
+
+
+def _cases(sessions: Sequence[SessionReport]) -> CasesReport:
+    pairs = [(str(session.expect), str(session.verdict)) for session in sessions]
+    labels = sorted({label for pair in pairs for label in pair})
+    return CasesReport(
+        total=len(sessions),
+        right=sum(expect == said for expect, said in pairs),
+        wrong=tuple(session.id for session in sessions if session.right is False),
+        labels={label: _score(label, pairs) for label in labels},
+    )
+
+
+def _score(label: str, pairs: Sequence[tuple[str, str]]) -> Score:
+    right = sum(expect == said == label for expect, said in pairs)
+    expected = sum(expect == label for expect, _ in pairs)
+    said = sum(given == label for _, given in pairs)
+    return Score(
+        right / said if said else None, right / expected if expected else None, right, expected, said
+    )

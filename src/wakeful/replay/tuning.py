@@ -1,0 +1,138 @@
+"""Thresholds learned from recordings of work that went well: for every limit, what it would have accused.
+
+Each limit is tried alone, with all the others out of the way, by the very rules that judge; nothing is estimated.
+Whoever learns from recordings says that they were healthy: every alarm in them counts as a false one.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.judging.findings import Code
+from wakeful.judging.thresholds import Policy
+from wakeful.judging.turn_state import Phase
+from wakeful.replay.cases import Expect
+from wakeful.replay.engine import Outcome
+from wakeful.replay.report import Stepped
+
+# One session in a hundred: an alarm as rare as that is still looked at.
+FALSE_ALARM_SHARE_MAX: Final = 0.01
+# Nobody accused among few sessions means little: a limit is made stricter than its default only with this many.
+SESSIONS_TO_TIGHTEN_MIN: Final = 100
+# As good as never, and still allowed in a configuration.
+_NEVER_SECONDS: Final = 300_000_000.0
+_NEVER_COUNT: Final = 1_000_000
+EVERYTHING: Final = ""
+
+_SILENCES: Final = (300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0, 7200.0)
+
+
+class Trial(Struct, frozen=True):
+    """A limit to learn: the values tried, rising, and the findings it leads to, in one phase of the turn or in any."""
+
+    key: str
+    values: tuple[float, ...]
+    codes: frozenset[Code]
+    phase: Phase | None = None
+
+
+_SILENT: Final = frozenset({Code.SILENT})
+# A client that ends its calls by itself has a wedge where others are silent.
+_STUCK: Final = frozenset({Code.SILENT, Code.TOOL_WEDGED})
+_LOOP: Final = frozenset({Code.LOOP})
+TRIALS: Final = (
+    Trial("silence_seconds", _SILENCES, _SILENT, Phase.MODEL),
+    Trial("tool_seconds", _SILENCES, _STUCK, Phase.TOOL),
+    Trial("errors_in_a_row_max", (3, 4, 5, 6, 8, 10, 15), frozenset({Code.ERROR_CASCADE})),
+    Trial("repeats_max", (2, 3, 4, 5, 8, 12), _LOOP),
+    Trial("cycles_max", (2, 3, 4, 5, 8, 12), _LOOP),
+    Trial("duplicates_max", (4, 5, 6, 8, 12, 20), _LOOP),
+    Trial("poll_seconds", (900.0, 1800.0, 3600.0, 7200.0, 14400.0), _LOOP),
+    Trial("runaway_seconds", (3600.0, 7200.0, 14400.0, 28800.0), frozenset({Code.RUNAWAY})),
+)
+# Silence while a call is open is judged by both numbers, the larger one decides.
+_WITH: Final[Mapping[str, tuple[str, ...]]] = {"tool_seconds": ("silence_seconds",)}
+_KEPT: Final = frozenset({"settle_seconds", "tool_grace_seconds", "drift_records_min"})
+
+
+class Tried(Struct, frozen=True):
+    """A value and the share of sessions it would have accused."""
+
+    value: float
+    false_alarm_share: float
+
+
+class Lesson(Struct, frozen=True):
+    """The value proposed for one key, and all that were tried."""
+
+    key: str
+    value: float
+    false_alarm_share: float
+    tried: tuple[Tried, ...]
+
+
+class Proposal(Struct, frozen=True):
+    """What the recordings of one project teach; of all together if it has no name."""
+
+    project: str
+    sessions: int
+    lessons: tuple[Lesson, ...]
+
+
+def trial_policies() -> list[Policy]:
+    """The policies to step with, in the order `propose` expects their outcomes."""
+    return [_alone(trial, value) for trial in TRIALS for value in trial.values]
+
+
+def propose(stepped: Sequence[Stepped]) -> list[Proposal]:
+    """One proposal for everything, then one for each project if there are several.
+
+    A labelled case that is not ok teaches nothing here: there an alarm is right.
+    """
+    stepped = [each for each in stepped if each.expect in {None, Expect.OK}]
+    projects = sorted({each.project for each in stepped})
+    own = [_proposal(name, [each for each in stepped if each.project == name]) for name in projects]
+    return [_proposal(EVERYTHING, stepped), *(own if len(own) > 1 else [])]
+
+
+def _alone(trial: Trial, value: float) -> Policy:
+    """A policy in which nothing but this limit can be reached."""
+    out_of_the_way = {
+        field.name: _NEVER_SECONDS if field.type is float else _NEVER_COUNT
+        for field in msgspec.structs.fields(Policy)
+        if field.name not in _KEPT
+    }
+    tried = dict.fromkeys((trial.key, *_WITH.get(trial.key, ())), value)
+    return msgspec.convert({**out_of_the_way, **tried}, Policy)
+
+
+def _proposal(project: str, stepped: Sequence[Stepped]) -> Proposal:
+    lessons, index = [], 0
+    for trial in TRIALS:
+        columns = range(index, index + len(trial.values))
+        shares = [_share(trial, [each.outcomes[column] for each in stepped]) for column in columns]
+        lessons.append(_lesson(trial, shares, may_tighten=len(stepped) >= SESSIONS_TO_TIGHTEN_MIN))
+        index += len(trial.values)
+    return Proposal(project, len(stepped), tuple(lessons))
+
+
+def _share(trial: Trial, outcomes: Sequence[Outcome]) -> float:
+    return sum(_accuses(trial, outcome) for outcome in outcomes) / len(outcomes) if outcomes else 0.0
+
+
+def _accuses(trial: Trial, outcome: Outcome) -> bool:
+    return any(
+        episode.code in trial.codes and trial.phase in {None, episode.waiting_for}
+        for episode in outcome.episodes
+    )
+
+
+def _lesson(trial: Trial, shares: Sequence[float], *, may_tighten: bool) -> Lesson:
+    """The smallest value that stays within the share allowed; the largest tried if none does."""
+    tried = tuple(map(Tried, trial.values, shares))
+    least = 0.0 if may_tighten else getattr(Policy(), trial.key)
+    good = (each for each in tried if each.value >= least and each.false_alarm_share <= FALSE_ALARM_SHARE_MAX)
+    best = next(good, tried[-1])
+    return Lesson(trial.key, best.value, best.false_alarm_share, tried)

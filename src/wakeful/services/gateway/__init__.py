@@ -1,1 +1,0 @@
-"""The chat gateway: messages become turns of managed sessions, and turns become answers."""

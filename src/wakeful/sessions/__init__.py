@@ -1,0 +1,1 @@
+"""Supervised sessions: registry, supervisor, change feed, transition writer."""

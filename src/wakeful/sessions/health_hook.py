@@ -1,0 +1,110 @@
+"""The hook `session.health.update.after`: a program of the operator's is told when a session's state or health changed.
+
+On transitions only, at most once in `min_interval` for a session: what changes meanwhile is told as one change at its
+end, or not at all if it changed back. The program's failure is logged and hurts nobody.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.core.clock import Clock
+from wakeful.core.ids import SessionId
+from wakeful.core.moment import iso
+from wakeful.core.waiting import told_or_due
+from wakeful.storage.store import Transition
+
+EVENT: Final = "session.health.update.after"
+# A hundred sessions that change at once are a hundred programs, and these are not the machine's only ones.
+AT_ONCE_MAX: Final = 4
+_encode: Final = msgspec.json.Encoder().encode
+
+log = logging.getLogger("wakeful")
+
+Run = Callable[[bytes], Awaitable[str | None]]
+"""Runs the program with this on its standard input; what went wrong, or None. Ends by its own deadline."""
+
+
+class HealthUpdate(Struct, frozen=True):
+    """What the program reads: what a session was, what it is, and its record."""
+
+    event: str
+    session_id: SessionId
+    at: str
+    old_state: str
+    state: str
+    old_health: str
+    health: str
+    reason: str
+    record: msgspec.Raw
+
+
+class HealthHook:
+    """Transitions in, programs out."""
+
+    def __init__(self, clock: Clock, run: Run, min_interval_seconds: float) -> None:
+        self._clock = clock
+        self._run = run
+        self._min_interval_seconds = min_interval_seconds
+        self._owed: dict[SessionId, Transition] = {}
+        self._next_awake: dict[SessionId, float] = {}
+        self._told = asyncio.Event()
+
+    def seen(self, transitions: Sequence[Transition]) -> None:
+        """Sessions changed. One that is seen for the first time has not."""
+        for each in transitions:
+            first = self._owed.get(each.session_id, each)
+            if not first.old_health:
+                continue
+            self._owed[each.session_id] = msgspec.structs.replace(
+                each, old_state=first.old_state, old_health=first.old_health
+            )
+            self._told.set()
+
+    async def run(self) -> None:
+        """Tell whatever is owed as soon as it may be told, until cancelled."""
+        while True:
+            self._told.clear()
+            due = [each for each in self._owed if self._next_awake.get(each, 0.0) <= self._clock.now().awake]
+            for begin in range(0, len(due), AT_ONCE_MAX):
+                await asyncio.gather(*(self._tell(each) for each in due[begin : begin + AT_ONCE_MAX]))
+            if not due:
+                await self._wait()
+
+    async def _wait(self) -> None:
+        """Until something new is owed, or something owed may be told."""
+        first = min((self._next_awake.get(each, 0.0) for each in self._owed), default=None)
+        await told_or_due(self._clock, self._told, first)
+
+    async def _tell(self, session_id: SessionId) -> None:
+        owed = self._owed.pop(session_id)
+        if (owed.old_state, owed.old_health) == (owed.new_state, owed.new_health):
+            return
+        self._next_awake[session_id] = self._clock.now().awake + self._min_interval_seconds
+        if len(self._next_awake) > len(self._owed) + 1000:
+            self._forget_intervals()
+        problem = await self._run(_encode(_update(owed)))
+        if problem is not None:
+            log.warning("the hook %s failed for %s: %s", EVENT, session_id, problem)
+
+    def _forget_intervals(self) -> None:
+        now = self._clock.now().awake
+        self._next_awake = {each: at for each, at in self._next_awake.items() if at > now}
+
+
+def _update(owed: Transition) -> HealthUpdate:
+    return HealthUpdate(
+        EVENT,
+        owed.session_id,
+        iso(owed.at),
+        owed.old_state,
+        owed.new_state,
+        owed.old_health,
+        owed.new_health,
+        owed.reason,
+        msgspec.Raw(owed.record),
+    )

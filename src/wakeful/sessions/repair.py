@@ -1,0 +1,131 @@
+"""Mending what the store still says of a session after an unclean exit: records that are no longer true.
+
+What is true comes from the evidence that is there now, never from a wish; a session of which nothing is left is stopped,
+and nobody knows how it ended. What was decided about waking it stays as it is.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.core.clock import Clock
+from wakeful.core.decoding import decode_json
+from wakeful.core.errors import SessionNotFound
+from wakeful.core.ids import SessionId, parse_session_id
+from wakeful.core.moment import iso
+from wakeful.judging.findings import State
+from wakeful.judging.session_record import SessionRecord, laid_to_rest
+from wakeful.sessions.registry import Roster
+from wakeful.sessions.session import standing_of
+from wakeful.storage.store import SessionRow, Store, Transition
+
+REASON: Final = "repaired"
+# What a session cannot still be when nothing of it is there.
+UNFINISHED: Final = frozenset(
+    {State.IDLE, State.PROMPTING, State.WAITING, State.STOPPING, State.STARTING, State.DETACHED}
+)
+_SHOWN: Final = ("state", "health", "active_prompt", "attachable", "session_alive", "attention", "pid")
+
+log = logging.getLogger("wakeful")
+
+
+class RepairChange(Struct, frozen=True):
+    """One field of the stored record, and what is true instead."""
+
+    field: str
+    old: Any
+    new: Any
+
+
+class Repair(Struct, frozen=True):
+    """What a repair changed, or would."""
+
+    session_id: SessionId
+    dry_run: bool
+    changes: tuple[RepairChange, ...]
+    words: str
+
+
+class Repairs:
+    """Compares what is stored with what is there."""
+
+    def __init__(
+        self, store: Store, roster: Roster, clock: Clock, look_again: Callable[[SessionId], None]
+    ) -> None:
+        self._store = store
+        self._roster = roster
+        self._clock = clock
+        self._look_again = look_again
+
+    async def repair(self, text: str, *, dry_run: bool) -> Repair:
+        """Mend the stored record of a session, or say what would be mended. Raises SessionNotFound, BadSessionId."""
+        row = await self._row(text)
+        if row is None:
+            return Repair(self._roster.resolve(text), dry_run, (), "nothing is stored of it yet")
+        stored = _decoded(row)
+        true = self._true(row.id, stored)
+        if true is None:
+            return Repair(
+                row.id, dry_run, (), "what is stored is of another version, and nothing else is left of it"
+            )
+        changes = _changes(stored, true)
+        if not changes:
+            return Repair(row.id, dry_run, (), "what is stored is true")
+        if dry_run:
+            return Repair(row.id, dry_run, changes, "this would be mended")
+        await self._store.record((self._transition(stored, true),))
+        log.info("%s was repaired: %s", row.id, ", ".join(each.field for each in changes))
+        return Repair(row.id, dry_run, changes, "mended")
+
+    async def _row(self, text: str) -> SessionRow | None:
+        """What the store has; also of a session that nothing else is left of."""
+        rows = {row.id: row for row in await self._store.sessions()}
+        try:
+            return rows.get(self._roster.resolve(text))
+        except SessionNotFound:
+            row = rows.get(SessionId(parse_session_id(text)))
+            if row is None:
+                raise
+            return row
+
+    def _true(self, session_id: SessionId, stored: SessionRecord | None) -> SessionRecord | None:
+        watched = self._roster.watched.get(session_id)
+        if watched is not None:
+            self._look_again(session_id)
+        if watched is not None and watched.record is not None:
+            return watched.record
+        if stored is None or stored.state not in UNFINISHED:
+            return stored
+        return laid_to_rest(stored, iso(self._clock.now().wall))
+
+    def _transition(self, stored: SessionRecord | None, true: SessionRecord) -> Transition:
+        return Transition(
+            session_id=true.id,
+            at=self._clock.now().wall,
+            old_state=stored.state if stored is not None else "",
+            new_state=true.state,
+            old_health=stored.health if stored is not None else "",
+            new_health=true.health,
+            reason=REASON,
+            record=msgspec.json.encode(true),
+        )
+
+
+def _decoded(row: SessionRow) -> SessionRecord | None:
+    try:
+        return decode_json(row.record, SessionRecord)
+    except msgspec.DecodeError:
+        return None
+
+
+def _changes(stored: SessionRecord | None, true: SessionRecord) -> tuple[RepairChange, ...]:
+    """Only what tells one standing from another; times move without being wrong."""
+    if stored is None:
+        return (RepairChange("schema", None, true.schema),)
+    if standing_of(stored) == standing_of(true):
+        return ()
+    pairs = ((name, getattr(stored, name), getattr(true, name)) for name in _SHOWN)
+    return tuple(RepairChange(name, old, new) for name, old, new in pairs if old != new)

@@ -1,0 +1,79 @@
+"""Carries transitions to the store, in order and in batches, and says so when the store refuses.
+
+What cannot be written waits here, bounded: the truth is in memory and in the logs, and nothing is judged later
+because the disk is full.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from wakeful.core.errors import WorldError
+from wakeful.storage.store import Store, Transition
+
+BATCH_MAX: Final = 1000
+WAITING_MAX: Final = 100_000
+RETRY_SECONDS: Final = (0.5, 1.0, 2.0, 5.0, 15.0)
+
+log = logging.getLogger("wakeful.scribe")
+
+
+class Scribe:
+    """One task that writes what `take` was given."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: list[Transition] = []
+        self._some = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.trouble: str | None = None
+        self.lost = 0
+
+    def take(self, transitions: Sequence[Transition]) -> None:
+        """Queue transitions; the oldest are given up, and counted, beyond WAITING_MAX."""
+        self._waiting.extend(transitions)
+        excess = len(self._waiting) - WAITING_MAX
+        if excess > 0:
+            del self._waiting[:excess]
+            self.lost += excess
+        if self._waiting:
+            self._idle.clear()
+            self._some.set()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        failures = 0
+        while True:
+            await self._some.wait()
+            if await self._write_batch():
+                failures = 0
+                continue
+            await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
+            failures += 1
+
+    async def drain(self, deadline_seconds: float) -> None:
+        """Wait until everything is written, or the deadline has passed."""
+        try:
+            async with asyncio.timeout(deadline_seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            log.warning("%d transitions were not stored before the end", len(self._waiting))
+
+    async def _write_batch(self) -> bool:
+        # Taken out first: `take` may give up the oldest of those that wait while this batch is being written.
+        batch, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
+        try:
+            await self._store.record(batch)
+        except WorldError as error:
+            if self.trouble is None:
+                log.error("transitions wait in memory: %s", error)  # noqa: TRY400 - said once, without a traceback
+            self.trouble = str(error)
+            self._waiting[:0] = batch
+            return False
+        self.trouble = None
+        if not self._waiting:
+            self._some.clear()
+            self._idle.set()
+        return True

@@ -1,0 +1,153 @@
+"""How the world is seen: readers turn lines into events, eyes report to a witness. Nobody here concludes.
+
+All calls are synchronous and come from the daemon's one event loop, in the order things were seen.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from wakeful.core.ids import SessionId
+from wakeful.core.process import Process, Sight
+from wakeful.judging.events import Event
+from wakeful.judging.evidence import DialogKind, Orphan, Pane, Status
+from wakeful.judging.subject import Subject
+
+
+class Reader(Protocol):
+    """Bytes in, events out; one reader per log. The same input whole or in parts gives the same events."""
+
+    def read(self, line: bytes) -> Sequence[Event]:
+        """The events of one complete line. Never raises: bad bytes are an event too."""
+
+    def is_boundary(self, line: bytes) -> bool:
+        """Whether folding may begin at this line: everything about a turn that matters follows it."""
+
+
+class Processes(Protocol):
+    """Who lives, and being told when that ends."""
+
+    def watch(self, process: Process) -> Sight:
+        """Whether it lives; if it does, its end will be reported to the witness."""
+
+
+class Witness(Protocol):
+    """Whoever listens to the eyes."""
+
+    def heard(self, subject: Subject, events: Sequence[Event], *, live: bool, anew: bool = False) -> None:
+        """A log said this. `live`: appended while we watched. `anew`: the log was replaced, forget what it said."""
+
+    def reported(
+        self, subject: Subject, events: Sequence[Event], *, live: bool, written_wall: float | None = None
+    ) -> None:
+        """Somebody beside its log said this. `live`: just now. Else it counts only where its log says nothing newer.
+
+        `written_wall` is when the kernel saw it written: what a process says after its end counts for nothing.
+        """
+
+    def recalled(self, subject: Subject, kept: bytes) -> bool:
+        """What was folded of this log before a restart; False if it cannot be used and must be read again."""
+
+    def moved(self, session_id: SessionId) -> None:
+        """Something of the session's grew under our eyes: a subagent's log, a stream."""
+
+    def glimpsed(self, subject: Subject, last_wall: float, cwd: str | None) -> None:
+        """A recent log that no process is known to hold. It is shown; `catch_up` reads it when that matters."""
+
+    def remembered(self, subject: Subject, last_wall: float) -> None:
+        """An old log exists. It is counted, not read."""
+
+    def held(
+        self,
+        subject: Subject,
+        process: Process,
+        sight: Sight,
+        *,
+        source: str,
+        status: Status | None = None,
+        status_wall: float | None = None,
+        waiting_for: str | None = None,
+        cwd: str | None = None,
+    ) -> None:
+        """A process holds, or held, this conversation."""
+
+    def asked(
+        self, subject: Subject, process: Process, kind: DialogKind, words: str, *, cwd: str | None
+    ) -> None:
+        """A client shows a dialog that no prompt gets past; a subject without a conversation stands for the one to come."""
+
+    def not_asked(self, process: Process) -> None:
+        """This client shows no such dialog any more."""
+
+    def released(self, session_id: SessionId, process: Process) -> None:
+        """A process that lives on has let go of this conversation."""
+
+    def gone(self, process: Process) -> None:
+        """A process ended."""
+
+    def shown(self, session_id: SessionId, pane: Pane | None) -> None:
+        """The pane that shows the session, or that there is none any more."""
+
+    def left_behind(self, session_id: SessionId, orphans: tuple[Orphan, ...]) -> None:
+        """Tools that outlived their agent."""
+
+    def kept(self, session_id: SessionId) -> bytes | None:
+        """What `recalled` will want back: everything folded of this session so far; None if nothing was heard of it."""
+
+    def forgotten(self, session_id: SessionId) -> None:
+        """The session's log was deleted."""
+
+
+class Changes(Struct, gc=False):
+    """What the file system reported since the last batch; what happened to one path last is what counts.
+
+    `changed`: files written, created or moved in. `folders`: new ones, not watched yet and perhaps
+    already full. `gone`: files and folders. `rescan`: something was missed, so look at everything.
+    """
+
+    changed: set[str]
+    folders: set[str]
+    gone: set[str]
+    rescan: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.changed or self.folders or self.gone or self.rescan)
+
+    def touch(self, root: str) -> bool:
+        """Whether folders appeared that must be looked into: below the root, or on the way to it."""
+        return self.rescan or any(
+            f"{folder}/".startswith(f"{root}/") or f"{root}/".startswith(f"{folder}/")
+            for folder in self.folders
+        )
+
+
+class Folders(Protocol):
+    """Being told of changes below folders."""
+
+    def add(self, folder: str) -> bool:
+        """Watch this folder's entries; False if that is not possible, so that it must be swept."""
+
+
+class Eye(Protocol):
+    """One way of seeing. It is told of changes; it never waits and never polls by itself."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def slow(self) -> str | None:
+        """Why this eye sees late, in words for `status` and `doctor`; None while it is told."""
+
+    @property
+    def left_out(self) -> str | None:
+        """What lies in the place of a log and is not read, and why; None if there is nothing of the kind."""
+
+    def look(self) -> None:
+        """Report everything that can be seen now. The first look also asks to be told of changes."""
+
+    def told(self, changes: Changes) -> None:
+        """Report what follows from these changes."""
+
+    def catch_up(self, session_id: SessionId) -> None:
+        """Report whatever is new about this session now, before a verdict depends on it."""

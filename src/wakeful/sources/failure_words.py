@@ -1,0 +1,96 @@
+"""Why a turn failed, by the sentence a client shows, the status of the provider's answer and the client's own code. Pure.
+
+Every reader asks here. Words come before the code and the status: a 429 may be a usage limit or a busy server, and a
+login check whose connection broke is reported as 401. `tests/unit/test_failure_words.py` holds the sentences.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from wakeful.judging.events import Failure, TurnFailed
+from wakeful.judging.outage import says_network
+from wakeful.sources.limit_end import limit_end_in
+
+# Claude Code's codes. `rate_limit` is not here: it stands for usage limits and for busy servers alike.
+_CODES: Final[Mapping[str, Failure]] = {
+    "authentication_failed": Failure.AUTH,
+    "oauth_org_not_allowed": Failure.AUTH,
+    "billing_error": Failure.LIMIT,
+    "overloaded": Failure.PROVIDER,
+    "server_error": Failure.PROVIDER,
+    "invalid_request": Failure.REQUEST,
+    "model_not_found": Failure.REQUEST,
+    "max_output_tokens": Failure.REQUEST,
+}
+_STATUS: Final = re.compile(
+    r"(?:http_status_code\W{1,3}|\bstatus:? |\bapi error:? \(?|request rejected \()([45]\d\d)\b"
+)
+# What belongs to an account or a plan and has an end; a rate, a context and an answer have limits too.
+_LIMIT: Final = re.compile(
+    r"usage[_ ]limit|(?:session|daily|weekly|monthly|hour(?:ly)?|opus|sonnet|spend(?:ing)?) limit"
+    r"|(?:hit|reached) your (?:\S+ ){0,3}limit"
+    r"|out of (?:extra usage|credits)|credit balance|insufficient_quota|quota exceeded|(?:current|your) quota"
+)
+_THROTTLED: Final = re.compile(r"not your usage limit|temporarily limiting requests")
+# In order: what a login needs is said before what an outage looks like.
+_WORDS: Final[Mapping[Failure, tuple[str, ...]]] = {
+    Failure.AUTH: (
+        "invalid api key", "please run /login", "failed to authenticate", "not logged in", "unauthorized",
+        "missing environment variable", "token has expired", "token has been revoked", "login again",
+        "could not be refreshed", "sign in again",
+    ),
+    Failure.PROVIDER: (
+        "high demand", "at capacity", "overloaded", "stream disconnected", "server_error", "rate limit",
+    ),
+    Failure.REQUEST: (
+        "context window", "context_window", "context limit", "prompt is too long", "bad_request", "invalid_request",
+    ),
+}  # fmt: skip
+_RETRYABLE: Final = frozenset({408, 425, 429})
+
+
+def turn_failed(message: str, at: float, *, status: int | None = None, code: str = "") -> TurnFailed:
+    """The failed turn, with the end of its limit if it is one. `code`: whatever the client says beside its sentence."""
+    failure = failure_in(message, status, code)
+    until = limit_end_in(message, at) if failure is Failure.LIMIT else None
+    return TurnFailed(at, failure, message, status, until)
+
+
+def failure_in(message: str, status: int | None = None, code: str = "") -> Failure:
+    """Why it failed. Without a known code and status the sentence alone decides."""
+    text = f"{message} {code}".lower()
+    if says_network(text):
+        return Failure.PROVIDER
+    if says_limit(text):
+        return Failure.LIMIT
+    if code in _CODES:
+        return _CODES[code]
+    return _of_status(status or status_in(text)) or _in_words(text)
+
+
+def says_limit(text: str) -> bool:
+    """Whether an account or a plan has used up what it may."""
+    lower = text.lower()
+    return _LIMIT.search(lower) is not None and _THROTTLED.search(lower) is None
+
+
+def status_in(text: str) -> int | None:
+    """The status of the provider's answer, where the sentence or the cause beside it says so."""
+    found = _STATUS.search(text.lower())
+    return int(found[1]) if found is not None else None
+
+
+def _of_status(status: int | None) -> Failure | None:
+    if status is None:
+        return None
+    if status in {401, 403}:
+        return Failure.AUTH
+    return Failure.PROVIDER if status >= 500 or status in _RETRYABLE else Failure.REQUEST
+
+
+def _in_words(text: str) -> Failure:
+    for failure, words in _WORDS.items():
+        if any(word in text for word in words):
+            return failure
+    return Failure.PROVIDER if text.startswith("api error") else Failure.UNKNOWN

@@ -1,0 +1,132 @@
+"""The lines a process appends to a file, as they come: told by the kernel, a slice at a time, nothing polled.
+
+Ends when the process has ended and all it wrote was read, or when time is up. What a line means is for others.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from wakeful.core.process import Process, Sight
+from wakeful.linux import proc
+from wakeful.sources.lines import Lines
+
+if TYPE_CHECKING:
+    from asyncinotify import Inotify
+
+SLICE_BYTES: Final = 256 * 1024
+# Only where the kernel has no watch or pidfd left to give.
+UNTOLD_SECONDS: Final = 0.1
+
+
+class Following:
+    """One file and the process that writes it, as long as it is entered."""
+
+    def __init__(self, path: Path, process: Process) -> None:
+        self._path = path
+        self._process = process
+        self._lines = Lines()
+        self._offset = 0
+        self._file = -1
+        self._pidfd = -1
+        self._inotify: Inotify | None = None
+        self._stirred = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        self._file = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        loop = asyncio.get_running_loop()
+        with suppress(OSError):  # without it the file is looked at now and then
+            self._inotify = self._watch()
+            loop.add_reader(self._inotify.fd, self._changed)
+        with suppress(OSError):  # ended, or no descriptor left: `sight` tells which
+            self._pidfd = os.pidfd_open(self._process.pid)
+            loop.add_reader(self._pidfd, self._ended)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        if self._inotify is not None:
+            loop.remove_reader(self._inotify.fd)
+            self._inotify.close()
+        if self._pidfd >= 0:
+            loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+        os.close(self._file)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process was not seen dead."""
+        return proc.sight(self._process) is not Sight.DEAD
+
+    def read(self) -> list[bytes]:
+        """Whole lines that are there now, some of them if there are many; none if there are none."""
+        if os.fstat(self._file).st_size < self._offset:
+            # Somebody trimmed it: what is there now is new.
+            self._offset = 0
+            self._lines.forget()
+        while chunk := os.pread(self._file, SLICE_BYTES, self._offset):
+            self._offset += len(chunk)
+            if lines := [line for line in self._lines.feed(chunk) if isinstance(line, bytes)]:
+                return lines
+        return []
+
+    async def until(self, feed: Callable[[bytes], None], reached: Callable[[], bool], seconds: float) -> bool:
+        """Feed the lines as they come until `reached`; whether it was, before the process ended or time was up."""
+        deadline = asyncio.get_running_loop().time() + seconds
+        while not reached():
+            lines = await self.more(deadline)
+            if not lines:
+                return reached()
+            for line in lines:
+                feed(line)
+        return True
+
+    async def more(self, deadline: float) -> list[bytes]:
+        """The next lines; none once the process has ended and all is read, or the loop's clock is at `deadline`."""
+        while True:
+            self._stirred.clear()
+            # First whether it lives, then what it said: what it wrote before its end is never missed.
+            alive = self.is_alive
+            if lines := self.read():
+                return lines
+            if not alive or not await self._wait(deadline):
+                return []
+
+    async def _wait(self, deadline: float) -> bool:
+        """Until something happened; False once the time is up."""
+        seconds_left = deadline - asyncio.get_running_loop().time()
+        if seconds_left <= 0:
+            return False
+        told = self._inotify is not None and self._pidfd >= 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds_left if told else min(seconds_left, UNTOLD_SECONDS)):
+                await self._stirred.wait()
+        return True
+
+    def _watch(self) -> "Inotify":
+        from asyncinotify import Inotify, Mask  # noqa: PLC0415 - ctypes and more: only whoever follows pays for it
+
+        inotify = Inotify()
+        try:
+            os.set_blocking(inotify.fd, False)
+            inotify.add_watch(self._path, Mask.MODIFY)
+        except OSError:
+            inotify.close()
+            raise
+        return inotify
+
+    def _changed(self) -> None:
+        assert self._inotify is not None, "only inotify calls this"
+        os.read(self._inotify.fd, SLICE_BYTES)
+        self._stirred.set()
+
+    def _ended(self) -> None:
+        # Readable for ever from now on: once is enough.
+        asyncio.get_running_loop().remove_reader(self._pidfd)
+        self._stirred.set()

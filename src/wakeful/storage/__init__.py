@@ -1,0 +1,1 @@
+"""The store's interface; `sqlite` is the embedded implementation."""

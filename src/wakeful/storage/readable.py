@@ -1,0 +1,29 @@
+"""Stored notes as values. One that cannot be decoded (a damaged store, another version) is left out, never fatal."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+import msgspec
+
+from wakeful.storage.store import Note
+
+T = TypeVar("T")
+
+log = logging.getLogger("wakeful")
+
+
+def readable(notes: Iterable[Note], decode: Callable[[bytes], T]) -> Iterator[tuple[Note, T]]:
+    """Each note with its value; what cannot be decoded is logged and left out."""
+    for note in notes:
+        try:
+            value = decode(note.body)
+        except msgspec.DecodeError as problem:
+            log.warning("a stored note is left out: %s %s: %s", note.kind, note.key, problem)
+        else:
+            yield note, value
+
+
+def values(notes: Iterable[Note], decode: Callable[[bytes], T]) -> list[T]:
+    """The same without the notes."""
+    return [value for _, value in readable(notes, decode)]

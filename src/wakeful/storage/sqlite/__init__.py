@@ -1,0 +1,1 @@
+"""The store on SQLite: one writer thread, group commit, migrations."""

@@ -1,0 +1,387 @@
+"""SqliteStore: the store port on one SQLite file. Words of the port in, SQL out; what becomes of a
+transaction is `group_commit`'s business, what a file may look like is `opening`'s.
+"""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+
+from wakeful.core.decoding import decode_json
+from wakeful.core.fault_points import reach
+from wakeful.core.ids import SessionId
+from wakeful.core.leases import (
+    LEASE_SECONDS,
+    SUMMARY_CHARS_READ,
+    Attempt,
+    AttemptState,
+    HeldLease,
+    Lease,
+    LeaseKey,
+    Run,
+    Work,
+    WorkId,
+    WorkState,
+)
+from wakeful.core.managed_session import Hosting
+from wakeful.core.process import Process
+from wakeful.linux.clock import SystemClock
+from wakeful.storage.moves import Moves
+from wakeful.storage.sqlite import work as runs
+from wakeful.storage.sqlite.errors import translate
+from wakeful.storage.sqlite.opening import Connections, moves_of, open_database
+from wakeful.storage.sqlite.sql import QUERIES
+from wakeful.storage.sqlite.work import WallClock
+from wakeful.storage.sqlite.writer import Operation, T, Writer
+from wakeful.storage.store import (
+    Bookmark,
+    Conclusion,
+    Intent,
+    Note,
+    SessionRow,
+    StoreClosed,
+    Transition,
+)
+
+Row = tuple[Any, ...]
+# One slice of retention takes some 40 ms of the writer; others are served between two slices.
+PRUNED_PER_COMMIT_MAX: Final = 2000
+
+
+def _system_wall() -> float:
+    """The time leases are measured in: the one clock that every process on this file shares."""
+    return SystemClock().now().wall
+
+
+class SqliteStore:
+    """The store in one file; several processes may have it open. Belongs to the event loop that opened it."""
+
+    def __init__(self, path: Path, connections: Connections, now: WallClock) -> None:
+        self._path = path
+        self._now = now
+        self._writer = Writer(connections.writer, path)
+        self._reader = connections.reader
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
+        self._closing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, path: Path, *, now: WallClock = _system_wall) -> Self:
+        """Open or create the store at `path`; raises as `opening.open_database` does.
+
+        `now` is its clock for leases, in seconds of the epoch; it is called in the writer's thread.
+        """
+        return cls(path, await asyncio.to_thread(open_database, path), now)
+
+    async def record(self, transitions: Sequence[Transition]) -> int:
+        return await self._commit(partial(_record, transitions))
+
+    async def sessions(self) -> list[SessionRow]:
+        return await self._read(_session, "sessions")
+
+    async def transitions(
+        self, session_id: SessionId | None = None, *, after: int = 0, limit: int = 1000
+    ) -> list[Transition]:
+        if session_id is None:
+            return await self._read(_transition, "transitions", after, limit)
+        return await self._read(_transition, "transitions_of_session", str(session_id), after, limit)
+
+    async def moves(self, since: float) -> list[Moves]:
+        return await self._read(moves_of, "moves", since)
+
+    async def forget(self, session_ids: Sequence[SessionId]) -> None:
+        await self._commit(partial(_write, "forget", [(str(each),) for each in session_ids]))
+
+    async def prune(self, before: float) -> int:
+        pruned = 0
+        while True:
+            slice_ = await self._commit(partial(_prune, before))
+            pruned += slice_
+            if slice_ < PRUNED_PER_COMMIT_MAX:
+                return pruned
+
+    async def save_bookmarks(self, bookmarks: Sequence[Bookmark]) -> None:
+        await self._commit(partial(_write, "save_bookmark", [_bookmark_row(each) for each in bookmarks]))
+
+    async def drop_bookmarks(self, paths: Sequence[str]) -> None:
+        await self._commit(partial(_write, "drop_bookmark", [(os.fsencode(each),) for each in paths]))
+
+    async def bookmarks(self) -> list[Bookmark]:
+        return await self._read(_bookmark, "bookmarks")
+
+    async def intend(self, intent: Intent) -> bool:
+        row = (intent.id, str(intent.session_id), intent.act, intent.evidence, intent.at)
+        return await self._commit(partial(_write, "intend", [row]), durable=True) == 1
+
+    async def conclude(self, conclusion: Conclusion) -> bool:
+        row = (str(conclusion.outcome), conclusion.reason, conclusion.at, conclusion.intent_id)
+        return await self._commit(partial(_write, "conclude", [row]), durable=True) == 1
+
+    async def open_intents(self) -> list[Intent]:
+        return await self._read(_intent, "open_intents")
+
+    async def enqueue(self, work: Work) -> bool:
+        return await self._commit(partial(_write, "enqueue", [runs.work_row(work)]), durable=True) == 1
+
+    async def work(self, work_id: WorkId) -> Work | None:
+        found = await self._read(runs.work_of, "work", str(work_id))
+        return found[0] if found else None
+
+    async def works(self, state: WorkState | None = None, *, after: int = 0, limit: int = 100) -> list[Work]:
+        if state is None:
+            return await self._read(runs.work_of, "works", SUMMARY_CHARS_READ, after, limit)
+        return await self._read(runs.work_of, "works_in_state", SUMMARY_CHARS_READ, after, state.value, limit)
+
+    async def attempts(self, work_id: WorkId) -> list[Attempt]:
+        return await self._read(runs.attempt_of, "attempts", str(work_id))
+
+    async def claim_next_run(
+        self,
+        owner: str,
+        *,
+        project: str | None = None,
+        ttl_seconds: float = LEASE_SECONDS,
+        holder: Process | None = None,
+    ) -> Run | None:
+        claim = runs.Claim(owner, ttl_seconds, holder)
+        return await self._commit(partial(runs.claim_next_run, project, claim, self._now), durable=True)
+
+    async def heartbeat_run_lease(
+        self, work_id: WorkId, epoch: int, ttl_seconds: float = LEASE_SECONDS
+    ) -> float | None:
+        return await self._commit(partial(runs.heartbeat, work_id, epoch, ttl_seconds, self._now))
+
+    async def complete_run(self, work_id: WorkId, epoch: int, result: str) -> bool:
+        return await self._end_run(work_id, epoch, AttemptState.DONE, result) is not None
+
+    async def fail_run(self, work_id: WorkId, epoch: int, reason: str) -> WorkState | None:
+        return await self._end_run(work_id, epoch, AttemptState.FAILED, reason)
+
+    async def _end_run(
+        self, work_id: WorkId, epoch: int, ending: AttemptState, said: str
+    ) -> WorkState | None:
+        operation = partial(runs.end_run, work_id, epoch, ending, said, self._now)
+        return await self._commit(operation, durable=True)
+
+    async def expire_runs(self) -> list[Run]:
+        return await self._commit(partial(runs.expire_runs, self._now), durable=True)
+
+    async def next_expiry(self) -> float | None:
+        (until,) = await self._read(_only, "next_expiry")
+        return until
+
+    async def claim_lease(
+        self,
+        key: LeaseKey,
+        owner: str,
+        *,
+        ttl_seconds: float = LEASE_SECONDS,
+        holder: Process | None = None,
+        instead_of: Process | None = None,
+    ) -> Lease | HeldLease:
+        claim = runs.Claim(owner, ttl_seconds, holder, instead_of)
+        return await self._commit(partial(runs.claim_lease, key, claim, self._now), durable=True)
+
+    async def renew_lease(
+        self,
+        key: LeaseKey,
+        epoch: int,
+        ttl_seconds: float = LEASE_SECONDS,
+        holder: Process | None = None,
+    ) -> float | None:
+        return await self._commit(partial(runs.renew_lease, key, epoch, ttl_seconds, holder, self._now))
+
+    async def yield_lease(self, key: LeaseKey, epoch: int) -> bool:
+        return await self._commit(partial(_write, "yield_lease", [(str(key), epoch)])) == 1
+
+    async def leases(self) -> list[Lease]:
+        return await self._read(runs.lease_of, "leases")
+
+    async def host(self, hosting: Hosting) -> None:
+        await self._commit(partial(_write, "host", [_hosting_row(hosting)]), durable=True)
+
+    async def rehost(
+        self, hosting: Hosting, owner: str, *, ttl_seconds: float = LEASE_SECONDS
+    ) -> Hosting | HeldLease:
+        claim = runs.Claim(owner, ttl_seconds, None)
+        return await self._commit(partial(_rehost, hosting, claim, self._now), durable=True)
+
+    async def unhost(self, session_id: SessionId) -> bool:
+        return await self._commit(partial(_write, "unhost", [(str(session_id),)]), durable=True) == 1
+
+    async def hostings(self) -> list[Hosting]:
+        return await self._read(_hosting, "hostings")
+
+    async def keep_note(self, note: Note) -> None:
+        await self._commit(partial(_write, "keep_note", [_note_row(note)]), durable=True)
+
+    async def keep_new_note(self, note: Note) -> bool:
+        return await self._commit(partial(_write, "keep_new_note", [_note_row(note)]), durable=True) == 1
+
+    async def keep_new_notes(self, notes: Sequence[Note]) -> None:
+        rows = [_note_row(note) for note in notes]
+        await self._commit(partial(_write, "keep_new_note", rows), durable=True)
+
+    async def drop_note(self, kind: str, key: str) -> bool:
+        return await self._commit(partial(_write, "drop_note", [(kind, key)]), durable=True) == 1
+
+    async def notes(self, kind: str) -> list[Note]:
+        return await self._read(Note, "notes", kind)
+
+    async def note(self, kind: str, key: str) -> Note | None:
+        return next(iter(await self._read(Note, "note", kind, key)), None)
+
+    async def spend(self, key: str, note: Note, *, times_max: int, window_seconds: float) -> bool:
+        operation = partial(_spend, key, note, times_max, window_seconds, self._now)
+        return await self._commit(operation, durable=True)
+
+    async def give_back(self, key: str, note: Note) -> bool:
+        return await self._commit(partial(_give_back, key, note), durable=True)
+
+    async def close(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        # Shielded: a caller that gives up must not leave the file half closed.
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        # The writer last: whoever closes last folds the log into the file, and a reader cannot.
+        await asyncio.get_running_loop().run_in_executor(self._reading, self._reader.close)
+        self._reading.shutdown(wait=False)
+        await self._writer.close()
+
+    async def _commit(self, operation: Operation[T], *, durable: bool = False) -> T:
+        if self._closing is not None:
+            raise StoreClosed
+        return await self._writer.commit(operation, durable=durable)
+
+    async def _read(self, make: Callable[..., T], query: str, *values: object) -> list[T]:
+        if self._closing is not None:
+            raise StoreClosed
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._reading, self._fetch, make, QUERIES[query], values)
+
+    def _fetch(self, make: Callable[..., T], query: str, values: Sequence[Any]) -> list[T]:
+        try:
+            reach("store.read")
+            return [make(*row) for row in self._reader.execute(query, values)]
+        except (sqlite3.Error, OSError) as error:
+            raise translate(error, self._path) from error
+
+
+def _hosting(encoded: bytes) -> Hosting:
+    return decode_json(encoded, Hosting)
+
+
+def _only(value: float | None) -> float | None:
+    return value
+
+
+def _session(id_: str, version: int, record: bytes, at: float) -> SessionRow:
+    return SessionRow(SessionId(id_), version, record, at)
+
+
+def _transition(session_id: str, *rest: Any) -> Transition:
+    return Transition(SessionId(session_id), *rest)
+
+
+def _bookmark(path: bytes, inode: str, *rest: Any) -> Bookmark:
+    return Bookmark(os.fsdecode(path), int(inode), *rest)
+
+
+def _intent(id_: str, session_id: str, *rest: Any) -> Intent:
+    return Intent(id_, SessionId(session_id), *rest)
+
+
+def _record(transitions: Sequence[Transition], connection: sqlite3.Connection) -> int:
+    last: int = connection.execute(QUERIES["last_seq"]).fetchone()[0]
+    numbered = list(enumerate(transitions, last + 1))
+    _write("insert_transition", [_transition_row(seq, each) for seq, each in numbered], connection)
+    _write("point_session", [(str(each.session_id), seq) for seq, each in numbered], connection)
+    return numbered[-1][0] if numbered else 0
+
+
+def _hosting_row(hosting: Hosting) -> Row:
+    return str(hosting.session_id), msgspec.json.encode(hosting)
+
+
+def _rehost(
+    hosting: Hosting, claim: runs.Claim, now: WallClock, connection: sqlite3.Connection
+) -> Hosting | HeldLease:
+    key = LeaseKey(hosting.session_id)
+    _write("yield_lease", [(str(key), hosting.epoch)], connection)
+    taken = runs.claim_lease(key, claim, now, connection)
+    if isinstance(taken, HeldLease):
+        return taken
+    following = msgspec.structs.replace(
+        hosting, epoch=taken.epoch, process=None, stopped=False, heir=None, closed=False
+    )
+    _write("host", [_hosting_row(following)], connection)
+    return following
+
+
+def _prune(before: float, connection: sqlite3.Connection) -> int:
+    """One slice of retention; how many transitions it took."""
+    _write("prune_spendings", [(before,)], connection)
+    return _write("prune", [(before, PRUNED_PER_COMMIT_MAX)], connection)
+
+
+def _note_row(note: Note) -> Row:
+    return str(note.kind), str(note.key), note.body
+
+
+def _spend(
+    key: str,
+    note: Note,
+    times_max: int,
+    window_seconds: float,
+    now: WallClock,
+    connection: sqlite3.Connection,
+) -> bool:
+    at = now()
+    (spent,) = connection.execute(QUERIES["spent"], (key, at - window_seconds)).fetchone()
+    if spent >= times_max:
+        return False
+    _write("spend", [(key, at)], connection)
+    _write("keep_note", [_note_row(note)], connection)
+    return True
+
+
+def _give_back(key: str, note: Note, connection: sqlite3.Connection) -> bool:
+    if _write("drop_note", [(note.kind, note.key)], connection) == 0:
+        return False
+    _write("give_back", [(key,)], connection)
+    return True
+
+
+def _transition_row(seq: int, each: Transition) -> Row:
+    return (
+        seq,
+        # An exact str: for a subclass sqlite3 first searches its adapters, per value.
+        str(each.session_id),
+        each.at,
+        each.old_state,
+        each.new_state,
+        each.old_health,
+        each.new_health,
+        each.reason,
+        each.record,
+    )
+
+
+def _bookmark_row(each: Bookmark) -> Row:
+    path = os.fsencode(each.path)
+    return path, str(each.inode), each.offset, each.head_hash, each.rule_version, each.folded
+
+
+def _write(query: str, rows: Sequence[Row], connection: sqlite3.Connection) -> int:
+    """How many rows changed."""
+    if not rows:
+        return 0
+    reach("store.write")
+    return connection.executemany(QUERIES[query], rows).rowcount

@@ -1,0 +1,188 @@
+"""Works, attempts and leases as SQL: functions of a connection, each run inside one transaction of the writer.
+
+Every write of an attempt or a lease names its epoch, so that a late owner changes nothing. The time is asked for
+behind the write lock: whoever had to wait for it must not judge by the time before.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from wakeful.core.decoding import json_decoder
+from wakeful.core.fault_points import reach
+from wakeful.core.ids import SessionId
+from wakeful.core.leases import (
+    LEASE_ENDED,
+    Attempt,
+    AttemptState,
+    HeldLease,
+    Lease,
+    LeaseKey,
+    Run,
+    Work,
+    WorkId,
+    WorkState,
+    state_after,
+)
+from wakeful.core.process import Process
+from wakeful.storage.sqlite.sql import QUERIES
+
+Row = tuple[Any, ...]
+WallClock = Callable[[], float]
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = json_decoder(Process)
+
+
+def work_row(work: Work) -> Row:
+    """The values of `enqueue`."""
+    return (
+        str(work.id),
+        work.project,
+        work.prompt,
+        work.session_id,
+        work.context,
+        work.created_at,
+        work.attempts_max,
+        work.not_before,
+        str(work.lease_key),
+    )
+
+
+def work_of(
+    id_: str,
+    project: str,
+    prompt: str,
+    session_id: str | None,
+    context: str,
+    at: float,
+    state: str,
+    *rest: Any,
+) -> Work:
+    conversation = SessionId(session_id) if session_id is not None else None
+    return Work(WorkId(id_), project, prompt, conversation, context, at, WorkState(state), *rest)
+
+
+def attempt_of(
+    work_id: str, number: int, epoch: int, owner: str, state: str, claimed_at: float, *rest: Any
+) -> Attempt:
+    return Attempt(WorkId(work_id), number, epoch, owner, AttemptState(state), claimed_at, *rest)
+
+
+def lease_of(
+    key: str, epoch: int, owner: str, since: float, expires_at: float, holder: bytes | None
+) -> Lease:
+    process = _decode(holder) if holder is not None else None
+    return Lease(LeaseKey(key), epoch, owner, since, expires_at, process)
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Who wants a lease, and for how long."""
+
+    owner: str
+    ttl_seconds: float
+    holder: Process | None
+    # Whose claim counts as ended, if it is this one's.
+    instead_of: Process | None = None
+
+
+def claim_next_run(
+    project: str | None, claim: Claim, now: WallClock, connection: sqlite3.Connection
+) -> Run | None:
+    at = now()
+    row = connection.execute(QUERIES["next_work"], (at, project)).fetchone()
+    if row is None:
+        return None
+    found = work_of(*row)
+    lease = _claim(found.lease_key, claim, at, connection)
+    assert isinstance(lease, Lease), "the query found this lease free, behind the same lock"
+    number = found.attempts + 1
+    started = _changed("start_work", (number, found.id), connection)
+    assert started == 1, "the query found this work pending, behind the same lock"
+    attempt = (found.id, number, lease.epoch, claim.owner, at, str(lease.key))
+    _changed("start_attempt", attempt, connection)
+    work = msgspec.structs.replace(found, state=WorkState.RUNNING, attempts=number)
+    return Run(work, number, lease.epoch, claim.owner, lease.expires_at)
+
+
+def claim_lease(
+    key: LeaseKey, claim: Claim, now: WallClock, connection: sqlite3.Connection
+) -> Lease | HeldLease:
+    return _claim(key, claim, now(), connection)
+
+
+def _claim(key: LeaseKey, claim: Claim, at: float, connection: sqlite3.Connection) -> Lease | HeldLease:
+    until = at + claim.ttl_seconds
+    wanted = (str(key), claim.owner, at, until, _encoded(claim.holder), _encoded(claim.instead_of))
+    reach("store.write")
+    # All rows: a RETURNING statement has done its work only once it was read to its end.
+    rows = connection.execute(QUERIES["claim_lease"], wanted).fetchall()
+    if rows:
+        return Lease(key, rows[0][0], claim.owner, at, until, claim.holder)
+    held = lease_of(*connection.execute(QUERIES["lease"], (str(key),)).fetchone())
+    return HeldLease(key, held.owner, held.since, held.expires_at, held.holder)
+
+
+def heartbeat(
+    work_id: WorkId, epoch: int, ttl_seconds: float, now: WallClock, connection: sqlite3.Connection
+) -> float | None:
+    until = now() + ttl_seconds
+    return until if _changed("heartbeat", (until, work_id, epoch), connection) else None
+
+
+def renew_lease(
+    key: LeaseKey,
+    epoch: int,
+    ttl_seconds: float,
+    holder: Process | None,
+    now: WallClock,
+    connection: sqlite3.Connection,
+) -> float | None:
+    until = now() + ttl_seconds
+    renewal = (until, _encoded(holder), str(key), epoch)
+    return until if _changed("renew_lease", renewal, connection) else None
+
+
+def _encoded(process: Process | None) -> bytes | None:
+    return _encode(process) if process is not None else None
+
+
+def end_run(
+    work_id: WorkId,
+    epoch: int,
+    ending: AttemptState,
+    result: str,
+    now: WallClock,
+    connection: sqlite3.Connection,
+) -> WorkState | None:
+    """Where the work stands after its attempt ended so; None if the epoch holds no lease any more."""
+    if not _changed("end_attempt", (ending.value, now(), result, work_id, epoch), connection):
+        return None
+    work = work_of(*connection.execute(QUERIES["work"], (work_id,)).fetchone())
+    return _settle(work, epoch, ending, connection).state
+
+
+def expire_runs(now: WallClock, connection: sqlite3.Connection) -> list[Run]:
+    at = now()
+    expired = []
+    for number, epoch, owner, *row in connection.execute(QUERIES["ended_runs"], (at,)).fetchall():
+        work = work_of(*row)
+        _changed("expire_attempt", (at, LEASE_ENDED, work.id, epoch), connection)
+        settled = _settle(work, epoch, AttemptState.EXPIRED, connection)
+        expired.append(Run(settled, number, epoch, owner, lease_until=at))
+    return expired
+
+
+def _settle(work: Work, epoch: int, ending: AttemptState, connection: sqlite3.Connection) -> Work:
+    """Let go of the lease, if it is still this epoch's, and say where the work stands."""
+    state = state_after(ending, work.attempts, work.attempts_max)
+    _changed("yield_lease", (str(work.lease_key), epoch), connection)
+    _changed("end_work", (state.value, work.id), connection)
+    return msgspec.structs.replace(work, state=state)
+
+
+def _changed(query: str, values: Row, connection: sqlite3.Connection) -> int:
+    """How many rows changed."""
+    reach("store.write")
+    return connection.execute(QUERIES[query], values).rowcount

@@ -1,0 +1,135 @@
+"""One thread writes; what arrives while a commit runs goes into the next transaction together.
+
+Each caller gets the result or the error of its own operation, once it is committed. An operation is a function
+of the connection that may run twice (its first run is rolled back then), so it has no effects but SQL.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from wakeful.core.fault_points import reach
+from wakeful.storage.sqlite.errors import StoreBusy, StoreCorrupt, StoreUnwritable, translate
+
+T = TypeVar("T")
+Operation = Callable[[sqlite3.Connection], T]
+
+# A commit of 1,000 operations takes some 30 ms; more would let the first caller wait without gain.
+OPERATIONS_PER_COMMIT_MAX: Final = 1000
+# These would meet every operation alike, and asking again would cost their waiting time each.
+_ALL_ALIKE: Final = (StoreBusy, StoreCorrupt, StoreUnwritable)
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    operation: Operation[Any]
+    durable: bool
+    answer: "asyncio.Future[Any]"
+    result: Any = None
+    failure: BaseException | None = None
+
+
+class Writer:
+    """Owns the writing connection. Belongs to the event loop that made it."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-writer")
+        self._waiting: list[_Job] = []
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._durable = False
+
+    async def commit(self, operation: Operation[T], *, durable: bool = False) -> T:
+        """Run `operation` in a transaction; its result once it is committed, and synced if `durable`.
+
+        A caller that is cancelled takes nothing back: its operation may be committed all the same.
+        """
+        job = _Job(operation, durable, self._loop.create_future())
+        self._waiting.append(job)
+        if self._idle.is_set():
+            self._idle.clear()
+            # Not at once: what else this turn of the loop brings joins the same transaction.
+            self._loop.call_soon(self._begin)
+        result: T = await job.answer
+        return result
+
+    async def close(self) -> None:
+        """Finish what was begun and close the connection. Nothing may be given to `commit` from here on."""
+        await self._idle.wait()
+        try:
+            await self._loop.run_in_executor(self._thread, self._end)
+        finally:
+            self._thread.shutdown(wait=False)
+
+    def _begin(self) -> None:
+        batch = self._waiting[:OPERATIONS_PER_COMMIT_MAX]
+        del self._waiting[:OPERATIONS_PER_COMMIT_MAX]
+        running = self._loop.run_in_executor(self._thread, self._store, batch)
+        running.add_done_callback(partial(self._answer, batch))
+
+    def _answer(self, batch: Sequence[_Job], running: "asyncio.Future[None]") -> None:
+        broken = running.exception()
+        for job in batch:
+            failure = job.failure if broken is None else self._failure(broken)
+            if job.answer.done():
+                continue
+            if failure is None:
+                job.answer.set_result(job.result)
+            else:
+                job.answer.set_exception(failure)
+        if self._waiting:
+            self._begin()
+        else:
+            self._idle.set()
+
+    def _end(self) -> None:
+        reach("store.close")
+        self._connection.close()
+
+    def _store(self, batch: Sequence[_Job]) -> None:
+        self._commit_or_divide(batch)
+        reach("store.committed")
+
+    def _commit_or_divide(self, batch: Sequence[_Job]) -> None:
+        """Commit a batch together, or, if one of it spoils that, each alone: it fails, its neighbours do not."""
+        try:
+            self._commit_together(batch)
+        except Exception as error:  # noqa: BLE001  delivered to the callers, each its own
+            if self._connection.in_transaction:
+                self._connection.rollback()
+            divisible = len(batch) > 1 and not isinstance(self._failure(error), _ALL_ALIKE)
+            for job in batch:
+                if divisible:
+                    self._commit_or_divide([job])
+                else:
+                    job.failure = self._failure(error)
+
+    def _commit_together(self, batch: Sequence[_Job]) -> None:
+        reach("store.begin")
+        self._set_durable(any(job.durable for job in batch))
+        self._connection.execute("BEGIN IMMEDIATE")
+        for job in batch:
+            job.result = job.operation(self._connection)
+        reach("store.commit")
+        self._connection.execute("COMMIT")
+
+    def _failure(self, error: BaseException) -> BaseException:
+        """A new one for each caller: raising one exception in two tasks would mix their tracebacks."""
+        failure = translate(error, self._path)
+        if failure is not error:
+            failure.__cause__ = error
+        return failure
+
+    def _set_durable(self, durable: bool) -> None:
+        """FULL syncs the log before a commit returns; NORMAL leaves that to checkpoints."""
+        if durable != self._durable:
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._durable = durable

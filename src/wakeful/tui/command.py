@@ -1,0 +1,43 @@
+"""`wakeful top`: the sessions in a terminal, live. Textual is imported here and by nobody else."""
+
+import os
+import sys
+
+import click
+
+from wakeful.client.client import Client
+from wakeful.config.paths import Places
+from wakeful.core.errors import OperatorError, WorldError
+
+
+class TopMissing(WorldError):
+    """`wakeful top` needs Textual, which is not installed: pip install 'wakeful[top]'. `wakeful ls` shows the same once."""
+
+    code = "top-missing"
+
+
+class NoScreen(OperatorError):
+    """`wakeful top` draws on a terminal, and this is none. `wakeful ls` shows the same once."""
+
+    code = "no-screen"
+
+
+@click.command(epilog="Example: wakeful top")
+def top() -> int:
+    """Show every session live, those who need you first; the keys are in the last line.
+
+    Enter goes to a session's terminal and comes back, n jumps to the next one that waits for you, / filters.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise NoScreen
+    places = Places.of(os.environ)
+    # Raises what is wrong before the screen is taken.
+    Client(places).get("/api/status")
+    try:
+        from wakeful.tui.app import TopApp  # noqa: PLC0415 - half a second, for this command alone
+    except ModuleNotFoundError as problem:
+        if problem.name is None or not problem.name.startswith("textual"):
+            raise
+        raise TopMissing from problem
+    TopApp(places).run()
+    return 0

@@ -1,0 +1,186 @@
+"""What can be ordered from the view, what is asked before, and how the daemon is asked. It decides and refuses.
+
+Whether an act is to be had stands in the record's `actions`; nothing is offered here that they do not name.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from wakeful.agents.model import AgentState
+from wakeful.checkpoints.model import Choice, ChoiceName
+from wakeful.cli.commands.mute import who
+from wakeful.cli.commands.session_acts import ACT_SECONDS_MAX
+from wakeful.client.client import Client
+from wakeful.core.decoding import decode_json
+from wakeful.core.errors import WakefulError
+from wakeful.core.text import plain
+from wakeful.judging.available_actions import HELD, ActionName
+from wakeful.judging.session_record import SessionRecord
+
+MUTE_SECONDS: Final = 2 * 3600
+# What only wants to hear that a person looked, or means it.
+HELD_CODES: Final = frozenset({"held-for-person", "held-in-queue"})
+BUSY: Final = "agent-busy"
+FOUND: Final = "Wakeful only found it; `a` hands it over"
+
+Body = dict[str, object]
+
+
+class Order(NamedTuple):
+    """One act: where it is ordered, the question, what it means, and what is sent along."""
+
+    target: str
+    asked: str
+    told: str
+    body: Body
+
+
+class Offer(NamedTuple):
+    """An order and the key that gives it."""
+
+    key: str
+    label: str
+    order: Order
+
+
+def refusal(act: str, record: SessionRecord) -> str:
+    """Why it is not to be had now; empty if it is."""
+    known = {action.name: action for action in record.actions}
+    is_hosted = ActionName.RESTART in known
+    if act in {"mute", "wrong"}:
+        return ""
+    if is_hosted and act in {"adopt", "release"}:
+        return f"agent {record.agent} hosts it"
+    if act == "adopt" and ActionName.ADOPT not in known:
+        # Records offer it where something is wrong; whoever lives can be handed over at any time.
+        return "" if record.session_alive else "its process was not seen"
+    action = known.get(ActionName.RESTART if is_hosted and act == "revive" else ActionName(act))
+    if action is None:
+        return FOUND
+    return "" if action.allowed else action.reason
+
+
+def order_of(act: str, record: SessionRecord, expected: str = "ok") -> Order:
+    """The order for this session. `expected` is what should have been said of it, for `wrong`."""
+    is_hosted = any(action.name is ActionName.RESTART for action in record.actions)
+    if is_hosted and act in _OF_HOSTED:
+        return agent_order(_OF_HOSTED[act], record.agent or "")
+    name, project = plain(record.name or str(record.id), 60), plain(record.project, 40)
+    called = f"{name} ({project})" if project else name
+    bodies: dict[str, Body] = {
+        "revive": {"approved": False, "by": who()},
+        "mute": {"for_seconds": MUTE_SECONDS, "by": who()},
+        "wrong": {"expect": expected, "note": ""},
+    }
+    asked = f"{act.capitalize()} {called}?"
+    return Order(f"/api/sessions/{record.id}/{act}", asked, _MEANS[act], bodies.get(act, {}))
+
+
+def looked_order(record: SessionRecord) -> Order:
+    """The revival of one that was cut off inside a call which may have happened: a person's yes is its own question."""
+    order = order_of("revive", record)
+    told = f"Not without you: {HELD}. Key 2 shows what it was."
+    return order._replace(asked=_LOOKED, told=told, body={**order.body, "approved": True})
+
+
+_LOOKED: Final = "You looked at what was cut off: may it go on?"
+_MEANS: Final = {
+    "revive": "Its conversation goes on, and it is told what was cut off.",
+    "stop": "Its agent is ended. A stop is final: nothing revives it.",
+    "adopt": "Wakeful may then act on it: bring it back when it dies, stop it when you say so.",
+    "release": "Wakeful goes on watching it and touches it no more. Its agent goes on.",
+    "mute": "No alerts about it for 2 hours. Watching and healing go on.",
+    "wrong": "What was seen is kept on this machine, redacted, as a case to test the rules with.",
+}
+# Whom an agent of the hub hosts is treated by its agent.
+_OF_HOSTED: Final = {"revive": "restart-session", "stop": "stop"}
+_AGENT_MEANS: Final = {
+    "start": ("Start agent {}?", "It is started as it is declared, and running once it was seen ready."),
+    "stop": ("Stop agent {}?", "Its session is ended and its container is removed."),
+    "teardown": (
+        "Tear agent {} down?",
+        "What is left of it is ended. Its conversation can be resumed later.",
+    ),
+    "restart-session": ("Restart the session of agent {}?", "A new one begins where the old one ended."),
+}
+# As the hub's own table takes them; it has the last word.
+_AGENT_KEYS: Final[dict[AgentState, tuple[tuple[str, str], ...]]] = {
+    AgentState.STOPPED: (("s", "start"),),
+    AgentState.ERROR: (("s", "start"), ("x", "stop")),
+    AgentState.STARTING: (("x", "stop"),),
+    AgentState.RUNNING: (("x", "stop"),),
+    AgentState.STALE: (("r", "restart-session"), ("x", "teardown")),
+    AgentState.UNKNOWN: (("x", "stop"),),
+    AgentState.STOPPING: (),
+}
+
+
+def agent_order(act: str, name: str) -> Order:
+    """Tearing down is stopping what has no session any more."""
+    asked, told = _AGENT_MEANS[act]
+    path = "stop" if act == "teardown" else act
+    return Order(f"/api/agents/{name}/{path}", asked.format(plain(name, 60)), told, {})
+
+
+def agent_offers(name: str, state: AgentState) -> tuple[Offer, ...]:
+    """What can be ordered of an agent in this state."""
+    return tuple(Offer(key, act.replace("-", " "), agent_order(act, name)) for key, act in _AGENT_KEYS[state])
+
+
+_CHOICE_KEYS: Final = {
+    ChoiceName.CONTINUE: ("c", "continue"),
+    ChoiceName.DONE: ("d", "it has happened"),
+    ChoiceName.ROLLBACK: ("b", "roll back"),
+    ChoiceName.ABORT: ("x", "abort"),
+}
+
+
+def choice_offer(number: int, choice: Choice) -> Offer:
+    """A decision about a checkpoint; what it will run is read before it is taken."""
+    key, label = _CHOICE_KEYS[choice.name]
+    body: Body = {"by": who()}
+    if choice.name is ChoiceName.DONE:
+        body["done"] = True
+    if choice.name is ChoiceName.ROLLBACK:
+        body["dry_run"] = False
+    path = "continue" if choice.name is ChoiceName.DONE else choice.name.value
+    told = "\n".join(plain(each, 200) for each in (choice.consequence, *choice.commands[1:]))
+    asked = f"Checkpoint {number}: {label}?"
+    return Offer(key, label, Order(f"/api/checkpoints/{number}/{path}", asked, told, body))
+
+
+def approval_of(order: Order, refused: WakefulError) -> Order | None:
+    """The same order once a person looked, or means it; None where that changes nothing."""
+    problem = refused.facts.get("problem")
+    code = problem.get("code") if isinstance(problem, dict) else None
+    told = plain(str(refused), 300)
+    if code in HELD_CODES and not order.body.get("approved"):
+        return order._replace(asked=_LOOKED, told=told, body={**order.body, "approved": True})
+    if code == BUSY and not order.body.get("yes"):
+        return order._replace(asked="In the middle of its turn?", told=told, body={"yes": True})
+    return None
+
+
+def give(client: Client, order: Order) -> str:
+    """Ask the daemon; what it saw, in a few words. Blocks. Raises what it refused with."""
+    answer = client.post(order.target, msgspec.json.encode(order.body), timeout_seconds=ACT_SECONDS_MAX)
+    said = decode_json(answer.body)
+    return plain(_outcome(order.target, said), 200)
+
+
+def _outcome(target: str, said: Mapping[str, Any]) -> str:
+    act = target.rpartition("/")[2]
+    if act == "mute":
+        return f"muted until {said.get('until', '')[11:16]} UTC"
+    if act == "wrong":
+        return f"kept in {said.get('path', '')}, thank you"
+    if act in _HANDED:
+        return _HANDED[act]
+    if target.startswith("/api/agents/"):
+        return f"agent {said.get('name', '')} is {said.get('state', '')}"
+    return ": ".join(str(each) for each in (act, said.get("outcome"), said.get("words")) if each)
+
+
+_HANDED: Final = {"adopt": "it is managed now", "release": "it is only watched now"}

@@ -1,0 +1,209 @@
+"""The list of sessions as a widget: only the lines that are seen are made, so that ten thousand cost what thirty do."""
+
+from collections.abc import Callable
+from typing import ClassVar, Final
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from wakeful.cli.format.listing import Row, Tone, row_of
+from wakeful.cli.table import MARKS
+from wakeful.core.ids import SessionId
+from wakeful.core.text import plain
+from wakeful.judging.session_record import SessionRecord
+from wakeful.tui.board import Board
+
+_STATE_CELLS: Final = 11
+_AGE_CELLS: Final = 4
+_PROJECT_CELLS: Final = 14
+_PROJECT_CELLS_WIDE: Final = 20
+# From this width on there is room for names and ids beside what a session does.
+WIDE_CELLS: Final = 90
+_ID_CELLS: Final = 16
+# The ids that begin with their time are longer.
+_ID_CELLS_WIDE: Final = 20
+WIDER_CELLS: Final = 110
+_CLASSES: Final = {
+    Tone.NEEDS_YOU: "table--needs-you",
+    Tone.TROUBLE: "table--trouble",
+    Tone.BUSY: "table--busy",
+    Tone.LATER: "table--later",
+    Tone.CALM: "table--calm",
+    Tone.PAST: "table--past",
+}
+
+
+class SessionTable(ScrollView, can_focus=True):
+    """The board's rows. The cursor stays with its session, wherever that moves."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        *_CLASSES.values(),
+        *("table--header", "table--quiet", "table--text", "table--strong", "table--cursor", "table--lost"),
+    }
+    DEFAULT_CSS = """
+    SessionTable { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
+    SessionTable > .table--needs-you { color: $warning; text-style: bold; }
+    SessionTable > .table--trouble { color: $error; text-style: bold; }
+    SessionTable > .table--busy { color: $success; }
+    SessionTable > .table--later { color: $secondary; }
+    SessionTable > .table--calm { color: $accent; }
+    SessionTable > .table--past { color: $quiet; }
+    SessionTable > .table--header { color: $quiet; }
+    SessionTable > .table--quiet { color: $quiet; }
+    SessionTable > .table--text { color: $foreground; }
+    SessionTable > .table--strong { color: $foreground; text-style: bold; }
+    SessionTable > .table--cursor { background: $cursor; }
+    SessionTable > .table--lost { color: $lost; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "move(1)", show=False),
+        Binding("up,k", "move(-1)", show=False),
+        Binding("pagedown,ctrl+f", "page(1)", show=False),
+        Binding("pageup,ctrl+b", "page(-1)", show=False),
+        Binding("home,g", "jump(0)", show=False),
+        Binding("end,G", "jump(-1)", show=False),
+    ]
+
+    is_lost: reactive[bool] = reactive(True)
+
+    class Chosen(Message):
+        """The cursor is on another session, or on none."""
+
+        def __init__(self, session_id: SessionId | None) -> None:
+            super().__init__()
+            self.session_id = session_id
+
+    def __init__(self, board: Board, now: Callable[[], float]) -> None:
+        super().__init__(id="table")
+        self._now = now
+        self._board = board
+        self._place = 0
+        self._chosen: SessionId | None = None
+
+    @property
+    def chosen(self) -> SessionRecord | None:
+        """The session under the cursor."""
+        rows = self._board.rows
+        return rows[self._place] if self._place < len(rows) else None
+
+    @property
+    def place(self) -> int:
+        return self._place
+
+    def show_board(self) -> None:
+        """The board changed: stay with the session under the cursor, or where it was."""
+        place = self._board.place_of(self._chosen) if self._chosen is not None else None
+        count = len(self._board.rows)
+        # One more for the header.
+        self.virtual_size = Size(self.size.width, count + 1)
+        self.choose(place if place is not None else min(self._place, max(0, count - 1)))
+
+    def choose(self, place: int) -> None:
+        """Put the cursor on a row."""
+        self._place = place
+        record = self.chosen
+        chosen = record.id if record is not None else None
+        if chosen != self._chosen:
+            self._chosen = chosen
+            self.post_message(self.Chosen(chosen))
+        self._keep_in_sight()
+        self.refresh()
+
+    def action_move(self, rows: int) -> None:
+        self._go(self._place + rows)
+
+    def action_page(self, pages: int) -> None:
+        self._go(self._place + pages * max(1, self.size.height - 2))
+
+    def action_jump(self, place: int) -> None:
+        self._go(place if place >= 0 else len(self._board.rows) - 1)
+
+    def on_click(self, event: object) -> None:
+        """A mouse is not needed, but it works."""
+        line = getattr(event, "y", 0)
+        if line >= 1:
+            self._go(self.scroll_offset.y + line - 1)
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        if y == 0:
+            return self._line([("table--header", text) for text in self._header(width)], width, None)
+        place = self.scroll_offset.y + y - 1
+        rows = self._board.rows
+        if place >= len(rows):
+            return Strip.blank(width, self.rich_style)
+        background = self.get_component_rich_style("table--cursor") if place == self._place else None
+        return self._line(self._cells(row_of(rows[place], self._now()), width), width, background)
+
+    def watch_is_lost(self) -> None:
+        self.refresh()
+
+    def _go(self, place: int) -> None:
+        self.choose(max(0, min(place, len(self._board.rows) - 1)))
+
+    def _keep_in_sight(self) -> None:
+        seen = max(1, self.size.height - 1)
+        top = self.scroll_offset.y
+        if self._place < top:
+            self.scroll_to(y=self._place, animate=False, immediate=True)
+        elif self._place >= top + seen:
+            self.scroll_to(y=self._place - seen + 1, animate=False, immediate=True)
+
+    def _header(self, width: int) -> list[str]:
+        cells = self._widths(width)
+        titles = ["  STATE", " AGE", "PROJECT", *(["SESSION"] if width >= WIDE_CELLS else []), "DOING"]
+        return [set_cell_size(f" {title}", cells[number]) for number, title in enumerate(titles)]
+
+    def _widths(self, width: int) -> list[int]:
+        wide = width >= WIDE_CELLS
+        fixed = [_STATE_CELLS + 3, _AGE_CELLS + 2, (_PROJECT_CELLS_WIDE if wide else _PROJECT_CELLS) + 1]
+        fixed += [(_ID_CELLS_WIDE if width >= WIDER_CELLS else _ID_CELLS) + 1] if wide else []
+        return [*fixed, max(1, width - sum(fixed))]
+
+    def _cells(self, row: Row, width: int) -> list[tuple[str, str]]:
+        tone, past = _CLASSES[row.tone], row.tone is Tone.PAST
+        mark, _ = MARKS[row.tone]
+        texts = [(tone, f" {mark} {row.word}"), ("table--quiet", f" {row.age:>4}")]
+        # Where there is room for one of them, who has a name is known by it: many work in one project.
+        who = row.project if width >= WIDE_CELLS else plain(row.record.name or "") or row.project
+        texts.append((tone if past else "table--strong", f" {who}"))
+        if width >= WIDE_CELLS:
+            # What Wakeful only found stays back.
+            hands = "table--text" if row.record.managed and not past else "table--quiet"
+            texts.append((hands, f" {self._called(row.record)}"))
+        texts.append((tone if past else "table--text", f" {row.doing}"))
+        return [
+            (style, _fitted(text, cells))
+            for (style, text), cells in zip(texts, self._widths(width), strict=True)
+        ]
+
+    def _called(self, record: SessionRecord) -> str:
+        """As a command takes it."""
+        return plain(record.name or record.agent or "") or self._board.short_id(record.id)
+
+    def _line(self, cells: list[tuple[str, str]], width: int, background: Style | None) -> Strip:
+        base = self.rich_style
+        over = Style(bgcolor=background.bgcolor, bold=True) if background is not None else Style.null()
+        # Never stale green: what is not proven has no colour.
+        segments = [
+            Segment(text, base + self._style("table--lost" if self.is_lost else name) + over)
+            for name, text in cells
+        ]
+        return Strip(segments).adjust_cell_length(width, base)
+
+    def _style(self, name: str) -> Style:
+        return self.get_component_rich_style(name, partial=True)
+
+
+def _fitted(text: str, cells: int) -> str:
+    """Exactly so wide, with a mark where something is missing."""
+    if cell_len(text) <= cells:
+        return set_cell_size(text, cells)
+    return set_cell_size(text, max(0, cells - 2)) + "… "

@@ -1,0 +1,1 @@
+"""Read queries, encoded once for every interface."""

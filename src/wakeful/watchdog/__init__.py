@@ -1,0 +1,1 @@
+"""The watchdog over sessions and jobs in Redis."""

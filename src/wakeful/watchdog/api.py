@@ -1,0 +1,318 @@
+"""A watchdog for any program: public functions and constants. No daemon, no configuration.
+
+`watchdog_loop()` runs beside a bridge that keeps its sessions and jobs in Redis. The other functions are its parts, for
+programs that want one of them. Nothing of a session's files is ever written.
+"""
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from math import inf
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, TypedDict, Unpack
+
+from wakeful.alerts.messenger import Refused
+from wakeful.core.clock import Clock
+from wakeful.core.errors import BadSessionId, OperatorError
+from wakeful.core.ids import parse_session_id
+from wakeful.healing.pace import Pace
+from wakeful.healing.plan import Rules
+from wakeful.incidents.issue_breaker import SparedForge
+from wakeful.incidents.issue_tracker import Report
+from wakeful.incidents.log import CriticalLog
+from wakeful.integrations.forge import GhForge
+from wakeful.integrations.ledger import FileLedger
+from wakeful.judging.thresholds import Policy
+from wakeful.linux.clock import SystemClock
+from wakeful.sources.shapes import plain_record
+from wakeful.sources.tail import LogFile
+from wakeful.watchdog.healing import FolderGone
+from wakeful.watchdog.judging import Case, Skip, begun, judged_case, take_in
+from wakeful.watchdog.ledger import JobsLedger
+from wakeful.watchdog.queue import Job, Jobs, QueuedSession, Watched, Work
+from wakeful.watchdog.redis_watch import RedisWatch, connect
+from wakeful.watchdog.rules import FAILURE_MESSAGE, last_calls
+from wakeful.watchdog.tool_logs import ToolLogGround
+from wakeful.watchdog.unfiled_issues import ToldForge
+from wakeful.watchdog.watchdog import Cycle
+from wakeful.watchdog.watchdog_calls import CALL_SECONDS_MAX, Calls
+from wakeful.watchdog.watchdog_ledger import Callbacks
+
+__all__ = [
+    "DURATION_THRESHOLD",
+    "ERROR_CASCADE_THRESHOLD",
+    "FAILURE_MESSAGE",
+    "ISSUE_COOLDOWN",
+    "MAX_REVIVALS",
+    "SILENCE_THRESHOLD",
+    "WATCHDOG_INTERVAL",
+    "BadSetting",
+    "Cycle",
+    "FolderGone",
+    "Refused",
+    "Work",
+    "assess_session_health",
+    "attempt_revival",
+    "check_all_sessions",
+    "create_investigation_issue",
+    "read_recent_tool_calls",
+    "watchdog_loop",
+]
+
+WATCHDOG_INTERVAL: Final = 300
+SILENCE_THRESHOLD: Final = 600
+ERROR_CASCADE_THRESHOLD: Final = 5
+DURATION_THRESHOLD: Final = 7200
+MAX_REVIVALS: Final = 1
+ISSUE_COOLDOWN: Final = 3600
+# A burst, then one every two seconds, as the daemon does.
+PACE_SECONDS: Final = 2.0
+PACE_BURST: Final = 10
+LOGS: Final = "logs/sessions"
+CRITICAL_EVENTS: Final = "./logs/critical_events.jsonl"
+# Some thousand calls; more than anybody asks for.
+_RECENT_BYTES_MAX: Final = 8 * 1024 * 1024
+
+AnyPath = str | PathLike[str]
+
+
+class Settings(TypedDict, total=False):
+    """What `watchdog_loop` and its parts take, all by name. Callbacks may be plain or async, or left out."""
+
+    redis: str
+    logs: AnyPath
+    enqueue_job: Callable[[Work], Any] | None
+    send_message: Callable[[str, str], Any] | None
+    stop_session: Callable[[str], Any] | None
+    start_worker: Callable[[str], Any] | None
+    alert: Callable[[str], Any] | None
+    active_projects: Collection[str] | None
+    critical_events: AnyPath
+    interval_seconds: float
+    silence_seconds: float
+    errors_in_a_row_max: int
+    runaway_seconds: float
+    revive_runaways: bool
+    github_repo: str
+    github_public: bool
+    callback_seconds: float
+
+
+async def watchdog_loop(**settings: Unpack[Settings]) -> None:
+    """Check every active session every `interval_seconds` until cancelled. Raises only BadSetting and BadRedisUrl.
+
+    `redis` is the address ($REDIS_URL, else the local one); `logs` holds `<session_id>/tool_use.jsonl`;
+    `enqueue_job(work)` gets a `Work`, and without it the next job is made in Redis; `send_message(chat_id, text)` may
+    raise `Refused` when the message surely did not arrive, and only then is it sent again.
+    """
+    await _watch(settings).run()
+
+
+async def check_all_sessions(**settings: Unpack[Settings]) -> Cycle:
+    """One cycle of `watchdog_loop`: what it found. Acts as the loop does."""
+    watch = _watch(settings)
+    try:
+        return await watch.check()
+    finally:
+        await watch.close()
+
+
+async def attempt_revival(session: object, *, approved: bool = False, **settings: Unpack[Settings]) -> str:
+    """Do about one session what the loop would do: `revive`, `hold`, `give_up`, `notify` or `nothing`.
+
+    `session` is its id, or anything that has one. `approved`: a person has looked, and what is held may go on. Raises
+    FolderGone if its working directory is not there.
+    """
+    session_id = session if isinstance(session, str) else _watched(session).session.session_id
+    watch = _watch(settings)
+    try:
+        found = [each for each in (await watch.jobs.look()).watched if each.session.session_id == session_id]
+        is_there = bool(found) and found[0].job is not None
+        choice = await watch.healing.heal(found[0], approved=approved) if is_there else None
+    finally:
+        await watch.close()
+    return str(choice.course) if choice is not None else "nothing"
+
+
+def assess_session_health(
+    session: object, *, logs: AnyPath = LOGS, policy: Policy | None = None, clock: Clock | None = None
+) -> dict[str, Any]:
+    """Health of one session: `healthy` (None if unknown), `issues` as reasons of critical events, `severity`.
+
+    `session` is anything with `session_id` and, where they are known, `last_activity`, `started_at` and
+    `project_key`: a record of yours or a mapping.
+    """
+    case = _case(session, Path(logs), policy, clock)
+    if isinstance(case, Skip):
+        return {"healthy": None, "issues": [str(case)], "severity": "unknown"}
+    issues = [case.reason(finding) for finding in case.verdict.findings]
+    return {
+        "healthy": None if case.is_unknown else case.is_well,
+        "issues": issues,
+        "severity": "critical" if len(issues) > 1 else "warning" if issues else "none",
+    }
+
+
+def read_recent_tool_calls(session_id: str, limit: int = 50, *, logs: AnyPath = LOGS) -> list[dict[str, Any]]:
+    """The newest entries of a session's tool log, oldest first; none if there is no log or no such session."""
+    try:
+        name = parse_session_id(session_id)
+    except BadSessionId:
+        return []
+    root = os.path.realpath(logs)
+    lines = LogFile(f"{root}/{name}/tool_use.jsonl", root).last_lines(_RECENT_BYTES_MAX)
+    entries = (plain_record(line) for line in lines)
+    newest_first = [entry for entry in entries if entry is not None][: max(0, limit)]
+    return newest_first[::-1]
+
+
+async def create_investigation_issue(
+    session: object,
+    reason: str,
+    *,
+    github_repo: str | None = None,
+    github_public: bool = False,
+    logs: AnyPath = LOGS,
+    critical_events: AnyPath = CRITICAL_EVENTS,
+) -> str | None:
+    """File what is known of a session through `gh`, or find the open issue of its project; its address or None."""
+    case = _case(session, Path(logs), None, None)
+    watched = case.watched if isinstance(case, Case) else _watched(session)
+    began_at, now = watched.began_at, SystemClock().now().wall
+    ledger = FileLedger(Path(critical_events).with_name("watchdog_issues.jsonl"))
+    forge = GhForge(ledger, repo=_repository(github_repo), public=github_public)
+    report = Report(
+        project=watched.session.project_key,
+        session_id=watched.session.session_id,
+        reason=reason,
+        summary="; ".join(each.summary for each in case.verdict.findings) if isinstance(case, Case) else "",
+        duration_seconds=max(0.0, now - began_at) if began_at is not None else 0.0,
+        calls=last_calls(case.diary) if isinstance(case, Case) else (),
+    )
+    return (await forge.file(report)).url
+
+
+class BadSetting(OperatorError):
+    """{name} is no setting of the watchdog that can be used: {reason}."""
+
+    code = "bad-setting"
+
+
+_CALLBACKS: Final = ("enqueue_job", "send_message", "stop_session", "start_worker", "alert")
+_NUMBERS: Final = (
+    "interval_seconds",
+    "silence_seconds",
+    "errors_in_a_row_max",
+    "runaway_seconds",
+    "callback_seconds",
+)
+_PATHS: Final = ("logs", "critical_events")
+
+
+def _checked(settings: Settings) -> Settings:
+    """As given. A misspelt callback would never be called, and nobody would know. Raises BadSetting."""
+    for name, value in settings.items():
+        if name not in Settings.__annotations__:
+            raise BadSetting(name=name, reason=f"those are {', '.join(Settings.__annotations__)}")
+        if name in _CALLBACKS and value is not None and not callable(value):
+            raise BadSetting(name=name, reason="give a function, or leave it out")
+        if name in _NUMBERS and not (isinstance(value, int | float) and 0 < value < inf):
+            raise BadSetting(name=name, reason="give a number above 0")
+        if name in _PATHS and not isinstance(value, str | PathLike):
+            raise BadSetting(name=name, reason="give a path")
+    if not isinstance(settings.get("redis"), str | None):
+        raise BadSetting(name="redis", reason="give an address such as redis://127.0.0.1:6379/0")
+    if isinstance(settings.get("active_projects"), str):
+        raise BadSetting(name="active_projects", reason="give a list of projects")
+    return settings
+
+
+def _watch(given: Settings) -> RedisWatch:
+    settings = _checked(given)
+    jobs = connect(settings.get("redis") or os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0")
+    rules = Rules(revive_runaways=settings.get("revive_runaways", True))
+    clock = SystemClock()
+    forge = _forge(settings, jobs, clock)
+    return RedisWatch(
+        jobs=jobs,
+        logs=Path(settings.get("logs", LOGS)),
+        clock=clock,
+        callbacks=_callbacks(settings),
+        rules=lambda: rules,
+        forge=forge,
+        policy=_policy(settings),
+        active_projects=settings.get("active_projects"),
+        interval_seconds=settings.get("interval_seconds", WATCHDOG_INTERVAL),
+        call_seconds=settings.get("callback_seconds", CALL_SECONDS_MAX),
+        pace=Pace(clock, PACE_SECONDS, PACE_BURST),
+        errand=forge.try_again if forge is not None else None,
+    )
+
+
+def _forge(settings: Settings, jobs: Jobs, clock: Clock) -> ToldForge | None:
+    """None without a repository."""
+    repo = _repository(settings.get("github_repo"))
+    if not repo:
+        return None
+    calls = Calls(clock, settings.get("callback_seconds", CALL_SECONDS_MAX))
+    forge = GhForge(JobsLedger(jobs), repo=repo, public=settings.get("github_public", False))
+    tell = partial(calls.call, "alert", settings.get("alert"))
+    return ToldForge(SparedForge(forge, clock), jobs, clock, tell)
+
+
+def _callbacks(settings: Settings) -> Callbacks:
+    return Callbacks(
+        enqueue_job=settings.get("enqueue_job"),
+        send_message=settings.get("send_message"),
+        stop_session=settings.get("stop_session"),
+        start_worker=settings.get("start_worker"),
+        alert=settings.get("alert"),
+        write=CriticalLog(Path(settings.get("critical_events", CRITICAL_EVENTS))).append,
+    )
+
+
+def _policy(settings: Settings) -> Policy:
+    return Policy(
+        silence_seconds=settings.get("silence_seconds", SILENCE_THRESHOLD),
+        errors_in_a_row_max=settings.get("errors_in_a_row_max", ERROR_CASCADE_THRESHOLD),
+        runaway_seconds=settings.get("runaway_seconds", DURATION_THRESHOLD),
+    )
+
+
+def _repository(given: str | None) -> str:
+    """The one given, else the one that Wakeful's configuration or `gh` itself would take from the environment."""
+    return given or os.environ.get("WAKEFUL_GITHUB__REPO") or os.environ.get("GH_REPO") or ""
+
+
+def _case(session: object, logs: Path, policy: Policy | None, clock: Clock | None) -> Case | Skip:
+    watched, eyes = _watched(session), clock if clock is not None else SystemClock()
+    session_id = watched.session.session_id
+    reading = ToolLogGround(logs).read([session_id]).get(session_id)
+    diary = begun(watched, eyes)
+    for event in reading.events if reading is not None else ():
+        take_in(diary, event, watched, eyes)
+    return judged_case(watched, diary, eyes, policy if policy is not None else Policy())
+
+
+def _watched(session: object) -> Watched:
+    """A session as its owner keeps it; that it runs is the owner's word. Raises BadSessionId."""
+
+    def told(name: str) -> Any:
+        return session.get(name) if isinstance(session, Mapping) else getattr(session, name, None)
+
+    session_id = parse_session_id(str(told("session_id")))
+    project_key = str(told("project_key") or session_id)
+    known = QueuedSession(
+        key="",
+        session_id=session_id,
+        project_key=project_key,
+        started_at=_seconds(told("started_at")),
+        last_activity=_seconds(told("last_activity")),
+        tool_call_count=int(_seconds(told("tool_call_count")) or 0),
+    )
+    return Watched(known, Job(key="", job_id="", project_key=project_key))
+
+
+def _seconds(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

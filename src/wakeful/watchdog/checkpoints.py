@@ -1,0 +1,103 @@
+"""Held sessions of a queue world as checkpoints: opened for a person, and what was decided done to the queue.
+
+The queue's own fence makes a second act impossible; a decision that meets another attempt than it was asked about does
+nothing.
+"""
+
+from typing import Final, Protocol
+
+from wakeful.checkpoints.checkpoints import Checkpoints, Done
+from wakeful.checkpoints.model import Checkpoint, CheckpointKind, ChoiceName
+from wakeful.checkpoints.session_draft import queue_draft
+from wakeful.storage.store import Outcome
+from wakeful.watchdog.judging import Case
+from wakeful.watchdog.rules import Choice
+
+GONE_ON: Final = "whoever went on with it"
+NOTHING_LEFT: Final = Done(Outcome.RECOVERED, "its attempt has ended meanwhile: nothing was left to do")
+
+
+class Queue(Protocol):
+    """The watch over the queue."""
+
+    async def release(
+        self, session_id: str, *, work: str | None = None, happened: bool = False
+    ) -> str | None:
+        """Let a held attempt go on; what was done, None if that attempt is not there any more."""
+
+    async def give_up(self, session_id: str, by: str, *, work: str | None = None) -> str | None:
+        """End a held attempt for good; what was done, None if it is not there any more."""
+
+    async def waits(self, session_id: str) -> str | None:
+        """What it waits for, in words; empty if for nothing, None if the queue runs none of that name."""
+
+
+class HeldQueue:
+    """Opens checkpoints for a watchdog, and answers those that time has answered."""
+
+    def __init__(self, checkpoints: Checkpoints) -> None:
+        self._checkpoints = checkpoints
+
+    async def hold(self, case: Case, choice: Choice) -> int:
+        """The number of the checkpoint that asks about this attempt; asked twice it is one."""
+        session = case.watched.session
+        draft = queue_draft(
+            session_id=session.session_id,
+            project=session.project_key,
+            work=case.watched.work,
+            reason=choice.reason,
+            calls=case.interrupted,
+            done=tuple(case.diary.remote),
+        )
+        return (await self._checkpoints.open(draft)).number
+
+    async def open_for(self, session_id: str) -> Checkpoint | None:
+        """The checkpoint that asks about this session."""
+        found = await self._checkpoints.listed(everything=False)
+        of_queue = (each for each in found if each.kind is CheckpointKind.QUEUE)
+        return next((each for each in of_queue if each.subject == session_id), None)
+
+    async def gone_on(self, session_id: str) -> None:
+        """It is well again or was ended elsewhere: nobody has to decide any more."""
+        checkpoint = await self.open_for(session_id)
+        if checkpoint is not None:
+            await self._checkpoints.record(checkpoint.number, ChoiceName.CONTINUE, GONE_ON)
+            await self._checkpoints.settle(checkpoint.number)
+
+
+class QueueCarrier:
+    """Does to a queue what a person decided."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> Done:
+        session_id, work = checkpoint.subject, checkpoint.trace_id
+        if choice is ChoiceName.ABORT:
+            by = checkpoint.decided_by or "somebody"
+            words = await self._queue.give_up(session_id, by, work=work)
+            return NOTHING_LEFT if words is None else Done(Outcome.RECOVERED, words)
+        happened = choice is ChoiceName.DONE
+        words = await self._queue.release(session_id, work=work, happened=happened)
+        # That a worker takes it up is seen later, and told then.
+        return NOTHING_LEFT if words is None else Done(Outcome.UNVERIFIED, words)
+
+
+class QueueDoor:
+    """Where a person says yes to a session of the queue: the answer to its checkpoint, if it has one."""
+
+    def __init__(self, queue: Queue, held: HeldQueue, checkpoints: Checkpoints) -> None:
+        self._queue = queue
+        self._held = held
+        self._checkpoints = checkpoints
+
+    async def release(self, session_id: str, by: str) -> str | None:
+        """What was done; None if there is none of that name."""
+        checkpoint = await self._held.open_for(session_id)
+        if checkpoint is None:
+            return await self._queue.release(session_id)
+        return (await self._checkpoints.decide(checkpoint.number, ChoiceName.CONTINUE, by)).words
+
+    async def waits(self, session_id: str) -> str | None:
+        """What it waits for, in words; empty if for nothing, None if the queue runs none of that name."""
+        return await self._queue.waits(session_id)

@@ -1,0 +1,292 @@
+"""A queue that another program owns: its sessions, its jobs, and the few actions on them, each atomic.
+
+Nothing in it is signalled. An old owner is fenced by marking its session and its job failed before the next job
+exists. What must be said or done once, whoever says it and however often it restarts, is kept in that world too.
+"""
+
+from collections.abc import Awaitable, Collection, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from msgspec import Struct
+
+from wakeful.core.errors import WorldError
+from wakeful.core.ids import SessionId
+from wakeful.judging.events import Event
+
+
+class JobsUnreachable(WorldError):
+    """{place} does not serve: {reason}."""
+
+    code = "jobs-unreachable"
+    retryable = True
+
+
+class LogsUnreadable(WorldError):
+    """The tool logs were not read: {reason}."""
+
+    code = "logs-unreadable"
+    retryable = True
+
+
+class QueuedSession(Struct, frozen=True):
+    """An agent session that runs. What its record does not say, or says wrongly, is None; `key` is empty without one."""
+
+    key: str
+    session_id: SessionId
+    project_key: str
+    chat_id: str | None = None
+    started_at: float | None = None
+    last_activity: float | None = None
+    tool_call_count: int = 0
+
+
+class Job(Struct, frozen=True):
+    """One job of the queue."""
+
+    key: str
+    job_id: str
+    project_key: str
+    session_id: str | None = None
+    created_at: float | None = None
+    chat_id: str | None = None
+    # As its record has it; popoto writes numbers.
+    message_id: int | str | None = None
+    working_dir: str | None = None
+    revival_context: str | None = None
+
+
+def work_of(job: Job | None, session_id: str) -> str:
+    """Whose budget it is: the message's, else the session's."""
+    if job is None or job.chat_id is None or job.message_id is None:
+        return session_id
+    return f"{job.project_key}:{job.chat_id}:{job.message_id}"
+
+
+class Watched(Struct, frozen=True):
+    """An active session with the job that runs it; without one its record is stale."""
+
+    session: QueuedSession
+    job: Job | None = None
+
+    @property
+    def work(self) -> str:
+        return work_of(self.job, self.session.session_id)
+
+    @property
+    def chat_id(self) -> str | None:
+        return (self.job.chat_id if self.job is not None else None) or self.session.chat_id
+
+    @property
+    def began_at(self) -> float | None:
+        """When this attempt began. A revived one began with its job, whatever its session's record has kept."""
+        started = self.session.started_at
+        if self.job is None or not self.job.revival_context or self.job.created_at is None:
+            return started
+        return max(started or 0.0, self.job.created_at)
+
+
+class Snapshot(Struct, frozen=True):
+    """The queue world at one look. `strange` says what could not be read, in words."""
+
+    watched: tuple[Watched, ...] = ()
+    pending: tuple[Job, ...] = ()
+    running_projects: frozenset[str] = frozenset()
+    strange: tuple[str, ...] = ()
+
+
+class Work(Struct, frozen=True):
+    """What a person asked for, to be tried again: the original message, and what the next attempt must know."""
+
+    project_key: str
+    session_id: str
+    chat_id: str | None
+    message_id: int | str | None
+    message_text: str
+    working_dir: str | None
+    revival_context: str
+    issue_url: str | None
+
+
+class Stage(StrEnum):
+    """How far a revival has come. `asked`: somebody else's queue was asked, and has not answered.
+
+    `running`: its next job was seen to work, and may still fail.
+    """
+
+    FENCED = "fenced"
+    ASKED = "asked"
+    ENQUEUED = "enqueued"
+    RUNNING = "running"
+
+
+class Revival(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The one revival of a work: what spent its budget, kept where the budget is."""
+
+    work: str
+    session_id: SessionId
+    project_key: str
+    chat_id: str | None
+    reason: str
+    began_at: float
+    stage: Stage
+    # The job it makes; None where somebody else's queue makes one.
+    job_id: str | None
+    context: str
+    # The failed job it repeats, and the session that ran it.
+    failed_key: str
+    session_key: str = ""
+    issue_url: str | None = None
+    # Nobody has written it to the log of critical events yet.
+    unwritten: bool = False
+    # When its next job was first seen running.
+    running_at: float | None = None
+    # Its program has ended the old attempt: what that still writes are its last words.
+    stopped: bool = False
+
+    @property
+    def reasons(self) -> list[str]:
+        """One for each finding."""
+        return self.reason.split(", ")
+
+
+class Fenced(StrEnum):
+    """What a fence answered. Only after `done` anything was changed, and then all of it."""
+
+    DONE = "done"
+    SPENT = "spent"
+    GONE = "gone"
+
+
+class Owed(Struct, frozen=True):
+    """A message that was surely not delivered."""
+
+    name: str
+    chat_id: str
+    text: str
+    tries: int
+
+
+class Turn(StrEnum):
+    """What became of a revived work's next job."""
+
+    MISSING = "missing"
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class Jobs(Protocol):
+    """Every call has a deadline of its own and raises JobsUnreachable; then nobody knows whether it was done."""
+
+    place: str
+
+    async def look(self) -> Snapshot:
+        """Every active session, every other one that a running job has, and every pending job."""
+
+    async def look_again(self, watched: Watched) -> Watched | None:
+        """The same session and job as they are now; None if it is active no more."""
+
+    async def message_text(self, watched: Watched) -> str:
+        """The original message, as it was written."""
+
+    async def claim(self, name: str, token: str, ttl_seconds: float) -> bool:
+        """Keep others from doing the same for a while; False if somebody else does it."""
+
+    async def yield_(self, name: str, token: str) -> None:
+        """Give a claim back, if it is still ours."""
+
+    async def is_spent(self, work: str) -> bool:
+        """Whether this work was revived before."""
+
+    async def revive(self, watched: Watched, revival: Revival) -> Fenced:
+        """Spend the budget, mark session and job failed and, at stage `enqueued`, make the next job: all or nothing."""
+
+    async def fence(self, watched: Watched) -> Fenced:
+        """Mark session and job failed, both or neither."""
+
+    async def enqueue(self, before: Revival, after: Revival) -> bool:
+        """Make the next job of a revival that is still as `before` says; False if it is not."""
+
+    async def advance(self, before: Revival, after: Revival) -> bool:
+        """Keep how far a revival has come; False if it is not as `before` says any more."""
+
+    async def withdraw(self, revival: Revival, events: Sequence[bytes]) -> bool:
+        """Let the old attempt run again, give its budget back and owe these events, all or nothing.
+
+        False if its next job was taken. An old attempt that has ended meanwhile stays ended.
+        """
+
+    async def last_activity(self, revival: Revival) -> float | None:
+        """When the record of its session says that it did something last, unless it says that it failed."""
+
+    async def others_ran(self, revival: Revival) -> bool:
+        """Whether its session had a job that was made after the fenced one and taken: who did something is not known then."""
+
+    async def open_revivals(self) -> Sequence[Revival]:
+        """Revivals whose next job was not seen to end yet, oldest first."""
+
+    async def is_open(self, revival: Revival) -> bool:
+        """Whether it is open, and has come exactly this far."""
+
+    async def close_revival(self, work: str) -> bool:
+        """Nothing more is expected of it; False if somebody else said so before. Its budget stays spent."""
+
+    async def turn_of(self, revival: Revival) -> Turn:
+        """What became of the next job."""
+
+    async def once(self, name: str) -> bool:
+        """True for the first who asks within a week."""
+
+    async def episodes(self) -> dict[str, str]:
+        """What lasts, by name, with the words kept of it."""
+
+    async def begin(self, name: str, words: str) -> bool:
+        """Begin an episode; False if it lasts already, which stays as it is."""
+
+    async def mark(self, name: str, words: str) -> None:
+        """Begin an episode, or change its words."""
+
+    async def end(self, name: str) -> bool:
+        """End an episode; False if it was over, or somebody else was quicker."""
+
+    async def owe(self, owed: Owed) -> None:
+        """Keep a message for later."""
+
+    async def take_owed(self) -> Sequence[Owed]:
+        """Messages to try again. Whoever takes one is the only one who has it."""
+
+    async def owe_event(self, event: bytes) -> None:
+        """Keep an event that the log did not take."""
+
+    async def owed_events(self) -> Sequence[bytes]:
+        """Events to write, oldest first. They are kept until they are dropped."""
+
+    async def drop_owed_event(self, event: bytes) -> None:
+        """It is written, or nobody can write it."""
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+
+
+class LogReading(Struct, frozen=True):
+    """What is new in one log. `reset`: it was replaced, and these are its first events."""
+
+    events: Sequence[Event]
+    reset: bool = False
+
+
+class Ground(Protocol):
+    """What this host has of such sessions. Asked as callbacks are, plain or async and with a deadline: files may hang."""
+
+    def read(
+        self, session_ids: Sequence[SessionId]
+    ) -> dict[SessionId, LogReading] | Awaitable[dict[SessionId, LogReading]]:
+        """What is new in their logs since the last look; those without a readable one are left out."""
+
+    def forget(self, kept: Collection[SessionId]) -> None:
+        """Drop what is remembered of every other session; asked about again, they are read from their start."""
+
+    def folder_is_gone(self, path: str) -> bool | Awaitable[bool]:
+        """Whether there surely is no such folder; a doubt is a no."""

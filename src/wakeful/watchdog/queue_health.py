@@ -1,0 +1,227 @@
+"""Trouble of a whole queue: work that waits while nobody runs any, and messages for projects that nobody serves.
+
+Each is told once per episode, whoever notices it first, and may be told again once it was over.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import Final
+from uuid import uuid4
+
+from wakeful.alerts.news import News
+from wakeful.core.clock import Clock
+from wakeful.core.errors import WorldError
+from wakeful.core.fault_points import reach
+from wakeful.core.ids import SessionId
+from wakeful.core.text import plain
+from wakeful.incidents.critical_event import ActionTaken, Happening
+from wakeful.incidents.issue_tracker import Filing, Report
+from wakeful.judging.wording import length
+from wakeful.watchdog.queue import Job, Jobs, Snapshot
+from wakeful.watchdog.watchdog_calls import CALL_SECONDS_MAX, Answer, Callback, Calls, Ending
+from wakeful.watchdog.watchdog_ledger import Ledger
+from wakeful.watchdog.watchdog_news import EVENTS, Operator, QueueEpisode
+
+# Three jobs once lay in a queue and no worker had started. A worker takes the next job at once.
+STALLED_SECONDS_MAX: Final = 300.0
+# Between two jobs of a worker there is a moment without any.
+CONFIRM_SECONDS: Final = 2.0
+# Issue, worker, alert and event, each within its deadline.
+CLAIM_SECONDS: Final = 4 * CALL_SECONDS_MAX
+NO_WORKER: Final = "nothing: it knows no way to start a worker"
+_STALLED: Final = "stalled:"
+_UNROUTED: Final = "unrouted:"
+_WORKER: Final = "worker:"
+
+log = logging.getLogger("wakeful.watchdog")
+
+
+class QueueWatch:
+    """Looks at the pending jobs of a snapshot."""
+
+    def __init__(
+        self,
+        *,
+        jobs: Jobs,
+        clock: Clock,
+        calls: Calls,
+        ledger: Ledger,
+        operator: Operator,
+        start_worker: Callback | None,
+        active_projects: Collection[str] | None,
+        stalled_seconds: float = STALLED_SECONDS_MAX,
+        confirm_seconds: float = CONFIRM_SECONDS,
+    ) -> None:
+        self._jobs = jobs
+        self._clock = clock
+        self._calls = calls
+        self._ledger = ledger
+        self._operator = operator
+        self._start_worker = start_worker
+        self._active_projects = None if active_projects is None else frozenset(active_projects)
+        self._stalled_seconds = stalled_seconds
+        self._confirm_seconds = confirm_seconds
+
+    async def look(self, snapshot: Snapshot, episodes: Mapping[str, str]) -> None:
+        """Tell what began, and let what is over be told again."""
+        stalled = self._stalled(snapshot)
+        if stalled.keys() - {name.removeprefix(_STALLED) for name in episodes if name.startswith(_STALLED)}:
+            await self._clock.sleep_until(self._clock.now().awake + self._confirm_seconds)
+            again = self._stalled(await self._jobs.look())
+            stalled = {project: again[project] for project in stalled if project in again}
+        unrouted = self._unrouted(snapshot)
+        for project, waiting in stalled.items():
+            await self._tell(_STALLED + project, waiting, partial(self._tell_stalled, waiting=waiting))
+        for project, waiting in unrouted.items():
+            await self._tell(_UNROUTED + project, waiting, partial(self._tell_unrouted, waiting=waiting))
+        await self._end(
+            episodes, {_STALLED + each for each in stalled} | {_UNROUTED + each for each in unrouted}
+        )
+
+    def _stalled(self, snapshot: Snapshot) -> dict[str, list[Job]]:
+        """Pending work by project, where one has waited too long and nothing runs. Nobody serves the unrouted ones."""
+        oldest = self._clock.now().wall - self._stalled_seconds
+        idle = [job for job in snapshot.pending if job.project_key not in snapshot.running_projects]
+        served = [job for job in idle if self._serves(job.project_key)]
+        late = {job.project_key for job in served if job.created_at is not None and job.created_at < oldest}
+        return _by_project(job for job in served if job.project_key in late)
+
+    def _unrouted(self, snapshot: Snapshot) -> dict[str, list[Job]]:
+        return _by_project(job for job in snapshot.pending if not self._serves(job.project_key))
+
+    def _serves(self, project: str) -> bool:
+        return self._active_projects is None or project in self._active_projects
+
+    async def _tell(
+        self, name: str, waiting: list[Job], tell: Callable[[QueueEpisode], Awaitable[None]]
+    ) -> None:
+        """Tell of an episode once, whichever watchdog does: it is marked as told only after everybody heard of it."""
+        if await self._is_told(name):
+            return
+        token = uuid4().hex
+        if not await self._jobs.claim(f"queue:{name}", token, CLAIM_SECONDS):
+            return
+        try:
+            if not await self._is_told(name):
+                episode = _episode(name, "", self._since(waiting))
+                await tell(episode)
+                reach("queue.stalled_told")
+                await self._jobs.mark(name, f"{episode.since:.3f}")
+        finally:
+            await self._jobs.yield_(f"queue:{name}", token)
+
+    async def _is_told(self, name: str) -> bool:
+        return name in await self._jobs.episodes()
+
+    async def _tell_stalled(self, episode: QueueEpisode, waiting: list[Job]) -> None:
+        project, waited_seconds = episode.project_key, self._waited_seconds(waiting)
+        jobs = "1 job waits" if len(waiting) == 1 else f"{len(waiting)} jobs wait"
+        words = f"{project}: {jobs} for up to {length(waited_seconds)}, and none runs"
+        filing = await self._file(project, waiting, Happening.QUEUE_STALLED, words, waited_seconds)
+        reach("queue.stalled_filed")
+        started = await self._started(project)
+        reach("queue.stalled_started")
+        did = NO_WORKER if started.ending is Ending.ABSENT else started.words
+        alerted = await self._told(episode, stalled_news(episode, words, self._jobs.place, did))
+        outcome = f"{did}; {alerted}"
+        if started.ending is Ending.DONE:
+            outcome = f"unverified: {outcome}"
+        await self._write(Happening.QUEUE_STALLED, project, waiting, filing, outcome)
+
+    async def _started(self, project: str) -> Answer:
+        """A worker is asked for once for as long as the queue stalls, however often we are ended meanwhile."""
+        if self._start_worker is not None and not await self._jobs.begin(_WORKER + project, "called"):
+            return Answer(Ending.LATE, "start_worker was called before")
+        return await self._calls.call("start_worker", self._start_worker, project)
+
+    async def _tell_unrouted(self, episode: QueueEpisode, waiting: list[Job]) -> None:
+        project = episode.project_key
+        messages = "1 message waits" if len(waiting) == 1 else f"{len(waiting)} messages wait"
+        words = f"{project}: {messages}, and nobody serves this project"
+        alerted = await self._told(episode, unrouted_news(episode, words, self._jobs.place))
+        await self._write(Happening.MESSAGE_UNROUTED, project, waiting, Filing(None, "not filed"), alerted)
+
+    async def _told(self, episode: QueueEpisode, news: News) -> str:
+        """What came of telling it; what fails there stops nothing."""
+        try:
+            return await self._operator.stalled(episode, news)
+        except WorldError as problem:
+            return f"nobody could be told: {problem}"
+
+    async def _file(
+        self, project: str, waiting: list[Job], reason: Happening, words: str, waited_seconds: float
+    ) -> Filing:
+        session_id = SessionId(waiting[0].session_id or waiting[0].job_id)
+        return await self._ledger.file(Report(project, session_id, reason, words, waited_seconds))
+
+    async def _write(
+        self, happening: Happening, project: str, waiting: list[Job], filing: Filing, outcome: str
+    ) -> None:
+        waited_seconds = int(self._waited_seconds(waiting))
+        details = {"pending": len(waiting), "waited_seconds": waited_seconds, "outcome": outcome}
+        session_id = waiting[0].session_id or waiting[0].job_id
+        await self._ledger.event(
+            happening, session_id, project, happening, ActionTaken.NONE, filing.url, details, owed=True
+        )
+        log.warning("watchdog: %s %s: %s", happening, plain(project, 100), plain(outcome, 300))
+
+    def _waited_seconds(self, waiting: list[Job]) -> float:
+        now = self._clock.now().wall
+        return max(now - (job.created_at if job.created_at is not None else now) for job in waiting)
+
+    def _since(self, waiting: list[Job]) -> float:
+        return self._clock.now().wall - self._waited_seconds(waiting)
+
+    async def _end(self, episodes: Mapping[str, str], lasting: Collection[str]) -> None:
+        over = [name for name in episodes if name.startswith((_STALLED, _UNROUTED)) and name not in lasting]
+        ended = [name for name in over if await self._jobs.end(name)]
+        for name in episodes:
+            if name.startswith(_WORKER) and _STALLED + name.removeprefix(_WORKER) not in lasting:
+                await self._jobs.end(name)
+        now = self._clock.now().wall
+        try:
+            await self._operator.moves(
+                {_episode(name, "", now).key for name in lasting},
+                [_episode(name, episodes[name], now) for name in ended],
+            )
+        except WorldError as problem:
+            log.warning("watchdog: nobody could be told that a queue moves again: %s", problem)
+
+
+def stalled_news(episode: QueueEpisode, words: str, place: str, did: str) -> News:
+    """That work waits and nobody does it."""
+    return _news(episode, words, place, did, "it waits until a worker of this project runs")
+
+
+def unrouted_news(episode: QueueEpisode, words: str, place: str) -> News:
+    """That messages wait for somebody who does not exist."""
+    return _news(episode, words, place, "nothing: who serves it is for you to say", "nobody answers there")
+
+
+def _news(episode: QueueEpisode, words: str, place: str, did: str, otherwise: str) -> News:
+    return News(
+        what=f"{words} ({episode.happening})",
+        where=f"project {episode.project_key}, in {place}",
+        since=episode.since,
+        did=did,
+        otherwise=otherwise,
+        command=EVENTS,
+    )
+
+
+def _episode(name: str, since: str, now: float) -> QueueEpisode:
+    """By the name it has in the queue's world; another version may have kept no time with it."""
+    prefix, _, project = name.partition(":")
+    happening = Happening.QUEUE_STALLED if f"{prefix}:" == _STALLED else Happening.MESSAGE_UNROUTED
+    try:
+        return QueueEpisode(happening, project, float(since))
+    except ValueError:
+        return QueueEpisode(happening, project, now)
+
+
+def _by_project(jobs: Iterable[Job]) -> dict[str, list[Job]]:
+    found: dict[str, list[Job]] = {}
+    for job in sorted(jobs, key=lambda each: each.created_at or 0.0):
+        found.setdefault(job.project_key, []).append(job)
+    return found

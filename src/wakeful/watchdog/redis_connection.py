@@ -1,0 +1,133 @@
+"""One Redis, asked with a deadline. What it refuses, and whatever keeps it from answering, is one error of ours.
+
+No command is repeated by itself: one that was cut off may have been done.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from hashlib import sha1
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError, RedisError, ResponseError, TimeoutError as RedisTimeout
+
+from wakeful.core.errors import OperatorError
+from wakeful.core.redact import redact
+from wakeful.core.text import plain
+from wakeful.watchdog.queue import JobsUnreachable
+
+DEADLINE_SECONDS: Final = 10.0
+CONNECT_SECONDS: Final = 5.0
+# Commands sent together; so many answer within a few milliseconds.
+COMMANDS_TOGETHER_MAX: Final = 500
+
+Word = str | bytes | int | float
+_LATE: Final = (TimeoutError, RedisTimeout)
+
+
+class BadRedisUrl(OperatorError):
+    """{shown} is no address of a Redis: redis://, rediss:// or unix:// and where it listens."""
+
+    code = "bad-redis-url"
+
+
+class Connection:
+    """Implements asking. `place` is how people know it, without its password."""
+
+    def __init__(self, url: str, deadline_seconds: float = DEADLINE_SECONDS) -> None:
+        self.place = _place(url)
+        self._deadline_seconds = deadline_seconds
+        try:
+            self._client = Redis.from_url(
+                url,
+                # The deadline is ours: before Python 3.12 the client's own may lose a cancellation.
+                socket_timeout=None,
+                socket_connect_timeout=min(CONNECT_SECONDS, deadline_seconds),
+                retry=Retry(NoBackoff(), 0),
+                client_name="wakeful",
+            )
+        except ValueError as problem:
+            raise BadRedisUrl(shown=self.place) from problem
+
+    async def reach(self) -> None:
+        """See that it answers. A connection it closed while nobody asked is made anew. Raises JobsUnreachable."""
+        try:
+            await self.ask("PING")
+        except JobsUnreachable as problem:
+            if isinstance(problem.__cause__, _LATE):
+                raise
+            await self._client.connection_pool.disconnect()
+            await self.ask("PING")
+
+    async def ask(self, *command: Word) -> Any:
+        """The answer to one command. Raises JobsUnreachable."""
+        (answer,) = await self.ask_all([command])
+        if isinstance(answer, Exception):
+            raise self._unreachable(answer) from answer
+        return answer
+
+    async def ask_all(self, commands: Iterable[Sequence[Word]]) -> list[Any]:
+        """The answers to many; what one of them was refused for stands in its place. Raises JobsUnreachable."""
+        asked, answers = list(commands), []
+        for at in range(0, len(asked), COMMANDS_TOGETHER_MAX):
+            answers += await self._ask_together(asked[at : at + COMMANDS_TOGETHER_MAX])
+        return answers
+
+    async def run(self, script: str, keys: Sequence[Word], arguments: Sequence[Word] = ()) -> str:
+        """What a script answers, in words. Raises JobsUnreachable: then it may have run."""
+        name = sha1(script.encode(), usedforsecurity=False).hexdigest()
+        answer = (await self.ask_all([("EVALSHA", name, len(keys), *keys, *arguments)]))[0]
+        if isinstance(answer, NoScriptError):  # Redis was started anew, or never saw it
+            answer = (await self.ask_all([("EVAL", script, len(keys), *keys, *arguments)]))[0]
+        if isinstance(answer, Exception):
+            raise self._unreachable(answer) from answer
+        return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else str(answer)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _ask_together(self, commands: Sequence[Sequence[Word]]) -> list[Any]:
+        try:
+            async with asyncio.timeout(self._deadline_seconds):
+                async with self._client.pipeline(transaction=False) as pipeline:
+                    for command in commands:
+                        pipeline.execute_command(*command)
+                    answers = await pipeline.execute(raise_on_error=False)
+        except (RedisError, OSError, TimeoutError) as problem:
+            raise self._unreachable(problem) from problem
+        worse = next((each for each in answers if _is_refusal_of_all(each)), None)
+        if worse is not None:
+            raise self._unreachable(worse) from worse
+        return answers
+
+    def _unreachable(self, problem: BaseException) -> JobsUnreachable:
+        said = plain(redact(str(problem)), 200).rstrip(".") or type(problem).__name__
+        late = isinstance(problem, _LATE)
+        reason = f"no answer within {self._deadline_seconds:g} s" if late else said
+        return JobsUnreachable(place=self.place, reason=reason)
+
+
+def _is_refusal_of_all(answer: object) -> bool:
+    """A wrong type is one record's trouble; a missing login, a full or a read-only Redis is everybody's."""
+    return isinstance(answer, RedisError) and (
+        not isinstance(answer, ResponseError)
+        or (
+            not isinstance(answer, NoScriptError)
+            and str(answer).startswith(("NOAUTH", "NOPERM", "OOM", "READONLY", "MISCONF", "MASTERDOWN"))
+        )
+    )
+
+
+def _place(url: str) -> str:
+    """Where it is, without who asks."""
+    try:
+        parts = urlsplit(url)
+        where = (
+            parts.path if parts.scheme == "unix" else f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
+        )
+    except ValueError:
+        return "this text"
+    return f"Redis at {plain(where, 120)}"

@@ -1,0 +1,185 @@
+"""popoto's records as values: hashes of msgpack, the key fields in the key too. Pure; never raises for what it reads.
+
+A record may be partial (an interrupted or late save), of another type than expected, or no record at all. What a field
+does not say is None, what it says wrongly is None and told.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.core.decoding import decode_msgpack
+from wakeful.core.errors import BadSessionId
+from wakeful.core.ids import parse_session_id
+from wakeful.core.text import plain
+from wakeful.watchdog.queue import Job, QueuedSession
+
+SESSION_FIELDS: Final = (
+    "session_id",
+    "project_key",
+    "chat_id",
+    "started_at",
+    "last_activity",
+    "tool_call_count",
+)
+JOB_FIELDS: Final = (
+    "job_id", "project_key", "session_id", "created_at", "chat_id", "message_id", "working_dir", "revival_context",
+)  # fmt: skip
+GOING_ON: Final = ("active", "dormant", "completed")
+SESSION_STATUSES: Final = (*GOING_ON, "failed")
+# A job only ever moves on: of two records the further one is the newer.
+JOB_STATUSES: Final = ("pending", "running", "completed", "failed")
+_COLON: Final = "{&#58;}"
+_ESCAPED: Final = frozenset("/'?*^[]-{")
+
+
+class KeyParts(Struct, frozen=True):
+    """A record's key: its model, its two other key fields as they stand there, and its status."""
+
+    model: str
+    first: str
+    second: str
+    status: str
+
+    def with_status(self, status: str) -> str:
+        return f"{self.model}:{self.first}:{self.second}:{status}"
+
+
+def parts_of(key: str) -> KeyParts | None:
+    """None if it is no key of a record with three key fields."""
+    parts = key.split(":")
+    return KeyParts(*parts) if len(parts) == 4 else None
+
+
+def session_key(project_key: str, session_id: str, status: str) -> str:
+    """Where popoto keeps the record of a session."""
+    return f"AgentSession:{escaped(project_key)}:{escaped(session_id)}:{status}"
+
+
+def escaped(field: str) -> str:
+    """A field as a part of a key; `unescaped` is the way back."""
+    return "".join(_COLON if each == ":" else f"/{each}" if each in _ESCAPED else each for each in field)
+
+
+def unescaped(part: str) -> str:
+    """A part of a key as its field says it: a slash stands before what Redis' patterns would take for theirs."""
+    out, at = [], 0
+    while at < len(part):
+        if part[at] == "/" and part[at + 1 : at + 2] in _ESCAPED and at + 1 < len(part):
+            out.append(part[at + 1])
+            at += 2
+        elif part.startswith(_COLON, at):
+            out.append(":")
+            at += len(_COLON)
+        else:
+            out.append(part[at])
+            at += 1
+    return "".join(out)
+
+
+def decoded(raw: object) -> Any:
+    """A field's value; None for what is missing or no msgpack."""
+    if not isinstance(raw, bytes):
+        return None
+    try:
+        return decode_msgpack(raw)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+
+
+def packed(value: object) -> bytes:
+    """A value as popoto writes it."""
+    return msgspec.msgpack.encode(value)
+
+
+def session_of(key: str, fields: Sequence[object], strange: list[str]) -> QueuedSession | None:
+    """The session of a record with SESSION_FIELDS; None, and told, if nobody could act on it."""
+    values = _Values(key, dict(zip(SESSION_FIELDS, fields, strict=True)), strange)
+    parts = parts_of(key)
+    if parts is None or all(field is None for field in fields):
+        strange.append(f"{_shown(key)} is no session's record")
+        return None
+    try:
+        session_id = parse_session_id(values.text("session_id") or unescaped(parts.second))
+    except BadSessionId as problem:
+        strange.append(f"{_shown(key)}: {problem}")
+        return None
+    return QueuedSession(
+        key=key,
+        session_id=session_id,
+        project_key=values.text("project_key") or unescaped(parts.first),
+        chat_id=values.text("chat_id"),
+        started_at=values.seconds("started_at"),
+        last_activity=values.seconds("last_activity"),
+        tool_call_count=int(values.seconds("tool_call_count") or 0),
+    )
+
+
+def job_of(key: str, fields: Sequence[object], strange: list[str]) -> Job | None:
+    """The job of a record with JOB_FIELDS; None, and told, if it is none."""
+    values = _Values(key, dict(zip(JOB_FIELDS, fields, strict=True)), strange)
+    parts = parts_of(key)
+    if parts is None or all(field is None for field in fields):
+        strange.append(f"{_shown(key)} is no job's record")
+        return None
+    return Job(
+        key=key,
+        job_id=values.text("job_id") or unescaped(parts.first),
+        project_key=values.text("project_key") or unescaped(parts.second),
+        session_id=values.text("session_id"),
+        created_at=values.seconds("created_at"),
+        chat_id=values.text("chat_id"),
+        message_id=values.number_or_text("message_id"),
+        working_dir=values.text("working_dir"),
+        revival_context=values.text("revival_context"),
+    )
+
+
+class _Values:
+    """The fields of one record, by what they should be."""
+
+    def __init__(self, key: str, fields: dict[str, object], strange: list[str]) -> None:
+        self._key = key
+        self._fields = fields
+        self._strange = strange
+
+    def text(self, name: str) -> str | None:
+        """Numbers are fine too: chats and messages have some."""
+        value = self._value(name)
+        if value is None or value == "":
+            return None
+        if isinstance(value, str | int) and not isinstance(value, bool):
+            return str(value)
+        self._tell(name, "text")
+        return None
+
+    def number_or_text(self, name: str) -> int | str | None:
+        text, value = self.text(name), decoded(self._fields[name])
+        return value if isinstance(value, int) and text is not None else text
+
+    def seconds(self, name: str) -> float | None:
+        value = self._value(name)
+        if value is None:
+            return None
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
+        self._tell(name, "a number")
+        return None
+
+    def _value(self, name: str) -> Any:
+        raw = self._fields[name]
+        value = decoded(raw)
+        # In msgpack one byte says that there is no value.
+        if value is None and raw is not None and raw != b"\xc0":
+            self._tell(name, "msgpack")
+        return value
+
+    def _tell(self, name: str, kind: str) -> None:
+        self._strange.append(f"{_shown(self._key)}: {name} is not {kind}")
+
+
+def _shown(key: str) -> str:
+    return plain(key, 120)

@@ -1,0 +1,208 @@
+"""Revival of queued work: what is known of an attempt, what to do about it, and what the next one is told. Pure.
+
+The choice is the plan's; what only a queue has is added here: nobody can be steered through it, a job whose folder is
+gone cannot run, and a work whose one revival is spent is given up and not held.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct, field
+
+from wakeful.core.moment import Instant, iso
+from wakeful.effects.rules import Effect
+from wakeful.healing.plan import ACTS, History, Rules, Situation, Step, plan
+from wakeful.healing.trouble import HAPPENED
+from wakeful.judging import events as e
+from wakeful.judging.activity import Activity, OpenCall, fold
+from wakeful.judging.findings import Code
+from wakeful.judging.interrupted_calls import InterruptedCall, classify
+from wakeful.judging.verdict import Verdict
+from wakeful.judging.wording import clock, length, quoted
+
+# An issue lists that many; the log has the rest.
+CALLS_KEPT_MAX: Final = 20
+# An agent reads them all; of more the newest count.
+REMOTE_CALLS_KEPT_MAX: Final = 12
+CALLS_NAMED_MAX: Final = 8
+# Part of the interface: chats and their users know this sentence.
+FAILURE_MESSAGE: Final = (
+    "Sorry, I ran into an issue and couldn't recover. The error has been logged for investigation."
+)
+HELD_MESSAGE: Final = (
+    "I was cut off in the middle of a step that may already have changed something outside. "
+    "I do not repeat it by myself: it waits for a person's approval."
+)
+NO_FOLDER_MESSAGE: Final = (
+    "I cannot go on: the folder I worked in is gone. It waits for a person to bring it back."
+)
+
+MAY_HAVE: Final = "Each may have run whole, in part or not at all: check before you repeat any of it."
+
+
+class Course(StrEnum):
+    """What is done about an attempt."""
+
+    NOTHING = "nothing"
+    NOTIFY = "notify"
+    HOLD = "hold"
+    REVIVE = "revive"
+    GIVE_UP = "give_up"
+
+
+class Choice(Struct, frozen=True):
+    """What to do and why. `told` is what the chat hears while the work waits."""
+
+    course: Course
+    reason: str
+    told: str = ""
+
+
+class Diary(Struct):
+    """What the log of one attempt told: folded for judging, and the calls a person or the next attempt is shown."""
+
+    activity: Activity = field(default_factory=Activity)
+    # When, which tool, what about, and how it ended.
+    recent: deque[tuple[str, str, str, str]] = field(default_factory=lambda: deque(maxlen=CALLS_KEPT_MAX))
+    # Calls that came back and changed something elsewhere.
+    remote: deque[str] = field(default_factory=lambda: deque(maxlen=REMOTE_CALLS_KEPT_MAX))
+    entries: int = 0
+
+
+def note(diary: Diary, event: e.Event, at: Instant) -> None:
+    """Take one event of the log into account."""
+    if not isinstance(event, e.CallEnded):
+        diary.entries += isinstance(event, e.CallStarted)
+        fold(diary.activity, event, at)
+        return
+    diary.entries += 1
+    before = dict(diary.activity.calls)
+    fold(diary.activity, event, at)
+    for name in before.keys() - diary.activity.calls.keys():
+        _came_back(diary, before[name], event)
+
+
+def _came_back(diary: Diary, call: OpenCall, event: e.CallEnded) -> None:
+    about = _about(call.tool, call.input)
+    diary.recent.append((iso(call.since.wall), call.tool, about, "error" if event.is_error else "ok"))
+    if classify(call.tool, call.input).effect is Effect.REMOTE:
+        diary.remote.append(f"{call.tool} {about}")
+
+
+def last_calls(diary: Diary) -> tuple[tuple[str, str, str, str], ...]:
+    """The newest calls, those still open at the end."""
+    still_open = [
+        (iso(call.since.wall), call.tool, _about(call.tool, call.input), "no answer")
+        for call in diary.activity.calls.values()
+    ]
+    return tuple([*diary.recent, *still_open][-CALLS_KEPT_MAX:])
+
+
+def _about(tool: str, given: bytes) -> str:
+    return quoted(f"{tool} {given.decode('utf-8', 'replace')}")
+
+
+def choose(
+    verdict: Verdict,
+    activity: Activity,
+    interrupted: Sequence[InterruptedCall],
+    *,
+    spent: bool,
+    folder_gone: bool,
+    rules: Rules,
+    now: Instant,
+) -> Choice:
+    """What to do about an attempt in trouble. Never acts."""
+    if not verdict.findings:
+        return Choice(Course.NOTHING, "nothing is wrong")
+    situation = _situation(verdict, activity, None if spent else _worst(interrupted), now)
+    # A queue carries no words to an agent at work, so it counts as told; and the trouble was confirmed by a second look.
+    history = History(revivals=int(spent), steered_seconds_ago=rules.steer_seconds)
+    decision = plan(situation, history, rules)
+    if decision.step is Step.HOLD:
+        return Choice(Course.HOLD, decision.reason, HELD_MESSAGE)
+    if decision.step is Step.GIVE_UP:
+        return Choice(Course.GIVE_UP, decision.reason)
+    if decision.step not in ACTS:
+        return Choice(
+            Course.NOTIFY if decision.step is Step.NOTIFY else Course.NOTHING,
+            decision.reason,
+        )
+    if folder_gone:
+        return Choice(Course.HOLD, "its working directory is gone", NO_FOLDER_MESSAGE)
+    return Choice(Course.REVIVE, decision.reason)
+
+
+def _situation(verdict: Verdict, activity: Activity, effect: Effect | None, now: Instant) -> Situation:
+    progress_at = activity.progress_at
+    return Situation(
+        code=_code(verdict),
+        state=verdict.state,
+        agent=verdict.agent,
+        managed=True,
+        for_seconds=float("inf"),
+        since_progress_seconds=now.seconds_since(progress_at) if progress_at is not None else 0.0,
+        effect=effect,
+    )
+
+
+def _code(verdict: Verdict) -> Code:
+    """The first finding names the trouble."""
+    return verdict.findings[0].code
+
+
+def _worst(interrupted: Sequence[InterruptedCall]) -> Effect | None:
+    order = (Effect.LOCAL, Effect.UNKNOWN, Effect.REMOTE)
+    return max((call.verdict.effect for call in interrupted), key=order.index, default=None)
+
+
+def revival_context(
+    verdict: Verdict,
+    diary: Diary,
+    interrupted: Sequence[InterruptedCall],
+    issue_url: str | None,
+    now: Instant,
+    *,
+    happened: bool = False,
+) -> str:
+    """What the next attempt must know of this one. Everything an agent wrote in it is redacted and quoted."""
+    reasons = "; ".join(finding.summary for finding in verdict.findings)
+    lines = [
+        "Wakeful: an earlier attempt at this message ended before its work was done, and you take it up.",
+        f"Why it ended: {reasons or 'a person asked for it'}.",
+        f"What it was doing: {_doing(diary, now)}",
+    ]
+    if interrupted:
+        lines.append(f"Begun and never answered: {_named(interrupted, diary, now)}.")
+        lines.append(HAPPENED if happened else MAY_HAVE)
+    if diary.remote:
+        lines.append(f"Already done elsewhere, do not repeat: {'; '.join(diary.remote)}.")
+    if issue_url is not None:
+        lines.append(f"Issue: {issue_url}")
+    lines.append("Look at what is done already, then go on.")
+    return "\n".join(lines)
+
+
+def _doing(diary: Diary, now: Instant) -> str:
+    calls = last_calls(diary)
+    if not calls:
+        return "no call of it is known."
+    _, tool, about, ended = calls[-1]
+    last_at = diary.activity.last_at
+    when = f" at {clock(last_at, now)}" if last_at is not None else ""
+    return f"{tool} {about} ({ended}), {diary.activity.calls_total} calls so far, the last word{when}."
+
+
+def _named(interrupted: Sequence[InterruptedCall], diary: Diary, now: Instant) -> str:
+    more = len(interrupted) - CALLS_NAMED_MAX
+    named = [_call_words(call, diary, now) for call in interrupted[:CALLS_NAMED_MAX]]
+    return "; ".join([*named, *([f"and {more} more"] if more > 0 else [])])
+
+
+def _call_words(call: InterruptedCall, diary: Diary, now: Instant) -> str:
+    known = diary.activity.calls.get(call.call)
+    about = _about(known.tool, known.input) if known is not None else quoted(call.verdict.words)
+    ago = length(now.seconds_since(call.since))
+    return f"{call.tool} {about} ({call.verdict.effect}, begun {ago} ago)"

@@ -1,0 +1,362 @@
+"""Work and leases for every door, answered in the bytes it sends. Who may run what is the store's decision alone.
+
+Nothing here remembers a lease: each question goes to the store.
+"""
+
+from collections.abc import Callable
+from secrets import token_hex
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.alerts.mute_pause_model import PauseRecord
+from wakeful.core.answer import Answer
+from wakeful.core.clock import Clock
+from wakeful.core.errors import OperatorError
+from wakeful.core.ids import SessionId
+from wakeful.core.leases import (
+    SUMMARY_CHARS_MAX,
+    Attempt,
+    AttemptState,
+    HeldLease,
+    Lease,
+    LeaseKey,
+    LeaseLost,
+    Run,
+    Work,
+    WorkId,
+    WorkNotFound,
+    WorkState,
+    held,
+    parse_work_id,
+    work_id_for,
+)
+from wakeful.core.moment import iso
+from wakeful.core.process import Process
+from wakeful.core.redact import redact
+from wakeful.core.text import plain
+from wakeful.storage.store import Store
+
+SCHEMA: Final = 1
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class EmptyPrompt(OperatorError):
+    """The prompt has no words in it."""
+
+    code = "empty-prompt"
+
+
+class KeyReused(OperatorError):
+    """This idempotency key made {work_id} already, with another body. Use a new key for new work."""
+
+    code = "idempotency-key-reused"
+    http_status = 409
+
+
+class Order(Struct, frozen=True):
+    """What somebody asks for."""
+
+    prompt: str
+    project: str
+    session: str | None
+    context: str
+    attempts_max: int
+    delay_seconds: float
+
+
+class WorkRecord(Struct, frozen=True):
+    """A work as lists show it: `summary` is the beginning of its prompt, redacted and plain."""
+
+    schema: int
+    id: WorkId
+    project: str
+    session_id: SessionId | None
+    state: WorkState
+    attempts: int
+    attempts_max: int
+    summary: str
+    not_before: str | None
+    created_at: str
+
+
+class AttemptRecord(Struct, frozen=True):
+    """One attempt. `untrusted` is what its owner said at the end."""
+
+    number: int
+    epoch: int
+    owner: str
+    state: AttemptState
+    claimed_at: str
+    ended_at: str | None
+    untrusted: str
+
+
+class WorkDetail(WorkRecord, frozen=True, kw_only=True):
+    """A work whole, with every attempt of it."""
+
+    prompt: str
+    context: str
+    history: tuple[AttemptRecord, ...]
+
+
+class WorkList(Struct, frozen=True):
+    """Works, oldest first. Pass `next_cursor` as `after` to go on; `paused` says who stopped everything, if somebody did."""
+
+    works: tuple[WorkRecord, ...]
+    next_cursor: int | None
+    paused: PauseRecord | None
+
+
+class RunRecord(Struct, frozen=True):
+    """A claimed run: what to do, and the epoch that proves who does it."""
+
+    work_id: WorkId
+    project: str
+    session_id: SessionId | None
+    prompt: str
+    context: str
+    attempt: int
+    attempts_max: int
+    epoch: int
+    owner: str
+    lease_until: str
+
+
+class Claimed(Struct, frozen=True):
+    """The run that was claimed; null when nothing is due."""
+
+    run: RunRecord | None
+
+
+class Renewed(Struct, frozen=True):
+    """The lease goes on until then."""
+
+    epoch: int
+    lease_until: str
+
+
+class LeaseRecord(Struct, frozen=True):
+    """Who may run a conversation, and until when unless renewed."""
+
+    session_id: SessionId
+    epoch: int
+    owner: str
+    since: str
+    lease_until: str
+    holder: Process | None
+
+
+class Yielded(Struct, frozen=True):
+    """The conversation is free."""
+
+    session_id: SessionId
+    epoch: int
+
+
+class ManagedHere(OperatorError):
+    """{shown} is Wakeful's own. `wakeful session release {shown}` lets go of it."""
+
+    code = "managed-here"
+    http_status = 409
+    exit_code = 1
+
+
+class WorkDesk:
+    """`resolve` gives the full id of a session; `changed` is called when a run may end sooner than was known."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        resolve: Callable[[str], SessionId],
+        changed: Callable[[], None],
+        is_managed: Callable[[SessionId], bool] = lambda _session_id: False,
+    ) -> None:
+        self._store = store
+        self._is_managed = is_managed
+        self._clock = clock
+        self._resolve = resolve
+        self._changed = changed
+
+    async def add(self, order: Order, key: str | None) -> Answer:
+        """Keep a new work; with a key, the one work of that key. Raises KeyReused, EmptyPrompt or as `resolve`."""
+        if not order.prompt.strip():
+            raise EmptyPrompt
+        work_id = work_id_for(key) if key else WorkId(f"w-{token_hex(8)}")
+        work = self._work(work_id, order)
+        if not await self._store.enqueue(work):
+            work = _same(work, await self._found(work_id))
+        return Answer(_encode(record_of(work)))
+
+    def _work(self, work_id: WorkId, order: Order) -> Work:
+        now = self._clock.now().wall
+        return Work(
+            work_id,
+            order.project,
+            order.prompt,
+            self._resolve(order.session) if order.session is not None else None,
+            order.context,
+            now,
+            attempts_max=order.attempts_max,
+            not_before=now + order.delay_seconds if order.delay_seconds else 0.0,
+        )
+
+    async def works(
+        self, state: WorkState | None, *, after: int, limit: int, paused: PauseRecord | None = None
+    ) -> Answer:
+        """A page of works, oldest first."""
+        found = await self._store.works(state, after=after, limit=limit)
+        cursor = found[-1].seq if len(found) == limit else None
+        return Answer(_encode(WorkList(tuple(map(record_of, found)), cursor, paused)))
+
+    async def work(self, text: str) -> Answer:
+        """One work, whole. Raises WorkNotFound."""
+        work = await self._found(parse_work_id(text))
+        attempts = await self._store.attempts(work.id)
+        detail = WorkDetail(
+            **msgspec.structs.asdict(record_of(work)),
+            prompt=work.prompt,
+            context=work.context,
+            history=tuple(map(_attempt, attempts)),
+        )
+        return Answer(_encode(detail))
+
+    async def claim(
+        self, owner: str, *, project: str | None, ttl_seconds: float, holder: Process | None
+    ) -> Answer:
+        """The next run, or none: then a command answers "no"."""
+        run = await self._store.claim_next_run(owner, project=project, ttl_seconds=ttl_seconds, holder=holder)
+        if run is None:
+            return Answer(_encode(Claimed(None)), exit_code=1)
+        self._changed()
+        return Answer(_encode(Claimed(_run(run))))
+
+    async def heartbeat(self, text: str, epoch: int, ttl_seconds: float) -> Answer:
+        """Raises LeaseLost or WorkNotFound."""
+        work_id = parse_work_id(text)
+        until = await self._store.heartbeat_run_lease(work_id, epoch, ttl_seconds)
+        if until is None:
+            await self._found(work_id)
+            raise LeaseLost(shown=work_id, epoch=epoch)
+        return Answer(_encode(Renewed(epoch, iso(until))))
+
+    async def complete(self, text: str, epoch: int, result: str) -> Answer:
+        """Said twice it is done once. Raises LeaseLost or WorkNotFound."""
+        work_id = parse_work_id(text)
+        ended = await self._store.complete_run(work_id, epoch, result)
+        return await self._ended(work_id, epoch, AttemptState.DONE, ended=ended)
+
+    async def fail(self, text: str, epoch: int, reason: str) -> Answer:
+        """Said twice it is done once. Raises LeaseLost or WorkNotFound."""
+        work_id = parse_work_id(text)
+        ended = await self._store.fail_run(work_id, epoch, reason)
+        return await self._ended(work_id, epoch, AttemptState.FAILED, ended=ended is not None)
+
+    async def _ended(self, work_id: WorkId, epoch: int, ending: AttemptState, *, ended: bool) -> Answer:
+        work = await self._found(work_id)
+        if not ended:
+            # Whoever did not hear the first answer asks again: the same word for the same attempt is no lie.
+            said = [each.state for each in await self._store.attempts(work_id) if each.epoch == epoch]
+            if said != [ending]:
+                raise LeaseLost(shown=work_id, epoch=epoch)
+        return Answer(_encode(record_of(work)))
+
+    async def claim_session(
+        self, text: str, owner: str, *, ttl_seconds: float, holder: Process | None
+    ) -> Answer:
+        """Take a conversation. Raises ConversationHeld with its owner, or as `resolve`."""
+        session_id = self._resolve(text)
+        lease = await self._store.claim_lease(
+            LeaseKey(session_id), owner, ttl_seconds=ttl_seconds, holder=holder
+        )
+        if isinstance(lease, HeldLease):
+            raise held(lease)
+        self._changed()
+        return Answer(_encode(_lease(session_id, lease)))
+
+    async def renew_session(self, text: str, epoch: int, ttl_seconds: float) -> Answer:
+        """Raises LeaseLost."""
+        session_id = self._resolve(text)
+        until = await self._store.renew_lease(LeaseKey(session_id), epoch, ttl_seconds)
+        if until is None:
+            raise LeaseLost(shown=session_id, epoch=epoch)
+        return Answer(_encode(Renewed(epoch, iso(until))))
+
+    async def yield_session(self, text: str, epoch: int) -> Answer:
+        """Raises LeaseLost, or ManagedHere for a session of Wakeful's own."""
+        session_id = self._resolve(text)
+        if self._is_managed(session_id):
+            # An epoch is no secret: what Wakeful owns, a person takes back.
+            raise ManagedHere(shown=session_id)
+        if not await self._store.yield_lease(LeaseKey(session_id), epoch):
+            raise LeaseLost(shown=session_id, epoch=epoch)
+        self._changed()
+        return Answer(_encode(Yielded(session_id, epoch)))
+
+    async def _found(self, work_id: WorkId) -> Work:
+        work = await self._store.work(work_id)
+        if work is None:
+            raise WorkNotFound(shown=work_id)
+        return work
+
+
+def record_of(work: Work) -> WorkRecord:
+    return WorkRecord(
+        SCHEMA,
+        work.id,
+        work.project,
+        work.session_id,
+        work.state,
+        work.attempts,
+        work.attempts_max,
+        plain(redact(work.prompt), SUMMARY_CHARS_MAX),
+        iso(work.not_before) if work.not_before else None,
+        iso(work.created_at),
+    )
+
+
+def _same(asked: Work, kept: Work) -> Work:
+    """The work its key made before, if it was asked for in the same words. Raises KeyReused."""
+    words = [
+        (each.project, each.prompt, each.session_id, each.context, each.attempts_max)
+        for each in (asked, kept)
+    ]
+    if words[0] != words[1]:
+        raise KeyReused(work_id=kept.id)
+    return kept
+
+
+def _attempt(attempt: Attempt) -> AttemptRecord:
+    return AttemptRecord(
+        attempt.number,
+        attempt.epoch,
+        attempt.owner,
+        attempt.state,
+        iso(attempt.claimed_at),
+        iso(attempt.ended_at) if attempt.ended_at is not None else None,
+        attempt.result,
+    )
+
+
+def _run(run: Run) -> RunRecord:
+    work = run.work
+    return RunRecord(
+        work.id,
+        work.project,
+        work.session_id,
+        work.prompt,
+        work.context,
+        run.attempt,
+        work.attempts_max,
+        run.epoch,
+        run.owner,
+        iso(run.lease_until),
+    )
+
+
+def _lease(session_id: SessionId, lease: Lease) -> LeaseRecord:
+    return LeaseRecord(
+        session_id, lease.epoch, lease.owner, iso(lease.since), iso(lease.expires_at), lease.holder
+    )
